@@ -1,0 +1,101 @@
+"""One error tree. A caller decides by class; a person reads ``str(error)``.
+
+CombeeError
+├── UserError               the user's to mend; permanent; ``combee run`` exits 2 before work
+│   ├── ManifestError       a field of a manifest
+│   ├── DataError           a row or a file of data
+│   ├── NotAvailableError   a documented field whose part this version does not have
+│   └── StoreError          the artifact store refuses (read-only, full, locked by another run)
+├── EndpointError           a model endpoint said no for good (wrong key, unknown model, a 400)
+│   └── ContextLengthError  the request is longer than the model's context
+├── TransientError          worth another try later (429, 5xx, reset, deadline)
+├── BudgetExhaustedError    the run's own budget forbids the next call
+└── BugError                ours: an invariant does not hold
+
+Every error says what happened, where, and what to do: ``str()`` is the full text, on one line.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CombeeError(Exception):
+    """Base of every error this package raises on purpose.
+
+    ``what`` happened, ``where`` (a path, field, URL; empty when nowhere in particular) and
+    ``fix``, what the reader should do. ``code`` is a stable word for manifests and conditions.
+    """
+
+    code: ClassVar[str] = "Error"
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.fix = fix
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        text = f"{head}. {self.fix}" if self.fix else head
+        return " ".join(text.split())
+
+
+class UserError(CombeeError):
+    """Permanent until the user changes something."""
+
+    code = "UserError"
+
+
+class ManifestError(UserError):
+    """A field of a manifest is wrong; ``where`` is its path."""
+
+    code = "InvalidManifest"
+
+
+class DataError(UserError):
+    """A file or row of data is wrong; ``where`` is ``file:line``."""
+
+    code = "InvalidData"
+
+
+class NotAvailableError(UserError):
+    """The field is documented, its part is not built in this version."""
+
+    code = "NotAvailable"
+
+
+class StoreError(UserError):
+    """The artifact store cannot be used: read-only, full, or held by another run."""
+
+    code = "Store"
+
+
+class EndpointError(CombeeError):
+    """A model endpoint refused for good; asking again gives the same answer."""
+
+    code = "Endpoint"
+
+
+class ContextLengthError(EndpointError):
+    """The request exceeds the model's context length."""
+
+    code = "ContextLength"
+
+
+class TransientError(CombeeError):
+    """The same call may succeed later; raised only after the retries are spent."""
+
+    code = "Transient"
+
+
+class BudgetExhaustedError(CombeeError):
+    """The run's budget does not allow the call."""
+
+    code = "BudgetExhausted"
+
+
+class BugError(CombeeError):
+    """An invariant of ours does not hold."""
+
+    code = "Bug"

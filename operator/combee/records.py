@@ -1,0 +1,104 @@
+"""The nouns of the project as plain data, shared by every layer above. No behaviour, no I/O.
+
+Ids. An *example* id is the line number of its row unless the data gives one. A *trajectory* id is
+``<example id>@<epoch>``; it is the **source** that entries of a ledger cite, and two sources are
+*distinct* when their example ids differ (``example_of``). A *reflection* id is unique within one
+iteration and short (``r-00017``) because models must copy it; a *lesson* id is
+``<reflection id>.<k>``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One row of data: ``input`` is what the model reads, ``target`` what a right answer states."""
+
+    id: str
+    input: str
+    target: str
+    digest: str
+    """sha256 hex of the row's canonical content (input and target), independent of id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A task's verdict on one answer. ``value`` in [0, 1]; ``feedback`` is shown to the reflector."""
+
+    value: float
+    correct: bool
+    feedback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """What an agent did on one example. A failed call has ``error`` set and counts as wrong."""
+
+    id: str
+    example_id: str
+    input: str
+    output: str
+    answer: str
+    score: float
+    correct: bool
+    feedback: str
+    cited: tuple[str, ...] = ()
+    """ids of the playbook bullets that the agent says it used."""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One thing worth remembering, as the reflector put it."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """The lesson(s) drawn from one trajectory."""
+
+    id: str
+    trajectory_id: str
+    correct: bool
+    text: str
+    """the diagnosis: what happened and why; one paragraph."""
+    lessons: tuple[Lesson, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+    """(bullet id, helpful | harmful | neutral) votes on the playbook's bullets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A model input: messages, and the JSON schema its answer must follow (None: free text).
+
+    What calls share (instructions, playbook) comes first and what varies last, so that a server's
+    prefix cache serves it.
+    """
+
+    messages: tuple[Message, ...]
+    schema_name: str = ""
+    schema: dict[str, Any] | None = field(default=None, hash=False)
+    max_output_tokens: int = 1024
+
+
+def example_of(source: str) -> str:
+    """The example id inside a source (trajectory id): ``"17@2"`` -> ``"17"``."""
+    return source.rpartition("@")[0] or source
+
+
+def trajectory_id(example_id: str, epoch: int) -> str:
+    """``("17", 2)`` -> ``"17@2"``."""
+    return f"{example_id}@{epoch}"
