@@ -1,0 +1,411 @@
+"""``result.json`` version 1: what a run leaves for people and programs, as frozen models.
+
+The models are the contract: ``result.schema.json`` and ``docs/result.md`` are generated from them
+(``python -m combee.runtime.report.schema --write``). Names are camelCase in JSON and snake_case in Python;
+unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock unless
+the name says otherwise; tokens are those the servers charged. A part that a run never reached is ``null`` or
+empty, never invented. No prompt, row of data or secret has a place here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from combee.errors import DataError
+
+Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
+Role = Literal["task", "proposer", "evaluator"]
+Verified = Literal["replay", "support", "initial", "no"]
+RefusalKind = Literal["leak", "injection", "replay", "support"]
+
+EXIT_CODES: dict[Outcome, int] = {
+    "Learned": 0,
+    "NothingBetter": 3,
+    "BudgetExhausted": 4,
+    "Failed": 5,
+    "Stopped": 130,
+}
+
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Difference = Annotated[float, Field(ge=-1, le=1)]
+
+
+class Model(BaseModel):
+    """Frozen, strict about names, camelCase outside; no NaN and no infinity."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+class ModelInfo(Model):
+    """Which model answered for one role."""
+
+    model: str
+    """The model's name as asked for."""
+    endpoint_host: str
+    """Host and port of its endpoint; never a path, a user or a key."""
+    simulated: bool = False
+    """Whether the server says of itself that it is no real model."""
+    served_by: str = ""
+    """The server's own words about itself (``owned_by`` of /v1/models), verbatim."""
+
+
+class SplitInfo(Model):
+    """One split of the data, by size and digest."""
+
+    rows: Count
+    """Distinct examples."""
+    digest: str
+    """sha256 of the split's canonical content."""
+
+
+class HeldOutInfo(SplitInfo):
+    """The heldOut split and its two halves."""
+
+    select: Count = 0
+    """Examples used to choose the best iteration."""
+    gate: Count = 0
+    """Examples looked at once, for the final verdict."""
+
+
+class DataInfo(Model):
+    """The data, pinned by digest."""
+
+    train: SplitInfo
+    held_out: HeldOutInfo | None = None
+    test: SplitInfo | None = None
+    warnings: tuple[str, ...] = ()
+    """What was found while reading: merged rows, small splits; no row is quoted."""
+
+
+class Setup(Model):
+    """How the run learned; words of the manifest, for people. Empty where unknown."""
+
+    task: str = ""
+    """Task type, such as Formula."""
+    metric: str = "accuracy"
+    method: str = ""
+    """Base method, such as ACE."""
+    strategy: str = ""
+    """Sequential, Naive or ParallelScan."""
+    merge: str = ""
+    redundancy: str = ""
+    verify: str = ""
+    batching: str = ""
+    seed: int | None = None
+
+
+class BudgetLine(Model):
+    """One limit of the run and what was used of it."""
+
+    name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+    spent: Amount
+    limit: Amount | None = None
+    """None: no limit was set."""
+
+
+class Baseline(Model):
+    """The untouched start (initial playbook, or none) on the select half."""
+
+    select: Share
+
+
+class Best(Model):
+    """The best iteration on the select half. It was chosen there, so this number is optimistic."""
+
+    select: Share
+    iteration: Count
+    """Iteration whose playbook it is; 0 is the untouched start."""
+
+
+class Paired(Model):
+    """Before and after on the same examples, with the interval of the difference (paired bootstrap, 95 %)."""
+
+    baseline: Share
+    """Score of the untouched start."""
+    best: Share
+    """Score of the chosen playbook, as rendered under its token budget."""
+    gain: Difference
+    """best - baseline."""
+    low: Difference
+    """Lower end of the 95 % interval of the gain."""
+    high: Difference
+    """Upper end of the 95 % interval of the gain."""
+    n: Count
+    """Examples."""
+    discordant: Count
+    """Examples whose verdict changed, either way."""
+
+
+class HeldOut(Model):
+    """Scores on heldOut."""
+
+    baseline: Baseline | None = None
+    best: Best | None = None
+    gate: Paired | None = None
+    """The one look at the gate half; null when the run ended before it."""
+    smallest_detectable_gain: Share | None = None
+    """Smallest gain that the gate half can show with power 0.8 at 5 %."""
+
+
+class RetentionLevel(Model):
+    """One level of the reduce: what went in and what was still there after it."""
+
+    level: str
+    """Such as ``leaf round 1`` or ``group``, in the order of the reduce."""
+    calls: Count
+    """Aggregator calls."""
+    inputs: Count
+    """Inputs of these calls (copies counted)."""
+    lessons: Count
+    """Distinct lesson clusters that went in."""
+    carried: Count
+    """Distinct lesson clusters still there after the level."""
+
+
+class RarityBand(Model):
+    """Retention of the lessons that a certain number of trajectories brought."""
+
+    copies: str
+    """How many trajectories brought the lesson: ``1``, ``2-3``, ``4+``."""
+    distinct: Count
+    carried: Count
+
+
+class Retention(Model):
+    """Where lessons were lost in one iteration, in distinct lesson clusters."""
+
+    levels: tuple[RetentionLevel, ...] = ()
+    distinct: Count = 0
+    """Distinct lesson clusters of the iteration's reflections."""
+    carried: Count = 0
+    """Of these, in the ledger with their anchors."""
+    rendered: Count = 0
+    """Of these, in the rendered playbook under its token budget."""
+    by_rarity: tuple[RarityBand, ...] = ()
+
+
+class Verification(Model):
+    """What became of the iteration's new entries."""
+
+    candidates: Count = 0
+    """Entries with a single source, hence to be verified."""
+    replayed: Count = 0
+    """Entries tried again on their own example and on controls."""
+    verified: Count = 0
+    refused: Count = 0
+    """All refusals, for whatever reason."""
+    leaks: Count = 0
+    """Of the refusals: private or copied text."""
+    injections: Count = 0
+    """Of the refusals: text that gives orders to the model."""
+
+
+class DelayFit(Model):
+    """Fitted seconds of an iteration by batch size b: T(b) = c0 + c1 b."""
+
+    c0: Amount
+    """Seconds that every iteration costs."""
+    c1: Amount
+    """Seconds that each further example costs."""
+    b_half: Amount | None = None
+    """c0 / c1, the batch size at which half of the time is fixed cost; null when c1 is 0."""
+    n: Count
+    """Observations."""
+    rmse: Amount | None = None
+    """Root mean squared error, seconds."""
+
+
+class IterationRecord(Model):
+    """One iteration. Counts are of this iteration alone, except ``examples``."""
+
+    iteration: Annotated[int, Field(ge=1)]
+    epoch: Count
+    examples: Count
+    """Examples learned from so far, this iteration included (cumulative)."""
+    batch_size: Count
+    batch_reason: str
+    """Why this batch size, one sentence."""
+    wall_seconds: Amount
+    modelled_seconds: Amount | None = None
+    """The recorded call graph replayed through the latency law on the run's slots."""
+    critical_path_seconds: Amount | None = None
+    """The recorded calls list-scheduled on the run's slots."""
+    calls: Count
+    """Model calls, memo hits included."""
+    tokens: Count
+    """Tokens of these calls, in and out, evaluation included."""
+    rollouts: Count
+    """Task-model calls: map, replay and heldOut."""
+    train_score: Share | None = None
+    """Score of the batch's rollouts, before learning from them."""
+    select: Share | None = None
+    """Score of the rendered playbook after it, on the select half; null when it was not evaluated."""
+    best: bool = False
+    """Whether this is the iteration that was kept."""
+    retention: Retention | None = None
+    verification: Verification | None = None
+    delay_fit: DelayFit | None = None
+    """The fit that the batch size was chosen with."""
+    observations: tuple[tuple[Amount, Amount], ...] = ()
+    """(batch size, seconds) pairs behind the fit."""
+
+
+class Usage(Model):
+    """Calls and tokens of one model role."""
+
+    calls: Count = 0
+    """Answered calls, memo hits included."""
+    hits: Count = 0
+    """Of these, answered from the memo."""
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    cached_tokens: Count = 0
+    """Prompt tokens that the server served from its prefix cache."""
+
+
+class CostPerPoint(Model):
+    """What one point (0.01) of gain on the gate half cost."""
+
+    tokens: Amount
+    rollouts: Amount
+
+
+class PlaybookInfo(Model):
+    """The rendered playbook."""
+
+    digest: str
+    tokens: Count
+    entries: Count
+    """Entries rendered."""
+    left_out: Count = 0
+    """Entries in the ledger that were not rendered: over the token budget, or not verified."""
+    path: str = "playbook.md"
+    """The file, relative to result.json."""
+
+
+class Entry(Model):
+    """One entry of the ledger."""
+
+    id: str
+    section: str
+    text: str
+    sources: tuple[str, ...] = ()
+    """Trajectories (``<example id>@<epoch>``) that it was learned from."""
+    helpful: Count = 0
+    """Distinct examples that voted it helpful."""
+    harmful: Count = 0
+    """Distinct examples that voted it harmful."""
+    verified: Verified
+    """Why it may be rendered: it passed a replay, has a second source, came with the initial playbook; or ``no``."""
+    contested: bool = False
+    """Whether other sources say otherwise."""
+    rendered: bool = False
+    parents: tuple[str, ...] = ()
+    """Entries that it replaced or was merged from."""
+
+
+class RefusalRecord(Model):
+    """An entry that was not let in. Its text is kept out; its digest identifies it."""
+
+    kind: RefusalKind
+    reason: str
+    text_digest: str
+
+
+class Result(Model):
+    """The whole of result.json."""
+
+    version: Literal[1] = 1
+    run: str
+    manifest_digest: str
+    outcome: Outcome
+    exit_code: int
+    """0 Learned, 3 NothingBetter, 4 BudgetExhausted, 5 Failed, 130 Stopped."""
+    reason: str
+    """Why it ended, one sentence."""
+    setup: Setup = Setup()
+    models: dict[Role, ModelInfo] = Field(default_factory=dict)
+    data: DataInfo | None = None
+    """null when the run ended before its data was read."""
+    held_out: HeldOut | None = None
+    test: Paired | None = None
+    """The test split, scored once at the very end; null when there is none or the run ended before it."""
+    iterations: tuple[IterationRecord, ...] = ()
+    usage: dict[Role, Usage] = Field(default_factory=dict)
+    rollouts: Count = 0
+    """Task-model calls of the whole run."""
+    wall_seconds: Amount = 0.0
+    budget: tuple[BudgetLine, ...] = ()
+    cost_per_point: CostPerPoint | None = None
+    """null when there is no gain to divide by."""
+    playbook: PlaybookInfo | None = None
+    entries: tuple[Entry, ...] = ()
+    refusals: tuple[RefusalRecord, ...] = ()
+
+    @model_validator(mode="after")
+    def _exit_code_says_the_outcome(self) -> Self:
+        if self.exit_code != EXIT_CODES[self.outcome]:
+            raise ValueError(
+                f"exitCode of {self.outcome} is {EXIT_CODES[self.outcome]}, not {self.exit_code}"
+            )
+        return self
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any role was answered by a simulated model."""
+        return any(model.simulated for model in self.models.values())
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens of all roles."""
+        return sum(u.prompt_tokens + u.completion_tokens for u in self.usage.values())
+
+    @property
+    def calls(self) -> int:
+        """Answered calls of all roles, memo hits included."""
+        return sum(u.calls for u in self.usage.values())
+
+
+def to_bytes(result: Result) -> bytes:
+    """The file's bytes: UTF-8 JSON, two-space indent, keys in the models' order, a final newline."""
+    return (result.model_dump_json(indent=2) + "\n").encode()
+
+
+def read_result(data: bytes, *, where: str = "result.json") -> Result:
+    """Parse the bytes of a result.json. A wrong one is a `DataError` that names the first wrong field."""
+    try:
+        return Result.model_validate_json(data, strict=True)
+    except ValidationError as error:
+        raise _data_error(error, where) from None
+
+
+def validate_result(data: dict[str, Any], *, where: str = "result.json") -> Result:
+    """The same for a parsed JSON value."""
+    try:
+        return Result.model_validate(data)
+    except ValidationError as error:
+        raise _data_error(error, where) from None
+
+
+def _data_error(error: ValidationError, where: str) -> DataError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(part) for part in first["loc"]) or "the whole document"
+    return DataError(
+        f"{path}: {first['msg']}",
+        where=where,
+        fix="result.json is written by `combee run` (version 1); run the same command again to write it anew",
+    )
