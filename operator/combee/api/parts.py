@@ -1,0 +1,315 @@
+"""The parts of a run's spec that say what to learn from and with: task, data, engines, models."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from combee.api.common import (
+    Bool,
+    ClaimPath,
+    ClaimRef,
+    ConfigMapKeyRef,
+    DataUri,
+    EndpointUrl,
+    Float,
+    Int,
+    Label,
+    Model,
+    NameRef,
+    ObjectName,
+    SecretKeyRef,
+    Str,
+    Words,
+    refuse,
+)
+
+TaskType = Literal["Formula", "FiNER", "Traces", "Custom"]
+_OURS = ("--host", "--port", "--model", "--api-key", "--served-model-name", "--uds", "--root-path")
+
+
+class DataSource(Model):
+    """One split of the data: JSON lines, from exactly one place."""
+
+    exactly_one = ("uri", "config_map", "pvc")
+    uri: DataUri | None = Field(
+        default=None,
+        description="s3://, gs://, az:// or https:// address of a JSON-lines file; on a laptop also file: "
+        "or a path relative to the manifest.",
+    )
+    config_map: ConfigMapKeyRef | None = Field(
+        default=None, description="A ConfigMap's key that holds the rows."
+    )
+    pvc: ClaimPath | None = Field(default=None, description="A file on a PersistentVolumeClaim.")
+    secret_ref: NameRef | None = Field(default=None, description="Secret with the credentials for uri.")
+
+    @model_validator(mode="after")
+    def _secret_goes_with_uri(self) -> Self:
+        if self.secret_ref is not None and self.uri is None:
+            raise refuse("secretRef is given without uri", "Remove secretRef: only a uri needs credentials.")
+        return self
+
+
+class HeldOutSource(DataSource):
+    """The split that candidates are selected and gated on."""
+
+    steward: Words | None = Field(
+        default=None, max_length=253, description="Who keeps this split; shown with every verdict it gives."
+    )
+    used_for_tuning: Bool = Field(
+        default=False,
+        description="Whether anything (prompts, thresholds) was tuned on these rows before; if true, reports say so.",
+    )
+
+
+class DataSplits(Model):
+    """Learn on train, select and gate on heldOut, touch test once at the end."""
+
+    train: DataSource = Field(description="Rows to learn from.")
+    held_out: HeldOutSource = Field(description="Rows that select and gate candidates; never learned from.")
+    test: DataSource | None = Field(default=None, description="Rows scored once, at the very end.")
+
+
+class CustomContainer(Model):
+    """A task that runs in a container of its own."""
+
+    image: Str = Field(min_length=1, max_length=1000, description="Container image with the task.")
+    command: tuple[Str, ...] = Field(
+        default=(), max_length=64, description="Command; absent: the image's own."
+    )
+    args: tuple[Str, ...] = Field(default=(), max_length=256, description="Arguments of the command.")
+
+
+class CustomTask(Model):
+    """A task of the user's own."""
+
+    exactly_one = ("class_", "container")
+    class_: Str | None = Field(
+        default=None, alias="class", description='Python class in the worker image, as "module:Class".'
+    )
+    container: CustomContainer | None = Field(
+        default=None, description="Container that speaks the task protocol."
+    )
+
+    @field_validator("class_")
+    @classmethod
+    def _import_path(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", value):
+            raise refuse("not a class path", 'Write "module:Class", such as "acme.tasks:Invoices".')
+        return value
+
+
+class InitialPlaybook(Model):
+    """The playbook that learning starts from."""
+
+    exactly_one = ("uri", "config_map", "active_version")
+    uri: DataUri | None = Field(default=None, description="Address or path of a playbook's Markdown.")
+    config_map: ConfigMapKeyRef | None = Field(default=None, description="A ConfigMap's key that holds it.")
+    active_version: Literal[True] | None = Field(
+        default=None, description="true: the active version of the Playbook that playbookRef names."
+    )
+
+
+class Task(Model):
+    """What is learned, from which rows."""
+
+    type: TaskType = Field(description="Task of the worker's registry, or Custom.")
+    custom: CustomTask | None = Field(default=None, description="Your own task; with type Custom only.")
+    data: DataSplits = Field(description="Rows, by split.")
+    metric: Literal["accuracy"] = Field(default="accuracy", description="What held-out scores mean.")
+    failure_cost: Words | None = Field(
+        default=None, max_length=500, description="What a wrong answer costs, in words; shown in reports."
+    )
+    initial_playbook: InitialPlaybook | None = Field(
+        default=None, description="Playbook to start from; absent: an empty one."
+    )
+
+    @model_validator(mode="after")
+    def _custom_goes_with_type(self) -> Self:
+        if self.type == "Custom" and self.custom is None:
+            raise refuse(
+                "type Custom without custom",
+                'Add custom: {class: "module:Class"} or custom: {container: ...}.',
+            )
+        if self.type != "Custom" and self.custom is not None:
+            raise refuse(f"custom is given with type {self.type}", "Set type: Custom, or remove custom.")
+        return self
+
+
+class AceOptions(Model):
+    """Options of ACE."""
+
+    render_token_budget: Int = Field(
+        default=8000, ge=100, le=80_000, description="Tokens that the rendered playbook may take in a prompt."
+    )
+    reflection_rounds: Int = Field(
+        default=1, ge=1, le=5, description="Rounds of reflect and retry on an example answered wrong."
+    )
+
+
+class GepaOptions(Model):
+    """Options of GEPA."""
+
+    paper_compat: Bool = Field(
+        default=False, description="Two aggregation levels only, as the gepa package does it."
+    )
+
+
+class Method(Model):
+    """The base method."""
+
+    type: Literal["ACE", "GEPA"] = Field(
+        description="ACE learns a playbook, GEPA a prompt of named components."
+    )
+    epochs: Int = Field(default=1, ge=1, le=100, description="Passes over the train rows.")
+    ace: AceOptions = Field(default_factory=AceOptions, description="Options of ACE; with type ACE only.")
+    gepa: GepaOptions | None = Field(default=None, description="Options of GEPA; with type GEPA only.")
+
+    @model_validator(mode="after")
+    def _options_go_with_type(self) -> Self:
+        other = {"ACE": "gepa", "GEPA": "ace"}[self.type]
+        if other in self.model_fields_set and getattr(self, other) is not None:
+            raise refuse(
+                f"{other} is given with type {self.type}", f"Remove {other}, or set type: {other.upper()}."
+            )
+        return self
+
+
+class Toleration(Model):
+    """A pod's toleration, as in Kubernetes."""
+
+    key: Str | None = Field(default=None, description="Taint key.")
+    operator: Literal["Equal", "Exists"] | None = Field(default=None, description="How value is compared.")
+    value: Str | None = Field(default=None, description="Taint value.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        default=None, description="Effect."
+    )
+    toleration_seconds: Int | None = Field(
+        default=None, ge=0, description="Seconds a NoExecute taint is tolerated."
+    )
+
+
+class EngineTemplateMeta(Model):
+    """Labels and annotations added to an engine's pods."""
+
+    labels: dict[Str, Str] = Field(default_factory=dict, description="Labels added to the pods.")
+    annotations: dict[Str, Str] = Field(default_factory=dict, description="Annotations added to the pods.")
+
+
+class EngineTemplateSpec(Model):
+    """What of an engine's pods may be overridden: placement, nothing that changes what runs."""
+
+    node_selector: dict[Str, Str] = Field(default_factory=dict, description="Labels that nodes must have.")
+    tolerations: tuple[Toleration, ...] = Field(default=(), max_length=64, description="Tolerations.")
+    affinity: dict[str, Any] | None = Field(default=None, description="Affinity, as in Kubernetes.")
+    topology_spread_constraints: tuple[dict[str, Any], ...] = Field(
+        default=(), max_length=16, description="Topology spread constraints, as in Kubernetes."
+    )
+    priority_class_name: ObjectName | None = Field(default=None, description="Priority class.")
+    runtime_class_name: ObjectName | None = Field(default=None, description="Runtime class.")
+    scheduler_name: ObjectName | None = Field(default=None, description="Scheduler.")
+    service_account_name: ObjectName | None = Field(
+        default=None, description="Service account; the requester must be allowed to use it."
+    )
+    image_pull_secrets: tuple[NameRef, ...] = Field(
+        default=(), max_length=16, description="Image pull Secrets."
+    )
+
+
+class EngineTemplate(Model):
+    """Allow-listed overrides of an engine's pods."""
+
+    metadata: EngineTemplateMeta = Field(
+        default_factory=EngineTemplateMeta, description="Labels and annotations."
+    )
+    spec: EngineTemplateSpec = Field(default_factory=EngineTemplateSpec, description="Placement.")
+
+
+class Vllm(Model):
+    """A vLLM server."""
+
+    model: Str = Field(min_length=1, max_length=500, description="Model to serve, as vllm serve names it.")
+    revision: Str | None = Field(
+        default=None, min_length=1, max_length=200, description="Revision of the weights."
+    )
+    image: Str | None = Field(
+        default=None, min_length=1, max_length=1000, description="Image; absent: the chart's."
+    )
+    gpus_per_replica: Int = Field(default=1, ge=0, le=64, description="GPUs of one replica; 0: CPU only.")
+    replicas: Int = Field(default=1, ge=1, le=1000, description="Servers that share the calls.")
+    args: tuple[Str, ...] = Field(default=(), max_length=256, description="More arguments of vllm serve.")
+    model_cache: ClaimRef | None = Field(
+        default=None, description="Claim that keeps the weights between runs."
+    )
+
+    @field_validator("args")
+    @classmethod
+    def _args_not_ours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for arg in value:
+            if (flag := arg.split("=", 1)[0].replace("_", "-")) in _OURS:
+                raise refuse(
+                    f"{flag} is set by the operator", "Remove it; model, revision and replicas have fields."
+                )
+        return value
+
+
+class Engine(Model):
+    """A model server that the run brings up and takes down."""
+
+    name: Label = Field(description="Name that engineRef uses.")
+    vllm: Vllm = Field(description="The vLLM server.")
+    template: EngineTemplate = Field(
+        default_factory=EngineTemplate, description="Allow-listed pod overrides."
+    )
+    idle_timeout_seconds: Int = Field(
+        default=900, ge=0, le=86_400, description="Seconds without work after which the engine is taken down."
+    )
+
+
+class Endpoint(Model):
+    """An OpenAI-compatible API that exists already."""
+
+    url: EndpointUrl = Field(max_length=2000, description="Base address of the API, usually ending in /v1.")
+    model: Str = Field(min_length=1, max_length=500, description="Model name, as the API lists it.")
+    revision: Str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Revision of the weights; a new one voids remembered calls.",
+    )
+    api_key_secret_ref: SecretKeyRef | None = Field(default=None, description="The API key.")
+
+
+class Sampling(Model):
+    """How a role's model samples."""
+
+    temperature: Float = Field(default=0.0, ge=0, le=2, description="Temperature; 0: the most likely token.")
+    top_p: Float = Field(default=1.0, gt=0, le=1, description="Nucleus mass.")
+    max_tokens: Int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="Most tokens of an answer; absent: what each prompt asks for.",
+    )
+
+
+class RoleModel(Model):
+    """The model behind one role."""
+
+    exactly_one = ("engine_ref", "endpoint")
+    engine_ref: NameRef | None = Field(default=None, description="An engine of this run.")
+    endpoint: Endpoint | None = Field(default=None, description="An API that exists already.")
+    sampling: Sampling = Field(default_factory=Sampling, description="Sampling.")
+
+
+class Models(Model):
+    """Models by role; roles are never mixed."""
+
+    task: RoleModel = Field(description="Answers the examples.")
+    proposer: RoleModel = Field(description="Reflects and aggregates.")
+    evaluator: RoleModel | None = Field(
+        default=None, description="Judges, where a task cannot score by itself."
+    )
+    embedder: RoleModel | None = Field(default=None, description="Embeds; only strategy TopK needs it.")

@@ -1,0 +1,329 @@
+"""``PromptLearningRun``: what a person writes to have a playbook learned. One-shot, like a Job."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from itertools import pairwise
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from combee.api.common import (
+    LARGEST_INT,
+    Bool,
+    ClaimRef,
+    Float,
+    Int,
+    Model,
+    NameRef,
+    ObjectMeta,
+    StoreUri,
+    Words,
+    refuse,
+)
+from combee.api.parts import Engine, Method, Models, RoleModel, Task
+
+Strategy = Literal["ParallelScan", "Naive", "Sequential", "TopK", "Summarize"]
+PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+
+
+class CurvePoint(Model):
+    """One point of a stated serial learning curve."""
+
+    examples: Int = Field(ge=0, le=LARGEST_INT, description="Examples learned from so far.")
+    seconds: Float = Field(ge=0, description="Seconds since the start.")
+    score: Float = Field(ge=0, le=1, description="Held-out score there.")
+
+
+class SerialBaseline(Model):
+    """What learning one example at a time achieves: measured or stated."""
+
+    method: Literal["ACE", "GEPA"] = Field(description="The base method run serially.")
+    measure: Bool = Field(default=False, description="Run it too, and charge it apart.")
+    curve: tuple[CurvePoint, ...] = Field(default=(), max_length=1000, description="A curve known already.")
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if self.measure and self.curve:
+            raise refuse("measure and curve are both given", "Give exactly one of measure: true, curve.")
+        return self
+
+
+class Redundancy(Model):
+    """How a reflection survives an aggregator that drops it."""
+
+    mode: Literal["Auto", "Duplicate", "Retransmit"] = Field(
+        default="Auto",
+        description="Duplicate sends every reflection to several leaves; Retransmit sends again what was not carried; "
+        "Auto: Duplicate below 64 reflections, else Retransmit.",
+    )
+    copies: Int = Field(
+        default=2, ge=1, le=16, description="Different leaves each reflection goes to (Duplicate)."
+    )
+    max_rounds: Int = Field(default=4, ge=1, le=16, description="Most rounds of sending (Retransmit).")
+
+
+class Aggregation(Model):
+    """How reflections become entries of the artifact."""
+
+    strategy: Strategy = Field(
+        default="ParallelScan", description="ParallelScan is Combee's; the others are there to compare with."
+    )
+    redundancy: Redundancy = Field(
+        default_factory=Redundancy, description="Protection against dropped reflections."
+    )
+    leaf_size: Int = Field(
+        default=8, ge=1, le=1000, description="Reflections of a leaf call; maxFanIn holds too."
+    )
+    max_fan_in: Int = Field(default=32, ge=2, le=1000, description="Most inputs of any aggregator call.")
+    max_input_tokens: Int = Field(
+        default=24_000, ge=1000, le=2_000_000, description="Most tokens of inputs of any aggregator call."
+    )
+    subgroups: Literal["Sqrt"] | None = Field(
+        default=None, description="Sqrt: floor(sqrt(n)) leaves, the paper's rule; absent: by leafSize."
+    )
+    merge: Literal["Structured", "Model"] = Field(
+        default="Structured",
+        description="Structured: one group-by, a call for each real cluster; Model: a call at every node.",
+    )
+    verify: Literal["Replay", "Support", "Off"] = Field(
+        default="Replay",
+        description="What an entry of one source needs before it is rendered: Replay, that it fixes its own example "
+        'and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as false), nothing.',
+    )
+
+
+class Batching(Model):
+    """How many examples an iteration takes."""
+
+    mode: Literal["Dynamic", "Fixed"] = Field(
+        default="Dynamic",
+        description="Dynamic: planned anew before each iteration; Fixed: size, with a reason.",
+    )
+    sizes: tuple[Int, ...] = Field(
+        default=(5, 10, 25, 50, 100),
+        min_length=1,
+        max_length=32,
+        description="Sizes to try first, ascending; the planned size stays between the first and the last (Dynamic).",
+    )
+    rule: Literal["Saving", "Paper"] = Field(
+        default="Saving",
+        description="Saving: grow while more than share of the time can still be saved; Paper: the paper's.",
+    )
+    share: Float = Field(
+        default=0.45, gt=0, lt=1, description="Share of time that rule Saving compares with."
+    )
+    size: Int | None = Field(
+        default=None, ge=1, le=100_000, description="Examples of every iteration (Fixed)."
+    )
+    reason: Words | None = Field(default=None, max_length=500, description="Why the size is fixed (Fixed).")
+
+    @field_validator("sizes")
+    @classmethod
+    def _ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(size < 1 or size > 100_000 for size in value):
+            raise refuse("a size is out of bounds", "Use sizes from 1 to 100000.")
+        if any(a >= b for a, b in pairwise(value)):
+            raise refuse("not ascending", f"Write {sorted(set(value))}.")
+        return value
+
+    @model_validator(mode="after")
+    def _fixed_is_stated(self) -> Self:
+        if self.mode == "Fixed" and (self.size is None or self.reason is None):
+            lacking = " and ".join(n for n in ("size", "reason") if getattr(self, n) is None)
+            raise refuse(
+                f"mode Fixed without {lacking}",
+                'Write {mode: Fixed, size: 25, reason: "why this size"}, or mode: Dynamic.',
+            )
+        if self.mode == "Dynamic" and (self.size is not None or self.reason is not None):
+            raise refuse(
+                "size or reason is given with mode Dynamic", "Set mode: Fixed, or remove size and reason."
+            )
+        return self
+
+
+class Stopping(Model):
+    """When learning is over before the epochs are."""
+
+    patience: Int = Field(
+        default=3, ge=1, le=1000, description="Evaluations without a better score before stopping."
+    )
+    target_gain: Float = Field(
+        default=0.01, ge=0, le=1, description="Gain aimed for; a heldOut too small to show it is reported."
+    )
+
+
+class Budget(Model):
+    """Hard limits of the run; absent means no limit."""
+
+    rollouts: Int | None = Field(
+        default=None, ge=1, le=LARGEST_INT, description="Task-model calls: map, replay and heldOut."
+    )
+    tokens: Int | None = Field(
+        default=None, ge=1, le=LARGEST_INT, description="Tokens in and out, of all roles."
+    )
+    gpu_seconds: Int | None = Field(
+        default=None, ge=1, le=LARGEST_INT, description="Seconds times GPUs of the engines."
+    )
+    wall_clock_seconds: Int | None = Field(
+        default=None, ge=1, le=LARGEST_INT, description="Seconds from start to end."
+    )
+    primary: PrimaryBudget = Field(
+        default="rollouts", description="The limit that progress and cost are told by."
+    )
+
+    @model_validator(mode="after")
+    def _primary_is_limited(self) -> Self:
+        limits = {
+            "rollouts": 1,
+            "tokens": self.tokens,
+            "gpuSeconds": self.gpu_seconds,
+            "wallClockSeconds": self.wall_clock_seconds,
+        }
+        if limits[self.primary] is None:
+            raise refuse(
+                f"primary {self.primary} has no limit", f"Add {self.primary}: <limit>, or change primary."
+            )
+        return self
+
+
+class Workers(Model):
+    """Resources of the whole run; rates and concurrency are split over its pods."""
+
+    parallelism: Int = Field(
+        default=4, ge=1, le=1000, description="Worker pods; on a laptop without meaning."
+    )
+    concurrency: Int = Field(default=64, ge=1, le=10_000, description="Model calls in flight, over all pods.")
+    overlap: Literal["Auto", "Never"] = Field(
+        default="Auto", description="Auto: reduce pods are placed while the map runs."
+    )
+    wait_seconds: Int = Field(
+        default=60, ge=1, le=3600, description="Seconds a reduce pod waits for inputs before it yields."
+    )
+    hedge_budget: Float = Field(
+        default=0.05, ge=0, le=1, description="Share of calls that may be sent twice to win a race."
+    )
+    requests_per_minute: Int | None = Field(
+        default=None, ge=1, le=LARGEST_INT, description="Model calls a minute; absent: no limit."
+    )
+    tokens_per_minute: Int | None = Field(
+        default=None, ge=1, le=LARGEST_INT, description="Tokens a minute; absent: no limit."
+    )
+    call_deadline_seconds: Int = Field(
+        default=600, ge=1, le=86_400, description="Seconds one model call may take."
+    )
+
+
+class Store(Model):
+    """Where results are kept."""
+
+    exactly_one = ("uri", "pvc")
+    uri: StoreUri | None = Field(default=None, description="s3://, gs:// or az:// prefix.")
+    pvc: ClaimRef | None = Field(default=None, description="A PersistentVolumeClaim.")
+    secret_ref: NameRef | None = Field(default=None, description="Secret with the credentials for uri.")
+
+    @model_validator(mode="after")
+    def _secret_goes_with_uri(self) -> Self:
+        if self.secret_ref is not None and self.uri is None:
+            raise refuse("secretRef is given without uri", "Remove secretRef: only a uri needs credentials.")
+        return self
+
+
+def _default_store() -> Store:
+    return Store(pvc=ClaimRef(claimName="combee-store"))
+
+
+class RunSpec(Model):
+    """The spec of a PromptLearningRun."""
+
+    playbook_ref: NameRef | None = Field(
+        default=None,
+        description="Playbook that the result becomes a candidate of; may be absent on a laptop only.",
+    )
+    suspend: Bool = Field(default=False, description="true: nothing runs until it is false again.")
+    task: Task = Field(description="What is learned, from which rows.")
+    method: Method = Field(description="The base method.")
+    engines: tuple[Engine, ...] = Field(
+        default=(), max_length=16, description="Model servers that this run brings up and takes down."
+    )
+    models: Models = Field(description="Models by role.")
+    serial_baseline: SerialBaseline | None = Field(
+        default=None, description="What learning serially achieves."
+    )
+    aggregation: Aggregation = Field(
+        default_factory=Aggregation, description="How reflections become entries."
+    )
+    batching: Batching = Field(default_factory=Batching, description="How many examples an iteration takes.")
+    stopping: Stopping = Field(default_factory=Stopping, description="When learning is over early.")
+    budget: Budget = Field(default_factory=Budget, description="Hard limits.")
+    workers: Workers = Field(default_factory=Workers, description="Resources of the whole run.")
+    queue: NameRef | None = Field(default=None, description="Kueue's local queue.")
+    store: Store = Field(
+        default_factory=_default_store,
+        description="Where results are kept; on a laptop the output folder is used.",
+    )
+    seed: Int = Field(default=0, ge=0, le=LARGEST_INT, description="Seed of everything random.")
+
+    @field_validator("engines")
+    @classmethod
+    def _engine_names_differ(cls, value: tuple[Engine, ...]) -> tuple[Engine, ...]:
+        names = [engine.name for engine in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise refuse(f"two engines are named {name}", "Give each engine a name of its own.")
+        return value
+
+    @model_validator(mode="after")
+    def _references_hold(self) -> Self:
+        names = [engine.name for engine in self.engines]
+        for role, model in self.roles().items():
+            if model.engine_ref is not None and model.engine_ref.name not in names:
+                raise refuse(
+                    f"models.{role}.engineRef names engine {model.engine_ref.name!r}, which is not under engines",
+                    f"Engines here: {', '.join(names) or 'none'}.",
+                )
+        initial = self.task.initial_playbook
+        if initial is not None and initial.active_version and self.playbook_ref is None:
+            raise refuse(
+                "task.initialPlaybook.activeVersion without playbookRef", "Add playbookRef: {name: ...}."
+            )
+        return self
+
+    def roles(self) -> dict[str, RoleModel]:
+        """The models given, by role name."""
+        named = {
+            "task": self.models.task,
+            "proposer": self.models.proposer,
+            "evaluator": self.models.evaluator,
+            "embedder": self.models.embedder,
+        }
+        return {role: model for role, model in named.items() if model is not None}
+
+
+class PromptLearningRun(Model):
+    """One learning run: immutable once started."""
+
+    api_version: Literal["combee.dev/v1alpha1"] = Field(description="Version of this API.")
+    kind: Literal["PromptLearningRun"] = Field(description="Kind of the object.")
+    metadata: ObjectMeta = Field(description="Name, and what Kubernetes adds.")
+    spec: RunSpec = Field(description="What to learn.")
+    status: dict[str, Any] | None = Field(default=None, description="Written by the operator; not read here.")
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.metadata.name
+
+
+def manifest_digest(run: PromptLearningRun) -> str:
+    """sha256 hex of the run's name and spec in canonical JSON, defaults filled in.
+
+    Comments, key order and spelling a default out do not change it; any other field does, except
+    ``suspend``, which says when a run works and not what it is.
+    """
+    spec = run.spec.dump()
+    spec.pop("suspend")
+    canonical = {"apiVersion": run.api_version, "kind": run.kind, "name": run.name, "spec": spec}
+    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
