@@ -1,0 +1,1 @@
+"""ACE: generator, reflector, curator, on a ledger of typed entries."""

@@ -1,0 +1,99 @@
+"""The text of an entry: one line, bounded, and named by its content.
+
+Texts come from models and from people's files and may hold anything. ``normalise_entry`` makes one
+safe line of them, so that no text can end a bullet, open a section, or pose as another bullet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+
+MAX_ENTRY_CHARS = 1200
+MAX_SECTION_CHARS = 60
+DEFAULT_SECTION = "others"
+SECTIONS = (
+    "strategies",
+    "formulas and calculations",
+    "code and templates",
+    "mistakes to avoid",
+    "context clues",
+    "output format",
+    DEFAULT_SECTION,
+)
+"""The sections a new playbook is offered, in the order they are rendered; others may join them."""
+
+BULLET = re.compile(
+    r"^\[(?P<id>[^\]\s]{1,64})\] *helpful=(?P<helpful>\d{1,9}) *harmful=(?P<harmful>\d{1,9}) *:: ?(?P<text>.*)$",
+    re.DOTALL,
+)
+"""A playbook line, ours or ACE's: ``[calc-3fa9c1] helpful=3 harmful=0 :: text``."""
+
+CONTESTED = re.compile(r" ?\(contested: (?P<n>\d{1,9}) sources say otherwise\)$")
+
+_LEADING = re.compile(r"^(?:\[[^\]\s]{1,64}\] *helpful=\d+ *harmful=\d+ *::|#+(?= |$)|[-*•](?= |$)|::)\s*")
+_FAKE_ITEM = re.compile(r"\[(?=[A-Za-z]{1,8}-[0-9A-Za-z]+[\].])")
+_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+
+def one_line(text: str) -> str:
+    """``text`` in NFC on one line: no control, bidirectional, zero-width or lone surrogate character."""
+    if not text.isprintable():
+        text = "".join(" " if c.isspace() else "" if unicodedata.category(c) in _DROPPED else c for c in text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return " ".join(text.split())
+
+
+def quote_line(text: str, limit: int) -> str:
+    """``text`` on one line for a list of ``[id] ...`` items: cut to ``limit`` characters, and no
+    bracketed id of its own."""
+    return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()
+
+
+def normalise_entry(text: str, *, limit: int = MAX_ENTRY_CHARS) -> str:
+    """The text of an entry: one line of at most ``limit`` characters without bullet head, list mark,
+    heading mark or contested tail. Idempotent; empty when nothing is left."""
+    text = one_line(text[: limit * 8])
+    while True:
+        before = text
+        text = _LEADING.sub("", text, count=1)
+        text = CONTESTED.sub("", text)
+        text = text[:limit].strip()
+        if text == before:
+            return text
+
+
+def entry_digest(text: str) -> str:
+    """sha256 hex of a normalised text: equal words are one entry, whoever wrote them and where."""
+    return hashlib.sha256(b"entry\n" + text.encode("utf-8")).hexdigest()
+
+
+def text_digest(text: str) -> str:
+    """sha256 hex of the text alone."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def section_key(title: str) -> str:
+    """The name a section goes by: ``"Formulas & Calculations"`` and ``formulas_and_calculations``
+    are the same. At most 60 characters; ``others`` when nothing is left."""
+    title = one_line(title[: MAX_SECTION_CHARS * 8]).replace("_", " ").replace("&", " and ")
+    key = " ".join(title.strip("#: ").casefold().upper().casefold().split())
+    return key[:MAX_SECTION_CHARS].strip("#: ") or DEFAULT_SECTION
+
+
+def section_slug(key: str) -> str:
+    """Three or four letters for bullet ids: ``"calculations"`` -> ``"calc"``."""
+    words: list[str] = re.findall(r"[a-z]+", key)
+    for word in words:
+        if len(word) >= 3:
+            return word[:4]
+    letters = "".join(words)[:4]
+    return letters if len(letters) >= 3 else "misc"
+
+
+def bullet_line(bullet_id: str, helpful: int, harmful: int, text: str, contested: int = 0) -> str:
+    """One line of a playbook; ``contested`` is the number of sources that say otherwise."""
+    tail = f" (contested: {contested} sources say otherwise)" if contested else ""
+    return f"[{bullet_id}] helpful={helpful} harmful={harmful} :: {text}{tail}"
