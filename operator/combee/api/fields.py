@@ -1,0 +1,134 @@
+"""What the fields of the models are, in words: for error messages and for the reference."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from combee.api.common import Model, yaml_name
+
+Loc = Sequence[str | int]
+
+
+def field_name(attribute: str, field: FieldInfo) -> str:
+    """A field as YAML spells it."""
+    return field.alias or yaml_name(attribute)
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields by YAML name, in order."""
+    return {field_name(attribute, field): field for attribute, field in model.model_fields.items()}
+
+
+def plain(annotation: Any) -> Any:
+    """The annotation without Annotated and None; a true union stays."""
+    if get_origin(annotation) is Annotated:
+        return plain(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = [plain(a) for a in get_args(annotation) if a is not type(None)]
+        return members[0] if len(members) == 1 else annotation
+    return annotation
+
+
+def item_of(annotation: Any) -> Any:
+    """The item type of a list, or None."""
+    base = plain(annotation)
+    return plain(get_args(base)[0]) if get_origin(base) is tuple else None
+
+
+def model_of(annotation: Any) -> type[Model] | None:
+    """The model that a field, or a list's items, hold."""
+    base = item_of(annotation) or plain(annotation)
+    return base if isinstance(base, type) and issubclass(base, Model) else None
+
+
+def choices(annotation: Any) -> tuple[str, ...]:
+    """The allowed words of an enumeration, or none."""
+    base = plain(annotation)
+    if get_origin(base) is not Literal:
+        return ()
+    return tuple("true" if value is True else str(value) for value in get_args(base))
+
+
+def locate(root: type[Model], loc: Loc) -> tuple[type[Model] | None, FieldInfo | None]:
+    """The model around a location and the field at it; None where the location leaves the models."""
+    model: type[Model] | None = root
+    around: type[Model] | None = root
+    field: FieldInfo | None = None
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        if model is None:
+            return None, None
+        around, field = model, fields_of(model).get(part)
+        model = model_of(field.annotation) if field is not None else None
+    return around, field
+
+
+def places_of(name: str, root: type[Model], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Paths of all fields that are called ``name``."""
+    for key, field in fields_of(root).items():
+        if key == name:
+            yield ".".join((*path, key))
+        if (inner := model_of(field.annotation)) is not None:
+            yield from places_of(name, inner, (*path, key))
+
+
+def bounds(field: FieldInfo) -> str:
+    """``from 1 to 100``, ``above 0``; empty without bounds."""
+    low = high = ""
+    for rule in field.metadata:
+        if (value := getattr(rule, "ge", None)) is not None:
+            low = f"from {value}"
+        elif (value := getattr(rule, "gt", None)) is not None:
+            low = f"above {value}"
+        elif (value := getattr(rule, "le", None)) is not None and value < 2**53 - 1:
+            high = f"to {value}" if low.startswith("from") else f"at most {value}"
+        elif (value := getattr(rule, "lt", None)) is not None:
+            high = f"below {value}"
+    if low.startswith("above") and high:
+        high = f"and {high}"
+    return " ".join(
+        part for part in (f"{low} or more" if low.startswith("from") and not high else low, high) if part
+    )
+
+
+def expects(field: FieldInfo, *, item: bool = False) -> str:
+    """What may be written in a field (or in an item of its list), as a noun phrase."""
+    annotation = item_of(field.annotation) if item else plain(field.annotation)
+    if words := choices(annotation):
+        return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
+    limits = "" if item else bounds(field)
+    if annotation is bool:
+        return "true or false"
+    if annotation is int:
+        return f"a whole number {limits}".strip()
+    if annotation is float:
+        return f"a number {limits}".strip()
+    if annotation is str:
+        return "text"
+    if get_origin(annotation) is tuple:
+        return "a list"
+    if (inner := model_of(annotation)) is not None:
+        return f"a mapping with {', '.join(fields_of(inner))}"
+    return "a mapping"
+
+
+def default_of(field: FieldInfo) -> str:
+    """The default as YAML writes it; ``""`` for none, for a whole mapping, and for required fields."""
+    if field.is_required() or field.default_factory is not None or field.default is None:
+        return ""
+    return yaml_text(field.default)
+
+
+def yaml_text(value: Any) -> str:
+    """A scalar or list of scalars as YAML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(yaml_text(v) for v in value)}]"
+    return '"Off"' if value == "Off" else str(value)
