@@ -104,7 +104,7 @@ class ChatClient:
         self.role = role
         self._memo = memo
         self._limits = limits
-        self._own_pool = ConnectionPool(limits.concurrency) if pool is None else None
+        self._own_pool = ConnectionPool() if pool is None else None
         self._connection: Connection = (pool or self._own_pool or ConnectionPool()).to(endpoint)
         self._deadline = deadline_seconds
         self._max_attempts = max_attempts

@@ -12,10 +12,12 @@ import json
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit, RequestOptions
+from openai import AsyncOpenAI, Omit, RequestOptions
 
+from combee.adapters.lanes import LaneTransport
 from combee.adapters.wire import Endpoint
 
 CONNECT_SECONDS = 15.0
@@ -34,7 +36,7 @@ class ServedModel:
 class Connection:
     """The way to one endpoint, and what was learned about it on the way."""
 
-    def __init__(self, endpoint: Endpoint, max_connections: int) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.quirks: set[str] = set()
         """what this server does not take (see ``body.QUIRKS``); learned once, for all calls"""
@@ -46,12 +48,7 @@ class Connection:
             api_key=key or "none",
             admin_api_key="",
             max_retries=0,
-            http_client=DefaultAsyncHttpxClient(
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=max_connections),
-                timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-                follow_redirects=False,
-                trust_env=not _is_loopback(endpoint.url),  # proxies are for other machines
-            ),
+            http_client=_http_client(endpoint.url),
         )
         # An organisation or project named in the environment belongs to another endpoint.
         self._client.organization = None
@@ -85,16 +82,15 @@ class Connection:
 
 
 class ConnectionPool:
-    """Connections by endpoint. ``max_connections`` is how many idle ones each may keep."""
+    """Connections by endpoint, made on first use. Each holds as many sockets as calls in flight."""
 
-    def __init__(self, max_connections: int = 512) -> None:
-        self._max_connections = max_connections
+    def __init__(self) -> None:
         self._connections: dict[Endpoint, Connection] = {}
 
     def to(self, endpoint: Endpoint) -> Connection:
         """The connection to ``endpoint``, made on first use."""
         if endpoint not in self._connections:
-            self._connections[endpoint] = Connection(endpoint, self._max_connections)
+            self._connections[endpoint] = Connection(endpoint)
         return self._connections[endpoint]
 
     async def aclose(self) -> None:
@@ -120,6 +116,22 @@ def _served(content: bytes) -> tuple[ServedModel, ...]:
         raise ValueError("not a list of models") from error
 
 
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+def _http_client(url: str) -> httpx2.AsyncClient:
+    """Lanes; or the ordinary pool where the machine's proxy settings apply to ``url``.
+
+    Redirects are not followed: prompts go where the user said and nowhere else.
+    """
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    if _is_proxied(url):
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+        return httpx2.AsyncClient(limits=limits, timeout=timeout, follow_redirects=False)
+    return httpx2.AsyncClient(transport=LaneTransport(), timeout=timeout, follow_redirects=False)
+
+
+def _is_proxied(url: str) -> bool:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return False
+    proxies = getproxies()
+    return bool(proxies.get(parts.scheme) or proxies.get("all")) and not proxy_bypass(host)
