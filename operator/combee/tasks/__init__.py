@@ -1,0 +1,1 @@
+"""Tasks: data -> example -> model input -> answer -> score. Pure."""

@@ -1,0 +1,247 @@
+"""Rows of JSON lines as examples, streamed, each fault named by file and line.
+
+No message quotes a row: errors end up in logs and conditions, rows must not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from combee.errors import DataError
+from combee.records import Example
+
+MAX_ROW_BYTES = 1024 * 1024
+"""longest row, in bytes."""
+MAX_ID_CHARACTERS = 128
+_SHOWN_LINES = 5
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Names of a row's fields: what the model reads, what is right, and the optional id."""
+
+    input: str = "context"
+    target: str = "target"
+    id: str = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Examples in the file's order, ids unique, contents unique.
+
+    ``digest`` (sha256 hex) covers ids, contents and order; ``warnings`` are sentences for people.
+    """
+
+    examples: tuple[Example, ...]
+    digest: str
+    warnings: tuple[str, ...] = ()
+
+
+def bounded_lines(readline: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The lines of a file by its ``readline(limit)``, none longer than one byte over the limit.
+
+    What is over the limit comes cut, so that ``read_jsonl`` refuses it before it fills the memory.
+    """
+    while line := readline(MAX_ROW_BYTES + 2):
+        yield line
+
+
+def content_digest(model_input: str, target: str) -> str:
+    """sha256 hex of a row's content, independent of its id and its other fields."""
+    return hashlib.sha256(
+        json.dumps([model_input, target], separators=(",", ":")).encode("ascii")
+    ).hexdigest()
+
+
+def read_jsonl(
+    lines: Iterable[bytes],
+    *,
+    where: str,
+    fields: Fields = Fields(),
+    unfit: Callable[[str], str | None] = lambda target: None,
+) -> Dataset:
+    """One example a line; blank lines are skipped, other fields of a row ignored.
+
+    An id is the row's own, else its line number (from 1). Rows equal in content are merged into the
+    first, with a warning; equal inputs with different targets are kept, with a warning. ``unfit``
+    says what is wrong with a target (a phrase such as ``is not a number``), or None.
+
+    Raises DataError (``file:line``): a row over MAX_ROW_BYTES, not UTF-8, not JSON, not an object,
+    without input or target, with an unfit target or id, an id used for two contents; and for a file
+    without any row. Cost: linear, one row in memory besides the examples.
+    """
+    reader = _Reader(where, fields, unfit)
+    for number, line in enumerate(lines, start=1):
+        reader.add(number, line)
+    return reader.dataset()
+
+
+def overlap(train: Dataset, held_out: Dataset) -> tuple[str, ...]:
+    """Ids of heldOut examples whose question is also in train, whatever its target, case and spacing.
+
+    Any is a leak: what was learned from cannot judge what was learned.
+    """
+    seen = {_question(example) for example in train.examples}
+    return tuple(example.id for example in held_out.examples if _question(example) in seen)
+
+
+def _question(example: Example) -> bytes:
+    return hashlib.sha256(" ".join(example.input.casefold().split()).encode("utf-8")).digest()
+
+
+class _Reader:
+    """Collects the examples of one file."""
+
+    def __init__(self, where: str, fields: Fields, unfit: Callable[[str], str | None]) -> None:
+        self._where = where
+        self._fields = fields
+        self._unfit = unfit
+        self._examples: list[Example] = []
+        self._line_of_content: dict[str, int] = {}
+        self._line_of_id: dict[str, tuple[int, str]] = {}
+        self._line_of_input: dict[bytes, int] = {}
+        self._merged: list[tuple[int, int]] = []
+        self._disputed: list[tuple[int, int]] = []
+
+    def add(self, number: int, line: bytes) -> None:
+        if len(line.rstrip(b"\r\n")) > MAX_ROW_BYTES:
+            self._refuse(
+                number, f"the row is longer than {MAX_ROW_BYTES} bytes", "Shorten or remove the row."
+            )
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        if not line.strip():
+            return
+        row = self._row(number, line)
+        model_input, target = self._text(number, row, self._fields.input), self._target(number, row)
+        digest = content_digest(model_input, target)
+        example_id = self._id(number, row)
+        first, known = self._line_of_id.setdefault(example_id, (number, digest))
+        if known != digest:
+            self._refuse(
+                number,
+                f"its id is also the id of line {first}, which has other content",
+                "Give each row an id of its own (rows without one are named by their line number).",
+            )
+        if (earlier := self._line_of_content.setdefault(digest, number)) != number:
+            self._merged.append((number, earlier))
+            return
+        asked = hashlib.sha256(model_input.encode("utf-8")).digest()
+        if (earlier := self._line_of_input.setdefault(asked, number)) != number:
+            self._disputed.append((number, earlier))
+        self._examples.append(Example(example_id, model_input, target, digest))
+
+    def dataset(self) -> Dataset:
+        if not self._examples:
+            raise DataError(
+                "there is no row in it",
+                where=self._where,
+                fix=f"Write one JSON object a line: {self._shape()}.",
+            )
+        digest = hashlib.sha256()
+        for example in self._examples:
+            digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
+        return Dataset(tuple(self._examples), digest.hexdigest(), tuple(self._warnings()))
+
+    def _warnings(self) -> Iterator[str]:
+        if self._merged:
+            yield f"{self._where}: merged rows that are identical to earlier ones: {_pairs(self._merged)}"
+        if self._disputed:
+            yield f"{self._where}: same {self._fields.input}, different target: {_pairs(self._disputed)}"
+
+    def _shape(self) -> str:
+        return f'{{"{self._fields.input}": "...", "{self._fields.target}": "..."}}'
+
+    def _refuse(self, number: int, what: str, fix: str) -> NoReturn:
+        raise DataError(what, where=f"{self._where}:{number}", fix=fix)
+
+    def _row(self, number: int, line: bytes) -> dict[str, Any]:
+        fix = f"Write one JSON object a line: {self._shape()}."
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            self._refuse(
+                number, f"not valid UTF-8 at byte {error.start + 1} of the row", "Save the file as UTF-8."
+            )
+        try:
+            row = json.loads(
+                text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_unique_keys
+            )
+        except json.JSONDecodeError as error:
+            self._refuse(number, f"not valid JSON at column {error.colno}: {error.msg}", fix)
+        except (ValueError, ArithmeticError) as error:
+            self._refuse(number, f"not valid JSON: {error}", fix)
+        except RecursionError:
+            self._refuse(number, "not valid JSON: nested too deeply", fix)
+        if not isinstance(row, dict):
+            self._refuse(number, "the row is not a JSON object", fix)
+        return row
+
+    def _value(self, number: int, row: dict[str, Any], name: str) -> Any:
+        value = row.get(name)
+        if value is None:
+            there = ", ".join(repr(key[:40]) for key in list(row)[:8]) or "none"
+            self._refuse(
+                number, f"the row has no {name}", f"Add {name!r} to the row; its fields are: {there}."
+            )
+        return value
+
+    def _text(self, number: int, row: dict[str, Any], name: str) -> str:
+        value = self._value(number, row, name)
+        if not isinstance(value, str):
+            self._refuse(number, f"{name} is not text", f"Write {name} in quotes.")
+        if not value.strip():
+            self._refuse(number, f"{name} is empty", f"Complete {name}, or remove the row.")
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            self._refuse(
+                number, f"{name} holds half a character (a lone surrogate)", "Write the character whole."
+            )
+        return value
+
+    def _target(self, number: int, row: dict[str, Any]) -> str:
+        name = self._fields.target
+        value = self._value(number, row, name)
+        if isinstance(value, int | Decimal) and not isinstance(value, bool):
+            row = {**row, name: str(value)}
+        target = self._text(number, row, name)
+        if (fault := self._unfit(target)) is not None:
+            self._refuse(number, f"{name} {fault}", f"Mend {name}, or remove the row.")
+        return target
+
+    def _id(self, number: int, row: dict[str, Any]) -> str:
+        value = row.get(self._fields.id)
+        if value is None:
+            return str(number)
+        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+        if not 0 < len(text) <= MAX_ID_CHARACTERS or not text.isprintable() or any(c.isspace() for c in text):
+            self._refuse(
+                number,
+                f"{self._fields.id} is not a usable id",
+                f"Use text without blanks, at most {MAX_ID_CHARACTERS} characters, or leave it out.",
+            )
+        return text
+
+
+def _pairs(pairs: list[tuple[int, int]]) -> str:
+    shown = ", ".join(f"{later} (of line {earlier})" for later, earlier in pairs[:_SHOWN_LINES])
+    more = f" and {len(pairs) - _SHOWN_LINES} more" if len(pairs) > _SHOWN_LINES else ""
+    return f"{len(pairs)} rows, lines {shown}{more}" if len(pairs) > 1 else f"line {shown}"
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a field is given twice")
+    return row

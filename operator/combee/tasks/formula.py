@@ -1,0 +1,71 @@
+"""Formula: numeric questions, each with a named financial formula; the target is a number.
+
+Data: https://github.com/ace-agent/ace, finance/data (Apache-2.0); see examples/data/formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from combee.records import Example, Score
+from combee.tasks.dataset import Dataset, Fields, read_jsonl
+from combee.tasks.numbers import TOLERANCE, Number, Tolerance, close, parse_number
+
+MAX_ANSWER = 200
+"""characters kept of an answer that holds no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaTask:
+    """Rows ``{"context", "target"}``; an answer is right when it is close to the target."""
+
+    tolerance: Tolerance = TOLERANCE
+    name: str = "Formula"
+    instructions: str = (
+        "You answer questions about finance with a number. Each question names a formula and explains its "
+        "terms. Read the question exactly, apply the formula as the question words it, and round only at the "
+        "end, to two decimals."
+    )
+    answer_schema_description: str = "The final number, with two decimals, without words or explanations."
+
+    def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
+        """As the protocol says; a target that is no number is a DataError."""
+        return read_jsonl(data, where=where, fields=Fields(), unfit=_unfit_target)
+
+    def model_input(self, example: Example) -> str:
+        """The question as the row has it."""
+        return example.input
+
+    def parse_answer(self, text: str) -> str:
+        """``"The answer is **$1,500**"`` -> ``"1500"``; without a number the text itself, cut."""
+        number = parse_number(text)
+        return str(number) if number is not None else " ".join(text.split())[:MAX_ANSWER]
+
+    def score(self, answer: str, example: Example) -> Score:
+        """1 or 0; the feedback states the target, and a slip of scale or sign where it is one."""
+        given, wanted = parse_number(answer), parse_number(example.target)
+        if wanted is None:
+            return Score(0.0, False, "The target of this example is not a number.")
+        expected = f"Expected {example.target}"
+        if given is None:
+            return Score(0.0, False, f"{expected}; the answer holds no number.")
+        if close(given, wanted, tolerance=self.tolerance):
+            return Score(1.0, True, f"Right: {expected.lower()}, got {given}.")
+        return Score(0.0, False, f"{expected}, got {given}.{self._slip(given, wanted)}")
+
+    def _slip(self, given: Number, wanted: Number) -> str:
+        if wanted.value == 0:
+            return ""
+        if close(Number(-given.value), wanted, tolerance=self.tolerance):
+            return " Only the sign is wrong."
+        for power in (2, -2, 3, -3, 6, -6, 9, -9):
+            if close(Number(given.value.scaleb(power)), wanted, tolerance=self.tolerance):
+                factor = Decimal(10) ** abs(power)
+                return f" It is too {'small' if power > 0 else 'large'} by a factor of {factor:,}."
+        return ""
+
+
+def _unfit_target(target: str) -> str | None:
+    return None if parse_number(target) is not None else "is not a number"
