@@ -92,9 +92,9 @@ def bounds(field: FieldInfo) -> str:
             high = f"below {value}"
     if low.startswith("above") and high:
         high = f"and {high}"
-    return " ".join(
-        part for part in (f"{low} or more" if low.startswith("from") and not high else low, high) if part
-    )
+    if low.startswith("from") and not high:
+        low = f"of {low.removeprefix('from ')} or more"
+    return " ".join(part for part in (low, high) if part)
 
 
 def expects(field: FieldInfo, *, item: bool = False) -> str:

@@ -261,7 +261,7 @@ class RunSpec(Model):
     queue: NameRef | None = Field(default=None, description="Kueue's local queue.")
     store: Store = Field(
         default_factory=_default_store,
-        description="Where results are kept; on a laptop the output folder is used.",
+        description="Where results are kept; absent: the claim combee-store. On a laptop the output folder is used instead.",
     )
     seed: Int = Field(default=0, ge=0, le=LARGEST_INT, description="Seed of everything random.")
 

@@ -1,0 +1,211 @@
+"""``PromptLearningRun.status``: what a run says about itself. Never prompts, data or secrets.
+
+Values are immutable; a reducer makes the next one with ``model_copy(update=...)`` and the helpers
+here, and ``bounded`` keeps its JSON under MAX_STATUS_BYTES. Unknown fields are dropped on reading, so
+that a status written by a newer version can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+
+from pydantic import ConfigDict, Field
+
+from combee.api.common import Model
+from combee.api.conditions import Condition
+
+MAX_STATUS_BYTES = 64 * 1024
+MAX_HISTORY = 20
+"""iterations kept; the store has all of them."""
+MAX_OBSERVATIONS = 200
+MAX_REASON = 300
+"""characters of a sentence; longer ones are cut."""
+
+
+class Phase(StrEnum):
+    """Where a run stands, in one word: the STATE column."""
+
+    PENDING = "Pending"
+    PREPARING = "Preparing"
+    LEARNING = "Learning"
+    FINISHING = "Finishing"
+    SUSPENDED = "Suspended"
+    LEARNED = "Learned"
+    NOTHING_BETTER = "NothingBetter"
+    BUDGET_EXHAUSTED = "BudgetExhausted"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in _OVER
+
+
+_OVER = frozenset({Phase.LEARNED, Phase.NOTHING_BETTER, Phase.BUDGET_EXHAUSTED, Phase.FAILED, Phase.STOPPED})
+
+
+class Part(Model):
+    """Base of status parts: blind to fields it does not know; made with attribute or YAML names."""
+
+    model_config = ConfigDict(extra="ignore", validate_by_name=True, validate_by_alias=True)
+
+
+class RoleUsage(Part):
+    """What one model role has used."""
+
+    calls: int = Field(default=0, ge=0, description="Calls answered by the model.")
+    hits: int = Field(default=0, ge=0, description="Calls answered from the memo.")
+    prompt_tokens: int = Field(default=0, ge=0, description="Tokens in.")
+    completion_tokens: int = Field(default=0, ge=0, description="Tokens out.")
+    cached_tokens: int = Field(default=0, ge=0, description="Tokens in that the server had cached.")
+
+
+class SpendStatus(Part):
+    """What counts against the budget."""
+
+    rollouts: int = Field(default=0, ge=0, description="Task-model calls.")
+    tokens: int = Field(default=0, ge=0, description="Tokens in and out, all roles.")
+    gpu_seconds: float = Field(default=0.0, ge=0, description="Seconds times GPUs.")
+    wall_clock_seconds: float = Field(default=0.0, ge=0, description="Seconds since the start.")
+
+
+class HeldOutStatus(Part):
+    """Scores on heldOut."""
+
+    digest: str = Field(default="", description="Digest that heldOut is pinned to.")
+    select_rows: int = Field(default=0, ge=0, description="Rows that select.")
+    gate_rows: int = Field(default=0, ge=0, description="Rows that gate.")
+    baseline: float | None = Field(default=None, description="Score of the start on select.")
+    current: float | None = Field(default=None, description="Latest score on select.")
+    best: float | None = Field(default=None, description="Best score on select.")
+    best_iteration: int | None = Field(default=None, description="Iteration of the best score.")
+    evaluations_without_gain: int = Field(default=0, ge=0, description="What patience counts.")
+
+
+class GateStatus(Part):
+    """The one look at the gate rows."""
+
+    baseline: float = Field(description="Score of the start.")
+    best: float = Field(description="Score of the best artifact.")
+    gain: float = Field(description="Their difference.")
+    low: float = Field(description="Lower end of its confidence interval.")
+    high: float = Field(description="Upper end of its confidence interval.")
+    rows: int = Field(ge=0, description="Examples compared.")
+    discordant: int = Field(ge=0, description="Examples on which the two differ.")
+
+
+class IterationStatus(Part):
+    """One iteration, in short."""
+
+    iteration: int = Field(ge=0, description="Number, from 0.")
+    epoch: int = Field(default=0, ge=0, description="Epoch, from 0.")
+    batch_size: int = Field(ge=0, description="Examples learned from.")
+    batch_reason: str = Field(default="", description="Why that many.")
+    seconds: float = Field(default=0.0, ge=0, description="Duration.")
+    calls: int = Field(default=0, ge=0, description="Model calls.")
+    tokens: int = Field(default=0, ge=0, description="Tokens in and out.")
+    rollouts: int = Field(default=0, ge=0, description="Task-model calls.")
+    train_score: float | None = Field(default=None, description="Score while learning.")
+    select: float | None = Field(default=None, description="Score on select afterwards.")
+    best: bool = Field(default=False, description="Whether it was the best so far.")
+    artifact_digest: str = Field(default="", description="Artifact after it.")
+
+
+class DelayObservation(Part):
+    """How long an iteration of some size took; what the batch size is planned from."""
+
+    batch_size: int = Field(ge=1, description="Examples.")
+    seconds: float = Field(gt=0, description="Seconds.")
+
+
+class Pinned(Part):
+    """What was fixed when the plan was accepted, kept over an operator upgrade."""
+
+    manifest_digest: str = Field(default="", description="Digest of the manifest.")
+    data_digests: dict[str, str] = Field(default_factory=dict, description="Digest of each split.")
+    image: str = Field(default="", description="Worker image, by digest.")
+    algorithm: str = Field(default="", description="Version of the algorithm.")
+
+
+class RunStatus(Part):
+    """All that a run says about itself."""
+
+    observed_generation: int = Field(default=0, ge=0, description="metadata.generation this speaks about.")
+    phase: Phase = Field(default=Phase.PENDING, description="Where the run stands.")
+    message: str = Field(default="", description="The same in a sentence.")
+    conditions: tuple[Condition, ...] = Field(default=(), description="Conditions, one of a type.")
+    epoch: int = Field(default=0, ge=0, description="Epoch under way, from 0.")
+    iteration: int = Field(default=0, ge=0, description="Iterations done.")
+    iterations_planned: int | None = Field(default=None, ge=0, description="Iterations expected in all.")
+    examples_done: int = Field(default=0, ge=0, description="Examples learned from, over all epochs.")
+    examples_planned: int = Field(default=0, ge=0, description="Examples to learn from, over all epochs.")
+    eta_seconds: float | None = Field(default=None, ge=0, description="Seconds expected to the end.")
+    batch_size: int | None = Field(default=None, ge=1, description="Examples of the iteration under way.")
+    batch_reason: str = Field(default="", description="Why that many, in words.")
+    held_out: HeldOutStatus = Field(default_factory=HeldOutStatus, description="Scores on heldOut.")
+    gain: float | None = Field(default=None, description="Best score on select minus the start's.")
+    gate: GateStatus | None = Field(default=None, description="The one look at the gate rows.")
+    test_score: float | None = Field(default=None, description="Score on test, at the very end.")
+    usage: dict[str, RoleUsage] = Field(default_factory=dict, description="Usage by model role.")
+    spend: SpendStatus = Field(default_factory=SpendStatus, description="What counts against the budget.")
+    history: tuple[IterationStatus, ...] = Field(default=(), description="The last 20 iterations.")
+    delay_observations: tuple[DelayObservation, ...] = Field(
+        default=(), description="Sizes and seconds observed, newest last."
+    )
+    artifact_digest: str = Field(default="", description="The artifact learned so far.")
+    best_digest: str = Field(default="", description="The best artifact.")
+    resolved: dict[str, str] = Field(default_factory=dict, description="Effective values of what was Auto.")
+    pinned: Pinned = Field(default_factory=Pinned, description="What was fixed at acceptance.")
+
+
+def with_iteration(status: RunStatus, record: IterationStatus) -> RunStatus:
+    """``status`` with ``record`` in its history (replacing one of the same number), the last 20 kept."""
+    others = [old for old in status.history if old.iteration != record.iteration]
+    history = sorted([*others, record], key=lambda old: old.iteration)[-MAX_HISTORY:]
+    return status.model_copy(update={"history": tuple(history)})
+
+
+def with_observation(status: RunStatus, observation: DelayObservation) -> RunStatus:
+    """``status`` with one more delay observation, the newest 200 kept."""
+    kept = (*status.delay_observations, observation)[-MAX_OBSERVATIONS:]
+    return status.model_copy(update={"delay_observations": kept})
+
+
+def status_json(status: RunStatus) -> str:
+    """Canonical JSON with YAML's names."""
+    return json.dumps(status.dump(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def bounded(status: RunStatus) -> RunStatus:
+    """``status`` so that its JSON has at most MAX_STATUS_BYTES.
+
+    Sentences are cut first, then the oldest iterations and observations go; phase, scores, spend and
+    digests always stay.
+    """
+    short = [
+        record.model_copy(update={"batch_reason": _cut(record.batch_reason)}) for record in status.history
+    ]
+    status = status.model_copy(
+        update={
+            "message": _cut(status.message),
+            "batch_reason": _cut(status.batch_reason),
+            "history": tuple(short[-MAX_HISTORY:]),
+            "delay_observations": status.delay_observations[-MAX_OBSERVATIONS:],
+            "resolved": {_cut(k): _cut(v) for k, v in list(status.resolved.items())[:50]},
+        }
+    )
+    while _size(status) > MAX_STATUS_BYTES and (status.history or status.delay_observations):
+        history, seen = status.history[1:], status.delay_observations
+        seen = seen[(len(seen) + 1) // 2 :]
+        status = status.model_copy(update={"history": history, "delay_observations": seen})
+    return status
+
+
+def _size(status: RunStatus) -> int:
+    return len(status_json(status).encode("utf-8", "surrogatepass"))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 4]} ..."
