@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.adapters.wire import ChatRequest
+from combee.algo.tokens import estimate_tokens
 from combee.records import Prompt
 
 RESPONSE_FORMAT = "response_format"
@@ -36,11 +37,6 @@ class Reply:
 def prompt_tokens(prompt: Prompt) -> int:
     """Estimated tokens of the messages (and of the schema, which servers add to the prompt or not)."""
     return sum(estimate_tokens(message.content) for message in prompt.messages)
-
-
-def estimate_tokens(text: str) -> int:
-    """ceil(UTF-8 bytes / 4), the project's one rule for tokens nobody has counted."""
-    return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
 def request_body(model: str, request: ChatRequest, quirks: Collection[str]) -> bytes:

@@ -9,6 +9,9 @@ from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
 Paths = list[str]
 
+_LARGE_BYTES = 256 * 1024
+"""Above this a look before the upload is cheaper than an upload for nothing."""
+
 
 class Objects:
     """Objects below ``root`` of an fsspec file system; an object appears whole, when it is closed."""
@@ -22,7 +25,7 @@ class Objects:
     def put_new(self, path: str, data: bytes) -> bool:
         """Write ``path`` unless it exists (on S3 a conditional PUT); True when this call made it."""
         full = self._full(path)
-        if self._fs.exists(full):
+        if len(data) > _LARGE_BYTES and self._fs.exists(full):
             return False
         try:
             with self._fs.open(full, "xb") as handle:
@@ -44,7 +47,7 @@ class Objects:
 
     def exists(self, path: str) -> bool:
         """Is there an object of that name?"""
-        return bool(self._fs.exists(self._full(path)))
+        return bool(self._fs.isfile(self._full(path)))
 
     def list(self, prefix: str) -> Paths:
         """Paths of the objects below the folder ``prefix``, sorted."""
