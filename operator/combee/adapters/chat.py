@@ -21,7 +21,7 @@ from combee.adapters.body import Reply, prompt_tokens, read_reply, request_body
 from combee.adapters.connection import Connection, ConnectionPool, ServedModel
 from combee.adapters.limits import Clock, RunLimits, Sleep
 from combee.adapters.memo import Memo
-from combee.adapters.refusals import Again, Asked, Quirk, judge, shown, unknown_model
+from combee.adapters.refusals import Again, Asked, Quirk, is_about_the_model, judge, shown, unknown_model
 from combee.adapters.wire import (
     Answered,
     Budget,
@@ -142,7 +142,7 @@ class ChatClient:
         asked = Asked(self.endpoint, self.role)
         for attempt in range(1, _CHECK_ATTEMPTS + 1):
             try:
-                served = await self._connection.models()
+                served = await self._connection.models(again=True)
             except APIConnectionError as error:
                 raise _unreachable(asked, error) from None
             except ValueError:
@@ -241,8 +241,10 @@ class ChatClient:
         verdict = judge(error, asked, self._wall_clock())
         if isinstance(verdict, Again) or (isinstance(verdict, Quirk) and verdict.name not in quirks):
             return verdict
-        if error.status_code == 404 and not isinstance(verdict, Quirk):
-            raise unknown_model(asked, await self._served_names()) from None
+        if not isinstance(verdict, Quirk) and is_about_the_model(error):
+            served = await self._served_names()
+            if served is None or self.endpoint.model not in served:
+                raise unknown_model(asked, served) from None
         raise _final(verdict, error, asked) from None
 
     async def _served_names(self) -> tuple[str, ...] | None:

@@ -65,10 +65,13 @@ class Connection:
             options=cast(RequestOptions, {"headers": self._headers}),
         )
 
-    async def models(self) -> tuple[ServedModel, ...]:
-        """What ``GET /models`` lists, asked once. openai's errors; ValueError when it is no list."""
+    async def models(self, *, again: bool = False) -> tuple[ServedModel, ...]:
+        """What ``GET /models`` lists, asked once unless ``again``.
+
+        openai's errors; ValueError when it is no list of models.
+        """
         async with self._models_lock:
-            if self._models is None:
+            if self._models is None or again:
                 options = {"headers": self._headers, "timeout": _MODELS_SECONDS}
                 response = await self._client.get(
                     "/models", cast_to=httpx2.Response, options=cast(RequestOptions, options)

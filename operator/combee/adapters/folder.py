@@ -41,7 +41,8 @@ class Folder:
             try:
                 os.link(temporary, target)
             except FileExistsError:
-                return False
+                # Over NFS a link can be made and its answer be lost; the second name betrays it.
+                return temporary.stat().st_nlink == 2
             except FileNotFoundError:
                 continue
             finally:

@@ -68,7 +68,7 @@ class Asked:
 def judge(error: APIStatusError, asked: Asked, now: float) -> Again | Quirk | EndpointError:
     """The meaning of an HTTP status of 300 or above. ``now``: Unix seconds, for dates in headers.
 
-    A 404 is left to the caller, who can ask the server what it serves (``unknown_model``).
+    An unknown model is for the caller to name, who can ask the server what it serves.
     """
     status = error.status_code
     said = f"{error.code or ''} {error.type or ''} {error.message}".lower()
@@ -100,6 +100,14 @@ def judge(error: APIStatusError, asked: Asked, now: float) -> Again | Quirk | En
         f"the server refuses the request ({status}): {shown(error.message, asked)}",
         where=asked.where,
         fix="Check the endpoint's URL, model and parameters.",
+    )
+
+
+def is_about_the_model(error: APIStatusError) -> bool:
+    """Does it say that there is no such model? A 404 may also mean a wrong path."""
+    said = f"{error.code or ''} {error.message}".lower()
+    return error.status_code == 404 or (
+        error.status_code == 400 and any(word in said for word in ("model_not_found", "model not exist"))
     )
 
 

@@ -85,6 +85,29 @@ async def test_concurrency_is_never_exceeded(bench: Bench) -> None:
     assert limits.in_flight == 0
 
 
+async def test_there_are_never_more_sockets_than_calls_in_flight(bench: Bench) -> None:
+    from combee.adapters.lanes import LaneTransport
+
+    client = bench.client(limits=RunLimits(3))
+    await asyncio.gather(*(client.ask(ask(str(i))) for i in range(30)))
+    bench.server.script = [slow(5)] * 3
+    tasks = [asyncio.create_task(client.ask(ask(f"cancelled {i}"))) for i in range(3)]
+    await until(lambda: len(bench.server.asked) == 33)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*(client.ask(ask(f"later {i}")) for i in range(30)))
+    transport = client._connection._client._client._transport
+    assert isinstance(transport, LaneTransport)
+    assert len(transport._lanes) == len(transport._idle) == 3
+
+
+async def test_an_endless_body_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("combee.adapters.lanes.MAX_BODY_BYTES", 1000)
+    bench.server.script = [reply("x" * 2000)]
+    assert (await bench.client().ask(ask())).completion.attempts == 2
+
+
 async def test_the_budget_is_asked_before_each_call_and_not_for_hits(bench: Bench) -> None:
     planned: list[tuple[int, int]] = []
     task = bench.client(budget=lambda rollouts, tokens: planned.append((rollouts, tokens)))
@@ -138,7 +161,7 @@ async def test_when_the_caller_is_cancelled_a_waiting_one_takes_over(bench: Benc
     assert len(bench.server.asked) == 2
 
 
-async def test_ten_thousand_hits_and_calls_keep_nothing(bench: Bench) -> None:
+async def test_nothing_is_kept_per_call(bench: Bench) -> None:
     import gc
     import tracemalloc
 

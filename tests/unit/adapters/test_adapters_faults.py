@@ -122,10 +122,10 @@ async def test_nobody_listening_is_passing_for_a_call_and_final_for_the_check(be
         pytest.param(refuse(401), EndpointError, "API key is refused.*--secret vendor", id="wrong key"),
         pytest.param(refuse(403), EndpointError, "API key is refused", id="forbidden"),
         pytest.param(
-            refuse(404, "no model m"),
+            refuse(404, "no such path"),
             EndpointError,
-            "'m' is not served there. It serves: m, other",
-            id="model",
+            r"refuses the request \(404\): .*no such path.*Check the endpoint's URL",
+            id="404 though it lists the model",
         ),
         pytest.param(
             refuse(400, "This model's maximum context length is 4096 tokens", code="context_length_exceeded"),
@@ -151,6 +151,16 @@ async def test_a_refusal_is_final_and_not_remembered(
     assert len(bench.server.asked) == 1 and bench.time.waits == []
     assert bench.calls[0].error == kind.code
     assert not (await client.ask(ask())).hit
+
+
+@pytest.mark.parametrize("status", [404, 400])
+async def test_an_unknown_model_is_told_what_is_served(bench: Bench, status: int) -> None:
+    bench.server.always = refuse(status, "Model Not Exist")
+    client = bench.client(endpoint=bench.endpoint(model="gpt-nope"))
+    for i in range(3):
+        with pytest.raises(EndpointError, match=r"'gpt-nope' is not served there. It serves: m, other"):
+            await client.ask(ask(str(i)))
+    assert bench.server.models_asked == 1
 
 
 async def test_equal_requests_share_a_refusal(bench: Bench) -> None:
