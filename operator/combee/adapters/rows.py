@@ -20,7 +20,11 @@ def read_lines(uri: str, *, max_bytes: int) -> Iterator[bytes]:
             while line := file.readline(max_bytes + 1):
                 yield line
     except FileNotFoundError:
-        raise DataError("no such file", where=uri, fix="Check the path; it is relative to the manifest's folder") from None
+        raise DataError(
+            "no such file", where=uri, fix="Check the path; it is relative to the manifest's folder"
+        ) from None
     except (OSError, ValueError, ImportError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise DataError(f"cannot be read ({reason})", where=uri, fix="Check the address and its permissions") from None
+        raise DataError(
+            f"cannot be read ({reason})", where=uri, fix="Check the address and its permissions"
+        ) from None

@@ -1,0 +1,70 @@
+# combee-operator: everything a person does with the project. `make help` lists it.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= out
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format types imports generated lock clean install dev
+
+help:  ## list what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+# A bare machine needs Python 3.11 with venv, and make; the rest is installed here, from wheels only.
+$(VENV)/python.stamp:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; give one with make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "the venv module is missing; on Debian: apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+$(VENV)/run.stamp: $(VENV)/python.stamp requirements.lock pyproject.toml
+	@echo "installing what combee needs into $(VENV) (once)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/run.stamp requirements-dev.lock
+	@echo "installing what its tests need into $(VENV) (once)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-dev.lock
+	@touch $@
+
+install: $(VENV)/run.stamp  ## install combee into .venv
+
+dev: $(VENV)/dev.stamp  ## install combee and its development tools into .venv
+
+demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated model, in about two minutes
+	@BIN=$(BIN) OUT=$(OUT)/demo bash examples/demo.sh
+
+test: $(VENV)/dev.stamp  ## run the whole test suite
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: $(VENV)/dev.stamp format types imports generated  ## format, lint, types, import contracts, generated files
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff format --check operator tests
+	$(BIN)/ruff check operator tests
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+imports: $(VENV)/dev.stamp
+	$(BIN)/lint-imports
+
+generated: $(VENV)/dev.stamp
+	$(BIN)/python -m combee.api.docs | diff -u docs/manifest.md - || { echo "docs/manifest.md is out of date: make fix"; exit 1; }
+	$(BIN)/python -m combee.runtime.report.schema --check
+
+fix: $(VENV)/dev.stamp  ## format the code and write the generated files anew
+	$(BIN)/ruff format operator tests
+	$(BIN)/ruff check --fix operator tests
+	$(BIN)/python -m combee.api.docs > docs/manifest.md.new && mv docs/manifest.md.new docs/manifest.md
+	$(BIN)/python -m combee.runtime.report.schema --write
+
+lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all: pyproject.toml requirements-build.in -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all: -c requirements.lock --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
+
+clean:  ## delete what was built and installed here
+	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,151 @@
+"""``combee``, also installed as ``kubectl-combee``. Commands import what they need when they run,
+so that ``--help`` is there at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from combee import __version__
+
+EXAMPLES = """Examples:
+
+  combee validate -f run.yaml
+
+  combee preview -f run.yaml
+
+  combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1
+"""
+
+app = typer.Typer(
+    name="combee",
+    help="Learn playbooks from experience, in parallel. The same manifest runs here and on a cluster.",
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Manifest = Annotated[
+    Path, typer.Option("-f", "--filename", help="The manifest: a PromptLearningRun in YAML.")
+]
+Engines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME=URL",
+        help="An OpenAI-compatible server that stands for an engine of the manifest.",
+    ),
+]
+Secrets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret", metavar="NAME/KEY=env:VAR", help="An environment variable that stands for a Secret's key."
+    ),
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data", metavar="SPLIT=PATH", help="A file that stands for train, heldOut, test or initialPlaybook."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a screen.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"combee {__version__}")
+        raise typer.Exit
+
+
+@app.command(epilog="Example: combee validate -f run.yaml")
+def validate(filename: Manifest, json: Json = False) -> None:
+    """Check a manifest: all that is wrong with it, a line each. Reads no data, asks no server.
+
+    Exit codes: 0 valid, 2 not.
+    """
+    from combee.cli.validate import run_validate
+
+    raise typer.Exit(run_validate(filename, as_json=json))
+
+
+@app.command(epilog="Example: combee preview -f run.yaml")
+def preview(filename: Manifest, data: Data = None, json: Json = False) -> None:
+    """Show what a run would do and cost: batches, tree, calls, tokens, the smallest gain it can
+    detect. Reads the data; spends nothing.
+
+    Exit codes: 0 shown, 2 the manifest or its data is wrong.
+    """
+    from combee.cli.preview import run_preview
+
+    raise typer.Exit(run_preview(filename, data or [], as_json=json))
+
+
+@app.command(epilog="Example: combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1")
+def run(
+    filename: Manifest,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for results; the same folder resumes."),
+    ],
+    engine: Engines = None,
+    secret: Secrets = None,
+    data: Data = None,
+    plans: Annotated[
+        Path | None,
+        typer.Option(
+            "--plans", metavar="DIR", help="Obey the iteration plans of an earlier run (its DIR/plans)."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Learn a playbook on this machine. Stop it with Ctrl-C and go on with the same command.
+
+    Exit codes: 0 learned; 2 a mistake found before any work, or a store that takes no writes; 3
+    nothing better than the start was found; 4 the budget is spent; 5 failed; 130 stopped.
+    """
+    from combee.cli.run import run_run
+
+    raise typer.Exit(run_run(filename, output, engine or [], secret or [], data or [], plans, as_json=json))
+
+
+@app.command(epilog="Example: combee gc out")
+def gc(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `combee run -o` made.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only say what would be.")] = False,
+) -> None:
+    """Delete the store of a run (memo, trajectories, ledgers) and keep its results and plans.
+
+    Exit codes: 0 done, 2 not a run's folder, or a run is working in it.
+    """
+    from combee.cli.gc import run_gc
+
+    raise typer.Exit(run_gc(folder, really=yes))
+
+
+def main() -> None:
+    """The entry point."""
+    if len(sys.argv) > 1 and sys.argv[1] == "sim":
+        from combee.cli.sim import main as sim
+
+        sim(sys.argv[2:])
+        return
+    app()
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True}, add_help_option=False
+)
+def sim() -> None:
+    """A simulated model server, for demos and tests (`combee sim --help`)."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""A preview as text. Pure."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+from combee.plan.preview import Batch, Preview
+
+LISTED = 12
+
+
+def preview_text(name: str, path: Path, shown: Preview) -> str:
+    """What people read: batches, tree, calls, tokens, detectable gain, warnings, the next command."""
+    lines = [
+        f"{name}: {len(shown.batches)} iterations at the sizes known now",
+        "",
+        f"batch size: {shown.batch_reason}",
+        "",
+    ]
+    lines += ["  iterations   batch  leaves  inputs/leaf  levels above  aggregator calls"]
+    rows = _runs(shown.batches)
+    lines += [_row(group) for group in rows[:LISTED]]
+    if len(rows) > LISTED:
+        lines.append(f"  ... and {len(rows) - LISTED} more")
+    lines += [
+        "",
+        f"rollouts (map, replay, heldOut)   {shown.rollouts}",
+        f"reflections                       {shown.reflections}",
+        f"aggregator calls                  {shown.aggregator_calls}",
+        f"tokens, estimated                 {shown.tokens}",
+        f"heldOut                           {shown.held_out[0]} rows select, {shown.held_out[1]} rows gate",
+        f"smallest detectable gain          {shown.detectable_gain:.3f} on gate (paired, power 0.8 at 5 %)",
+        "",
+    ]
+    lines += [f"warning: {warning}" for warning in shown.warnings]
+    if shown.refused:
+        lines.append(f"would be refused: {shown.refused}")
+    lines.append(f"Nothing was spent. Next: combee run -f {path} -o out")
+    return "\n".join(lines)
+
+
+def _key(batch: Batch) -> tuple[object, ...]:
+    return (batch.size, batch.leaves, batch.leaf_inputs, batch.levels, batch.aggregator_calls)
+
+
+def _runs(batches: tuple[Batch, ...]) -> list[list[Batch]]:
+    """Neighbours that look the same, together."""
+    return [list(group) for _, group in groupby(batches, key=_key)]
+
+
+def _row(group: list[Batch]) -> str:
+    first, last = group[0], group[-1]
+    which = f"{first.iteration + 1}" if first is last else f"{first.iteration + 1}-{last.iteration + 1}"
+    levels = " -> ".join(str(calls) for calls in first.levels) or "group-by"
+    return (
+        f"  {which:<11}{first.size:>7}{first.leaves:>8}{first.leaf_inputs:>13}{levels:>14}"
+        f"{first.aggregator_calls!s:>18}"
+    )

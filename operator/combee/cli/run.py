@@ -1,0 +1,72 @@
+"""``combee run``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+from combee.cli.errors import USER_ERROR, say
+from combee.cli.screen import Screen, choose_mode
+from combee.errors import BugError, CombeeError
+from combee.plan.types import EXIT_CODES
+from combee.runtime.report.result import Result
+from combee.runtime.session import Prepared, prepare, run_session
+from combee.runtime.sources import parse_stand_ins
+
+
+def run_run(
+    path: Path,
+    out: Path,
+    engines: list[str],
+    secrets: list[str],
+    data: list[str],
+    plans: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Check, work, show; the exit code of the outcome."""
+    try:
+        prepared = prepare(path, parse_stand_ins(engines, secrets, data), plans)
+    except CombeeError as error:
+        say(error, as_json=as_json)
+        return USER_ERROR
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    with Screen(choose_mode(json=as_json, stream=sys.stdout), errors=sys.stderr) as screen:
+        try:
+            result = asyncio.run(_interruptible(prepared, out, screen))
+        except BugError as error:
+            screen.error(error)
+            return EXIT_CODES["Failed"]
+        except CombeeError as error:
+            screen.error(error)
+            return USER_ERROR
+        screen.finished(result, str(out), command=command)
+    return result.exit_code
+
+
+async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Result:
+    """The first Ctrl-C (or SIGTERM) stops cleanly; a second one at once."""
+    loop = asyncio.get_running_loop()
+    work = asyncio.ensure_future(run_session(prepared, out, screen))
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked:
+            os._exit(EXIT_CODES["Stopped"])
+        asked = True
+        screen.warning("stopping: what is finished is kept; once more stops at once")
+        work.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stop)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

@@ -1,0 +1,275 @@
+"""decide(): what to do next, from the manifest, the state and what was observed. Pure.
+
+    Profiling --profile--> Learning --(plan, map, reduce, finish)*--> Evaluating --evaluate--> Complete
+
+Every call derives everything anew; calling it twice on the same facts gives the same Plan, and a
+snapshot that is behind only makes it ask again for what is already there (names are
+deterministic, so asking again is harmless).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from combee.algo.budget import Limits, Spend, fits, largest_affordable
+from combee.algo.retransmit import choose_redundancy
+from combee.api.run import RunSpec
+from combee.errors import BugError
+from combee.names import step_name
+from combee.plan.batching import next_batch
+from combee.plan.state import RunState, after_iteration, after_profile, charge
+from combee.plan.stop import StopFacts, stop_reason
+from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+
+EVALUATIONS_PER_RUN = 20
+"""heldOut's select half is scored about this often in a run, whatever the batch size is, so that
+strategies are compared at equal numbers of examples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the run is: its name, and a uid that makes its steps' names unique."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an executor has to make true. ``start`` steps may run side by side."""
+
+    state: RunState
+    freeze: IterationPlan | None = None
+    """write this, first one wins, before anything of its iteration starts."""
+    start: tuple[Step, ...] = ()
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    spec: RunSpec
+    who: Identity
+    snapshot: Snapshot
+    elapsed_seconds: float
+
+    def step(self, kind: str, iteration: int, **kwargs: Any) -> Step:
+        name = step_name(self.who.name, self.who.uid, iteration, kind)
+        return Step(name=name, kind=kind, iteration=iteration, seed=self.spec.seed, **kwargs)
+
+    def summary(self, step: Step) -> StepSummary | None:
+        return self.snapshot.summaries.get(step.name)
+
+
+def decide(
+    *, spec: RunSpec, who: Identity, state: RunState, snapshot: Snapshot, elapsed_seconds: float
+) -> Plan:
+    """The next Plan. ``elapsed_seconds``: wall-clock that the run has been active so far.
+
+    The returned state already includes every finished step that the snapshot shows for the
+    current position; an executor calls again until it gets steps to start or an outcome.
+    """
+    if state.outcome is not None:
+        return Plan(state, outcome=state.outcome)
+    facts = _Facts(spec, who, snapshot, elapsed_seconds)
+    if state.phase == "Profiling":
+        return _profile(facts, state)
+    if state.phase == "Learning":
+        return _learn(facts, state)
+    return _evaluate(facts, state)
+
+
+def _profile(facts: _Facts, state: RunState) -> Plan:
+    step = facts.step("profile", 0)
+    summary = facts.summary(step)
+    if summary is None:
+        return Plan(state, start=(step,))
+    if summary.error:
+        return _failed(state, summary)
+    return Plan(after_profile(state, summary))
+
+
+def _learn(facts: _Facts, state: RunState) -> Plan:
+    plan = facts.snapshot.plans.get(state.iteration)
+    if plan is None or _not_ours(facts, state, plan):
+        stop = stop_reason(StopFacts(facts.spec, state, facts.snapshot)) or _over_budget(facts, state)
+        if stop is not None:
+            return Plan(replace(state, phase="Evaluating", stop=stop))
+        return Plan(state, freeze=iteration_plan(facts.spec, state))
+    *before, finish = iteration_steps(facts, state, plan)
+    for step in (*before, finish):
+        summary = facts.summary(step)
+        if summary is None:
+            return Plan(state, start=(step,))
+        if summary.error:
+            return _failed(state, summary)
+    return Plan(after_iteration(state, plan, facts.snapshot.summaries[finish.name]))
+
+
+def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:
+    """A plan left behind for an iteration that given plans say the run does not have."""
+    given = facts.snapshot.given_iterations
+    return given is not None and plan.iteration >= given
+
+
+def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tuple[Step, ...]:
+    """map, reduce and finish of one iteration, each reading what the one before left."""
+    inputs = {"artifact": state.artifact}
+    map_step = facts.step("map", plan.iteration, shards=plan.shards, inputs=inputs)
+    reduce_step = facts.step("reduce", plan.iteration, inputs={**inputs, "map": map_step.name})
+    finish_step = facts.step(
+        "finish",
+        plan.iteration,
+        inputs={**inputs, "map": map_step.name, "reduce": reduce_step.name},
+        params={"shards": plan.shards},
+    )
+    return map_step, reduce_step, finish_step
+
+
+def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
+    """Freeze the decisions of the next iteration."""
+    if state.facts is None:
+        raise BugError("an iteration is planned after profile")
+    batch = next_batch(spec, state, affordable=_affordable(spec, state))
+    aggregation = spec.aggregation
+    redundancy = choose_redundancy(
+        aggregation.redundancy.mode,
+        batch.size,
+        aggregation.redundancy.copies,
+        aggregation.redundancy.max_rounds,
+    )
+    done = state.examples_done + batch.size
+    return IterationPlan(
+        iteration=state.iteration,
+        epoch=state.epoch,
+        offset=state.offset,
+        batch_size=batch.size,
+        batch_reason=batch.reason,
+        seed=spec.seed,
+        in_order=aggregation.strategy == "Sequential",
+        shards=min(spec.workers.parallelism, batch.size),
+        strategy=aggregation.strategy,
+        merge=aggregation.merge,
+        verify=aggregation.verify,
+        redundancy=redundancy.mode,
+        copies=redundancy.copies,
+        max_rounds=redundancy.rounds,
+        leaf_size=aggregation.leaf_size,
+        max_fan_in=aggregation.max_fan_in,
+        max_input_tokens=aggregation.max_input_tokens,
+        subgroups=aggregation.subgroups or "",
+        render_token_budget=spec.method.ace.render_token_budget,
+        reflection_rounds=spec.method.ace.reflection_rounds,
+        evaluate=evaluation_due(spec, state, done),
+        token_factor=round(state.token_factor, 4),
+    )
+
+
+def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
+    """Whether the iteration that ends at ``done`` examples passes the next mark of the grid."""
+    if state.facts is None:
+        return False
+    total = state.facts.train_rows * spec.method.epochs
+    grid = max(1, total // EVALUATIONS_PER_RUN)
+    return done >= total or done // grid > state.evaluated_at // grid
+
+
+def limits_of(spec: RunSpec) -> Limits:
+    """The manifest's budget; an absent figure is no limit."""
+    budget = spec.budget
+    return Limits(
+        rollouts=budget.rollouts,
+        tokens=budget.tokens,
+        gpu_seconds=budget.gpu_seconds,
+        wall_clock_seconds=budget.wall_clock_seconds,
+        primary=budget.primary,
+    )
+
+
+def _closing_cost(spec: RunSpec, state: RunState) -> Spend:
+    """What scoring select once more and the closing look at gate and test will cost, roughly."""
+    if state.facts is None or state.facts.select_rows == 0:
+        return Spend()
+    rollouts = state.facts.select_rows + 2 * (state.facts.gate_rows + state.facts.test_rows)
+    task = state.usage.get("task")
+    tokens = task.tokens / max(task.calls, 1) if task else 0.0
+    return Spend(rollouts=rollouts, tokens=int(rollouts * tokens))
+
+
+def _affordable(spec: RunSpec, state: RunState) -> int | None:
+    """The largest batch the budget pays for beside the closing evaluation; None: no limit."""
+    per_example = state.per_example or _first_guess(state)
+    return largest_affordable(per_example, _closing_cost(spec, state), state.spend, limits_of(spec))
+
+
+def _first_guess(state: RunState) -> Spend:
+    """One example before any was learned from: a rollout, a reflection, its share of the tree and
+    three replays, each about as long as profile's rollouts were."""
+    task = state.usage.get("task")
+    tokens = task.tokens / max(task.calls, 1) if task else 0.0
+    return Spend(rollouts=4, tokens=int(6 * tokens))
+
+
+def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
+    spent = replace(
+        state.spend, wall_clock_seconds=max(state.spend.wall_clock_seconds, facts.elapsed_seconds)
+    )
+    exceeded = fits(spent, Spend(), limits_of(facts.spec))
+    if exceeded is not None:
+        return Outcome("BudgetExhausted", f"the budget of {exceeded.limit:,.0f} {exceeded.name} is spent")
+    affordable = _affordable(facts.spec, state)
+    if affordable is not None and affordable < 1 and facts.snapshot.given_iterations is None:
+        return Outcome(
+            "BudgetExhausted",
+            "what is left of the budget does not pay for another iteration and the closing evaluation",
+        )
+    return None
+
+
+def _evaluate(facts: _Facts, state: RunState) -> Plan:
+    """One look at gate (and test) for the best artifact, unless it is the one we started from."""
+    best, stop = state.best, state.stop
+    if best is None or stop is None:
+        raise BugError("the closing evaluation follows learning")
+    if best.iteration < 0:
+        return _done(state, _no_gain(state, stop))
+    step = facts.step("evaluate", state.iteration, inputs={"artifact": best.artifact})
+    summary = facts.summary(step)
+    if summary is None:
+        return Plan(state, start=(step,))
+    state = charge(state, summary)
+    if summary.error:
+        return _failed(state, summary)
+    gain = summary.scores["gateBest"] - summary.scores["gateBaseline"]
+    if stop.name == "BudgetExhausted":
+        return _done(state, stop)
+    if gain <= 0:
+        return _done(
+            state,
+            Outcome(
+                "NothingBetter",
+                f"the best artifact on select does not hold on gate ({gain:+.3f}); {stop.reason}",
+            ),
+        )
+    return _done(state, Outcome("Learned", f"held-out gate rose by {gain:+.3f}; {stop.reason}"))
+
+
+def _no_gain(state: RunState, stop: Outcome) -> Outcome:
+    if stop.name == "BudgetExhausted":
+        return stop
+    return Outcome(
+        "NothingBetter",
+        f"no playbook scored above the start ({state.baseline_select:.3f}) on select; {stop.reason}",
+    )
+
+
+def _done(state: RunState, outcome: Outcome) -> Plan:
+    return Plan(replace(state, phase="Complete", outcome=outcome), outcome=outcome)
+
+
+def _failed(state: RunState, summary: StepSummary) -> Plan:
+    name = "BudgetExhausted" if summary.error == "BudgetExhausted" else "Failed"
+    return _done(
+        charge(state, summary),
+        Outcome(name, summary.message or f"step {summary.step} failed: {summary.error}"),
+    )

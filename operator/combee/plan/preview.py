@@ -1,0 +1,225 @@
+"""preview: what a run would do and cost, before anything is spent. Pure arithmetic on the manifest.
+
+Counts are exact where they follow from the manifest (rollouts of the map, leaves of a tree) and a
+range where the models decide (rounds of retransmission, clusters to merge, replays).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from combee.algo.retransmit import choose_redundancy
+from combee.algo.stats import can_ever_detect, detectable_gain
+from combee.algo.tree import plan_tree, upper_levels
+from combee.api.run import RunSpec
+from combee.plan.batching import next_batch
+from combee.plan.decide import EVALUATIONS_PER_RUN
+from combee.plan.state import DataFacts, RunState
+
+REFLECTION_TOKENS = 250
+"""a reflection of a finance task in the paper's figures has 200-315."""
+ENTRY_TOKENS = 50
+ENTRIES_PER_LEAF = 6
+ANSWER_TOKENS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From ``low`` to ``high``, both included."""
+
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
+
+    def plus(self, other: Range) -> Range:
+        """The sum of two ranges."""
+        return Range(self.low + other.low, self.high + other.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One planned iteration. ``levels``: calls of each level above the leaves (merge Model)."""
+
+    iteration: int
+    size: int
+    leaves: int
+    leaf_inputs: int
+    levels: tuple[int, ...]
+    rounds: Range
+    aggregator_calls: Range
+    replays: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a run would do."""
+
+    batches: tuple[Batch, ...]
+    batch_reason: str
+    rollouts: Range
+    aggregator_calls: Range
+    reflections: Range
+    tokens: Range
+    detectable_gain: float
+    held_out: tuple[int, int]
+    """rows of select and gate."""
+    warnings: tuple[str, ...] = ()
+    refused: str = ""
+    """why the plan would be refused; empty when it would not."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataShape:
+    """What a preview knows of the data."""
+
+    facts: DataFacts
+    input_tokens: float
+    """mean tokens of a model input, instructions included."""
+    warnings: tuple[str, ...] = field(default=())
+
+
+def preview(spec: RunSpec, shape: DataShape) -> Preview:
+    """The whole run at the sizes it would take if nothing were measured."""
+    facts = shape.facts
+    batches, reason = _batches(spec, facts)
+    evaluations = 1 + min(len(batches), EVALUATIONS_PER_RUN)
+    closing = 2 * (facts.gate_rows + facts.test_rows)
+    learning = facts.train_rows * spec.method.epochs
+    fixed = learning + facts.select_rows * evaluations + closing
+    early = min(len(batches), spec.stopping.patience)
+    first = sum(batch.size for batch in batches[:early]) + facts.select_rows * (1 + early)
+    replays = _sum([batch.replays for batch in batches])
+    rollouts = Range(
+        min(first, fixed), fixed + replays.high + (spec.method.ace.reflection_rounds - 1) * learning
+    )
+    calls = _sum([batch.aggregator_calls for batch in batches])
+    reflections = Range(
+        sum(batch.size for batch in batches[:early]), learning * spec.method.ace.reflection_rounds
+    )
+    gain = detectable_gain(facts.gate_rows) if facts.gate_rows else math.inf
+    return Preview(
+        batches=tuple(batches),
+        batch_reason=reason,
+        rollouts=rollouts,
+        aggregator_calls=calls,
+        reflections=reflections,
+        tokens=_tokens(spec, shape, rollouts, reflections, calls),
+        detectable_gain=gain,
+        held_out=(facts.select_rows, facts.gate_rows),
+        warnings=(*shape.warnings, *_warnings(spec, facts, gain)),
+        refused=refusal(facts),
+    )
+
+
+def refusal(facts: DataFacts) -> str:
+    """Why heldOut cannot judge anything, whatever the gain; empty when it can."""
+    if can_ever_detect(facts.gate_rows, 0.05):
+        return ""
+    return (
+        f"heldOut has {facts.gate_rows} gate rows: even if every one of them went from wrong to right, chance "
+        "could not be ruled out at 5 %; give at least 12 heldOut rows"
+    )
+
+
+def _warnings(spec: RunSpec, facts: DataFacts, gain: float) -> list[str]:
+    warnings = []
+    if gain > spec.stopping.target_gain:
+        needed = (
+            math.ceil(2 * facts.gate_rows * (gain / spec.stopping.target_gain) ** 2)
+            if spec.stopping.target_gain
+            else 0
+        )
+        more = f"; about {needed:,} heldOut rows would show it" if needed else ""
+        warnings.append(
+            f"the smallest gain that {facts.gate_rows} gate rows can show is {gain:.3f}, "
+            f"larger than stopping.targetGain {spec.stopping.target_gain}{more}"
+        )
+    return warnings
+
+
+def _batches(spec: RunSpec, facts: DataFacts) -> tuple[list[Batch], str]:
+    state = RunState(phase="Learning", facts=facts)
+    batches: list[Batch] = []
+    reason = ""
+    for epoch in range(spec.method.epochs):
+        offset = 0
+        while offset < facts.train_rows:
+            choice = next_batch(spec, _at(state, epoch, offset), affordable=None)
+            reason = reason or choice.reason
+            batches.append(_batch(spec, len(batches), choice.size))
+            offset += choice.size
+    return batches, reason
+
+
+def _at(state: RunState, epoch: int, offset: int) -> RunState:
+    return replace(state, epoch=epoch, offset=offset)
+
+
+def _batch(spec: RunSpec, iteration: int, size: int) -> Batch:
+    aggregation = spec.aggregation
+    redundancy = choose_redundancy(
+        aggregation.redundancy.mode, size, aggregation.redundancy.copies, aggregation.redundancy.max_rounds
+    )
+    replays = Range(0, 3 * size if aggregation.verify == "Replay" else 0)
+    if aggregation.strategy == "Naive":
+        return Batch(iteration, size, 1, size, (), Range(1, 1), Range(1, 1), replays)
+    retransmit = redundancy.mode == "Retransmit"
+    tree = plan_tree(
+        [REFLECTION_TOKENS] * size,
+        seed=spec.seed,
+        iteration=iteration,
+        round=0,
+        copies=1 if retransmit else redundancy.copies,
+        leaf_size=aggregation.leaf_size,
+        subgroups=aggregation.subgroups,
+        max_fan_in=aggregation.max_fan_in,
+        max_input_tokens=aggregation.max_input_tokens,
+        overhead_tokens=spec.method.ace.render_token_budget // 2,
+        merge="Structured",
+        node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
+    )
+    leaves = len(tree.leaves)
+    levels: tuple[int, ...] = ()
+    if aggregation.merge == "Model":
+        planned = upper_levels(
+            leaves,
+            max_fan_in=aggregation.max_fan_in,
+            node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
+            max_input_tokens=aggregation.max_input_tokens,
+            overhead_tokens=spec.method.ace.render_token_budget // 2,
+        )
+        levels = tuple(len(level) for level in planned)
+    rounds = Range(1, redundancy.rounds if retransmit else 1)
+    merges = sum(levels) if levels else 0
+    clusters = 0 if levels else leaves * ENTRIES_PER_LEAF // 2
+    high = leaves * (2 if rounds.high > 1 else 1) + merges + clusters
+    widest = max((len(leaf) for leaf in tree.leaves), default=0)
+    return Batch(iteration, size, leaves, widest, levels, rounds, Range(leaves + merges, high), replays)
+
+
+def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range, calls: Range) -> Range:
+    playbook = spec.method.ace.render_token_budget
+    low = (
+        rollouts.low * (shape.input_tokens + ANSWER_TOKENS)
+        + reflections.low * (shape.input_tokens + REFLECTION_TOKENS)
+        + calls.low * spec.aggregation.leaf_size * REFLECTION_TOKENS
+    )
+    full = shape.input_tokens + playbook
+    high = (
+        rollouts.high * (full + ANSWER_TOKENS)
+        + reflections.high * (full + ANSWER_TOKENS + REFLECTION_TOKENS)
+        + calls.high
+        * (playbook + spec.aggregation.leaf_size * REFLECTION_TOKENS + ENTRIES_PER_LEAF * ENTRY_TOKENS)
+    )
+    return Range(round(low), round(high))
+
+
+def _sum(ranges: Sequence[Range]) -> Range:
+    total = Range(0, 0)
+    for one in ranges:
+        total = total.plus(one)
+    return total

@@ -1,0 +1,156 @@
+"""RunState: everything ``decide`` remembers of a run, as plain data derived from step summaries.
+
+It is a fold over plans and summaries and nothing else, so a resumed run re-derives it and an
+operator keeps it in the object's status. It holds counts, scores and digests; never ids of
+examples, prompts or texts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from combee.algo.budget import Spend
+from combee.errors import BugError
+from combee.plan.types import IterationPlan, Outcome, StepSummary, Usage, add_usage
+
+MAX_OBSERVATIONS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class DataFacts:
+    """What ``profile`` found and pinned."""
+
+    train_rows: int
+    select_rows: int
+    gate_rows: int
+    test_rows: int
+    digests: dict[str, str]
+    """split -> content digest."""
+
+    @property
+    def held_out_rows(self) -> int:
+        """select plus gate."""
+        return self.select_rows + self.gate_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The artifact that scored highest on select so far; ties keep the earlier one."""
+
+    artifact: str
+    select: float
+    iteration: int
+    """-1 for the artifact that the run started from."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """The position of a run. ``iteration`` is the next one to do."""
+
+    phase: str = "Profiling"
+    facts: DataFacts | None = None
+    iteration: int = 0
+    epoch: int = 0
+    offset: int = 0
+    examples_done: int = 0
+    evaluated_at: int = 0
+    """examples done when heldOut was last evaluated."""
+    artifact: str = ""
+    baseline_select: float = 0.0
+    last_select: float | None = None
+    best: Best | None = None
+    evaluations_since_best: int = 0
+    spend: Spend = field(default_factory=Spend)
+    usage: Usage = field(default_factory=dict)
+    waves: tuple[tuple[int, float], ...] = ()
+    """(rollouts in flight, modelled seconds) of profile's waves."""
+    observations: tuple[tuple[int, float], ...] = ()
+    """(batch size, modelled seconds) of whole iterations, newest last."""
+    per_example: Spend | None = None
+    """what one example of the last iteration cost; None before the first."""
+    token_factor: float = 1.0
+    stop: Outcome | None = None
+    """why learning stopped; the gate is looked at afterwards."""
+    outcome: Outcome | None = None
+
+
+def after_profile(state: RunState, summary: StepSummary) -> RunState:
+    """The state once the data is pinned and the untouched artifact is scored on select."""
+    counts = summary.counts
+    facts = DataFacts(
+        train_rows=counts["train"],
+        select_rows=counts["select"],
+        gate_rows=counts["gate"],
+        test_rows=counts.get("test", 0),
+        digests={
+            split: summary.outputs[split]
+            for split in ("train", "heldOut", "test")
+            if split in summary.outputs
+        },
+    )
+    select = summary.scores["select"]
+    return replace(
+        _spend(state, summary),
+        phase="Learning",
+        facts=facts,
+        artifact=summary.outputs["artifact"],
+        baseline_select=select,
+        last_select=select,
+        best=Best(summary.outputs["artifact"], select, -1),
+        waves=summary.observations,
+        token_factor=summary.scores.get("tokenFactor", 1.0),
+    )
+
+
+def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
+    """The state once iteration ``plan.iteration`` is finished and rolled up."""
+    if state.facts is None:
+        raise BugError("an iteration cannot precede the profile")
+    offset = plan.offset + plan.batch_size
+    over = offset >= state.facts.train_rows
+    done = state.examples_done + plan.batch_size
+    rolled = _spend(state, summary)
+    used = rolled.spend - state.spend
+    learning = max(used.rollouts - summary.counts.get("evaluated", 0), 1)
+    per_example = Spend(
+        rollouts=math.ceil(learning / plan.batch_size), tokens=math.ceil(used.tokens / plan.batch_size)
+    )
+    state = replace(
+        rolled,
+        iteration=plan.iteration + 1,
+        epoch=plan.epoch + 1 if over else plan.epoch,
+        offset=0 if over else offset,
+        examples_done=done,
+        artifact=summary.outputs["artifact"],
+        observations=(*state.observations, *summary.observations)[-MAX_OBSERVATIONS:],
+        per_example=per_example,
+        token_factor=summary.scores.get("tokenFactor", state.token_factor),
+    )
+    return _judge(state, plan, summary)
+
+
+def _judge(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
+    """Select decides what is best; an iteration without an evaluation changes nothing."""
+    if "select" not in summary.scores:
+        return state
+    select = summary.scores["select"]
+    state = replace(state, last_select=select, evaluated_at=state.examples_done)
+    if state.best is None or select > state.best.select:
+        return replace(state, best=Best(state.artifact, select, plan.iteration), evaluations_since_best=0)
+    return replace(state, evaluations_since_best=state.evaluations_since_best + 1)
+
+
+def _spend(state: RunState, summary: StepSummary) -> RunState:
+    used = Spend(
+        rollouts=summary.counts.get("rollouts", 0),
+        tokens=sum(usage.tokens for usage in summary.usage.values()),
+        gpu_seconds=0.0,
+        wall_clock_seconds=summary.seconds.get("wall", 0.0),
+    )
+    return replace(state, spend=state.spend + used, usage=add_usage(state.usage, summary.usage))
+
+
+def charge(state: RunState, summary: StepSummary) -> RunState:
+    """``state`` with what a step spent that changed nothing else (a failed one, or the gate)."""
+    return _spend(state, summary)

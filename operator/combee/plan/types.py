@@ -1,0 +1,221 @@
+"""What the plan layer says to an executor: Step, StepSummary, IterationPlan, Snapshot, Plan.
+
+All of it is data. An ``IterationPlan`` holds parameters and a seed, never lists of ids: membership
+and tree follow from it by pure functions, so that replaying it needs nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from combee.api.run import Strategy
+from combee.errors import BugError, UserError
+
+PLAN_VERSION = 1
+SUMMARY_VERSION = 1
+MAX_SUMMARY_BYTES = 2048
+"""The kubelet keeps 4,096 bytes of a termination message for a pod; sidecars share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationPlan:
+    """The frozen decisions of one iteration, written before any of its work starts."""
+
+    iteration: int
+    epoch: int
+    offset: int
+    """position in the epoch's order of the first example of the batch."""
+    batch_size: int
+    batch_reason: str
+    seed: int
+    in_order: bool
+    shards: int
+    strategy: Strategy
+    merge: Literal["Structured", "Model"]
+    verify: Literal["Replay", "Support", "Off"]
+    redundancy: Literal["Duplicate", "Retransmit"]
+    copies: int
+    max_rounds: int
+    leaf_size: int
+    max_fan_in: int
+    max_input_tokens: int
+    subgroups: str
+    render_token_budget: int
+    reflection_rounds: int
+    evaluate: bool
+    token_factor: float
+    """tokens the server counts for each token we estimate; learned, frozen here."""
+    version: int = PLAN_VERSION
+
+    def to_json(self) -> bytes:
+        """Canonical bytes: equal plans have equal bytes."""
+        return (json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, where: str) -> Self:
+        """Read a plan of this version or the one before. Raises UserError naming ``where``."""
+        try:
+            version = json.loads(data)["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"not an iteration plan ({error})",
+                where=where,
+                fix="Give the folder `plans` of an earlier run",
+            ) from None
+        if version not in (PLAN_VERSION, PLAN_VERSION - 1):
+            raise UserError(
+                f"iteration plan of version {version}, this is version {PLAN_VERSION}",
+                where=where,
+                fix="Use the version of combee that wrote it",
+            )
+        try:
+            read: Self = _plan_adapter(cls).validate_json(data, strict=True)
+            return read
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            raise UserError(
+                f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+                where=where,
+                fix="Give the folder `plans` of an earlier run",
+            ) from None
+
+
+def _plan_adapter(cls: type[IterationPlan]) -> TypeAdapter[Any]:
+    """Refuses wrong types, unknown and missing fields: a plan may come from anywhere."""
+    return TypeAdapter(_strict(cls))
+
+
+def _strict(cls: type[IterationPlan]) -> type[IterationPlan]:
+    cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+    return cls
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A unit of work inside an iteration: one Job on a cluster, a few coroutines on a laptop."""
+
+    name: str
+    kind: str
+    iteration: int
+    seed: int
+    shards: int = 1
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """digests (or step names) of what it reads."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleUsage:
+    """Model calls of one role. ``hits`` are calls answered from the memo, included in ``calls``."""
+
+    calls: int = 0
+    hits: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    def __add__(self, other: RoleUsage) -> RoleUsage:
+        return RoleUsage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    @property
+    def tokens(self) -> int:
+        """prompt plus completion tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+Usage = Mapping[str, RoleUsage]
+
+
+def add_usage(*parts: Usage) -> dict[str, RoleUsage]:
+    """The sum by role, roles in sorted order."""
+    roles = sorted({role for part in parts for role in part})
+    return {role: sum((part[role] for part in parts if role in part), RoleUsage()) for role in roles}
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """What the operator learns of a finished step; at most 2,048 bytes as JSON."""
+
+    step: str
+    kind: str
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    usage: Usage = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    observations: tuple[tuple[int, float], ...] = ()
+    """(batch size, modelled seconds) pairs for the delay model."""
+    error: str = ""
+    """an error class's ``code``; empty when the step did its work."""
+    message: str = ""
+    version: int = SUMMARY_VERSION
+
+    def encode(self) -> bytes:
+        """JSON with its own length and checksum, so that a cut message is noticed."""
+        body = asdict(self)
+        body["usage"] = {
+            role: [getattr(u, f.name) for f in fields(RoleUsage)] for role, u in self.usage.items()
+        }
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        data = text.encode()
+        head = f"{len(data)} {hashlib.sha256(data).hexdigest()[:16]} ".encode()
+        if len(head) + len(data) > MAX_SUMMARY_BYTES:
+            if self.message:
+                over = len(head) + len(data) - MAX_SUMMARY_BYTES
+                return replace(
+                    self, message=self.message.encode()[: -over - 8].decode(errors="ignore")
+                ).encode()
+            raise BugError(
+                f"step summary of {len(data)} bytes", where=self.step, fix=f"The limit is {MAX_SUMMARY_BYTES}"
+            )
+        return head + data
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self | None:
+        """None when missing, cut or damaged: the cheap ``finish`` then runs again."""
+        try:
+            length, checksum, body = data.split(b" ", 2)
+            if int(length) != len(body) or hashlib.sha256(body).hexdigest()[:16] != checksum.decode():
+                return None
+            raw = json.loads(body)
+            if raw["version"] not in (SUMMARY_VERSION, SUMMARY_VERSION - 1):
+                return None
+            raw["usage"] = {role: RoleUsage(*numbers) for role, numbers in raw["usage"].items()}
+            raw["observations"] = tuple((int(b), float(s)) for b, s in raw["observations"])
+            return cls(**raw)
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was observed: finished steps by name, and frozen plans by iteration."""
+
+    summaries: Mapping[str, StepSummary] = field(default_factory=dict)
+    plans: Mapping[int, IterationPlan] = field(default_factory=dict)
+    given_iterations: int | None = None
+    """with ``--plans``: how many iterations the given plans hold; the run does exactly these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    name: str
+    """Learned | NothingBetter | BudgetExhausted | Failed | Stopped"""
+    reason: str
+
+
+EXIT_CODES: Mapping[str, int] = {
+    "Learned": 0,
+    "NothingBetter": 3,
+    "BudgetExhausted": 4,
+    "Failed": 5,
+    "Stopped": 130,
+}

@@ -1,0 +1,31 @@
+"""Manifest files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from combee.api.load import parse_runs
+from combee.api.run import PromptLearningRun
+from combee.errors import ManifestError
+
+
+def read_manifest_text(path: Path) -> str:
+    """The text of a manifest file. ManifestError when it is not there or not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ManifestError("not UTF-8", where=str(path), fix="Save the manifest as UTF-8") from None
+    except OSError as error:
+        raise ManifestError(
+            f"cannot be read ({error.strerror})", where=str(path), fix="Give the path of a manifest with -f"
+        ) from None
+
+
+def read_run(path: Path) -> PromptLearningRun:
+    """The one run of a manifest file."""
+    runs = parse_runs(read_manifest_text(path), str(path))
+    if len(runs) > 1:
+        raise ManifestError(
+            f"{len(runs)} runs in it", where=str(path), fix="Give one run a file: a folder holds one run"
+        )
+    return runs[0]

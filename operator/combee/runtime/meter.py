@@ -1,0 +1,159 @@
+"""What is going on, for people: counts calls and progress, and hands a snapshot to a listener.
+
+Nothing here decides anything and nothing here is part of a result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from combee.adapters.chat import CallRecord
+from combee.adapters.limits import RunLimits
+from combee.api.run import RunSpec
+from combee.plan.state import DataFacts, RunState
+from combee.plan.types import IterationPlan
+from combee.runtime.guard import BudgetGuard
+from combee.runtime.progress import PlanFacts, ProgressState, eta
+from combee.runtime.report.result import IterationRecord
+
+KEPT_NOTES = 3
+PHASES = {"Profiling": "preparing", "Learning": "learning", "Evaluating": "finishing", "Complete": "finished"}
+
+
+class Listener(Protocol):
+    """A screen. Its methods return at once and never raise."""
+
+    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
+        """The run begins, or goes on."""
+
+    def plan(self, plan: PlanFacts) -> None:
+        """What is going to happen."""
+
+    def update(self, state: ProgressState) -> None:
+        """Called often; shows what it likes."""
+
+    def iteration(self, record: IterationRecord, *, simulated: bool = False) -> None:
+        """An iteration is finished."""
+
+    def warning(self, text: str) -> None:
+        """Something a person should know."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Implements ``work.context.Progress`` and the chat clients' ``on_call``."""
+
+    name: str
+    spec: RunSpec
+    facts: DataFacts
+    listener: Listener
+    guard: BudgetGuard
+    limits: RunLimits | None = None
+    state: RunState = field(default_factory=RunState)
+    current: IterationPlan | None = None
+    stage: str = "starting"
+    done: int = 0
+    total: int = 0
+    calls: int = 0
+    hits: int = 0
+    retried: int = 0
+    started: float = field(default_factory=time.monotonic)
+    notes: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTES))
+    noted: set[str] = field(default_factory=set)
+    history: list[float] = field(default_factory=list)
+    evaluated_at: int = 0
+    simulated: bool = False
+
+    def begin(self, stage: str, total: int) -> None:
+        """A stage of ``total`` units starts."""
+        self.stage, self.done, self.total = stage, 0, total
+        self.listener.update(self.snapshot())
+
+    def advance(self, units: int = 1) -> None:
+        """``units`` more are done."""
+        self.done += units
+        self.listener.update(self.snapshot())
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.noted:
+            self.noted.add(text)
+            self.notes.append(text)
+            self.listener.warning(text)
+
+    def on_call(self, record: CallRecord) -> None:
+        """Count a call and settle its budget."""
+        self.guard.settle(record)
+        self.calls += not record.error
+        self.hits += record.hit
+        if record.retried_for:
+            self.retried += 1
+            self.note(f"the endpoint of {record.role} is being asked again ({record.retried_for[0]})")
+
+    def planned(self, plan: IterationPlan, state: RunState) -> None:
+        """An iteration was frozen."""
+        self.current, self.state = plan, state
+        self.listener.update(self.snapshot())
+
+    def moved(self, state: RunState) -> None:
+        """The state moved on."""
+        if state.last_select is not None and state.evaluated_at > self.evaluated_at:
+            self.history.append(state.last_select)
+        elif state.facts is not None and not self.history:
+            self.history.append(state.baseline_select)
+        self.state, self.evaluated_at = state, state.evaluated_at
+
+    def finished(self, record: IterationRecord) -> None:
+        """An iteration is finished."""
+        self.listener.iteration(record, simulated=self.simulated)
+
+    def snapshot(self) -> ProgressState:
+        """Everything a screen shows."""
+        state, plan = self.state, self.current
+        elapsed = time.monotonic() - self.started
+        total = self.facts.train_rows * self.spec.method.epochs
+        done = state.examples_done + (min(self.done, plan.batch_size) if plan and self.stage == "map" else 0)
+        expected = None
+        if plan is not None:
+            left = max(0, total - state.examples_done)
+            expected = state.iteration + -(-left // max(1, plan.batch_size))
+        return ProgressState(
+            run=self.name,
+            phase=PHASES.get(state.phase, state.phase),
+            iteration=min(state.iteration + 1, expected or 1) if plan else 0,
+            iterations_expected=expected,
+            batch_size=plan.batch_size if plan else 0,
+            batch_reason=plan.batch_reason if plan else "",
+            stage=self.stage,
+            examples_done=done,
+            examples_total=total,
+            calls_done=self.calls,
+            calls_hit=self.hits,
+            calls_in_flight=self.limits.in_flight if self.limits else 0,
+            tokens=self.guard.tokens,
+            rollouts=self.guard.rollouts,
+            heldout_baseline=state.baseline_select if state.facts else None,
+            heldout_best=state.best.select if state.best else None,
+            heldout_last=state.last_select,
+            heldout_history=tuple(self.history),
+            simulated=self.simulated,
+            elapsed_seconds=elapsed,
+            eta_seconds=eta(elapsed_seconds=elapsed, examples_done=done, examples_total=total),
+            budget=_budget_text(self.spec, self.guard),
+            notes=tuple(self.notes),
+        )
+
+
+def _budget_text(spec: RunSpec, guard: BudgetGuard) -> str:
+    parts = [
+        f"{name} {used:,}/{limit:,}"
+        for name, used, limit in (
+            ("rollouts", guard.rollouts, spec.budget.rollouts),
+            ("tokens", guard.tokens, spec.budget.tokens),
+        )
+        if limit is not None
+    ]
+    return ", ".join(parts)

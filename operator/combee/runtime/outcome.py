@@ -1,0 +1,291 @@
+"""From a finished (or stopped) session to ``Result``: the numbers of result.json and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee.algo.stats import detectable_gain
+from combee.api.run import PromptLearningRun
+from combee.methods.protocol import Rendered
+from combee.plan.batching import delay_fit
+from combee.plan.decide import Identity
+from combee.plan.state import RunState, after_iteration, after_profile
+from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
+from combee.runtime.report.result import (
+    Baseline,
+    Best,
+    BudgetLine,
+    CostPerPoint,
+    DataInfo,
+    DelayFit,
+    Entry,
+    HeldOut,
+    HeldOutInfo,
+    IterationRecord,
+    ModelInfo,
+    Paired,
+    PlaybookInfo,
+    RefusalRecord,
+    Result,
+    Retention,
+    Setup,
+    SplitInfo,
+    Usage,
+    Verification,
+)
+from combee.work.context import WorkContext
+from combee.work.steps import load_artifact
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a session ended with."""
+
+    run: PromptLearningRun
+    who: Identity
+    manifest_digest: str
+    context: WorkContext
+    state: RunState
+    outcome: Outcome
+    plans: Mapping[int, IterationPlan]
+    summaries: Mapping[str, StepSummary]
+    models: Mapping[str, ModelInfo]
+    warnings: tuple[str, ...]
+    wall_seconds: float
+    data: DataInfo
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The blobs that a report needs."""
+
+    iterations: Mapping[int, dict[str, Any]] = field(default_factory=dict)
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    ledger: Any = None
+    rendered: Rendered | None = None
+
+
+async def result_of(session: Session) -> Result:
+    """Read the records of the finished steps and put the result together."""
+    records = await _records(session)
+    gate = records.evaluation.get("gate")
+    paired = Paired(**gate) if gate else None
+    cost = None
+    if paired is not None and paired.gain > 0:
+        points = paired.gain * 100
+        cost = CostPerPoint(
+            tokens=round(session.state.spend.tokens / points, 1),
+            rollouts=round(session.state.spend.rollouts / points, 2),
+        )
+    return Result(
+        run=session.run.name,
+        manifest_digest=session.manifest_digest,
+        outcome=session.outcome.name,  # type: ignore[arg-type]
+        exit_code=EXIT_CODES[session.outcome.name],
+        reason=session.outcome.reason,
+        setup=_setup(session.run),
+        models=dict(session.models),  # type: ignore[arg-type]
+        data=session.data,
+        held_out=_held_out(session, paired),
+        test=Paired(**records.evaluation["test"]) if records.evaluation.get("test") else None,
+        iterations=tuple(_iterations(session, records)),
+        usage={
+            role: Usage(
+                calls=u.calls,
+                hits=u.hits,
+                prompt_tokens=u.prompt_tokens,
+                completion_tokens=u.completion_tokens,
+                cached_tokens=u.cached_tokens,
+            )
+            for role, u in session.state.usage.items()
+        },  # type: ignore[arg-type]
+        rollouts=int(session.state.spend.rollouts),
+        wall_seconds=round(session.wall_seconds, 3),
+        budget=_budget(session),
+        cost_per_point=cost,
+        playbook=_playbook(records),
+        entries=tuple(_entries(session, records)),
+        refusals=tuple(_refusals(session, records)),
+    )
+
+
+async def _records(session: Session) -> _Records:
+    store = session.context.store
+    iterations: dict[int, dict[str, Any]] = {}
+    evaluation: dict[str, Any] = {}
+    for summary in session.summaries.values():
+        if summary.kind == "finish" and "record" in summary.outputs:
+            number = int(summary.counts.get("iteration", -1))
+            iterations[number] = json.loads(await store.aget_blob(summary.outputs["record"]))
+        if summary.kind == "evaluate" and "record" in summary.outputs:
+            evaluation = json.loads(await store.aget_blob(summary.outputs["record"]))
+    best = session.state.best
+    if best is None:
+        return _Records(iterations, evaluation)
+    ledger = await load_artifact(session.context, best.artifact)
+    spec = session.run.spec
+    rendered = session.context.method.render(
+        ledger, budget_tokens=spec.method.ace.render_token_budget, verify=spec.aggregation.verify
+    )
+    return _Records(iterations, evaluation, ledger, rendered)
+
+
+def _setup(run: PromptLearningRun) -> Setup:
+    aggregation = run.spec.aggregation
+    batching = run.spec.batching
+    return Setup(
+        task=run.spec.task.type,
+        metric=run.spec.task.metric,
+        method=run.spec.method.type,
+        strategy=aggregation.strategy,
+        merge=aggregation.merge,
+        redundancy=aggregation.redundancy.mode,
+        verify=aggregation.verify,
+        batching=f"{batching.mode} {batching.size}"
+        if batching.mode == "Fixed"
+        else f"{batching.mode}, rule {batching.rule}",
+        seed=run.spec.seed,
+    )
+
+
+def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
+    state = session.state
+    if state.facts is None or state.best is None:
+        return None
+    return HeldOut(
+        baseline=Baseline(select=state.baseline_select),
+        best=Best(select=state.best.select, iteration=state.best.iteration + 1),
+        gate=gate,
+        smallest_detectable_gain=min(1.0, detectable_gain(state.facts.gate_rows))
+        if state.facts.gate_rows
+        else None,
+    )
+
+
+def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
+    """One record for each finished iteration, re-folding the state so that each shows the fit and
+    the counts that its own decisions saw."""
+    state = RunState()
+    profile = next((s for s in session.summaries.values() if s.kind == "profile" and not s.error), None)
+    if profile is None:
+        return []
+    state = after_profile(state, profile)
+    finished = {
+        s.counts["iteration"]: s for s in session.summaries.values() if s.kind == "finish" and not s.error
+    }
+    rows: list[IterationRecord] = []
+    for number in sorted(finished):
+        plan, summary = session.plans[number], finished[number]
+        before, state = state, after_iteration(state, plan, summary)
+        row = iteration_record(before, state, plan, summary, records.iterations[number])
+        best = session.state.best
+        rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
+    return rows
+
+
+def iteration_record(
+    before: RunState, after: RunState, plan: IterationPlan, summary: StepSummary, record: dict[str, Any]
+) -> IterationRecord:
+    """One finished iteration: what was decided on ``before``, and what came of it."""
+    fit, source = delay_fit(before)
+    observed = before.observations if source == "iterations" else before.waves
+    return IterationRecord(
+        iteration=plan.iteration + 1,
+        epoch=plan.epoch,
+        examples=after.examples_done,
+        batch_size=plan.batch_size,
+        batch_reason=plan.batch_reason,
+        wall_seconds=record["wallSeconds"],
+        modelled_seconds=record["modelledSeconds"],
+        critical_path_seconds=record["modelledSeconds"],
+        calls=record["calls"],
+        tokens=record["tokens"],
+        rollouts=record["rollouts"],
+        train_score=summary.scores.get("train"),
+        select=summary.scores.get("select"),
+        best=after.best is not None and after.best.iteration == plan.iteration,
+        retention=Retention.model_validate(record["retention"]),
+        verification=Verification.model_validate(record["verification"]),
+        delay_fit=_fit(fit),
+        observations=tuple((float(b), s) for b, s in observed),
+    )
+
+
+def _fit(fit: Any) -> DelayFit | None:
+    if fit is None:
+        return None
+    return DelayFit(
+        c0=fit.c0,
+        c1=fit.c1,
+        b_half=fit.b_half if fit.c1 > 0 else None,
+        n=fit.n,
+        rmse=fit.rmse if fit.n > 2 else None,
+    )
+
+
+def _budget(session: Session) -> tuple[BudgetLine, ...]:
+    budget, spend = session.run.spec.budget, session.state.spend
+    return (
+        BudgetLine(name="rollouts", spent=spend.rollouts, limit=budget.rollouts),
+        BudgetLine(name="tokens", spent=spend.tokens, limit=budget.tokens),
+        BudgetLine(
+            name="wallClockSeconds", spent=round(session.wall_seconds, 3), limit=budget.wall_clock_seconds
+        ),
+    )
+
+
+def _playbook(records: _Records) -> PlaybookInfo | None:
+    if records.rendered is None:
+        return None
+    return PlaybookInfo(
+        digest=records.ledger.digest,
+        tokens=records.rendered.tokens,
+        entries=len(records.rendered.included),
+        left_out=len(records.rendered.left_out),
+    )
+
+
+def _entries(session: Session, records: _Records) -> list[Entry]:
+    if records.rendered is None:
+        return []
+    views = session.context.method.views(
+        records.ledger, records.rendered, verify=session.run.spec.aggregation.verify
+    )
+    return [
+        Entry(
+            id=view.id,
+            section=view.section,
+            text=view.text,
+            sources=view.sources,
+            helpful=view.helpful,
+            harmful=view.harmful,
+            verified=view.verified,
+            contested=view.contested,
+            rendered=view.rendered,
+            parents=view.parents,
+        )
+        for view in views
+    ]
+
+
+def _refusals(session: Session, records: _Records) -> list[RefusalRecord]:
+    if records.ledger is None:
+        return []
+    return [
+        RefusalRecord(kind=refusal.kind, reason=refusal.reason, text_digest=refusal.text_digest)
+        for refusal in session.context.method.refusals(records.ledger)
+    ]
+
+
+def data_info(splits: Mapping[str, Any], select: int, gate: int) -> DataInfo:
+    """The pinned data, by size and digest. ``splits``: split name -> Dataset, ``test`` optional."""
+    train, held_out, test = splits["train"], splits["heldOut"], splits.get("test")
+    return DataInfo(
+        train=SplitInfo(rows=len(train.examples), digest=train.digest),
+        held_out=HeldOutInfo(rows=len(held_out.examples), digest=held_out.digest, select=select, gate=gate),
+        test=SplitInfo(rows=len(test.examples), digest=test.digest) if test else None,
+        warnings=tuple(warning for split in splits.values() if split for warning in split.warnings),
+    )

@@ -1,0 +1,288 @@
+"""``combee run`` without its screen: check everything first, then work, then write what is left.
+
+Order matters. Manifest, flags, data and endpoints are all checked before DIR is touched, so that a
+mistake (exit 2) leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
+from combee.adapters.limits import RunLimits
+from combee.adapters.memo import Memo
+from combee.adapters.store import Store
+from combee.algo.membership import split_select_gate
+from combee.algo.tokens import estimate_tokens
+from combee.api.run import PromptLearningRun, manifest_digest
+from combee.errors import BugError, CombeeError, DataError
+from combee.methods.ace import AceMethod
+from combee.plan.decide import Identity, limits_of
+from combee.plan.preview import DataShape, preview, refusal
+from combee.plan.state import DataFacts
+from combee.plan.types import IterationPlan, Outcome
+from combee.runtime.folder import RunFolder, RunIdentity, given_plans
+from combee.runtime.guard import BudgetGuard
+from combee.runtime.local import LocalExecutor
+from combee.runtime.manifest import read_run
+from combee.runtime.meter import Listener, Meter
+from combee.runtime.outcome import Session, data_info, result_of
+from combee.runtime.progress import PlanFacts
+from combee.runtime.report.build import build_report, playbook_markdown
+from combee.runtime.report.result import DataInfo, ModelInfo, Result, to_bytes
+from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
+from combee.tasks.dataset import Dataset
+from combee.tasks.registry import task_for
+from combee.work.context import WorkContext
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run whose every input was read and found good. Nothing is written yet."""
+
+    run: PromptLearningRun
+    splits: Mapping[str, Dataset]
+    endpoints: Mapping[str, Endpoint]
+    initial_playbook: str
+    plans: Mapping[int, IterationPlan] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> DataFacts:
+        """Counts and digests of the data."""
+        held_out = self.splits["heldOut"]
+        select, gate = split_select_gate([example.id for example in held_out.examples], held_out.digest)
+        test = self.splits.get("test")
+        return DataFacts(
+            train_rows=len(self.splits["train"].examples),
+            select_rows=len(select),
+            gate_rows=len(gate),
+            test_rows=len(test.examples) if test else 0,
+            digests={name: split.digest for name, split in self.splits.items()},
+        )
+
+    @property
+    def data(self) -> DataInfo:
+        """The same for the result."""
+        return data_info(self.splits, self.facts.select_rows, self.facts.gate_rows)
+
+
+def prepare(path: Path, given: StandIns, plans: Path | None = None, *, for_preview: bool = False) -> Prepared:
+    """Read and check all inputs. Raises UserErrors only. ``for_preview`` asks for no endpoint."""
+    run = read_run(path)
+    if not for_preview:
+        check_stand_ins(run, given)
+    task = task_for(run.spec.task.type)
+    base = path.resolve().parent
+    splits = read_splits(run, task, given, base)
+    prepared = Prepared(
+        run=run,
+        splits=splits,
+        endpoints={} if for_preview else endpoints(run, given),
+        initial_playbook=read_initial_playbook(run, given, base),
+        plans=given_plans(plans) if plans else {},
+    )
+    refused = refusal(prepared.facts)
+    if refused and not for_preview:
+        raise DataError(refused, where="spec.task.data.heldOut")
+    return prepared
+
+
+class _HeldData:
+    """Splits that are in memory already."""
+
+    def __init__(self, splits: Mapping[str, Dataset]) -> None:
+        self._splits = splits
+
+    async def train(self) -> Dataset:
+        return self._splits["train"]
+
+    async def held_out(self) -> Dataset:
+        return self._splits["heldOut"]
+
+    async def test(self) -> Dataset | None:
+        return self._splits.get("test")
+
+
+@dataclass(slots=True)
+class _Models:
+    """Clients by role, over shared pool, memo and limits."""
+
+    clients: dict[str, ChatClient]
+    info: dict[str, ModelInfo]
+    pool: ConnectionPool
+
+
+async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
+    """Ask every endpoint in use whether it is there, takes the key and serves the model."""
+    pool = ConnectionPool(4)
+    limits = RunLimits(4)
+    info: dict[str, ModelInfo] = {}
+    nowhere = Memo(Store.open("memory://preflight"))
+    try:
+        for role, endpoint in prepared.endpoints.items():
+            served = await ChatClient(endpoint, role, nowhere, limits, pool=pool).check()
+            words = served.owned_by
+            info[role] = ModelInfo(
+                model=endpoint.model,
+                endpoint_host=endpoint.host,
+                simulated="simulated" in words.casefold(),
+                served_by=words,
+            )
+    finally:
+        await pool.aclose()
+    return info
+
+
+def _models(
+    prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard, info: dict[str, ModelInfo]
+) -> _Models:
+    workers = prepared.run.spec.workers
+    pool = ConnectionPool(workers.concurrency)
+    limits = RunLimits(workers.concurrency, workers.requests_per_minute, workers.tokens_per_minute)
+    meter.limits = limits
+    memo = Memo(store)
+    clients = {
+        role: ChatClient(
+            endpoint,
+            role,
+            memo,
+            limits,
+            pool=pool,
+            deadline_seconds=workers.call_deadline_seconds,
+            on_call=meter.on_call,
+            budget=guard,
+        )
+        for role, endpoint in prepared.endpoints.items()
+    }
+    return _Models(clients, info, pool)
+
+
+async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Result:
+    """Work until there is an outcome, then write result, playbook and reports into ``out``.
+
+    Raises UserErrors (before any work, or a store that stops taking writes). Cancelled, it writes
+    what there is with outcome Stopped and returns.
+    """
+    info = await check_endpoints(prepared)
+    run = prepared.run
+    digest = manifest_digest(run)
+    identity = RunIdentity(run.name, digest, prepared.facts.digests)
+    folder = RunFolder.open(out, identity)
+    try:
+        return await _work(prepared, folder, Identity(run.name, identity.uid), digest, info, listener)
+    finally:
+        folder.close()
+
+
+async def _work(
+    prepared: Prepared,
+    folder: RunFolder,
+    who: Identity,
+    digest: str,
+    info: dict[str, ModelInfo],
+    listener: Listener,
+) -> Result:
+    run, started = prepared.run, time.monotonic()
+    spec = run.spec
+    store = Store.open(spec.store.uri) if spec.store.uri else Store.open(str(folder.path / "store"))
+    guard = BudgetGuard(limits_of(spec), lambda: time.monotonic() - started)
+    meter = Meter(run.name, spec, prepared.facts, listener, guard)
+    meter.simulated = any(model.simulated for model in info.values())
+    listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
+    listener.plan(plan_facts(prepared))
+    models = _models(prepared, store, meter, guard, info)
+    context = WorkContext(
+        spec=spec,
+        prefix=f"runs/{who.name}-{who.uid}",
+        store=store,
+        clients=models.clients,
+        task=task_for(spec.task.type),
+        method=AceMethod(),
+        data=_HeldData(prepared.splits),
+        concurrency=spec.workers.concurrency,
+        slots=spec.workers.concurrency,
+        clock=time.monotonic,
+        progress=meter,
+        initial_playbook=prepared.initial_playbook,
+    )
+    executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
+    try:
+        outcome = await _until_outcome(executor)
+        session = Session(
+            run=run,
+            who=who,
+            manifest_digest=digest,
+            context=context,
+            state=executor.state,
+            outcome=outcome,
+            plans=executor.plans,
+            summaries=executor.summaries,
+            models=info,
+            warnings=(),
+            wall_seconds=executor.earlier_seconds + time.monotonic() - started,
+            data=prepared.data,
+        )
+        return await _write(session, folder)
+    finally:
+        await models.pool.aclose()
+        store.close()
+
+
+def data_shape(prepared: Prepared) -> DataShape:
+    """What a preview needs to know of the data."""
+    task = task_for(prepared.run.spec.task.type)
+    train = prepared.splits["train"].examples
+    tokens = sum(estimate_tokens(task.model_input(example)) for example in train) / max(1, len(train))
+    warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
+    return DataShape(prepared.facts, tokens + estimate_tokens(task.instructions), warnings)
+
+
+def plan_facts(prepared: Prepared) -> PlanFacts:
+    """What the run is going to do, as its screen says it at the start."""
+    shown = preview(prepared.run.spec, data_shape(prepared))
+    given = len(prepared.plans)
+    return PlanFacts(
+        examples=prepared.facts.train_rows,
+        epochs=prepared.run.spec.method.epochs,
+        iterations=given or len(shown.batches),
+        smallest_detectable_gain=shown.detectable_gain,
+        notes=shown.warnings,
+    )
+
+
+async def _until_outcome(executor: LocalExecutor) -> Outcome:
+    try:
+        return await executor.run()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        return executor.stopped()
+
+
+async def _write(session: Session, folder: RunFolder) -> Result:
+    """result.json last: where it is, the rest is."""
+    result = await result_of(session)
+    playbook = playbook_markdown(result)
+    report = await asyncio.to_thread(build_report, result, playbook_markdown=playbook)
+    for name, text in (
+        ("playbook.md", playbook),
+        ("report.md", report.markdown),
+        ("report.html", report.html),
+    ):
+        await folder.store.aput(name, text.encode())
+    await folder.store.aput("result.json", to_bytes(result))
+    return result
+
+
+def one_line(error: BaseException) -> str:
+    """What a person reads of an error: a CombeeError's own words, else its class and a request."""
+    if isinstance(error, CombeeError) and not isinstance(error, BugError):
+        return str(error)
+    return (
+        f"{type(error).__name__}: {error}. This is a bug in combee; please report it with the command you ran"
+    )

@@ -1,0 +1,143 @@
+"""What a step works with, and where it leaves its results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from combee.adapters.chat import ChatClient
+from combee.adapters.store import Store
+from combee.api.run import RunSpec
+from combee.errors import BugError
+from combee.methods.protocol import Method
+from combee.plan.types import RoleUsage, StepSummary
+from combee.tasks.dataset import Dataset
+from combee.tasks.protocol import Task
+from combee.work.asker import Asker
+
+MANIFEST_VERSION = 1
+
+
+class Progress(Protocol):
+    """Told what a step is doing; must not raise and must not block."""
+
+    def begin(self, stage: str, total: int) -> None:
+        """A stage of ``total`` units starts."""
+
+    def advance(self, units: int = 1) -> None:
+        """``units`` more of the current stage are done."""
+
+    def note(self, text: str) -> None:
+        """Something a person should know; no prompt, no data."""
+
+
+class Data(Protocol):
+    """The run's splits, read when first asked for. heldOut is never asked for by map or reduce."""
+
+    async def train(self) -> Dataset:
+        """Rows to learn from."""
+
+    async def held_out(self) -> Dataset:
+        """Rows to select and gate on."""
+
+    async def test(self) -> Dataset | None:
+        """Rows that are scored once, at the very end."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkContext:
+    """Everything a step may touch. ``concurrency`` is this process's share of the run's slots."""
+
+    spec: RunSpec
+    prefix: str
+    """the run's folder in the store, ``runs/<name>-<uid8>``."""
+    store: Store
+    clients: Mapping[str, ChatClient]
+    task: Task
+    method: Method[Any]
+    data: Data
+    concurrency: int
+    slots: int
+    """slots of the whole run: what modelled time is computed on."""
+    clock: Callable[[], float]
+    progress: Progress
+    initial_playbook: str = ""
+    cache: dict[str, Any] = field(default_factory=dict)
+    """values that are costly to derive and the same for every step of this process."""
+
+    def asker(self) -> Asker:
+        """A fresh call graph."""
+        models = self.spec.models
+        roles = {"task": models.task, "proposer": models.proposer, "evaluator": models.evaluator}
+        samplings = {
+            role: (model.sampling.temperature, model.sampling.top_p)
+            for role, model in roles.items()
+            if model is not None
+        }
+        return Asker(self.clients, samplings)
+
+
+def manifest_path(context: WorkContext, step: str, shard: int = 0) -> str:
+    """Where a shard's last act goes."""
+    return f"{context.prefix}/steps/{step}/{shard:05d}.manifest.json"
+
+
+async def read_manifest(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
+    """A shard's manifest, or None when it is not finished."""
+    data = await context.store.aget(manifest_path(context, step, shard))
+    if data is None:
+        return None
+    raw = json.loads(data)
+    raw["usage"] = {role: RoleUsage(**numbers) for role, numbers in raw["usage"].items()}
+    raw["observations"] = tuple((int(b), float(s)) for b, s in raw["observations"])
+    return StepSummary(**raw)
+
+
+async def write_manifest(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
+    """Write a shard's manifest; the first one wins and is returned."""
+    data = json.dumps(asdict(summary), indent=1, sort_keys=True, ensure_ascii=False).encode()
+    if await context.store.aput_new(manifest_path(context, summary.step, shard), data):
+        return summary
+    written = await read_manifest(context, summary.step, shard)
+    if written is None:
+        raise BugError(
+            "a manifest that exists cannot be read", where=manifest_path(context, summary.step, shard)
+        )
+    return written
+
+
+async def require_manifests(context: WorkContext, step: str, shards: int) -> list[StepSummary]:
+    """The manifests of all shards of a finished step. Raises BugError when one is missing."""
+    found = await asyncio.gather(*(read_manifest(context, step, shard) for shard in range(shards)))
+    missing = [shard for shard, manifest in enumerate(found) if manifest is None]
+    if missing:
+        raise BugError(f"shards {missing} of step {step} left no manifest", where=context.prefix)
+    return [manifest for manifest in found if manifest is not None]
+
+
+async def put_lines(context: WorkContext, rows: list[Any]) -> str:
+    """Dataclasses as JSON lines, one blob; returns its digest."""
+    text = "".join(json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n" for row in rows)
+    return await context.store.aput_blob(text.encode())
+
+
+async def get_lines(context: WorkContext, digest: str) -> list[dict[str, Any]]:
+    """The rows of a blob of JSON lines."""
+    return [json.loads(line) for line in (await context.store.aget_blob(digest)).decode().split("\n") if line]
+
+
+def total_usage(summaries: list[StepSummary]) -> dict[str, RoleUsage]:
+    """The sum of the usages by role."""
+    total: dict[str, RoleUsage] = {}
+    for summary in summaries:
+        for role, usage in summary.usage.items():
+            total[role] = total.get(role, RoleUsage()) + usage
+    return dict(sorted(total.items()))
+
+
+def total(summaries: list[StepSummary], count: str) -> int:
+    """The sum of one count."""
+    return sum(summary.counts.get(count, 0) for summary in summaries)

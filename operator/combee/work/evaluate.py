@@ -1,0 +1,73 @@
+"""evaluate: the one look at gate (and at test), for the best artifact and the untouched one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from combee.algo.stats import paired_difference
+from combee.plan.types import Step, StepSummary
+from combee.records import Example
+from combee.work.asker import Asker, modelled_seconds
+from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.rollouts import evaluate, mean
+from combee.work.splits import held_out_split
+
+
+async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: Any) -> StepSummary:
+    """Score both artifacts on gate and, where there is one, on test; paired by example."""
+    done = await read_manifest(context, step.name)
+    if done is not None:
+        return done
+    started = context.clock()
+    asker = context.asker()
+    _, gate = await held_out_split(context)
+    test = await context.data.test()
+    record: dict[str, Any] = {"gate": await _pair(context, asker, step, gate, best, baseline, "gate")}
+    if test is not None:
+        record["test"] = await _pair(context, asker, step, list(test.examples), best, baseline, "test")
+    scores = {"gateBaseline": record["gate"]["baseline"], "gateBest": record["gate"]["best"]}
+    summary = StepSummary(
+        step=step.name,
+        kind=step.kind,
+        outputs={"record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode())},
+        counts={"rollouts": asker.rollouts(), "evaluated": len(gate)},
+        scores=scores,
+        usage=asker.usage(),
+        seconds={
+            "wall": round(context.clock() - started, 6),
+            "modelled": round(modelled_seconds(asker.rows, context.slots), 6),
+        },
+    )
+    return await write_manifest(context, summary)
+
+
+async def _pair(
+    context: WorkContext,
+    asker: Asker,
+    step: Step,
+    examples: list[Example],
+    best: Any,
+    baseline: Any,
+    split: str,
+) -> dict[str, Any]:
+    """Means of both, and the paired difference with its interval."""
+    spec = context.spec
+    texts = {
+        name: context.method.render(
+            artifact, budget_tokens=spec.method.ace.render_token_budget, verify=spec.aggregation.verify
+        ).text
+        for name, artifact in (("baseline", baseline), ("best", best))
+    }
+    before = await evaluate(context, asker, examples, texts["baseline"], stage=f"{split} baseline")
+    after = await evaluate(context, asker, examples, texts["best"], stage=f"{split} best")
+    paired = paired_difference(before, after, seed=step.seed)
+    return {
+        "baseline": mean(before),
+        "best": mean(after),
+        "gain": paired.mean,
+        "low": paired.low,
+        "high": paired.high,
+        "n": paired.n,
+        "discordant": paired.discordant,
+    }

@@ -1,0 +1,240 @@
+"""finish: the last step of an iteration. It applies, checks, replays, renders, scores select, and
+rolls the manifests of the iteration up into one summary.
+
+Leaves: ``artifact`` (canonical JSON), ``playbook`` (the rendered text) and ``record`` (what the
+report shows of the iteration).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from combee.methods.protocol import Refusal, Rendered, Verdict
+from combee.plan.types import IterationPlan, Step, StepSummary
+from combee.records import Example, Reflection, Trajectory
+from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
+from combee.work.context import (
+    WorkContext,
+    get_lines,
+    read_manifest,
+    require_manifests,
+    total,
+    total_usage,
+    write_manifest,
+)
+from combee.work.decode import reflection_of, trajectory_of, update_of
+from combee.work.rollouts import evaluate, mean
+from combee.work.splits import held_out_split
+from combee.work.verify import replay_all
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What the steps before left."""
+
+    manifests: list[StepSummary]
+    trajectories: dict[str, Trajectory]
+    reflections: list[Reflection]
+    updates: list[Any]
+    retention: dict[str, Any]
+    rows: list[CallRow]
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """The ledger after this iteration, and what happened on the way."""
+
+    ledger: Any
+    refusals: list[Refusal]
+    verdicts: list[Verdict]
+    candidates: int
+
+
+async def run_finish(
+    context: WorkContext, step: Step, plan: IterationPlan, ledger: Any, shown: Rendered
+) -> StepSummary:
+    """Finish an iteration, or find it finished. ``shown`` is the playbook its agents saw."""
+    done = await read_manifest(context, step.name)
+    if done is not None:
+        return done
+    started = context.clock()
+    inputs = await _read(context, step, plan)
+    asker = context.asker()
+    applied = await _apply(context, asker, plan, ledger, shown, inputs)
+    rendered = context.method.render(
+        applied.ledger, budget_tokens=plan.render_token_budget, verify=plan.verify
+    )
+    scores: dict[str, float] = {}
+    if plan.evaluate:
+        select, _ = await held_out_split(context)
+        scores["select"] = mean(await evaluate(context, asker, select, rendered.text, stage="select"))
+    return await _write(context, step, plan, _Finished(inputs, applied, rendered, asker, scores, started))
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    inputs: _Inputs
+    applied: _Applied
+    rendered: Rendered
+    asker: Asker
+    scores: dict[str, float]
+    started: float
+
+
+async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Inputs:
+    mapped = await require_manifests(context, step.inputs["map"], plan.shards)
+    (reduced,) = await require_manifests(context, step.inputs["reduce"], 1)
+    trajectories: dict[str, Trajectory] = {}
+    reflections: list[Reflection] = []
+    rows: list[CallRow] = []
+    for manifest in mapped:
+        for row in await get_lines(context, manifest.outputs["trajectories"]):
+            trajectory = trajectory_of(row)
+            trajectories[trajectory.id] = trajectory
+        reflections += [
+            reflection_of(row) for row in await get_lines(context, manifest.outputs["reflections"])
+        ]
+        rows += decode_rows(await context.store.aget_blob(manifest.outputs["calls"]))
+    rows += decode_rows(await context.store.aget_blob(reduced.outputs["calls"]))
+    return _Inputs(
+        manifests=[*mapped, reduced],
+        trajectories=trajectories,
+        reflections=sorted(reflections, key=lambda reflection: reflection.id),
+        updates=[update_of(row) for row in await get_lines(context, reduced.outputs["updates"])],
+        retention=json.loads(await context.store.aget_blob(reduced.outputs["retention"])),
+        rows=rows,
+    )
+
+
+async def _apply(
+    context: WorkContext, asker: Asker, plan: IterationPlan, before: Any, shown: Rendered, inputs: _Inputs
+) -> _Applied:
+    method = context.method
+    after = method.apply(before, inputs.updates, inputs.reflections, iteration=plan.iteration, ids=shown.ids)
+    corpus = await _leak_corpus(context)
+    refusals = await asyncio.to_thread(method.checks, after, method.new_entries(before, after), corpus=corpus)
+    after = method.with_refusals(after, refusals)
+    verdicts: list[Verdict] = []
+    candidates = 0
+    if plan.verify == "Replay":
+        examples = await _examples(context, inputs)
+        candidates = len(method.replay_candidates(after, trajectories=inputs.trajectories))
+        verdicts = await replay_all(context, asker, plan, after, inputs.trajectories, examples)
+        after = method.with_verdicts(after, verdicts)
+    return _Applied(after, refusals, verdicts, candidates)
+
+
+async def _examples(context: WorkContext, inputs: _Inputs) -> dict[str, Example]:
+    wanted = {trajectory.example_id for trajectory in inputs.trajectories.values()}
+    return {example.id: example for example in (await context.data.train()).examples if example.id in wanted}
+
+
+async def _leak_corpus(context: WorkContext) -> Any:
+    """What rare passages of the train rows look like; derived once a process."""
+    if "leak_corpus" not in context.cache:
+        train = await context.data.train()
+        texts = [context.task.model_input(example) for example in train.examples]
+        context.cache["leak_corpus"] = await asyncio.to_thread(context.method.leak_corpus, texts)
+    return context.cache["leak_corpus"]
+
+
+async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _Finished) -> StepSummary:
+    own = StepSummary(
+        step=step.name, kind=step.kind, counts={"rollouts": done.asker.rollouts()}, usage=done.asker.usage()
+    )
+    parts = [*done.inputs.manifests, own]
+    rows = [*done.inputs.rows, *done.asker.rows]
+    modelled = round(modelled_seconds(rows, context.slots), 6)
+    wall = sum(_step_walls(done.inputs.manifests)) + context.clock() - done.started
+    learning = [row for row in rows if row.stage != "select"]
+    record = _record(context, plan, done, parts, modelled, wall)
+    examples = max(1, total(parts, "examples"))
+    summary = StepSummary(
+        step=step.name,
+        kind=step.kind,
+        outputs={
+            "artifact": await context.store.aput_blob(done.applied.ledger.to_json()),
+            "playbook": await context.store.aput_blob(done.rendered.text.encode()),
+            "calls": await context.store.aput_blob(done.asker.encode()),
+            "record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode()),
+        },
+        counts={
+            "iteration": plan.iteration,
+            "examples": total(parts, "examples"),
+            "correct": total(parts, "correct"),
+            "failed": total(parts, "failed"),
+            "rollouts": total(parts, "rollouts"),
+            "evaluated": sum(row.stage == "select" for row in rows),
+            "rendered": len(done.rendered.included),
+        },
+        scores={**done.scores, "train": total(parts, "correct") / examples},
+        usage=total_usage(parts),
+        seconds={"wall": round(wall, 6), "modelled": modelled},
+        observations=((plan.batch_size, round(modelled_seconds(learning, context.slots), 6)),),
+    )
+    return await write_manifest(context, summary)
+
+
+def _step_walls(manifests: list[StepSummary]) -> list[float]:
+    """Seconds of the steps before: map's shards run side by side, so the longest counts."""
+    mapped = [manifest.seconds["wall"] for manifest in manifests if manifest.kind == "map"]
+    return [max(mapped, default=0.0), *(m.seconds["wall"] for m in manifests if m.kind != "map")]
+
+
+def _record(
+    context: WorkContext,
+    plan: IterationPlan,
+    done: _Finished,
+    parts: list[StepSummary],
+    modelled: float,
+    wall: float,
+) -> dict[str, Any]:
+    """What the report shows of this iteration; no text of data or prompts."""
+    usage = total_usage(parts)
+    applied = done.applied
+    rows = [*done.inputs.rows, *done.asker.rows]
+    levels = done.inputs.retention["levels"]
+    carried = levels[-1]["carried"] if levels else 0
+    return {
+        "wallSeconds": round(wall, 6),
+        "modelledSeconds": modelled,
+        "calls": len(rows),
+        "hits": sum(row.hit for row in rows),
+        "tokens": sum(role.tokens for role in usage.values()),
+        "rollouts": total(parts, "rollouts"),
+        "aggregatorCalls": sum(row.stage.startswith(("reduce", "merge")) for row in rows),
+        "lostCalls": total(parts, "lostCalls"),
+        "failed": total(parts, "failed"),
+        "repaired": total(parts, "repaired") + done.asker.repaired,
+        "retention": {
+            "levels": levels,
+            "distinct": levels[-1]["lessons"] if levels else 0,
+            "carried": carried,
+            "rendered": _rendered_lessons(context, done),
+            "byRarity": done.inputs.retention["byRarity"],
+        },
+        "verification": {
+            "candidates": applied.candidates,
+            "replayed": len(applied.verdicts),
+            "verified": sum(verdict.won for verdict in applied.verdicts),
+            "refused": sum(not verdict.won for verdict in applied.verdicts),
+            "leaks": sum(refusal.kind == "leak" for refusal in applied.refusals),
+            "injections": sum(refusal.kind == "injection" for refusal in applied.refusals),
+        },
+        "playbookTokens": done.rendered.tokens,
+        "batch": plan.batch_size,
+    }
+
+
+def _rendered_lessons(context: WorkContext, done: _Finished) -> int:
+    """Distinct lessons of this iteration that stand in the rendered playbook."""
+    from combee.work.retention import level_report
+
+    views = context.method.views(done.applied.ledger, done.rendered, verify="Replay")
+    texts = {view.text for view in views if view.rendered}
+    shown = [update for update in done.inputs.updates if update.text in texts]
+    reflections = [reflection for reflection in done.inputs.reflections if reflection.lessons]
+    return level_report(context.method, "rendered", 0, 0, reflections, shown).carried

@@ -1,0 +1,159 @@
+"""map: many agents roll out and reflect, one shard a pod (or a few coroutines).
+
+Leaves, per shard: ``trajectories`` and ``reflections`` (JSON lines, in the batch's order) and the
+call graph ``calls``.
+"""
+
+from __future__ import annotations
+
+from combee.algo.membership import batch, shards
+from combee.algo.tokens import estimate_tokens
+from combee.errors import TransientError
+from combee.plan.types import IterationPlan, Step, StepSummary
+from combee.records import Example, Reflection, Trajectory
+from combee.work.asker import Asker
+from combee.work.context import WorkContext, put_lines, read_manifest, write_manifest
+from combee.work.pool import pooled
+from combee.work.rollouts import LOSSES, judged, rollout
+
+MAX_LOST_SHARE = 0.5
+"""A shard that loses more than this to errors is a bad day, not a lesson: the step fails."""
+
+
+async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
+    """The batch of an iteration, in order: a pure function of the plan and the data."""
+    train = await context.data.train()
+    by_id = {example.id: example for example in train.examples}
+    ids = batch(
+        list(by_id),
+        seed=plan.seed,
+        epoch=plan.epoch,
+        offset=plan.offset,
+        size=plan.batch_size,
+        in_order=plan.in_order,
+    )
+    return [by_id[example_id] for example_id in ids]
+
+
+async def run_map(
+    context: WorkContext, step: Step, plan: IterationPlan, shard: int, playbook: str
+) -> StepSummary:
+    """Do one shard, or find it done. Raises TransientError when most of its examples were lost."""
+    done = await read_manifest(context, step.name, shard)
+    batch_members = await members(context, plan)
+    parts = shards([estimate_tokens(example.input) for example in batch_members], plan.shards)
+    positions = parts[shard] if shard < len(parts) else []
+    if done is not None:
+        context.progress.advance(len(positions))
+        return done
+    started = context.clock()
+    asker = context.asker()
+
+    async def one(position: int) -> tuple[Trajectory, Reflection | None]:
+        result = await _learn_from(context, asker, plan, position, batch_members[position], playbook)
+        context.progress.advance()
+        return result
+
+    results = await pooled(positions, one, width=context.concurrency)
+    trajectories = [trajectory for trajectory, _ in results]
+    reflections = [reflection for _, reflection in results if reflection is not None]
+    failed = [trajectory for trajectory in trajectories if trajectory.error]
+    if len(failed) > MAX_LOST_SHARE * len(trajectories):
+        raise TransientError(
+            f"{len(failed)} of {len(trajectories)} examples got no answer ({failed[0].error})",
+            where=step.name,
+            fix="See whether the endpoint is healthy, then run the same command again: what was answered is kept",
+        )
+    summary = StepSummary(
+        step=step.name,
+        kind=step.kind,
+        outputs={
+            "trajectories": await put_lines(context, trajectories),
+            "reflections": await put_lines(context, reflections),
+            "calls": await context.store.aput_blob(asker.encode()),
+        },
+        counts={
+            "examples": len(trajectories),
+            "correct": sum(trajectory.correct for trajectory in trajectories),
+            "failed": len(failed),
+            "reflections": len(reflections),
+            "lessons": sum(len(reflection.lessons) for reflection in reflections),
+            "rollouts": asker.rollouts(),
+            "repaired": asker.repaired,
+        },
+        usage=asker.usage(),
+        seconds={"wall": round(context.clock() - started, 6)},
+    )
+    return await write_manifest(context, summary, shard)
+
+
+async def _learn_from(
+    context: WorkContext, asker: Asker, plan: IterationPlan, position: int, example: Example, playbook: str
+) -> tuple[Trajectory, Reflection | None]:
+    """Roll out, score, reflect. Wrong ones get up to ``reflection_rounds`` rounds: reflect, try
+    again with the reflection, stop when right; the votes and lessons of the last round count, and
+    the trajectory stays the first one (its score is the honest one)."""
+    first = await rollout(context, asker, example, playbook, stage="map", chain=position, epoch=plan.epoch)
+    if first.error:
+        return first, None
+    reflection = await _reflect(context, asker, position, first, 1, None, playbook)
+    current = first
+    for round_number in range(2, 2 if first.correct else plan.reflection_rounds + 1):
+        if reflection is None:
+            break
+        retried = await _retry(context, asker, plan, position, example, reflection, playbook)
+        if retried is None or retried.correct:
+            break
+        current = retried
+        reflection = (
+            await _reflect(context, asker, position, current, round_number, reflection, playbook)
+            or reflection
+        )
+    return first, reflection
+
+
+async def _reflect(
+    context: WorkContext,
+    asker: Asker,
+    position: int,
+    trajectory: Trajectory,
+    round_number: int,
+    previous: Reflection | None,
+    playbook: str,
+) -> Reflection | None:
+    """The lessons of one trajectory; None when the reflector's answer is lost or unusable."""
+    prompt = context.method.reflect_prompt(playbook, trajectory, round_number, previous)
+    reflection_id = f"r-{position:05d}"
+    try:
+        return await asker.ask(
+            "proposer",
+            prompt,
+            lambda text: context.method.parse_reflection(
+                text, reflection_id=reflection_id, trajectory=trajectory
+            ),
+            stage="map",
+            chain=position,
+            ordinal=round_number,
+        )
+    except LOSSES:
+        return None
+
+
+async def _retry(
+    context: WorkContext,
+    asker: Asker,
+    plan: IterationPlan,
+    position: int,
+    example: Example,
+    reflection: Reflection,
+    playbook: str,
+) -> Trajectory | None:
+    model_input = context.task.model_input(example)
+    prompt = context.method.retry_prompt(context.task.instructions, playbook, model_input, reflection)
+    try:
+        reply = await asker.ask(
+            "task", prompt, context.method.parse_rollout, stage="map", chain=position, ordinal=plan.epoch
+        )
+    except LOSSES:
+        return None
+    return judged(context, example, model_input, plan.epoch, reply)

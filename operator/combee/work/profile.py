@@ -1,0 +1,136 @@
+"""profile: pin the data, score the untouched artifact on select, and time rollouts in waves.
+
+A wave is a number of rollouts in flight together, one wave for each candidate batch size, so that
+the delay model has something to fit before the first iteration. The waves are the baseline
+evaluation itself: they cost nothing extra.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from combee.algo.tokens import estimate_tokens
+from combee.errors import TransientError
+from combee.plan.types import Step, StepSummary
+from combee.records import Example
+from combee.work.asker import Asker, modelled_seconds
+from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.pool import pooled
+from combee.work.rollouts import mean, rollout
+from combee.work.splits import held_out_split
+
+MAX_LOST_SHARE = 0.5
+
+
+def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int]:
+    """``count`` rollouts dealt into waves of the candidate sizes, the rest in one last wave."""
+    if not dynamic:
+        return [count] if count else []
+    waves: list[int] = []
+    for size in sorted(sizes):
+        if sum(waves) + size > count:
+            break
+        waves.append(size)
+    rest = count - sum(waves)
+    return [*waves, rest] if rest else waves
+
+
+async def run_profile(context: WorkContext, step: Step) -> StepSummary:
+    """Profile, or find it done. Raises TransientError when most rollouts were lost."""
+    done = await read_manifest(context, step.name)
+    if done is not None:
+        return done
+    started = context.clock()
+    train, held_out, test = (
+        await context.data.train(),
+        await context.data.held_out(),
+        await context.data.test(),
+    )
+    select, gate = await held_out_split(context)
+    artifact = (
+        context.method.initial(context.initial_playbook)
+        if context.initial_playbook
+        else context.method.empty()
+    )
+    ace = context.spec.method.ace
+    rendered = context.method.render(
+        artifact, budget_tokens=ace.render_token_budget, verify=context.spec.aggregation.verify
+    )
+    asker = context.asker()
+    scores, waves, lost = await _waves(context, asker, select, rendered.text)
+    if lost > MAX_LOST_SHARE * max(1, len(select)):
+        raise TransientError(
+            f"{lost} of {len(select)} rollouts got no answer",
+            where=step.name,
+            fix="See whether the endpoint is healthy, then run the same command again",
+        )
+    outputs = {
+        "artifact": await context.store.aput_blob(artifact.to_json()),
+        "train": train.digest,
+        "heldOut": held_out.digest,
+    }
+    counts = {
+        "train": len(train.examples),
+        "select": len(select),
+        "gate": len(gate),
+        "test": len(test.examples) if test else 0,
+        "rollouts": asker.rollouts(),
+        "failed": lost,
+    }
+    if test is not None:
+        outputs["test"] = test.digest
+    summary = StepSummary(
+        step=step.name,
+        kind=step.kind,
+        outputs=outputs,
+        counts=counts,
+        scores={"select": mean(scores), "tokenFactor": _token_factor(context, select, rendered.text, asker)},
+        usage=asker.usage(),
+        seconds={
+            "wall": round(context.clock() - started, 6),
+            "modelled": round(modelled_seconds(asker.rows, context.slots), 6),
+        },
+        observations=tuple(waves),
+    )
+    return await write_manifest(context, summary)
+
+
+async def _waves(
+    context: WorkContext, asker: Asker, select: list[Example], playbook: str
+) -> tuple[dict[str, float], list[tuple[int, float]], int]:
+    """Scores by example id, (size, modelled seconds) of each wave, and how many rollouts were lost."""
+    context.progress.begin("profile", len(select))
+    dynamic = context.spec.batching.mode == "Dynamic" and context.spec.aggregation.strategy != "Sequential"
+    scores: dict[str, float] = {}
+    waves: list[tuple[int, float]] = []
+    lost = 0
+    rest = iter(select)
+    for number, size in enumerate(wave_sizes(len(select), context.spec.batching.sizes, dynamic=dynamic)):
+        stage = f"wave {number}"
+
+        async def one(item: tuple[int, Example], stage: str = stage) -> tuple[str, float, bool]:
+            chain, example = item
+            trajectory = await rollout(context, asker, example, playbook, stage=stage, chain=chain)
+            context.progress.advance()
+            return example.id, trajectory.score, bool(trajectory.error)
+
+        results = await pooled(list(enumerate(islice(rest, size))), one, width=context.concurrency)
+        scores.update({example_id: score for example_id, score, _ in results})
+        lost += sum(failed for _, _, failed in results)
+        rows = [row for row in asker.rows if row.stage == stage]
+        waves.append((size, round(modelled_seconds(rows, context.slots), 6)))
+    return scores, waves, lost
+
+
+def _token_factor(context: WorkContext, examples: list[Example], playbook: str, asker: Asker) -> float:
+    """Tokens the server counted for each token we estimated, within [0.25, 4]; 1 when unknown."""
+    method, task = context.method, context.task
+    estimated = sum(
+        estimate_tokens(message.content)
+        for example in examples
+        for message in method.rollout_prompt(task.instructions, playbook, task.model_input(example)).messages
+    )
+    counted = sum(row.prompt_tokens for row in asker.rows)
+    if not estimated or not counted or len(asker.rows) != len(examples):
+        return 1.0
+    return round(min(4.0, max(0.25, counted / estimated)), 4)
