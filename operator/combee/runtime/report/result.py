@@ -9,6 +9,7 @@ empty, never invented. No prompt, row of data or secret has a place here.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -64,12 +65,12 @@ class ModelInfo(Model):
 
 
 class SplitInfo(Model):
-    """One split of the data, by size and digest."""
+    """One split of the data."""
 
     rows: Count
     """Distinct examples."""
     digest: str
-    """sha256 of the split's canonical content."""
+    """sha256 of its canonical content."""
 
 
 class HeldOutInfo(SplitInfo):
@@ -92,15 +93,12 @@ class DataInfo(Model):
 
 
 class Setup(Model):
-    """How the run learned; words of the manifest, for people. Empty where unknown."""
+    """How the run learned, in the manifest's words; empty where unknown."""
 
     task: str = ""
-    """Task type, such as Formula."""
     metric: str = "accuracy"
     method: str = ""
-    """Base method, such as ACE."""
     strategy: str = ""
-    """Sequential, Naive or ParallelScan."""
     merge: str = ""
     redundancy: str = ""
     verify: str = ""
@@ -114,7 +112,7 @@ class BudgetLine(Model):
     name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
     spent: Amount
     limit: Amount | None = None
-    """None: no limit was set."""
+    """null: no limit was set."""
 
 
 class Baseline(Model):
@@ -145,7 +143,6 @@ class Paired(Model):
     high: Difference
     """Upper end of the 95 % interval of the gain."""
     n: Count
-    """Examples."""
     discordant: Count
     """Examples whose verdict changed, either way."""
 
@@ -202,7 +199,7 @@ class Verification(Model):
     """What became of the iteration's new entries."""
 
     candidates: Count = 0
-    """Entries with a single source, hence to be verified."""
+    """Entries with a single source."""
     replayed: Count = 0
     """Entries tried again on their own example and on controls."""
     verified: Count = 0
@@ -235,7 +232,7 @@ class IterationRecord(Model):
     iteration: Annotated[int, Field(ge=1)]
     epoch: Count
     examples: Count
-    """Examples learned from so far, this iteration included (cumulative)."""
+    """Examples learned from so far, this iteration included."""
     batch_size: Count
     batch_reason: str
     """Why this batch size, one sentence."""
@@ -292,7 +289,7 @@ class PlaybookInfo(Model):
     entries: Count
     """Entries rendered."""
     left_out: Count = 0
-    """Entries in the ledger that were not rendered: over the token budget, or not verified."""
+    """Entries of the ledger not rendered: over the token budget, or not verified."""
     path: str = "playbook.md"
     """The file, relative to result.json."""
 
@@ -374,11 +371,6 @@ class Result(Model):
         """Prompt and completion tokens of all roles."""
         return sum(u.prompt_tokens + u.completion_tokens for u in self.usage.values())
 
-    @property
-    def calls(self) -> int:
-        """Answered calls of all roles, memo hits included."""
-        return sum(u.calls for u in self.usage.values())
-
 
 def to_bytes(result: Result) -> bytes:
     """The file's bytes: UTF-8 JSON, two-space indent, keys in the models' order, a final newline."""
@@ -386,19 +378,16 @@ def to_bytes(result: Result) -> bytes:
 
 
 def read_result(data: bytes, *, where: str = "result.json") -> Result:
-    """Parse the bytes of a result.json. A wrong one is a `DataError` that names the first wrong field."""
+    """Parse the bytes of a result.json; a `DataError` names the first wrong field."""
     try:
         return Result.model_validate_json(data, strict=True)
     except ValidationError as error:
         raise _data_error(error, where) from None
 
 
-def validate_result(data: dict[str, Any], *, where: str = "result.json") -> Result:
+def validate_result(data: Any, *, where: str = "result.json") -> Result:
     """The same for a parsed JSON value."""
-    try:
-        return Result.model_validate(data)
-    except ValidationError as error:
-        raise _data_error(error, where) from None
+    return read_result(json.dumps(data).encode(), where=where)
 
 
 def _data_error(error: ValidationError, where: str) -> DataError:

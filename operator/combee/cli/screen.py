@@ -1,0 +1,313 @@
+"""What people see while a run goes on: a live view on a terminal, plain lines elsewhere, or JSON lines.
+
+The screen only watches and prints. The runtime calls `progress` as often as it likes, and about twice a second
+from a ticker while nothing happens: the screen has no thread and decides itself how often to draw. Prompts, rows of data,
+bullets and secrets never come here. rich and pydantic are imported when a screen needs them, not before.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TextIO
+
+from combee.errors import CombeeError
+from combee.runtime.progress import ProgressState, clock, progress, rows, title
+from combee.runtime.report.text import amount, count, duration, score, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+    from combee.plan.types import IterationPlan
+    from combee.runtime.events import Event
+    from combee.runtime.report.result import Result
+
+Mode = Literal["live", "plain", "json"]
+DRAW_EVERY = 0.25
+"""Seconds between two drawings of the live view, at least."""
+SAY_EVERY = 1.0
+"""Seconds between two lines, at least, unless they say that something is over."""
+SAY_AT_LEAST_EVERY = 10.0
+"""Seconds after which a line comes even if nothing changed."""
+LABEL = 10
+
+
+def choose_mode(*, json: bool, stream: TextIO) -> Mode:
+    """``--json`` wins; live only on a terminal that can move its cursor; plain lines otherwise."""
+    if json:
+        return "json"
+    if not stream.isatty():
+        return "plain"
+    from rich.console import Console
+
+    return "plain" if Console(file=stream).is_dumb_terminal else "live"
+
+
+class Screen:
+    """Shows one run on ``stream``; errors of the plain and live modes go to ``errors``. Use as a context."""
+
+    def __init__(
+        self,
+        mode: Mode,
+        *,
+        stream: TextIO | None = None,
+        errors: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.mode = mode
+        self._stream = stream or sys.stdout
+        self._errors = errors or stream or sys.stderr
+        self._now = now
+        self._began = now()
+        self._said_at: float | None = None
+        self._said: tuple[object, ...] = ()
+        self._iteration = 0
+        self._batch_size = 0
+        self._history: list[float] = []
+        self._live: Live | None = None
+        self._console: Console | None = None
+
+    def __enter__(self) -> Self:
+        if self.mode == "live":
+            from rich.console import Console
+            from rich.live import Live
+
+            self._console = Console(file=self._stream, highlight=False, markup=False, emoji=False)
+            self._live = Live(
+                console=self._console, auto_refresh=False, transient=True, redirect_stdout=False
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the live view away and give the cursor back; safe to call twice."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
+        """Say that the run begins, or goes on."""
+        if self.mode == "json":
+            from combee.runtime.events import StartedEvent
+
+            self._emit(StartedEvent(seconds=self._seconds(), run=run, folder=folder, resumed=resumed))
+            return
+        verb = "goes on" if resumed else "starts"
+        self._say(f"{visible(run)}: {verb}, results in {visible(folder)}")
+
+    def plan(self, plan: IterationPlan) -> None:
+        """Say what was decided for the next iteration."""
+        self._iteration, self._batch_size = plan.iteration + 1, plan.batch_size
+        reason = visible(plan.batch_reason)
+        if self.mode != "json":
+            why = f": {reason}" if reason else ""
+            self._say(f"iteration {self._iteration}: {count(plan.batch_size, 'example')}{why}")
+            return
+        from combee.runtime.events import PlanEvent
+
+        names = ("epoch", "batch_size", "strategy", "merge", "redundancy", "copies")
+        told = {name: getattr(plan, name) for name in names}
+        number = self._iteration
+        self._emit(PlanEvent(seconds=self._seconds(), iteration=number, batch_reason=reason, **told))
+
+    def progress(self, state: ProgressState) -> None:
+        """Take the newest state, and draw or say it if it is time to."""
+        now = self._now()
+        since = now - self._said_at if self._said_at is not None else float("inf")
+        if self.mode == "live":
+            if since >= DRAW_EVERY and self._live is not None:
+                self._said_at = now
+                self._live.update(self._view(self._with_history(state)), refresh=True)
+            return
+        line = progress(state)
+        if since < SAY_EVERY or (line.key == self._said and since < SAY_AT_LEAST_EVERY):
+            return
+        self._said_at, self._said = now, line.key
+        if self.mode == "plain":
+            self._say(line.text)
+            return
+        from combee.runtime.events import progress_event
+
+        self._emit(progress_event(state, self._seconds()))
+
+    def iteration(self, state: ProgressState) -> None:
+        """Say what the iteration that just ended brought."""
+        if state.heldout_last is not None:
+            self._history.append(state.heldout_last)
+        if self.mode != "json":
+            self._say(iteration_line(self._iteration, self._batch_size, state))
+            return
+        from combee.runtime.events import IterationEvent
+
+        names = ("examples_done", "heldout_last", "heldout_best", "tokens", "rollouts", "simulated")
+        told = {name: getattr(state, name) for name in names}
+        number, size = self._iteration, self._batch_size
+        self._emit(IterationEvent(seconds=self._seconds(), iteration=number, batch_size=size, **told))
+
+    def note(self, text: str) -> None:
+        """Say something a person should know; the run goes on."""
+        if self.mode == "json":
+            from combee.runtime.events import WarningEvent
+
+            self._emit(WarningEvent(seconds=self._seconds(), text=visible(text)))
+            return
+        self._say(f"warning: {visible(text)}")
+
+    def error(self, error: CombeeError) -> None:
+        """Say what went wrong and what to do; the live view is taken away first."""
+        self.close()
+        if self.mode == "json":
+            from combee.runtime.events import ErrorEvent
+
+            said = {"what": visible(error.what), "where": visible(error.where), "fix": visible(error.fix)}
+            self._emit(ErrorEvent(seconds=self._seconds(), code=error.code, **said))
+            return
+        _write(self._errors, f"error: {visible(str(error))}\n")
+
+    def finished(self, result: Result, folder: str, *, command: str = "") -> None:
+        """The last screen. ``command`` is the one that ran, for what to do next."""
+        self.close()
+        if self.mode != "json":
+            width = self._console.width if self._console is not None else 100
+            _write(self._stream, "\n" + final_screen(result, folder, command=command, width=width))
+            return
+        from combee.runtime.events import FinishedEvent
+
+        self._emit(
+            FinishedEvent(
+                seconds=self._seconds(),
+                run=result.run,
+                outcome=result.outcome,
+                exit_code=result.exit_code,
+                reason=visible(result.reason),
+                gate=result.held_out.gate if result.held_out else None,
+                simulated=result.simulated,
+                folder=folder,
+            )
+        )
+
+    def _with_history(self, state: ProgressState) -> ProgressState:
+        if state.heldout_history:
+            return state
+        start = () if state.heldout_baseline is None else (state.heldout_baseline,)
+        return replace(state, heldout_history=(*start, *self._history))
+
+    def _seconds(self) -> float:
+        return round(max(0.0, self._now() - self._began), 3)
+
+    def _emit(self, event: Event) -> None:
+        _write(self._stream, event.model_dump_json() + "\n")
+
+    def _say(self, text: str) -> None:
+        """One line; above the live view where there is one."""
+        if self._live is not None and self._console is not None:
+            self._console.print(text, soft_wrap=True)
+        else:
+            _write(self._stream, text + "\n")
+
+    def _view(self, state: ProgressState) -> Group:
+        """The live view: a title line and one line per row, cut at the terminal's width, so it never wraps."""
+        from rich.console import Group
+        from rich.text import Text
+
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        left = f" · about {duration(state.eta_seconds)} left" if state.eta_seconds is not None else ""
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append(visible(state.run), style="bold")
+        head.append(f" · {visible(title(state))} · {clock(state.elapsed_seconds)}{left}")
+        lines = [head]
+        for label, value in rows(state, ascii_only=not encoding.lower().startswith("utf")):
+            line = Text(no_wrap=True, overflow="ellipsis")
+            line.append(f"  {label:<{LABEL}}", style="dim")
+            line.append(value)
+            lines.append(line)
+        return Group(*lines)
+
+
+def iteration_line(number: int, batch_size: int, state: ProgressState) -> str:
+    """``iteration 3 done: batch 84, examples 144/312, held-out 0.861 (the best so far), ...``."""
+    parts = [f"batch {batch_size:,}", f"examples {state.examples_done:,}/{state.examples_total:,}"]
+    if state.heldout_last is not None:
+        best = state.heldout_best is not None and state.heldout_last >= state.heldout_best
+        mark = ", simulated model" if state.simulated else ""
+        standing = "the best so far" if best else f"best {score(state.heldout_best)}"
+        parts.append(f"held-out {score(state.heldout_last)} ({standing}{mark})")
+    parts.append(f"{amount(state.tokens)} tokens in {duration(state.elapsed_seconds)} so far")
+    return f"iteration {number} done: {', '.join(parts)}"
+
+
+def final_screen(result: Result, folder: str, *, command: str = "", width: int = 80) -> str:
+    """What happened, before and after, cost, what to look at, what to do next; plain text, a final newline."""
+    from combee.runtime.report import words
+
+    head = words.headline(result)
+    mark = f" ({words.SIMULATED})" if result.simulated else ""
+    gate = words.gate_of(result)
+    facts = [
+        (f"held-out{mark}", words.gate_line(gate) if gate else "not measured"),
+        ("", head.verdict),
+        (f"cost{mark}", words.cost(result)),
+        ("", words.cost_per_point(result) if result.cost_per_point else ""),
+        ("playbook", words.playbook(result)),
+        ("refused", words.refused(result)),
+    ]
+    if result.simulated:
+        facts += [("served by", line) for line in words.served_by(result)]
+    facts += [("warning", warning) for warning in words.warnings(result)]
+    root = folder.rstrip("/") or "."
+    look = [(f"{root}/report.html", "the whole story, with figures")]
+    if result.playbook is not None:
+        look.append((f"{root}/{result.playbook.path}", "what was learned, and from what"))
+    look.append((f"{root}/result.json", "every number, for programs"))
+    lines = [f"{visible(result.run)} {head.title}{mark}", *_wrapped("  ", "", head.reason, width)]
+    lines += _column([(label, text) for label, text in facts if text], width)
+    lines += ["", "Look at", *_column(look, width)]
+    steps = words.next_steps(result, command=command)
+    if steps:
+        lines += ["", "Next"]
+        for step in steps:
+            lines += _wrapped("  - ", "    ", step, width)
+    return "\n".join(lines) + "\n"
+
+
+def _column(pairs: list[tuple[str, str]], width: int) -> list[str]:
+    """Labels and texts in two columns; a label that is too long gets a line of its own."""
+    pairs = [(visible(label), visible(text)) for label, text in pairs]
+    wide = max((len(label) for label, _ in pairs), default=0) + 2
+    if wide > width // 2:
+        return [
+            line for label, text in pairs for line in (f"  {label}", *_wrapped("    ", "    ", text, width))
+        ]
+    return [
+        line
+        for label, text in pairs
+        for line in _wrapped(f"  {label:<{wide}}", " " * (wide + 2), text, width)
+    ]
+
+
+def _wrapped(first: str, then: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        visible(text),
+        max(width, 40),
+        initial_indent=first,
+        subsequent_indent=then or first,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write and flush; characters that the stream cannot hold become question marks instead of a crash."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()

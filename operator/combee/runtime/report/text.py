@@ -1,0 +1,123 @@
+"""Text and numbers for people. Whatever a model or a user wrote is hostile until it went through here.
+
+`visible` makes control, bidirectional and zero-width characters visible, so that a text can neither drive a
+terminal nor hide what it says; `markdown` escapes what Markdown would act on. Numbers keep three figures.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_SPECIAL = re.compile(r"([\\`*~|<>\[\]]|(?<!\w)_|_(?!\w))")
+_ENTITY = re.compile(r"&(?=#?\w+;)")
+_LINK = re.compile(r"(?i)\b(https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)")
+_BLOCK = re.compile(r"^([#+=-](?=[#=-]*(?:\s|$))|\d+(?=[.)](?:\s|$)))")
+
+
+def visible(text: str) -> str:
+    """``text`` on one line: whitespace runs become one space, characters that hide or act become ``\\u{hex}``."""
+    flat = " ".join(text.split())
+    return "".join(_shown(char) for char in flat)
+
+
+def _shown(char: str) -> str:
+    if unicodedata.category(char) not in _HIDDEN:
+        return char
+    return f"\\u{{{ord(char):x}}}"
+
+
+class Markdown(str):
+    """A string that is Markdown already."""
+
+    __slots__ = ()
+
+
+def markdown(text: object) -> str:
+    """``text`` as literal Markdown text on one line: no markup, HTML, entity, link or block starts in it."""
+    if isinstance(text, Markdown):
+        return text
+    escaped = _SPECIAL.sub(r"\\\1", visible(str(text)))
+    escaped = _ENTITY.sub("&amp;", escaped)
+    escaped = _LINK.sub(lambda found: found.group() + "\\", escaped)
+    return _BLOCK.sub(_escape_block, escaped)
+
+
+def _escape_block(found: re.Match[str]) -> str:
+    mark = found.group()
+    return f"{mark}\\" if mark.isdigit() else f"\\{mark}"
+
+
+def score(value: float | None) -> str:
+    """A share in [0, 1] with three decimals: ``0.861``."""
+    return "not measured" if value is None else f"{value:.3f}"
+
+
+def signed(value: float) -> str:
+    """A difference of shares: ``+0.221``, ``-0.012``, ``0.000``."""
+    text = f"{value:+.3f}"
+    return "0.000" if text in {"+0.000", "-0.000"} else text.replace("-", "−")
+
+
+def percent(part: float, whole: float) -> str:
+    """``"96 %"``; ``"none to keep"`` when there is no whole. Never rounds up to 100 or down to 0."""
+    if whole <= 0:
+        return "none to keep"
+    share = 100 * part / whole
+    if 99.5 <= share < 100:
+        return ">99 %"
+    if 0 < share < 0.5:
+        return "<1 %"
+    return f"{share:.0f} %"
+
+
+def amount(value: float) -> str:
+    """A count in three figures: ``999``, ``1,312``, ``56.1 k``, ``1.24 M``."""
+    if not math.isfinite(value):
+        return "unknown"
+    if abs(value) < 10_000:
+        return f"{value:,.0f}"
+    for unit, size in (("k", 1e3), ("M", 1e6), ("G", 1e9)):
+        if abs(value) < 999.5 * size or unit == "G":
+            return f"{_three(value / size)} {unit}"
+    return f"{value:,.0f}"
+
+
+def _three(value: float) -> str:
+    magnitude = abs(value)
+    return f"{value:.2f}" if magnitude < 9.995 else f"{value:.1f}" if magnitude < 99.95 else f"{value:.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """``0.42 s``, ``41 s``, ``2 min 14 s``, ``3 h 05 min``; ``unknown`` for None, NaN and infinity."""
+    if seconds is None or not math.isfinite(seconds):
+        return "unknown"
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return "0 s" if seconds < 0.005 else f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 entry``, ``2 entries``, ``1,312 rollouts``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """95 % Wilson score interval of a share ``share`` of ``n`` yes/no verdicts; (0, 1) when n is 0.
+
+    Source: E. B. Wilson, JASA 22 (1927) 209-212.
+    """
+    if n <= 0:
+        return 0.0, 1.0
+    middle = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)

@@ -1,0 +1,109 @@
+"""Numbers that a figure and its table share, taken from the result once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from combee.runtime.report.result import DelayFit, IterationRecord, Result
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePoint:
+    """One look at the select half: after ``iteration`` (0 is the start), ``tokens`` spent by iterations so far."""
+
+    iteration: int
+    tokens: int
+    score: float
+    best: bool
+
+
+def score_points(result: Result) -> tuple[ScorePoint, ...]:
+    """The baseline and every evaluated iteration, in order."""
+    held_out = result.held_out
+    best = held_out.best.iteration if held_out and held_out.best else None
+    points = []
+    if held_out and held_out.baseline:
+        points.append(ScorePoint(0, 0, held_out.baseline.select, best == 0))
+    spent = 0
+    for it in result.iterations:
+        spent += it.tokens
+        if it.select is not None:
+            points.append(ScorePoint(it.iteration, spent, it.select, best == it.iteration))
+    return tuple(points)
+
+
+def select_size(result: Result) -> int:
+    """Examples in the select half; 0 when unknown."""
+    return result.data.held_out.select if result.data and result.data.held_out else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Lessons of one kind, all iterations together: how many went in, how many were still there after it."""
+
+    label: str
+    calls: int
+    inputs: int
+    lessons: int
+    carried: int
+
+    def plus(self, other: Kept) -> Kept:
+        """The sums, under this label."""
+        return Kept(
+            self.label,
+            self.calls + other.calls,
+            self.inputs + other.inputs,
+            self.lessons + other.lessons,
+            self.carried + other.carried,
+        )
+
+
+def levels(result: Result) -> tuple[Kept, ...]:
+    """Retention by level of the reduce, summed over the iterations, in order of first appearance."""
+    return _by_label(
+        Kept(level.level, level.calls, level.inputs, level.lessons, level.carried)
+        for it in result.iterations
+        if it.retention
+        for level in it.retention.levels
+    )
+
+
+def rarity(result: Result) -> tuple[Kept, ...]:
+    """Retention by how many trajectories brought the lesson, summed over the iterations."""
+    return _by_label(
+        Kept(band.copies, 0, 0, band.distinct, band.carried)
+        for it in result.iterations
+        if it.retention
+        for band in it.retention.by_rarity
+    )
+
+
+def _by_label(parts: Iterable[Kept]) -> tuple[Kept, ...]:
+    total: dict[str, Kept] = {}
+    for part in parts:
+        total[part.label] = total[part.label].plus(part) if part.label in total else part
+    return tuple(total.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The last fitted delay curve (None: no fit) and the observations it stands on."""
+
+    fit: DelayFit | None
+    observations: tuple[tuple[float, float], ...]
+
+    def predict(self, size: float) -> float | None:
+        """Fitted seconds of an iteration of ``size`` examples."""
+        return None if self.fit is None else self.fit.c0 + self.fit.c1 * size
+
+
+def delay(result: Result) -> Delay:
+    """The newest fit of the run; observations of the newest iteration that has any."""
+
+    def newest(has: Iterable[IterationRecord]) -> IterationRecord | None:
+        return next(iter(has), None)
+
+    fitted = newest(it for it in reversed(result.iterations) if it.delay_fit)
+    observed = fitted or newest(it for it in reversed(result.iterations) if it.observations)
+    return Delay(fitted.delay_fit if fitted else None, observed.observations if observed else ())
