@@ -17,12 +17,11 @@ The life of one iteration, as the caller drives it::
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeVar
 
+from combee.algo.seeds import digest_of
 from combee.errors import CombeeError
 from combee.records import Message, Prompt, Reflection, Trajectory
 
@@ -49,7 +48,8 @@ class Update:
     """One typed change to an artifact, proposed by an aggregator call.
 
     ``sources`` are the trajectory ids that back it (never empty after a parser); ``base`` the
-    digests of the entries that it replaces or removes: UPDATE and DELETE one, MERGE two or more.
+    digests of the entries that it replaces or removes: UPDATE and DELETE one, MERGE two or more;
+    ``cited`` the trajectory ids it claims to draw on, which retention counts and support does not.
     """
 
     op: Op
@@ -58,14 +58,12 @@ class Update:
     sources: frozenset[str]
     base: tuple[str, ...] = ()
     reason: str = ""
+    cited: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
         """sha256 hex of what the update does (op, text, base), whoever says it, in whichever section."""
-        content = json.dumps(
-            [self.op, self.text, sorted(self.base)], ensure_ascii=True, separators=(",", ":")
-        )
-        return hashlib.sha256(content.encode()).hexdigest()
+        return digest_of([self.op, self.text, sorted(self.base)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +295,11 @@ class Method(Protocol[A]):
         """The replay of one candidate, at the first of its sources that was wrong."""
         ...
 
-    def replay_controls(self, entry_digest: str, right: Iterable[str], *, count: int = 2) -> tuple[str, ...]:
-        """The controls of a replay: ``count`` of the example ids ``right``, chosen by hash."""
+    def replay_controls(
+        self, entry_digest: str, right: Iterable[str], *, source: str = "", count: int = 2
+    ) -> tuple[str, ...]:
+        """The controls of a replay: ``count`` of the example ids ``right``, chosen by hash;
+        the example of ``source`` is none of them."""
         ...
 
     def with_verdicts(self, ledger: A, verdicts: Iterable[Verdict]) -> A: ...

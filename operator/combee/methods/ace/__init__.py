@@ -1,1 +1,6 @@
-"""ACE: generator, reflector, curator, on a ledger of typed entries."""
+"""ACE: generator, reflector and curator on a ledger of typed entries."""
+
+from combee.methods.ace.ledger import Ledger
+from combee.methods.ace.method import AceMethod, AceOptions
+
+__all__ = ["AceMethod", "AceOptions", "Ledger"]

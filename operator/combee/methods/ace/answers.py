@@ -1,0 +1,283 @@
+"""What models answer, read with tolerance: JSON, fenced JSON, JSON in prose, JSON cut short.
+
+Nothing is believed that can be checked: ids that do not exist are dropped, and a reflection counts
+as a source of an entry only if the entry's numbers and identifiers are in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import json_repair
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from combee.algo.text import anchors, token_set
+from combee.methods.ace.entries import MAX_ENTRY_CHARS, normalise_entry, one_line, section_key
+from combee.methods.protocol import Op, ParseError, Rendered, RolloutReply, Update
+from combee.records import Lesson, Reflection, Trajectory
+
+MAX_ANSWER_CHARS = 400_000
+"""An answer longer than this is not read."""
+MAX_LESSONS = 12
+MAX_ENTRIES = 2000
+OVERLAP_TO_BACK = 0.3
+"""Share of an entry's words a reflection must have to back it, when the entry has no number and no name."""
+
+_FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+_OPS: Mapping[str, Op] = {
+    **dict.fromkeys(("ADD", "CREATE", "INSERT", "NEW"), "ADD"),
+    **dict.fromkeys(("UPDATE", "MODIFY", "EDIT", "REPLACE", "REVISE"), "UPDATE"),
+    **dict.fromkeys(("MERGE", "COMBINE", "JOIN"), "MERGE"),
+    **dict.fromkeys(("DELETE", "REMOVE", "DROP"), "DELETE"),
+}
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
+        return ", ".join(str(part) for part in value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _as_texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [part for part in re.split(r"[,;\s]+", value) if part]
+    return [_as_text(part) for part in value] if isinstance(value, list) else []
+
+
+def _as_sentences(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        return []
+    return [_as_text(v.get("text", v.get("lesson")) if isinstance(v, dict) else v) for v in value]
+
+
+def _as_objects(value: Any) -> list[Any]:
+    found = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+    return [part for part in found if isinstance(part, dict)]
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+Texts = Annotated[list[str], BeforeValidator(_as_texts)]
+Sentences = Annotated[list[str], BeforeValidator(_as_sentences)]
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+
+class _Rollout(_Reply):
+    answer: Text = ""
+    bullets: Texts = []
+    reasoning: Text = ""
+
+
+class _Tag(_Reply):
+    id: Text = ""
+    verdict: Text = ""
+
+
+class _Reflection(_Reply):
+    diagnosis: Text = ""
+    lessons: Sentences = []
+    tags: Annotated[list[_Tag], BeforeValidator(_as_objects)] = []
+
+
+class _Entry(_Reply):
+    op: Text = "ADD"
+    section: Text = ""
+    text: Text = ""
+    reflections: Texts = []
+    entries: Texts = []
+    bullets: Texts = []
+    reason: Text = ""
+
+
+class _Entries(_Reply):
+    entries: Annotated[list[_Entry], BeforeValidator(_as_objects)] = Field(max_length=MAX_ENTRIES)
+
+
+def read_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in ``text``: whole, fenced, inside prose, or mended; None when there is none."""
+    if len(text) > MAX_ANSWER_CHARS:
+        return None
+    fenced = _FENCE.search(text)
+    for candidate in (text, fenced.group(1) if fenced else ""):
+        try:
+            found = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            return found
+        if isinstance(found, list):
+            return {"entries": found}
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        mended = json_repair.loads(text[start:])
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(mended, list):
+        mended = next((part for part in mended if isinstance(part, dict) and part), None)
+    return mended if isinstance(mended, dict) and mended else None
+
+
+def _renamed(found: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """``found`` with other servers' names for our fields; ours win."""
+    return {
+        names.get(key, key): value for key, value in found.items() if names.get(key, key) not in found
+    } | found
+
+
+def parse_rollout(text: str) -> RolloutReply:
+    """The reply of a task model; plain text is the answer itself. ParseError when there is none."""
+    found = read_object(text) if "{" in text else None
+    names = {"final_answer": "answer", "finalAnswer": "answer", "bullet_ids": "bullets", "cited": "bullets"}
+    renamed = _renamed(found, names) if found else {}
+    if "answer" in renamed:
+        try:
+            reply = _Rollout.model_validate(renamed)
+        except ValidationError as error:
+            raise ParseError("the JSON object does not follow the schema") from error
+        if not reply.answer.strip():
+            raise ParseError("the answer is empty")
+        cited = dict.fromkeys(_bare_id(bullet) for bullet in reply.bullets)
+        return RolloutReply(reply.answer.strip(), tuple(b for b in cited if b), reply.reasoning)
+    if text.lstrip().startswith(("{", "```json")):
+        raise ParseError('the JSON object has no field "answer"')
+    if not text.strip():
+        raise ParseError("the reply is empty")
+    return RolloutReply(text.strip())
+
+
+def parse_reflection(text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
+    """The review of one trajectory. Plain text is a diagnosis without a lesson only when it is no
+    JSON at all; ParseError when there is nothing to read."""
+    found = read_object(text)
+    if found is None:
+        raise ParseError("there is no JSON object in the reply")
+    names = {"reasoning": "diagnosis", "key_insight": "lessons", "bullet_tags": "tags", "insights": "lessons"}
+    try:
+        reply = _Reflection.model_validate(_renamed(found, names))
+    except ValidationError as error:
+        raise ParseError("the JSON object does not follow the schema") from error
+    lessons = [one_line(lesson)[:MAX_ENTRY_CHARS] for lesson in reply.lessons]
+    lessons = list(dict.fromkeys(lesson for lesson in lessons if lesson))[:MAX_LESSONS]
+    diagnosis = one_line(reply.diagnosis)[: 4 * MAX_ENTRY_CHARS]
+    tags = {(_bare_id(tag.id), tag.verdict.strip().lower()) for tag in reply.tags}
+    if not diagnosis and not lessons and not tags:
+        raise ParseError("the reply has no diagnosis, no lesson and no tag")
+    return Reflection(
+        id=reflection_id,
+        trajectory_id=trajectory.id,
+        correct=trajectory.correct,
+        text=diagnosis,
+        lessons=tuple(Lesson(f"{reflection_id}.{k}", lesson) for k, lesson in enumerate(lessons, start=1)),
+        tags=tuple(sorted((b, v) for b, v in tags if b and v in ("helpful", "harmful", "neutral"))),
+    )
+
+
+def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
+    """The typed entries of a leaf. Citations of what was not given are dropped, entries left without
+    a source too; a cited reflection that does not hold the entry's numbers and identifiers is no
+    source, unless none does: then the first cited stays the only one, and replay must decide."""
+    by_id = {reflection.id: reflection for reflection in reflections}
+    updates: list[Update] = []
+    for entry in _entries(text):
+        cited = [by_id[found] for found in _cited_ids(entry.reflections, by_id)]
+        if not cited:
+            continue
+        said = normalise_entry(entry.text)
+        backing = [r for r in cited if backs(r, said)] if said else cited
+        sources = frozenset(r.trajectory_id for r in backing or cited[:1])
+        given = frozenset(r.trajectory_id for r in cited)
+        updates += [replace(update, cited=given) for update in _typed(entry, said, sources, playbook)]
+    return updates
+
+
+def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> list[Update]:
+    """The entries of a merge call over ``updates`` (u-1, u-2, ...), with the sources of what they take in."""
+    by_id = {f"u-{number}": update for number, update in enumerate(updates, start=1)}
+    merged: list[Update] = []
+    for entry in _entries(text):
+        cited = [by_id[found] for found in _cited_ids(entry.entries + entry.reflections, by_id)]
+        if not cited:
+            continue
+        sources = frozenset(source for update in cited for source in update.sources)
+        given = frozenset(source for update in cited for source in update.cited)
+        inherited = tuple(sorted({base for update in cited for base in update.base}))
+        for found in _typed(entry, normalise_entry(entry.text), sources, playbook):
+            op, base = found.op, found.base
+            if op == "ADD" and inherited:
+                op, base = ("UPDATE" if len(inherited) == 1 else "MERGE"), inherited
+            merged.append(replace(found, op=op, base=base, cited=given))
+    return merged
+
+
+def backs(reflection: Reflection, text: str) -> bool:
+    """Whether a reflection alone can be where an entry comes from: it has all numbers and identifiers
+    of the entry, or, when there are none, enough of its words. So rules of two reflections folded
+    into one entry are not an entry with two sources."""
+    whole = " ; ".join([*(lesson.text for lesson in reflection.lessons), reflection.text])
+    found, words = anchors(text), token_set(whole)
+    if found.numbers or found.identifiers:
+        held = anchors(whole)
+        names = all(i in held.identifiers or token_set(i) <= words for i in found.identifiers)
+        return names and found.numbers <= (held.numbers | words)
+    said = token_set(text)
+    return len(said & words) >= OVERLAP_TO_BACK * len(said)
+
+
+def _entries(text: str) -> list[_Entry]:
+    found = read_object(text)
+    if found is None:
+        raise ParseError("there is no JSON object in the reply")
+    found = _renamed(found, {"operations": "entries", "updates": "entries"})
+    if "entries" not in found:
+        if "text" not in found:
+            raise ParseError('the JSON object has no field "entries"')
+        found = {"entries": [found]}
+    names = {"type": "op", "operation": "op", "content": "text", "sources": "reflections"}
+    rows = [_renamed(row, names) for row in _as_objects(found["entries"])][:MAX_ENTRIES]
+    try:
+        return _Entries.model_validate({"entries": rows}).entries
+    except ValidationError as error:
+        raise ParseError("the entries do not follow the schema") from error
+
+
+def _typed(entry: _Entry, text: str, sources: frozenset[str], playbook: Rendered) -> list[Update]:
+    """The update(s) that an entry asks for: unknown bullets are dropped, and what then lacks a bullet
+    becomes an ADD; one DELETE for each bullet."""
+    op = _OPS.get(entry.op.strip().upper(), "ADD")
+    known = (playbook.ids.get(_bare_id(bullet), "") for bullet in entry.bullets)
+    base = tuple(sorted({digest for digest in known if digest}))
+    section, reason = section_key(entry.section), one_line(entry.reason)[:200]
+    if op == "DELETE":
+        return [Update("DELETE", section, "", sources, (digest,), reason) for digest in base]
+    if not text:
+        return []
+    if op == "ADD" or not base:
+        return [Update("ADD", section, text, sources, (), reason)]
+    return [Update("UPDATE" if len(base) == 1 else "MERGE", section, text, sources, base, reason)]
+
+
+def _bare_id(text: str) -> str:
+    return one_line(text).strip("[]()'\"`., ")[:64]
+
+
+def _cited_ids(cited: Sequence[str], known: Mapping[str, Any]) -> list[str]:
+    """The cited ids that exist, once each; a lesson's id (``r-00017.2``) cites its reflection."""
+    found = []
+    for text in cited:
+        bare = _bare_id(text)
+        found.append(bare if bare in known else bare.partition(".")[0])
+    return [one for one in dict.fromkeys(found) if one in known]

@@ -1,0 +1,111 @@
+"""What enters a ledger: updates, votes, refusals and verdicts. Only additions, each a set union."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from combee.methods.ace.entries import entry_digest, normalise_entry, section_key, text_digest
+from combee.methods.ace.ids import known_ids
+from combee.methods.ace.ledger import Change, Entry, Ledger, Support, Vote, join
+from combee.methods.ace.parse import layout, parse_playbook
+from combee.methods.protocol import INITIAL, Refusal, Update, Verdict
+from combee.records import Reflection
+
+
+def initial(text: str) -> Ledger:
+    """The ledger of a user's playbook: its bullets are trusted entries with their ids and counters,
+    everything else is kept byte for byte. An empty text is an empty ledger."""
+    bullets = parse_playbook(text).bullets
+    return Ledger(
+        entries=frozenset(Entry(line.digest, line.entry_text) for line in bullets),
+        supports=frozenset(Support(line.digest, INITIAL, line.section, 0) for line in bullets),
+        initial=frozenset({text}) if layout([text]) else frozenset(),
+    )
+
+
+def apply(
+    ledger: Ledger,
+    updates: Sequence[Update],
+    reflections: Sequence[Reflection],
+    *,
+    iteration: int,
+    ids: Mapping[str, str] | None = None,
+) -> Ledger:
+    """``ledger`` with the updates' entries, supports and changes, and the reflections' votes.
+
+    Updates without a text (DELETE excepted), without a source, or whose base the ledger does not
+    have lose that part and keep the rest. Applying the same again changes nothing.
+    """
+    known = set(ledger.texts)
+    entries, supports, changes = set[Entry](), set[Support](), set[Change]()
+    for update in updates:
+        sources = sorted(update.sources - {INITIAL})
+        bases = [base for base in dict.fromkeys(update.base) if base in known]
+        if update.op == "DELETE":
+            changes |= {Change("DELETE", base, "", source) for base in bases for source in sources}
+            continue
+        text = normalise_entry(update.text)
+        if not text or not sources:
+            continue
+        digest = entry_digest(text)
+        entries.add(Entry(digest, text))
+        section = section_key(update.section)
+        supports |= {Support(digest, source, section, iteration) for source in sources}
+        if update.op != "ADD":
+            op: Literal["MERGE", "UPDATE"] = "MERGE" if update.op == "MERGE" and len(bases) > 1 else "UPDATE"
+            changes |= {
+                Change(op, base, digest, source) for base in bases for source in sources if base != digest
+            }
+    added = Ledger(
+        entries=frozenset(entries),
+        supports=frozenset(supports),
+        changes=frozenset(changes),
+        votes=_votes(reflections, known_ids(ledger) if ids is None else ids, known),
+    )
+    return join(ledger, added)
+
+
+def _votes(reflections: Sequence[Reflection], ids: Mapping[str, str], known: set[str]) -> frozenset[Vote]:
+    """The votes of ``reflections``; one that says both helpful and harmful of an entry says nothing."""
+    votes = set[Vote]()
+    for reflection in reflections:
+        said: dict[str, set[str]] = {}
+        for bullet, verdict in reflection.tags:
+            digest = ids.get(bullet)
+            if digest in known and digest is not None:
+                said.setdefault(digest, set()).add(verdict)
+        for digest, verdicts in said.items():
+            found = verdicts & {"helpful", "harmful"}
+            if found == {"helpful"}:
+                votes.add(Vote(digest, reflection.trajectory_id, "helpful"))
+            elif found == {"harmful"}:
+                votes.add(Vote(digest, reflection.trajectory_id, "harmful"))
+    return frozenset(votes)
+
+
+def new_entries(before: Ledger, after: Ledger) -> tuple[str, ...]:
+    """Digests of the entries of ``after`` that ``before`` lacks, sorted."""
+    return tuple(sorted(set(after.texts) - set(before.texts)))
+
+
+def with_refusals(ledger: Ledger, refusals: Iterable[Refusal]) -> Ledger:
+    """``ledger`` and these refusals."""
+    return join(ledger, Ledger(refusals=frozenset(refusals)))
+
+
+def with_verdicts(ledger: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
+    """``ledger`` and these verdicts; a lost replay is a refusal too, for the record."""
+    verdicts = frozenset(verdicts)
+    refusals = frozenset(
+        Refusal(v.entry_digest, text_digest(ledger.texts[v.entry_digest]), "replay", _why_lost(v))
+        for v in verdicts
+        if not v.won and v.entry_digest in ledger.texts
+    )
+    return join(ledger, Ledger(verdicts=verdicts, refusals=refusals))
+
+
+def _why_lost(verdict: Verdict) -> str:
+    if not verdict.fixed:
+        return f"it does not fix its own example ({verdict.source})"
+    return f"it harms {verdict.harmed} of {len(verdict.controls)} control examples"

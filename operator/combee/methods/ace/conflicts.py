@@ -1,0 +1,128 @@
+"""Which entries cannot both be followed, and which say the same: judged by their words alone.
+
+Two entries *contradict* each other when they speak of the same topic (the same words once numbers,
+negations and function words are gone), name the same identifiers, hold under the same condition,
+and state different numbers, or one negates the other. Different conditions are no contradiction:
+each entry then holds in its own scope. The rule is strict on purpose: a false alarm costs rollouts
+and a mark on a right entry, a missed one is still caught by replay and votes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from combee.algo.components import similarity_components
+from combee.algo.text import anchors, token_set
+
+SIMILAR = 0.6
+"""Token-set Jaccard from which two entries with equal anchors are the same lesson."""
+CLUSTER_CAP = 4096
+MAX_RIVAL_GROUPS = 32
+"""Statements about one topic above which it is a list of cases and no dispute."""
+
+_NEGATIONS = token_set("not never no don doesn cannot avoid without unless isn aren shouldn won nor")
+_FUNCTION = token_set(
+    "a an the is are be been to of in on by with and or at as it its this that always please must should shall "
+    "you your t s do does if when whenever for then use only just"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an entry says, split into what it is about and what it states."""
+
+    topic: frozenset[str]
+    numbers: frozenset[str]
+    identifiers: frozenset[str]
+    condition: frozenset[str]
+    negated: bool
+
+    def scope(self) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+        """What two contradicting claims have in common."""
+        return self.topic, self.identifiers, self.condition
+
+    def statement(self) -> tuple[frozenset[str], bool]:
+        """What two contradicting claims differ in."""
+        return self.numbers, self.negated
+
+
+@lru_cache(maxsize=16384)
+def claim(text: str) -> Claim:
+    """The claim of one entry. Cost: linear in the text."""
+    found = anchors(text)
+    words = {word for word in token_set(text) if not (word[0].isdigit() or word[0] in "-.$€£¥")}
+    return Claim(
+        topic=frozenset(words - _NEGATIONS - _FUNCTION),
+        numbers=found.numbers,
+        identifiers=found.identifiers,
+        condition=found.condition,
+        negated=bool(words & _NEGATIONS),
+    )
+
+
+def same_lesson_key(text: str) -> tuple[frozenset[str], bool]:
+    """What paraphrases must share besides words, numbers and identifiers: condition and negation."""
+    said = claim(text)
+    return said.condition, said.negated
+
+
+def paraphrases(texts: Sequence[str], *, cap: int = CLUSTER_CAP) -> list[list[int]]:
+    """Indices of texts that say the same, each list sorted; every index is in exactly one list."""
+    clusters = []
+    for component in similarity_components(texts, threshold=SIMILAR, cap=cap):
+        if len(component) == 1:
+            clusters.append(list(component))
+            continue
+        alike: dict[tuple[frozenset[str], bool], list[int]] = defaultdict(list)
+        for index in component:
+            alike[same_lesson_key(texts[index])].append(index)
+        clusters.extend(sorted(members) for members in alike.values())
+    return sorted(clusters)
+
+
+def contradictions(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """digest -> digests that contradict it, for ``texts`` (digest -> text); symmetric."""
+    scopes: dict[object, list[str]] = defaultdict(list)
+    for digest, text in texts.items():
+        said = claim(text)
+        if said.topic:
+            scopes[said.scope()].append(digest)
+    rivals: dict[str, set[str]] = defaultdict(set)
+    for digests in scopes.values():
+        if len(digests) > 1:
+            _pair_up(digests, texts, rivals)
+    return dict(rivals)
+
+
+def _pair_up(digests: list[str], texts: Mapping[str, str], rivals: dict[str, set[str]]) -> None:
+    said: dict[tuple[frozenset[str], bool], list[str]] = defaultdict(list)
+    for digest in digests:
+        said[claim(texts[digest]).statement()].append(digest)
+    groups = list(said.items())
+    if len(groups) > MAX_RIVAL_GROUPS:
+        return
+    for i, (one, left) in enumerate(groups):
+        for other, right in groups[:i]:
+            if _differ(one, other):
+                for digest in left:
+                    rivals[digest].update(right)
+                for digest in right:
+                    rivals[digest].update(left)
+
+
+def _differ(a: tuple[frozenset[str], bool], b: tuple[frozenset[str], bool]) -> bool:
+    if a[0] == b[0]:
+        return a[1] != b[1]
+    return not (a[0] <= b[0] or b[0] <= a[0])
+
+
+def update_conflict(a: str, b: str) -> bool:
+    """Whether two replacements of one entry are in dispute: they say different things under one condition."""
+    one, other = claim(a), claim(b)
+    if one.condition != other.condition:
+        return False
+    same = one.numbers == other.numbers and one.identifiers == other.identifiers
+    return not (same and one.negated == other.negated and bool(paraphrases([a, b])[0][1:]))

@@ -1,0 +1,265 @@
+"""A ledger's facts, indexed by entry, and gathered by *lesson*: the entries that say the same.
+
+A paraphrase adds its sources, votes and verdicts to the lesson it repeats. A MERGE inherits the
+votes of all its members, but the sources only of members whose anchors it still holds, and none
+when it says something no member said: support cannot be borrowed for a new claim.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from combee.algo.text import anchors, kept_in, token_set
+from combee.methods.ace.conflicts import claim, paraphrases
+from combee.methods.ace.entries import DEFAULT_SECTION
+from combee.methods.ace.ledger import Change, Ledger, Support, Vote
+from combee.methods.ace.parse import Line, layout
+from combee.methods.protocol import INITIAL
+from combee.records import example_of
+
+MERGE_WORDS_SHARE = 0.6
+"""Share of a merged text's words that its members must have, for it to inherit their sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts of one ledger by entry digest. ``lines`` are those of the user's own playbook."""
+
+    supports: dict[str, list[Support]]
+    votes: dict[str, list[Vote]]
+    wins: dict[str, int]
+    losses: dict[str, int]
+    refused: dict[str, str]
+    replacements: tuple[Change, ...]
+    deleters: dict[str, frozenset[str]]
+    lines: tuple[Line, ...]
+    bullets: dict[str, Line]
+
+    def trusted(self, digest: str) -> bool:
+        """Whether the user gave the entry."""
+        return digest in self.bullets
+
+
+@lru_cache(maxsize=16)
+def facts_of(ledger: Ledger) -> Facts:
+    """The index of ``ledger``. Facts about entries that it does not have are passed over."""
+    supports: dict[str, list[Support]] = defaultdict(list)
+    votes: dict[str, list[Vote]] = defaultdict(list)
+    wins: dict[str, int] = defaultdict(int)
+    losses: dict[str, int] = defaultdict(int)
+    deleters: dict[str, set[str]] = defaultdict(set)
+    for support in sorted(ledger.supports):
+        supports[support.entry].append(support)
+    for vote in sorted(ledger.votes):
+        votes[vote.entry].append(vote)
+    for verdict in ledger.verdicts:
+        (wins if verdict.won else losses)[verdict.entry_digest] += 1
+    for change in ledger.changes:
+        if change.op == "DELETE":
+            deleters[change.base].add(example_of(change.source))
+    known = ledger.texts
+    lines = layout(ledger.initial)
+    return Facts(
+        supports=dict(supports),
+        votes=dict(votes),
+        wins=dict(wins),
+        losses=dict(losses),
+        refused={r.entry_digest: r.kind for r in sorted(ledger.refusals) if r.kind in ("leak", "injection")},
+        replacements=tuple(
+            c for c in sorted(ledger.changes) if c.op != "DELETE" and c.base in known and c.result in known
+        ),
+        deleters={base: frozenset(examples) for base, examples in deleters.items()},
+        lines=lines,
+        bullets={line.digest: line for line in reversed(lines) if line.kind == "bullet"},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """Entries that say the same, under the one that stands for them. Counts are of distinct examples."""
+
+    members: tuple[str, ...]
+    sources: frozenset[str]
+    helpers: frozenset[str]
+    helpful: int
+    harmful: int
+    wins: int
+    losses: int
+    deleters: frozenset[str]
+    section: str
+    parents: tuple[str, ...]
+
+    @property
+    def examples(self) -> frozenset[str]:
+        """The distinct examples behind it, the user's own word not among them."""
+        return frozenset(example_of(source) for source in self.sources if source != INITIAL)
+
+    @property
+    def won(self) -> bool:
+        """A replay spoke for it, and not more of them against it."""
+        return self.wins > 0 and self.wins >= self.losses
+
+    @property
+    def lost(self) -> bool:
+        return self.losses > self.wins
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """Every lesson of a ledger by its representative, and who represents which entry.
+
+    ``edges``: (base, result), both representatives, of the replacements that would hide ``base``;
+    ``updates``: base -> the distinct results of its UPDATEs, sorted.
+    """
+
+    members: dict[str, Lesson]
+    rep_of: dict[str, str]
+    edges: tuple[tuple[str, str], ...]
+    updates: dict[str, tuple[str, ...]]
+
+
+@lru_cache(maxsize=16)
+def lessons_of(ledger: Ledger) -> Lessons:
+    """The lessons of ``ledger``; entries refused for a leak or an injection belong to none."""
+    facts = facts_of(ledger)
+    usable = [digest for digest in ledger.texts if digest not in facts.refused]
+    clusters = _separate(paraphrases([ledger.texts[d] for d in usable]), usable, facts)
+    inherits = _inheritance(ledger, facts)
+    bases: dict[str, set[str]] = defaultdict(set)
+    merged: dict[str, set[str]] = defaultdict(set)
+    for change in facts.replacements:
+        bases[change.result].add(change.base)
+        if change.op == "MERGE":
+            merged[change.result].add(change.base)
+    members = {}
+    for cluster in clusters:
+        rep = _representative(cluster, facts)
+        members[rep] = _gather(tuple(cluster), facts, inherits, merged, bases)
+    rep_of = {digest: rep for rep, lesson in members.items() for digest in lesson.members}
+    edges, updates = set(), defaultdict(set)
+    for change in facts.replacements:
+        base, result = rep_of.get(change.base, ""), rep_of.get(change.result, "")
+        if not base or not result or base == result:
+            continue
+        if change.op == "UPDATE":
+            updates[base].add(result)
+        if change.op == "UPDATE" or kept_in(ledger.texts[change.base], ledger.texts[change.result]):
+            edges.add((base, result))
+    return Lessons(
+        members, rep_of, tuple(sorted(edges)), {base: tuple(sorted(found)) for base, found in updates.items()}
+    )
+
+
+def _separate(clusters: Iterable[Sequence[int]], usable: Sequence[str], facts: Facts) -> list[list[str]]:
+    """Clusters as digests, in which no entry sits with what replaces it, and one entry of the user's
+    at most."""
+    replaced: dict[str, set[str]] = defaultdict(set)
+    for change in facts.replacements:
+        replaced[change.base].add(change.result)
+    result: list[list[str]] = []
+    for cluster in clusters:
+        digests = [usable[index] for index in cluster]
+        together = set(digests)
+        alone = [d for d in digests if len(digests) > 1 and replaced.get(d, set()) & (together - {d})]
+        rest = [d for d in digests if d not in alone]
+        alone += [d for d in rest if facts.trusted(d)][1:]
+        rest = [d for d in rest if d not in alone]
+        result.extend([d] for d in alone)
+        if rest:
+            result.append(rest)
+    return result
+
+
+def _representative(cluster: Sequence[str], facts: Facts) -> str:
+    """The user's own wording, else the best backed one, else the lowest digest."""
+
+    def standing(digest: str) -> tuple[bool, int, int, str]:
+        examples = {example_of(s.source) for s in facts.supports.get(digest, ())}
+        return not facts.trusted(digest), -facts.wins.get(digest, 0), -len(examples), digest
+
+    return min(cluster, key=standing)
+
+
+def _inheritance(ledger: Ledger, facts: Facts) -> dict[str, frozenset[str]]:
+    """Merged entry -> the members whose sources it may count as its own."""
+    bases: dict[str, set[str]] = defaultdict(set)
+    for change in facts.replacements:
+        if change.op == "MERGE":
+            bases[change.result].add(change.base)
+    return {
+        result: frozenset(faithful_to(ledger.texts[result], {b: ledger.texts[b] for b in found}))
+        for result, found in bases.items()
+    }
+
+
+def faithful_to(merged: str, members: dict[str, str]) -> list[str]:
+    """Keys of the ``members`` that ``merged`` carries; none when it states what no member states."""
+    found = anchors(merged)
+    numbers, identifiers, words = set[str](), set[str](), set[str]()
+    for text in members.values():
+        held = anchors(text)
+        numbers |= held.numbers
+        identifiers |= held.identifiers
+        words |= token_set(text)
+    said = token_set(merged)
+    new_claim = not (found.numbers <= numbers and found.identifiers <= identifiers)
+    if new_claim or len(said & words) < MERGE_WORDS_SHARE * len(said):
+        return []
+    negated = claim(merged).negated
+    return sorted(
+        key for key, text in members.items() if kept_in(text, merged) and claim(text).negated == negated
+    )
+
+
+def _closure(start: Iterable[str], parents: dict[str, frozenset[str]] | dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    stack = list(start)
+    while stack:
+        digest = stack.pop()
+        if digest not in seen:
+            seen.add(digest)
+            stack.extend(parents.get(digest, ()))
+    return seen
+
+
+def _gather(
+    cluster: tuple[str, ...],
+    facts: Facts,
+    inherits: dict[str, frozenset[str]],
+    merged: dict[str, set[str]],
+    bases: dict[str, set[str]],
+) -> Lesson:
+    backing = [s for d in sorted(_closure(cluster, inherits)) for s in facts.supports.get(d, ())]
+    voters = sorted(_closure(cluster, merged))
+    votes = [v for d in voters for v in facts.votes.get(d, ())]
+    helpers = frozenset(example_of(v.source) for v in votes if v.verdict == "helpful")
+    harmers = frozenset(example_of(v.source) for v in votes if v.verdict == "harmful")
+    given = [facts.bullets[d] for d in voters if d in facts.bullets]
+    own = [s for d in cluster for s in facts.supports.get(d, ())]
+    return Lesson(
+        members=cluster,
+        sources=frozenset(s.source for s in backing),
+        helpers=helpers,
+        helpful=len(helpers) + sum(line.helpful for line in given),
+        harmful=len(harmers) + sum(line.harmful for line in given),
+        wins=sum(facts.wins.get(d, 0) for d in cluster),
+        losses=sum(facts.losses.get(d, 0) for d in cluster),
+        deleters=frozenset(e for d in cluster for e in facts.deleters.get(d, ())),
+        section=_section(own),
+        parents=tuple(sorted({b for d in cluster for b in bases.get(d, ())} - set(cluster))),
+    )
+
+
+def _section(supports: Sequence[Support]) -> str:
+    """The section most sources named in the first iteration that has any; by name when equal."""
+    if not supports:
+        return DEFAULT_SECTION
+    first = min(s.iteration for s in supports)
+    count: dict[str, int] = defaultdict(int)
+    for support in supports:
+        if support.iteration == first:
+            count[support.section] += 1
+    return min(count, key=lambda section: (-count[section], section))

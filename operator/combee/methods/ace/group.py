@@ -1,0 +1,101 @@
+"""The group-by over leaf entries: what is the same joins, what may be the same is asked, the rest passes.
+
+The result is a function of the set of updates: any order of them gives the same groups.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from combee.algo.components import similarity_components
+from combee.methods.ace.conflicts import SIMILAR, same_lesson_key
+from combee.methods.ace.facts import faithful_to
+from combee.methods.protocol import Grouping, Op, Update
+
+
+def group(updates: Sequence[Update], *, cap: int) -> Grouping:
+    """Join equal updates, and similar ones with the same sources, without a call; clusters of at
+    most ``cap`` members are the similar ones of different sources, one aggregator call each."""
+    by_target: dict[tuple[str, tuple[str, ...]], list[Update]] = defaultdict(list)
+    for update in join_equal(updates):
+        by_target["" if update.op == "ADD" else update.op, tuple(sorted(update.base))].append(update)
+    passed: list[Update] = []
+    clusters: list[list[Update]] = []
+    for (op, _), found in sorted(by_target.items()):
+        if op == "DELETE" or len(found) == 1:
+            passed += found
+            continue
+        for component in similarity_components([u.text for u in found], threshold=SIMILAR, cap=max(1, cap)):
+            members = _join_same_sources([found[index] for index in component])
+            if len(members) > 1:
+                clusters.append(members)
+            else:
+                passed += members
+    return Grouping(
+        sorted(passed, key=lambda u: u.key), sorted(clusters, key=lambda members: [u.key for u in members])
+    )
+
+
+def join_equal(updates: Iterable[Update]) -> list[Update]:
+    """One update for each key, with all sources, in the order of keys."""
+    by_key: dict[str, list[Update]] = defaultdict(list)
+    for update in updates:
+        by_key[update.key].append(update)
+    return [_united(found[0], found) for _, found in sorted(by_key.items())]
+
+
+def _united(chosen: Update, members: Sequence[Update]) -> Update:
+    """``chosen`` with the sources of all; the section most of them name, by name when equal."""
+    sections = Counter(update.section for update in members)
+    return replace(
+        chosen,
+        section=min(sections, key=lambda section: (-sections[section], section)),
+        sources=frozenset(source for update in members for source in update.sources),
+        cited=frozenset(source for update in members for source in update.cited),
+        base=tuple(sorted(chosen.base)),
+        reason=max(update.reason for update in members),
+    )
+
+
+def _join_same_sources(members: Sequence[Update]) -> list[Update]:
+    """Wordings of one lesson by the same sources become the fullest wording; in the order of keys."""
+    alike: dict[object, list[Update]] = defaultdict(list)
+    for update in members:
+        alike[update.sources, same_lesson_key(update.text)].append(update)
+    joined = [_united(max(found, key=lambda u: (len(u.text), u.key)), found) for found in alike.values()]
+    return sorted(joined, key=lambda u: u.key)
+
+
+def reconcile_merge(members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
+    """What a merge call made of ``members``, less what it made up, plus each member that it lost.
+
+    A result keeps the sources only of members that it carries (their anchors are in it); one that
+    carries none of the members it took in, or states what none of them states, is dropped. A member
+    that no remaining result carries passes verbatim.
+    """
+    kept: list[Update] = []
+    carried: set[int] = set()
+    for result in merged:
+        took = {str(i): m for i, m in enumerate(members) if m.sources & result.sources and m.op != "DELETE"}
+        if result.op == "DELETE":
+            continue
+        faithful = faithful_to(result.text, {i: m.text for i, m in took.items()})
+        if not faithful:
+            continue
+        carried |= {int(i) for i in faithful}
+        backing = [took[i] for i in faithful]
+        base = {b for m in backing for b in m.base}
+        op: Op = "ADD" if not base else "UPDATE" if len(base) == 1 else "MERGE"
+        kept.append(
+            replace(
+                result,
+                op=op,
+                base=tuple(sorted(base)),
+                sources=frozenset(s for m in backing for s in m.sources),
+                cited=frozenset(s for m in backing for s in m.cited),
+            )
+        )
+    lost = [member for i, member in enumerate(members) if i not in carried]
+    return join_equal([*kept, *lost])

@@ -1,0 +1,134 @@
+"""A playbook's text as lines that know what they are; joined again they are the same bytes.
+
+Nothing is thrown away: text before the first heading, remarks between bullets, blank lines and line
+ends all stay where they were. Only ``\\n`` ends a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from combee.methods.ace.entries import (
+    BULLET,
+    CONTESTED,
+    DEFAULT_SECTION,
+    entry_digest,
+    normalise_entry,
+    section_key,
+)
+
+_HEADING = re.compile(r"^\s{0,3}##+(?!#)\s*(?P<title>\S.*)$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a playbook. ``raw`` has no line end; the rest is empty where it does not apply.
+
+    ``body`` is a bullet's text as it stands, without a contested tail; ``digest`` names the entry
+    that it normalises to. ``section`` is the key of the section the line is in.
+    """
+
+    raw: str
+    kind: Literal["heading", "bullet", "prose"]
+    section: str
+    id: str = ""
+    helpful: int = 0
+    harmful: int = 0
+    body: str = ""
+    digest: str = ""
+    contested: int = 0
+
+    @property
+    def entry_text(self) -> str:
+        """The normalised text of a bullet."""
+        return normalise_entry(self.body)
+
+    def shown(self, helpful: int, harmful: int, contested: int) -> str:
+        """The line with these counts: ``raw`` itself when they are what it says already."""
+        head = BULLET.match(self.raw)
+        same_id = head is not None and head["id"] == self.id
+        if same_id and (helpful, harmful, contested) == (self.helpful, self.harmful, self.contested):
+            return self.raw
+        tail = f" (contested: {contested} sources say otherwise)" if contested else ""
+        end = "\r" if self.raw.endswith("\r") else ""
+        return f"[{self.id}] helpful={helpful} harmful={harmful} :: {self.body}{tail}{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A playbook's lines; ``text`` is what was parsed, byte for byte."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.raw for line in self.lines)
+
+    @property
+    def bullets(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if line.kind == "bullet")
+
+
+def parse_playbook(text: str) -> Document:
+    """The lines of ``text``. Never fails: what is no heading and no bullet is prose."""
+    section = DEFAULT_SECTION
+    lines = []
+    for raw in text.split("\n"):
+        line = _parse_line(raw, section)
+        section = line.section
+        lines.append(line)
+    return Document(tuple(lines))
+
+
+def _parse_line(raw: str, section: str) -> Line:
+    if heading := _HEADING.match(raw):
+        return Line(raw, "heading", section_key(heading["title"]))
+    if found := BULLET.match(raw):
+        body = found["text"].removesuffix("\r")
+        tail = CONTESTED.search(body)
+        body = body[: tail.start()] if tail else body
+        if text := normalise_entry(body):
+            return Line(
+                raw,
+                "bullet",
+                section,
+                id=found["id"],
+                helpful=int(found["helpful"]),
+                harmful=int(found["harmful"]),
+                body=body,
+                digest=entry_digest(text),
+                contested=int(tail["n"]) if tail else 0,
+            )
+    return Line(raw, "prose", section)
+
+
+def layout(texts: Iterable[str]) -> tuple[Line, ...]:
+    """The lines of the playbooks a user gave (as a rule one), in which no two entries share an id.
+
+    A bullet whose id an earlier bullet with another text has gets one made of its digest; in a
+    second playbook, bullets that were there already are left out.
+    """
+    lines: list[Line] = []
+    owner: dict[str, str] = {}
+    known: set[str] = set()
+    for text in sorted(texts):
+        document = parse_playbook(text)
+        if lines and lines[-1].raw:
+            lines.append(Line("", "prose", lines[-1].section))
+        for line in document.lines:
+            if line.kind == "bullet" and line.digest in known:
+                continue
+            lines.append(_own_id(line, owner) if line.kind == "bullet" else line)
+        known |= {line.digest for line in document.bullets}
+    return tuple(lines) if any(line.raw for line in lines) or len(lines) > 1 else ()
+
+
+def _own_id(line: Line, owner: dict[str, str]) -> Line:
+    length, bullet_id = 6, line.id
+    while owner.setdefault(bullet_id, line.digest) != line.digest:
+        bullet_id = f"{line.id[:40]}-{line.digest[:length]}"
+        length += 1
+    return line if bullet_id == line.id else replace(line, id=bullet_id)

@@ -1,0 +1,71 @@
+"""Which entries must prove themselves on the example they come from, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from combee.algo.seeds import digest_of
+from combee.errors import BugError
+from combee.methods.ace.facts import facts_of, lessons_of
+from combee.methods.ace.ledger import Ledger
+from combee.methods.ace.render import render
+from combee.methods.ace.resolve import DISTINCT_TO_DELETE, DISTINCT_TO_SUPPORT, rivalries
+from combee.methods.protocol import ReplayRequest, Verify
+from combee.records import Trajectory, example_of
+
+
+def replay_candidates(ledger: Ledger, *, trajectories: Mapping[str, Trajectory]) -> list[str]:
+    """Digests of the entries that a replay can decide, disputed ones first, then by digest.
+
+    They are the undecided ones with a single distinct source, and the disputed ones, that have a
+    source among ``trajectories`` whose answer was wrong. What the user gave is replayed only when
+    disputed; what two distinct examples asked to delete is not replayed.
+    """
+    facts, lessons, rivals = facts_of(ledger), lessons_of(ledger), rivalries(ledger)
+    found = []
+    for rep, lesson in lessons.members.items():
+        if lesson.wins or lesson.losses or len(lesson.deleters) >= DISTINCT_TO_DELETE:
+            continue
+        disputed = bool(rivals[rep])
+        single = len(lesson.examples) < DISTINCT_TO_SUPPORT and not facts.trusted(rep)
+        if (disputed or single) and _wrong_source(ledger, rep, trajectories):
+            found.append((not disputed, rep))
+    return [rep for _, rep in sorted(found)]
+
+
+def _wrong_source(ledger: Ledger, digest: str, trajectories: Mapping[str, Trajectory]) -> str:
+    """The first source of an entry whose trajectory was wrong, or empty. A call that failed shows
+    nothing to fix and is passed over."""
+    lessons = lessons_of(ledger)
+    lesson = lessons.members[lessons.rep_of[digest]]
+    for source in sorted(lesson.sources):
+        trajectory = trajectories.get(source)
+        if trajectory is not None and not trajectory.correct and not trajectory.error:
+            return source
+    return ""
+
+
+def replay_request(
+    ledger: Ledger,
+    entry_digest: str,
+    *,
+    trajectories: Mapping[str, Trajectory],
+    budget_tokens: int,
+    verify: Verify,
+) -> ReplayRequest:
+    """The replay of a candidate; BugError when it is none."""
+    known = entry_digest in lessons_of(ledger).rep_of
+    source = _wrong_source(ledger, entry_digest, trajectories) if known else ""
+    if not source:
+        raise BugError("the entry has no wrong trajectory to be replayed on", where=entry_digest[:12])
+    text = render(ledger, budget_tokens=budget_tokens, verify=verify, with_entry=entry_digest).text
+    return ReplayRequest(entry_digest, source, text)
+
+
+def replay_controls(
+    entry_digest: str, right: Iterable[str], *, source: str = "", count: int = 2
+) -> tuple[str, ...]:
+    """``count`` of the example ids ``right`` (fewer when there are fewer), chosen by hash with the
+    entry: the same for every order of ``right``. The replayed ``source``'s own example is no control."""
+    others = {example for example in right if example != example_of(source)}
+    return tuple(sorted(others, key=lambda example: (digest_of([entry_digest, example]), example))[:count])
