@@ -60,7 +60,7 @@ async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Resul
         if asked:
             os._exit(EXIT_CODES["Stopped"])
         asked = True
-        screen.warning("stopping: what is finished is kept; once more stops at once")
+        screen.note("stopping: what is finished is kept; once more stops at once")
         work.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -281,6 +281,10 @@ class Method(Protocol[A]):
 
     def with_refusals(self, ledger: A, refusals: Iterable[Refusal]) -> A: ...
 
+    def refusals(self, ledger: A) -> list[Refusal]:
+        """Everything that was not let in, the lost replays too, each with its reason; sorted."""
+        ...
+
     def replay_candidates(self, ledger: A, *, trajectories: Mapping[str, Trajectory]) -> list[str]: ...
 
     def replay_request(

@@ -9,7 +9,6 @@ the same command on the same DIR goes on wherever the last one was cut off.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,6 @@ from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummar
 from combee.runtime.folder import RunFolder
 from combee.runtime.guard import BudgetGuard
 from combee.runtime.meter import Meter
-from combee.runtime.outcome import iteration_record
 from combee.work.context import WorkContext
 from combee.work.steps import run_step
 
@@ -55,7 +53,7 @@ class LocalExecutor:
         started = time.monotonic()
         while True:
             plan = self._decide(self.earlier_seconds + time.monotonic() - started)
-            await self._follow(plan)
+            self._follow(plan)
             if plan.outcome is not None:
                 return plan.outcome
             if plan.freeze is not None:
@@ -77,22 +75,12 @@ class LocalExecutor:
             elapsed_seconds=elapsed_seconds,
         )
 
-    async def _follow(self, plan: Plan) -> None:
+    def _follow(self, plan: Plan) -> None:
         before, self.state = self.state, plan.state
         if not self.baseline:
             self.baseline = self.state.artifact
         self.guard.start_step(self.state.spend)
-        self.meter.moved(self.state)
-        if self.state.iteration > before.iteration and before.iteration in self.plans:
-            finish = next(
-                summary
-                for summary in self.summaries.values()
-                if summary.kind == "finish" and summary.counts["iteration"] == before.iteration
-            )
-            record = json.loads(await self.context.store.aget_blob(finish.outputs["record"]))
-            self.meter.finished(
-                iteration_record(before, self.state, self.plans[before.iteration], finish, record)
-            )
+        self.meter.moved(before, self.state)
 
     async def _do(self, step: Step) -> None:
         """Run a step; a failed one is known to this session only, so that the next tries again."""

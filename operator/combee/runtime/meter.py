@@ -16,8 +16,7 @@ from combee.api.run import RunSpec
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import IterationPlan
 from combee.runtime.guard import BudgetGuard
-from combee.runtime.progress import PlanFacts, ProgressState, eta
-from combee.runtime.report.result import IterationRecord
+from combee.runtime.progress import ProgressState, eta_seconds
 
 KEPT_NOTES = 3
 PHASES = {"Profiling": "preparing", "Learning": "learning", "Evaluating": "finishing", "Complete": "finished"}
@@ -29,17 +28,17 @@ class Listener(Protocol):
     def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
         """The run begins, or goes on."""
 
-    def plan(self, plan: PlanFacts) -> None:
-        """What is going to happen."""
+    def plan(self, plan: IterationPlan) -> None:
+        """An iteration's decisions are frozen."""
 
-    def update(self, state: ProgressState) -> None:
+    def progress(self, state: ProgressState) -> None:
         """Called often; shows what it likes."""
 
-    def iteration(self, record: IterationRecord, *, simulated: bool = False) -> None:
+    def iteration(self, state: ProgressState) -> None:
         """An iteration is finished."""
 
-    def warning(self, text: str) -> None:
-        """Something a person should know."""
+    def note(self, text: str) -> None:
+        """Something a person should know; the run goes on."""
 
 
 @dataclass(slots=True)
@@ -63,26 +62,24 @@ class Meter:
     started: float = field(default_factory=time.monotonic)
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTES))
     noted: set[str] = field(default_factory=set)
-    history: list[float] = field(default_factory=list)
-    evaluated_at: int = 0
     simulated: bool = False
 
     def begin(self, stage: str, total: int) -> None:
         """A stage of ``total`` units starts."""
         self.stage, self.done, self.total = stage, 0, total
-        self.listener.update(self.snapshot())
+        self.listener.progress(self.snapshot())
 
     def advance(self, units: int = 1) -> None:
         """``units`` more are done."""
         self.done += units
-        self.listener.update(self.snapshot())
+        self.listener.progress(self.snapshot())
 
     def note(self, text: str) -> None:
         """Say something once."""
         if text not in self.noted:
             self.noted.add(text)
             self.notes.append(text)
-            self.listener.warning(text)
+            self.listener.note(text)
 
     def on_call(self, record: CallRecord) -> None:
         """Count a call and settle its budget."""
@@ -96,19 +93,13 @@ class Meter:
     def planned(self, plan: IterationPlan, state: RunState) -> None:
         """An iteration was frozen."""
         self.current, self.state = plan, state
-        self.listener.update(self.snapshot())
+        self.listener.plan(plan)
 
-    def moved(self, state: RunState) -> None:
+    def moved(self, before: RunState, after: RunState) -> None:
         """The state moved on."""
-        if state.last_select is not None and state.evaluated_at > self.evaluated_at:
-            self.history.append(state.last_select)
-        elif state.facts is not None and not self.history:
-            self.history.append(state.baseline_select)
-        self.state, self.evaluated_at = state, state.evaluated_at
-
-    def finished(self, record: IterationRecord) -> None:
-        """An iteration is finished."""
-        self.listener.iteration(record, simulated=self.simulated)
+        self.state = after
+        if after.iteration > before.iteration:
+            self.listener.iteration(self.snapshot())
 
     def snapshot(self) -> ProgressState:
         """Everything a screen shows."""
@@ -128,6 +119,8 @@ class Meter:
             batch_size=plan.batch_size if plan else 0,
             batch_reason=plan.batch_reason if plan else "",
             stage=self.stage,
+            stage_done=self.done,
+            stage_total=self.total,
             examples_done=done,
             examples_total=total,
             calls_done=self.calls,
@@ -138,10 +131,9 @@ class Meter:
             heldout_baseline=state.baseline_select if state.facts else None,
             heldout_best=state.best.select if state.best else None,
             heldout_last=state.last_select,
-            heldout_history=tuple(self.history),
             simulated=self.simulated,
             elapsed_seconds=elapsed,
-            eta_seconds=eta(elapsed_seconds=elapsed, examples_done=done, examples_total=total),
+            eta_seconds=eta_seconds(done=done, total=total, elapsed_seconds=elapsed),
             budget=_budget_text(self.spec, self.guard),
             notes=tuple(self.notes),
         )

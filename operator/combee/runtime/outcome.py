@@ -83,11 +83,11 @@ async def result_of(session: Session) -> Result:
     return Result(
         run=session.run.name,
         manifest_digest=session.manifest_digest,
-        outcome=session.outcome.name,  # type: ignore[arg-type]
+        outcome=session.outcome.name,
         exit_code=EXIT_CODES[session.outcome.name],
         reason=session.outcome.reason,
         setup=_setup(session.run),
-        models=dict(session.models),  # type: ignore[arg-type]
+        models=dict(session.models),
         data=session.data,
         held_out=_held_out(session, paired),
         test=Paired(**records.evaluation["test"]) if records.evaluation.get("test") else None,
@@ -101,7 +101,7 @@ async def result_of(session: Session) -> Result:
                 cached_tokens=u.cached_tokens,
             )
             for role, u in session.state.usage.items()
-        },  # type: ignore[arg-type]
+        },
         rollouts=int(session.state.spend.rollouts),
         wall_seconds=round(session.wall_seconds, 3),
         budget=_budget(session),
@@ -180,13 +180,13 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
     for number in sorted(finished):
         plan, summary = session.plans[number], finished[number]
         before, state = state, after_iteration(state, plan, summary)
-        row = iteration_record(before, state, plan, summary, records.iterations[number])
+        row = _iteration(before, state, plan, summary, records.iterations[number])
         best = session.state.best
         rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
     return rows
 
 
-def iteration_record(
+def _iteration(
     before: RunState, after: RunState, plan: IterationPlan, summary: StepSummary, record: dict[str, Any]
 ) -> IterationRecord:
     """One finished iteration: what was decided on ``before``, and what came of it."""

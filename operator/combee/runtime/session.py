@@ -31,7 +31,6 @@ from combee.runtime.local import LocalExecutor
 from combee.runtime.manifest import read_run
 from combee.runtime.meter import Listener, Meter
 from combee.runtime.outcome import Session, data_info, result_of
-from combee.runtime.progress import PlanFacts
 from combee.runtime.report.build import build_report, playbook_markdown
 from combee.runtime.report.result import DataInfo, ModelInfo, Result, to_bytes
 from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
@@ -118,7 +117,7 @@ class _Models:
 
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     """Ask every endpoint in use whether it is there, takes the key and serves the model."""
-    pool = ConnectionPool(4)
+    pool = ConnectionPool()
     limits = RunLimits(4)
     info: dict[str, ModelInfo] = {}
     nowhere = Memo(Store.open("memory://preflight"))
@@ -141,7 +140,7 @@ def _models(
     prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard, info: dict[str, ModelInfo]
 ) -> _Models:
     workers = prepared.run.spec.workers
-    pool = ConnectionPool(workers.concurrency)
+    pool = ConnectionPool()
     limits = RunLimits(workers.concurrency, workers.requests_per_minute, workers.tokens_per_minute)
     meter.limits = limits
     memo = Memo(store)
@@ -193,7 +192,8 @@ async def _work(
     meter = Meter(run.name, spec, prepared.facts, listener, guard)
     meter.simulated = any(model.simulated for model in info.values())
     listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
-    listener.plan(plan_facts(prepared))
+    for warning in preview(spec, data_shape(prepared)).warnings:
+        listener.note(warning)
     models = _models(prepared, store, meter, guard, info)
     context = WorkContext(
         spec=spec,
@@ -239,19 +239,6 @@ def data_shape(prepared: Prepared) -> DataShape:
     tokens = sum(estimate_tokens(task.model_input(example)) for example in train) / max(1, len(train))
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
     return DataShape(prepared.facts, tokens + estimate_tokens(task.instructions), warnings)
-
-
-def plan_facts(prepared: Prepared) -> PlanFacts:
-    """What the run is going to do, as its screen says it at the start."""
-    shown = preview(prepared.run.spec, data_shape(prepared))
-    given = len(prepared.plans)
-    return PlanFacts(
-        examples=prepared.facts.train_rows,
-        epochs=prepared.run.spec.method.epochs,
-        iterations=given or len(shown.batches),
-        smallest_detectable_gain=shown.detectable_gain,
-        notes=shown.warnings,
-    )
 
 
 async def _until_outcome(executor: LocalExecutor) -> Outcome:
