@@ -178,8 +178,12 @@ class Screen:
         """The last screen. ``command`` is the one that ran, for what to do next."""
         self.close()
         if self.mode != "json":
-            width = self._console.width if self._console is not None else 100
-            _write(self._stream, "\n" + final_screen(result, folder, command=command, width=width))
+            width = min(self._console.width, 100) if self._console is not None else 100
+            text = final_screen(result, folder, command=command, width=width)
+            first, _, rest = text.partition("\n")
+            self._say("")
+            self._say(first, style="bold")
+            _write(self._stream, rest)
             return
         from combee.runtime.events import FinishedEvent
 
@@ -208,10 +212,10 @@ class Screen:
     def _emit(self, event: Event) -> None:
         _write(self._stream, event.model_dump_json() + "\n")
 
-    def _say(self, text: str) -> None:
-        """One line; above the live view where there is one."""
-        if self._live is not None and self._console is not None:
-            self._console.print(text, soft_wrap=True)
+    def _say(self, text: str, *, style: str = "") -> None:
+        """One line; above the live view where there is one. ``style`` is for terminals."""
+        if self._console is not None:
+            self._console.print(text, soft_wrap=True, style=style)
         else:
             _write(self._stream, text + "\n")
 
@@ -252,25 +256,14 @@ def final_screen(result: Result, folder: str, *, command: str = "", width: int =
 
     head = words.headline(result)
     mark = f" ({words.SIMULATED})" if result.simulated else ""
-    gate = words.gate_of(result)
-    facts = [
-        (f"held-out{mark}", words.gate_line(gate) if gate else "not measured"),
-        ("", head.verdict),
-        (f"cost{mark}", words.cost(result)),
-        ("", words.cost_per_point(result) if result.cost_per_point else ""),
-        ("playbook", words.playbook(result)),
-        ("refused", words.refused(result)),
-    ]
-    if result.simulated:
-        facts += [("served by", line) for line in words.served_by(result)]
-    facts += [("warning", warning) for warning in words.warnings(result)]
+    facts = _facts(result, head.verdict, mark)
     root = folder.rstrip("/") or "."
     look = [(f"{root}/report.html", "the whole story, with figures")]
     if result.playbook is not None:
         look.append((f"{root}/{result.playbook.path}", "what was learned, and from what"))
     look.append((f"{root}/result.json", "every number, for programs"))
     lines = [f"{visible(result.run)} {head.title}{mark}", *_wrapped("  ", "", head.reason, width)]
-    lines += _column([(label, text) for label, text in facts if text], width)
+    lines += _column(facts, width)
     lines += ["", "Look at", *_column(look, width)]
     steps = words.next_steps(result, command=command)
     if steps:
@@ -278,6 +271,23 @@ def final_screen(result: Result, folder: str, *, command: str = "", width: int =
         for step in steps:
             lines += _wrapped("  - ", "    ", step, width)
     return "\n".join(lines) + "\n"
+
+
+def _facts(result: Result, verdict: str, mark: str) -> list[tuple[str, str]]:
+    """(label, text) of the last screen; an empty label goes on with the one above."""
+    from combee.runtime.report import words
+
+    gate = words.gate_of(result)
+    facts = [("held-out", f"{words.gate_line(gate)}{mark}" if gate else "not measured"), ("", verdict)]
+    facts.append(("cost", f"{words.cost(result)}{mark}"))
+    if result.cost_per_point:
+        facts.append(("", words.cost_per_point(result)))
+    facts.append(("playbook", f"{words.playbook(result)}{mark if result.playbook else ''}"))
+    if result.refusals:
+        facts.append(("refused", words.refused(result)))
+    if result.simulated:
+        facts += [("" if index else "models", line) for index, line in enumerate(words.served_by(result))]
+    return facts + [("warning", warning) for warning in words.warnings(result)]
 
 
 def _column(pairs: list[tuple[str, str]], width: int) -> list[str]:

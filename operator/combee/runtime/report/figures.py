@@ -96,7 +96,7 @@ def _draw(key: str, alt: str, height: float, paint: Callable[[Axes], None]) -> s
             label.set_color(svg.MUTED)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
-    return svg.inline(sink.getvalue(), key=key, alt=alt)
+    return svg.inline(sink.getvalue(), key=key, alt=visible(alt))
 
 
 def _grid(axes: Axes, axis: str) -> None:

@@ -1,0 +1,230 @@
+"""The report: whole for every kind of end, escaped, self-contained, equal for equal results."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import made_up
+import pytest
+
+from combee.runtime.report import words
+from combee.runtime.report.build import build_report, playbook_markdown
+from combee.runtime.report.figures import figures
+from combee.runtime.report.result import to_bytes, validate_result
+from combee.runtime.report.tables import tables
+
+HOSTILE = (
+    "</li></style></svg><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} & &lt;b&gt; "
+    "[click](https://evil.example/x) ![i](http://evil.example/y) `code` www.evil.example | cell\n# heading \x1b[2J\u202e"
+)
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text, and checks that tags are balanced."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def made(result):
+    return build_report(result, playbook_markdown=playbook_markdown(result))
+
+
+@pytest.fixture(scope="module")
+def full():
+    return made(made_up.result())
+
+
+def ends():
+    gate = json.loads(to_bytes(made_up.result()))["heldOut"]
+    no_gate = {**gate, "gate": None}
+    return {
+        "learned": made_up.result(),
+        "failed at once": made_up.bare(),
+        "stopped": made_up.bare("Stopped", 130, reason="stopped by Ctrl-C"),
+        "budget": made_up.result(outcome="BudgetExhausted", exitCode=4, heldOut=no_gate, costPerPoint=None),
+        "nothing better": made_up.result(
+            outcome="NothingBetter", exitCode=3, entries=[], refusals=[], playbook=None
+        ),
+        "only the start": made_up.bare("Stopped", 130, heldOut={"baseline": {"select": 0.6}}),
+        "bare iteration": made_up.bare(
+            iterations=[made_up.iteration(1, None, 10, retention=None, verification=None, observations=[])]
+        ),
+        "one observation": made_up.bare(iterations=[made_up.iteration(1, 0.0, 10)]),
+    }
+
+
+@pytest.mark.parametrize("name", list(ends()))
+def test_a_whole_report_for_every_end(name):
+    result = ends()[name]
+    report = made(result)
+    page = Page(report.html)
+    head = words.headline(result)
+    for said in (page.text, report.markdown):
+        assert head.title in said and head.verdict in said
+    for table in tables(result).values():
+        assert (table.title in page.text) if table.rows else (table.missing in report.markdown)
+
+
+def test_the_page_needs_nothing_from_outside(full):
+    page = Page(full.html)
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "iframe", "object", "embed", "link", "img", "base", "form", "image"}
+    for _, attributes in page.tags:
+        assert not [
+            name for name in attributes if name.startswith("on") or name in {"src", "style", "xlink:href"}
+        ]
+        assert (attributes.get("href") or "#").startswith("#")
+    assert "http://" not in full.html and "https://" not in full.html and "url(http" not in full.html
+
+
+def test_the_policy_allows_this_style_sheet_only(full):
+    style = re.search("<style>(.*?)</style>", full.html, re.S).group(1)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = next(a["content"] for t, a in Page(full.html).tags if a.get("http-equiv"))
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
+
+
+def test_hostile_texts_stay_texts():
+    data = json.loads(to_bytes(made_up.result(run=HOSTILE[:150], reason=HOSTILE)))
+    for entry in data["entries"]:
+        entry.update(text=HOSTILE, section=HOSTILE, id=HOSTILE, sources=[HOSTILE])
+    for refusal in data["refusals"]:
+        refusal["reason"] = HOSTILE
+    for it in data["iterations"]:
+        it["batchReason"] = HOSTILE
+        it["retention"]["levels"][0]["level"] = HOSTILE
+    data["models"]["task"].update(model=HOSTILE, servedBy=HOSTILE)
+    data["data"]["warnings"] = [HOSTILE]
+    result = validate_result(data)
+    report = made(result)
+    page = Page(report.html)
+    tame = Page(made(made_up.result()).html)
+    assert {tag for tag, _ in page.tags} <= {tag for tag, _ in tame.tags}
+    assert "<script>alert(1)</script>" in page.text and "{{ 7*7 }}" in page.text
+    for text in (report.html, report.markdown, playbook_markdown(result)):
+        assert "\x1b" not in text and "\u202e" not in text
+    for text in (report.markdown, playbook_markdown(result)):
+        assert not re.search(r"(?<!\\)<(script|img)", text)
+        assert not re.search(r"(?<!\\)\]\(", text) and "https://" not in text and "\n# heading" not in text
+
+
+def test_equal_results_give_equal_bytes(full):
+    assert made(made_up.result()) == full
+
+
+def test_numbers_of_a_simulated_model_say_so(full):
+    page = Page(full.html)
+    assert "Numbers made with a simulated model" in page.text
+    assert "served by: simulated model (combee sim)" in page.text
+    marked = sum(1 for tag, a in page.tags if a.get("class") == "mark")
+    groups = sum(
+        tag in {"table", "figure"} or "tile" in (a.get("class") or "").split() for tag, a in page.tags
+    )
+    assert marked >= groups
+    headings = [line for line in full.markdown.splitlines() if line.startswith("## ")]
+    numbers = [
+        line
+        for line in headings
+        if line[3:].split(" (")[0] in {t.title for t in tables(made_up.result()).values()}
+    ]
+    assert numbers and all(line.endswith("(simulated model)") for line in numbers)
+
+
+def test_a_real_model_is_not_called_simulated():
+    models = {"task": {"model": "gpt-oss-120b", "endpointHost": "llm:8000", "servedBy": "vllm"}}
+    report = made(made_up.result(models=models))
+    assert "simulated model" not in report.html and "simulated model" not in report.markdown
+    assert "served by: vllm" in report.markdown
+
+
+def test_every_figure_has_words_and_axes_with_units():
+    drawn = figures(made_up.result())
+    assert list(drawn) == [
+        "gain",
+        "score-iterations",
+        "score-tokens",
+        "batch-size",
+        "delay",
+        "levels",
+        "rarity",
+    ]
+    ids = []
+    for figure in drawn.values():
+        page = Page(figure.svg)
+        assert page.tags[0][1]["role"] == "img" and page.tags[0][1]["aria-label"] == figure.alt
+        assert not re.search(r"#0\d0\d0\d|style=", figure.svg)
+        ids += re.findall(r'\bid="([^"]+)"', figure.svg)
+        for target in re.findall(r'(?:href="#|url\(#)([^")]+)', figure.svg):
+            assert f'id="{target}"' in figure.svg
+    assert len(ids) == len(set(ids))
+    assert (
+        "batch size b (examples)" in drawn["delay"].svg and "time of an iteration (s)" in drawn["delay"].svg
+    )
+
+
+def test_no_figure_without_numbers():
+    assert figures(made_up.bare()) == {}
+
+
+def test_the_playbook_names_every_source():
+    text = playbook_markdown(made_up.result())
+    for entry in made_up.result().entries:
+        if entry.rendered:
+            assert entry.id in text and all(source in text for source in entry.sources)
+    assert "Divide by two" not in text and "contested: other sources say otherwise" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "gain", "said"),
+    [
+        (0.01, 0.2, 0.1, "more than chance"),
+        (-0.02, 0.1, 0.04, "can be chance. With 125 examples only gains from 0.079 on"),
+        (-0.2, -0.05, -0.1, "does harm"),
+    ],
+)
+def test_the_verdict_follows_the_interval(low, high, gain, said):
+    gate = {
+        "baseline": 0.6,
+        "best": 0.6 + gain,
+        "gain": gain,
+        "low": low,
+        "high": high,
+        "n": 125,
+        "discordant": 9,
+    }
+    result = made_up.result(heldOut={"gate": gate, "smallestDetectableGain": 0.079})
+    assert said in words.verdict(result)
+
+
+def test_a_choice_that_fitted_select_is_warned_about():
+    held_out = json.loads(to_bytes(made_up.result()))["heldOut"]
+    held_out["gate"] = {**held_out["gate"], "best": 0.7, "gain": 0.06, "low": 0.01, "high": 0.1}
+    assert any(
+        "fitted the select half" in warning for warning in words.warnings(made_up.result(heldOut=held_out))
+    )
