@@ -1,0 +1,192 @@
+"""Filling a form by its shape. Each function answers for one role; anything not needed stays neutral."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combee.sim.forms import Form
+
+_ANSWER = re.compile(r"answer|final|predict|result|output|response")
+_CONTENT = re.compile(r"content|text|entry|bullet\b|lesson|rule|insight")
+_IDENTITY = re.compile(r"\bid\b|_ids?\b|\bids?\b|bullet_id|target|base")
+_YES = re.compile(r"correct|right|yes|true|pass|accept|good|a", re.I)
+_NO = re.compile(r"incorrect|wrong|no|false|fail|reject|bad|b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One distilled entry: its text, its section and the ids it cites."""
+
+    text: str
+    section: str
+    cites: tuple[str, ...]
+
+
+def neutral(form: Form) -> Any:
+    """The least a node may hold."""
+    if form.kind == "object":
+        return {field.name: neutral(field) for field in form.fields}
+    if form.kind == "array":
+        return []
+    if form.kind == "enum":
+        return form.values[0]
+    plain: dict[str, Any] = {"boolean": False, "number": 0, "integer": 0, "null": None}
+    return None if form.nullable else plain.get(form.kind, "")
+
+
+def dumps(value: Any) -> str:
+    """JSON as a model writes it: no line breaks, no escapes beyond the needed."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _object(form: Form, fill: Callable[[Form], Any]) -> dict[str, Any]:
+    return {field.name: fill(field) for field in form.fields}
+
+
+def rollout(form: Form | None, answer: str, reasoning: str, cited: Sequence[str]) -> str:
+    """The answer goes to the field called so, else to the last string; reasons to the other strings."""
+    if form is None:
+        return answer
+    strings = form.of("string")
+    named = [f for f in strings if _ANSWER.search(f.hint)]
+    final = named[-1] if named else strings[-1] if strings else None
+
+    def value(field: Form) -> Any:
+        if field is final:
+            return answer
+        if field.kind == "string" and not field.nullable:
+            return reasoning
+        if field.kind == "array" and field.item is not None and field.item.kind == "string":
+            return list(cited)
+        return neutral(field)
+
+    return dumps(_object(form, value))
+
+
+def reflect(
+    form: Form | None, diagnosis: str, lessons: Sequence[str], tags: Sequence[tuple[str, str]]
+) -> str:
+    """Lessons go to the list of strings (or of objects that hold one), else to the last string."""
+    if form is None:
+        return "\n".join((diagnosis, *lessons))
+    voted = [f for f in form.lists_of("object") if f.item and any(x.is_tag() for x in f.item.fields)]
+    listed = [f for f in form.lists_of("object", "string") if f not in voted]
+    if not voted and len(listed) > 1:
+        voted = [f for f in listed[1:] if f.item and len(f.item.of("string")) >= 2]
+        listed = [f for f in listed if f not in voted]
+    home = listed[0] if listed else None
+    strings = form.of("string")
+    last = strings[-1] if strings and home is None else None
+
+    def value(field: Form) -> Any:
+        if field is home and field.item is not None:
+            return [_text_item(field.item, text) for text in lessons]
+        if field in voted and field.item is not None:
+            return [_tag_item(field.item, id_, tag) for id_, tag in tags]
+        if field is last:
+            return " ".join(lessons)
+        if field.kind == "string" and not field.nullable:
+            return diagnosis if field is strings[0] else diagnosis.partition(";")[0]
+        return neutral(field)
+
+    return dumps(_object(form, value))
+
+
+def _text_item(item: Form, text: str) -> Any:
+    if item.kind != "object":
+        return text
+    strings = item.of("string")
+    home = next((f for f in strings if _CONTENT.search(f.hint)), strings[0] if strings else None)
+    return _object(item, lambda field: text if field is home else neutral(field))
+
+
+def _tag_item(item: Form, id_: str, tag: str) -> Any:
+    votes = [f for f in item.fields if f.is_tag()]
+    strings = [f for f in item.of("string", "enum") if f not in votes]
+    vote = votes[0] if votes else (strings[-1] if len(strings) > 1 else None)
+
+    def value(field: Form) -> Any:
+        if field is vote:
+            return next((v for v in field.values if str(v).lower() == tag), tag)
+        return id_ if strings and field is strings[0] else neutral(field)
+
+    return _object(item, value)
+
+
+def aggregate(form: Form | None, entries: Sequence[Entry]) -> str:
+    """Entries go to the list of objects; where there is none, to the list of strings or last string as lines."""
+    bullets = [f"- {entry.text}" for entry in entries]
+    if form is None:
+        return "\n".join(
+            f"{line} [{', '.join(entry.cites)}]" if entry.cites else line
+            for line, entry in zip(bullets, entries, strict=True)
+        )
+    objects, texts, strings = form.lists_of("object"), form.lists_of("string"), form.of("string")
+    homes = objects or texts or strings[-1:]
+    home = homes[0] if homes else None
+
+    def value(field: Form) -> Any:
+        if field is home and field.kind == "array" and field.item is not None:
+            item = field.item
+            return [_entry(item, entry) if item.kind == "object" else entry.text for entry in entries]
+        if field is home:
+            return "\n".join(bullets)
+        if field.kind == "string" and not field.nullable:
+            return "Kept what is specific and put like with like."
+        return neutral(field)
+
+    return dumps(_object(form, value))
+
+
+def _entry(item: Form, entry: Entry) -> dict[str, Any]:
+    strings = [f for f in item.of("string") if not f.nullable and not _IDENTITY.search(f.name.lower())]
+    named = [f for f in strings if _CONTENT.search(f.name.lower())]
+    content = named[0] if named else strings[1] if len(strings) > 1 else strings[0] if strings else None
+    section = next((f for f in strings if f is not content), None)
+    cites = next((f for f in item.lists_of("string", "integer", "number")), None)
+
+    def value(field: Form) -> Any:
+        if field is content:
+            return entry.text
+        if field is section:
+            return entry.section
+        if field is cites and field.item is not None:
+            return [_cite(field.item, id_) for id_ in entry.cites]
+        if field.is_operation():
+            return next((v for v in field.values if str(v).upper() == "ADD"), field.values[0])
+        if field.kind == "enum":
+            return entry.section if entry.section in field.values else field.values[0]
+        return neutral(field)
+
+    return _object(item, value)
+
+
+def _cite(item: Form, id_: str) -> Any:
+    if item.kind == "string":
+        return id_
+    digits = re.sub(r"\D", "", id_)
+    return int(digits) if digits else 0
+
+
+def judge(form: Form | None, right: bool, reason: str) -> str:
+    """The verdict goes to every boolean, number and enumeration; the reason to the strings."""
+    if form is None:
+        return f"{reason} Verdict: {'correct' if right else 'incorrect'}"
+
+    def value(field: Form) -> Any:
+        if field.kind == "boolean":
+            return right
+        if field.kind in ("number", "integer"):
+            return 1 if right else 0
+        if field.kind == "enum":
+            wanted, other = (_YES, _NO) if right else (_NO, _YES)
+            fitting = [v for v in field.values if wanted.fullmatch(str(v))]
+            rest = [v for v in field.values if not other.fullmatch(str(v))]
+            return (fitting or rest or list(field.values))[0]
+        return reason if field.kind == "string" else neutral(field)
+
+    return dumps(_object(form, value))

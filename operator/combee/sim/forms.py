@@ -1,0 +1,146 @@
+"""The form of an answer, by its shape: from a JSON schema, or from the example in an instruction.
+
+Names of fields are hints at most: two forms of one shape are filled alike.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_OPERATION = re.compile(r"(?:ADD|UPDATE|MERGE|DELETE|KEEP|REPLACE|REMOVE|CREATE_META)", re.I)
+_TAGS = frozenset({"helpful", "harmful", "neutral"})
+_CUE = re.compile(r"json|format|structure|schema", re.I)
+_MAX_DEPTH = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One node. ``kind``: object, array, string, number, integer, boolean, enum or null."""
+
+    kind: str
+    name: str = ""
+    hint: str = ""
+    """name and description, lower case."""
+    fields: tuple[Form, ...] = ()
+    item: Form | None = None
+    values: tuple[Any, ...] = ()
+    nullable: bool = False
+
+    def of(self, *kinds: str) -> tuple[Form, ...]:
+        """The fields of these kinds, in order."""
+        return tuple(f for f in self.fields if f.kind in kinds)
+
+    def lists_of(self, *kinds: str) -> tuple[Form, ...]:
+        """The fields that are lists of these kinds, in order."""
+        return tuple(
+            f for f in self.fields if f.kind == "array" and f.item is not None and f.item.kind in kinds
+        )
+
+    def is_operation(self) -> bool:
+        """An enumeration of what may be done to an entry."""
+        return self.kind == "enum" and any(_OPERATION.fullmatch(str(v)) for v in self.values)
+
+    def is_tag(self) -> bool:
+        """An enumeration of votes on a bullet."""
+        return self.kind == "enum" and bool(_TAGS & {str(v).lower() for v in self.values})
+
+    def walk(self) -> Iterator[Form]:
+        """This node and all below it."""
+        yield self
+        for child in self.fields:
+            yield from child.walk()
+        if self.item is not None:
+            yield from self.item.walk()
+
+
+def from_schema(schema: Mapping[str, Any]) -> Form:
+    """The form of a JSON schema; $ref, anyOf with null, const and enum are understood."""
+    return _node(schema, schema, "", 0)
+
+
+def _node(node: Mapping[str, Any], root: Mapping[str, Any], name: str, depth: int) -> Form:
+    node, nullable = _resolved(node, root)
+    hint = f"{name} {node.get('description', '')}".lower()
+    values = tuple(node["enum"]) if isinstance(node.get("enum"), list) else ()
+    if "const" in node:
+        values = (node["const"],)
+    if values:
+        plain = tuple(v for v in values if v is not None)
+        return Form("enum", name, hint, values=plain or values, nullable=nullable or None in values)
+    kind = node.get("type")
+    if isinstance(kind, list):
+        nullable = nullable or "null" in kind
+        kind = next((k for k in kind if k != "null"), "null")
+    if kind == "object" or (kind is None and "properties" in node):
+        deep = depth > _MAX_DEPTH
+        children = {} if deep else node.get("properties") or {}
+        fields = tuple(_node(child, root, key, depth + 1) for key, child in children.items())
+        return Form("object", name, hint, fields=fields, nullable=nullable)
+    if kind == "array":
+        item = (
+            _node(node.get("items") or {"type": "string"}, root, "", depth + 1)
+            if depth <= _MAX_DEPTH
+            else None
+        )
+        return Form("array", name, hint, item=item, nullable=nullable)
+    return Form(str(kind or "string"), name, hint, nullable=nullable)
+
+
+def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    nullable = False
+    for _ in range(_MAX_DEPTH):
+        if isinstance(ref := node.get("$ref"), str) and ref.startswith("#/"):
+            target: Any = root
+            for part in ref[2:].split("/"):
+                target = target.get(part, {}) if isinstance(target, Mapping) else {}
+            node = target if isinstance(target, Mapping) else {}
+            continue
+        options = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
+        if not isinstance(options, list) or not options:
+            break
+        real = [o for o in options if isinstance(o, Mapping) and o.get("type") != "null"]
+        nullable = nullable or len(real) < len(options)
+        node = real[0] if real else {}
+    return node, nullable
+
+
+def from_example(text: str) -> Form | None:
+    """The form of the last JSON object that an instruction shows as the way to answer, or None."""
+    decoder = json.JSONDecoder()
+    place = len(text)
+    for _ in range(16):
+        place = max(text.rfind("\n{", 0, place), text.rfind("\n[", 0, place))
+        if place < 0:
+            return None
+        if not _CUE.search(text, max(0, place - 200), place):
+            continue
+        try:
+            example, _ = decoder.raw_decode(text, place + 1)
+        except ValueError:
+            continue
+        form = _shape(example, "")
+        if form.kind == "object" and form.fields:
+            return form
+    return None
+
+
+def _shape(value: Any, name: str) -> Form:
+    hint = name.lower()
+    if isinstance(value, dict):
+        return Form("object", name, hint, fields=tuple(_shape(v, k) for k, v in value.items()))
+    if isinstance(value, list):
+        return Form("array", name, hint, item=_shape(value[0], "") if value else Form("string"))
+    if isinstance(value, bool):
+        return Form("boolean", name, hint)
+    if isinstance(value, int | float):
+        return Form("number", name, hint)
+    words = [w.strip() for w in re.split(r"[|/]", str(value))]
+    if all(w.lower() in _TAGS for w in words):
+        return Form("enum", name, hint, values=("helpful", "harmful", "neutral"))
+    if all(_OPERATION.fullmatch(w) for w in words):
+        return Form("enum", name, hint, values=tuple(words))
+    return Form("string", name, hint)

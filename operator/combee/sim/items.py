@@ -1,0 +1,86 @@
+"""What an aggregator is given: items with lessons in them, found in any layout.
+
+Lines of an artifact (with their counters) are no items. Items start at ``[id]`` at the beginning of a
+line after the last heading that introduces such a list; where there are none, at "id" fields of
+a JSON list; where there are none either, all lessons are one item without an id.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from combee.sim.prompts import tokens
+from combee.sim.rulebook import Hit, Rulebook
+
+_ARTIFACT = re.compile(r"^.*\bhelpful\s*[=:]\s*\d+.*$", re.M)
+_START = re.compile(r"^[ \t]*(?:[-*•][ \t]*|\d+[.)][ \t]*)?\[([^\]\s]{1,64})\]", re.M)
+_JSON_START = re.compile(r"\"\w*id\"\s*:\s*\"([^\"\n]{1,64})\"")
+_INTRODUCTION = re.compile(
+    r"^(?!\s*[-*•\d]*[.)]?\s*\[)[^\n]{0,100}\b(?:reflections?|lessons?|entr(?:y|ies)|updates?|proposals?)\b[^\n]{0,60}\n+"
+    r"(?=[ \t]*(?:[-*•][ \t]*|\d+[.)][ \t]*)?\[)",
+    re.M | re.I,
+)
+_HEADING = re.compile(
+    r"^(?:\*\*[^\n]{1,80}\*\*:?|#{1,6} [^\n]{1,80}|<[^\n>]{1,40}>|[^\n\[{\"]{1,60}:)[ \t]*$", re.M
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item with its lessons; ``tokens`` is its length."""
+
+    id: str
+    tokens: int
+    hits: tuple[Hit, ...]
+
+
+def items_in(text: str, book: Rulebook) -> list[Item]:
+    """The items of a request, in order; those without a lesson are left out."""
+    if "helpful" in text:
+        text = _ARTIFACT.sub("", text)
+    hits = book.lessons_in(text)
+    if not hits:
+        return []
+    begin = 0
+    for begin_at in _INTRODUCTION.finditer(text, 0, hits[-1].position):
+        begin = begin_at.end()
+    starts = [(m.start(), m.group(1)) for m in _START.finditer(text, begin)]
+    if starts and starts[0][0] < hits[-1].position:
+        return _cut(text, starts, [h for h in hits if h.position >= starts[0][0]], once=True)
+    starts = [(m.start(), m.group(1)) for m in _JSON_START.finditer(text)]
+    if not starts or starts[0][0] > hits[0].position:
+        starts.insert(0, (_heading_before(text, hits[0].position), ""))
+    return _cut(text, starts, hits, once=False)
+
+
+def _heading_before(text: str, position: int) -> int:
+    """The end of the last heading before a position; its own line's start where there is none."""
+    ends = [heading.end() for heading in _HEADING.finditer(text, 0, position)]
+    return ends[-1] if ends else text.rfind("\n", 0, position) + 1
+
+
+def _cut(text: str, starts: list[tuple[int, str]], hits: list[Hit], *, once: bool) -> list[Item]:
+    """Pieces from start to start; a lesson counts once per piece where pieces are real items."""
+    items = []
+    edges = [start for start, _ in starts] + [_tail(text, starts[-1][0], hits[-1].position, once)]
+    place = 0
+    for (start, id_), end in zip(starts, edges[1:], strict=True):
+        inside: dict[object, Hit] = {}
+        while place < len(hits) and hits[place].position < end:
+            hit = hits[place]
+            inside.setdefault((hit.kind, hit.key) if once else place, hit)
+            place += 1
+        if inside:
+            items.append(Item(id_, tokens(text[start:end].rstrip()), tuple(inside.values())))
+    return items
+
+
+def _tail(text: str, start: int, last_hit: int, once: bool) -> int:
+    """Where the last item ends: the blank line (else the heading) after its last lesson."""
+    after = max(start, last_hit)
+    if once:
+        end = text.find("\n\n", after)
+        return end if end >= 0 else len(text)
+    heading = _HEADING.search(text, after)
+    return heading.start() if heading else len(text)

@@ -1,0 +1,143 @@
+"""What the simulated model says: lessons, entries and platitudes as natural sentences.
+
+Every specific lesson holds its topic and one anchor. A rule's anchor is what its rulebook says; a
+filler's is a note code that certifies itself (check letter and check digit), so that any text can
+be searched for lessons without remembering which were ever written. The only condition in a
+sentence is its first clause, and the only numbers and names are topic and anchor.
+"""
+
+from __future__ import annotations
+
+import re
+
+from combee.sim import draws
+
+NOTE = re.compile(r"[A-Z]{4}-\d{4}")
+PLATITUDE = "As a general habit, "
+_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+_RULE_FORMS = (
+    (
+        "When a question uses {name}, {phrase}: settle unit, sign and scale by it at the outset, since the common slip "
+        "drops it halfway through the working."
+    ),
+    (
+        "When a question uses {name}, {phrase}; settle unit, sign and scale by it at the start, since the common slip "
+        "loses it halfway through the working."
+    ),
+    (
+        "When a question uses {name}, always {phrase}: settle unit, sign and scale by it at the outset, as the common "
+        "slip drops it halfway through the calculation."
+    ),
+    (
+        "When a question uses {name}, {phrase}: fix unit, sign and scale by it at the outset, since the usual slip "
+        "drops it midway through the working."
+    ),
+)
+_NOTE_FORMS = (
+    "When a question uses {name}, keep note {code} in mind: {advice}, and say in one line which reading was taken.",
+    "When a question uses {name}, bear note {code} in mind: {advice}, and say in a line which reading was taken.",
+)
+_ADVICE = (
+    "write the given figures down in the order in which they appear",
+    "name every quantity in words next to its figure",
+    "check that both sides of the division share one unit",
+    "carry the full precision along and round the last figure only",
+    "read the last sentence twice to see what is really asked",
+    "put large amounts into plain digits at the outset",
+    "compare the size of the result with a rough estimate",
+    "mark figures that are given but not needed",
+    "keep rates as fractions in the working and convert at the end",
+    "look out so that sums and averages are not mixed up",
+    "work from the innermost bracket outwards",
+    "check the sign of every difference against the story told",
+)
+_PLATITUDES = (
+    "read questions on {name} with care, keep the units straight and double-check the arithmetic of the answer.",
+    "stay careful on {name}, think step by step and make sure that the final answer is plausible.",
+    "take your time on {name}, write clearly and verify each intermediate result.",
+)
+_MORE = (
+    "The trace went astray at the point at which the given figures were lined up, not in the arithmetic that followed.",
+    "The intermediate result looked plausible and nothing contradicted it, so the slip travelled on unnoticed to the end.",
+    "A reader who follows the working line by line can see the place, yet the final figure alone does not give it away.",
+    "The same pattern is likely to come back in other questions of this family, with other figures and another story.",
+    "Stating the reading in one short line makes the working checkable and costs next to nothing in a full answer.",
+    "It helps to set the quantities out as a small table, each with its name, its unit and the role that it plays.",
+    "What matters is the order of the steps: settle the reading, then set the figures in, then compute, then round.",
+    "The wording of the question is no reliable guide here, because two stories with equal wording may differ in kind.",
+    "Neither more digits nor a longer explanation would have helped, since the choice had been made at the very start.",
+    "Anyone who reviews such an answer should look at the first line of the working and compare it with this advice.",
+)
+_LAST = (
+    "The point is easy to miss.",
+    "This holds across the whole family.",
+    "The check takes one line and little time.",
+    "Nothing else in the working needs to change here.",
+    "The rest of the trace is sound and may stay as it is.",
+    "A short remark on the reading taken is enough to show it.",
+    "Both the figures and the story stay the same under this advice.",
+    "The difference shows in the result only, not in the single steps taken.",
+    "A second look at the first line of the working brings the matter to light.",
+    "In the trace at hand this was skipped, and the figures were set in right away instead.",
+    "The advice is cheap to follow, as it asks to write down what has to be settled in any case.",
+)
+DIAGNOSES = (
+    "The answer departs from the expected figure; the reading chosen at the start explains the gap.",
+    "The answer agrees with the expected figure; the working holds, and a remark on method remains.",
+)
+
+
+def note_code(*key: str | int) -> str:
+    """A filler's own anchor, such as ``NXQT-4821``; its last letter and digit are checks."""
+    value = draws.number("note", *key)
+    letters = ""
+    for _ in range(3):
+        value, place = divmod(value, len(_LETTERS))
+        letters += _LETTERS[place]
+    return _with_checks(letters, f"{value % 1000:03d}")
+
+
+def is_note(code: str) -> bool:
+    """Whether a code of the form AAAA-0000 is one of ours.
+
+    >>> is_note(note_code("17", 0)), is_note("GAAP-2019")
+    (True, False)
+    """
+    return NOTE.fullmatch(code) is not None and _with_checks(code[:3], code[5:8]) == code
+
+
+def _with_checks(letters: str, digits: str) -> str:
+    total = sum(ord(c) * (place + 3) for place, c in enumerate(letters + digits))
+    return f"{letters}{_LETTERS[total % len(_LETTERS)]}-{digits}{total % 7 + total % 3}"
+
+
+def rule_entry(name: str, phrase: str, *luck: str | int) -> str:
+    """A rule as an entry of about 50 tokens, one of a few paraphrases."""
+    return draws.pick(_RULE_FORMS, "form", *luck).format(name=name, phrase=phrase)
+
+
+def note_entry(name: str, code: str, *luck: str | int) -> str:
+    """A filler as an entry of about 50 tokens; its advice follows from its code."""
+    advice = draws.pick(_ADVICE, "advice", code)
+    return draws.pick(_NOTE_FORMS, "form", *luck).format(name=name, code=code, advice=advice)
+
+
+def platitude(name: str, *luck: str | int) -> str:
+    """An entry that has lost its anchor."""
+    return PLATITUDE + draws.pick(_PLATITUDES, "platitude", *luck).format(name=name)
+
+
+def at_length(entry: str, tokens: int, *topic: str | int) -> str:
+    """The entry told at length, close to ``tokens`` tokens of 4 bytes; more words, no more anchors."""
+    room, start = tokens * 4 - len(entry.encode()), draws.number("more", *topic)
+    said = [entry]
+    for place in range(len(_MORE)):
+        extra = _MORE[(start + place * 3) % len(_MORE)]
+        if len(extra) + 1 > room:
+            break
+        said.append(extra)
+        room -= len(extra) + 1
+    if ending := max((text for text in _LAST if len(text) < room), key=len, default=""):
+        said.append(ending)
+    return " ".join(said)

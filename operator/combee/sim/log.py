@@ -1,0 +1,26 @@
+"""The log of answered requests: one JSON line each, so that tests can prove nothing was asked twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import IO
+
+
+class AnswerLog:
+    """Appends ``{"n", "request", "role", "status"}``; digests only, never prompts. Status 0: no answer was sent."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._count = 0
+        self._file: IO[str] | None = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
+
+    def write(self, digest: str, role: str, status: int) -> None:
+        """Add one line, flushed."""
+        self._count += 1
+        if self._file is not None:
+            line = {"n": self._count, "request": digest, "role": role, "status": status}
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()

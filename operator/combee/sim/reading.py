@@ -1,0 +1,60 @@
+"""Reading an artifact: which rules it states, on how many lines, under which ids.
+
+A rule counts as stated when one line holds its topic and one of its anchors. Whether the model then
+heeds it is ``answering``'s business.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from combee.sim import draws
+from combee.sim.prompts import tokens
+from combee.sim.rulebook import Rulebook
+
+_ID = re.compile(r"\s*(?:[-*•]\s*|\d+[.)]\s*)?\[([^\]\s]{1,64})\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The lines that state a rule rightly and wrongly, by their ids ('' where a line has none)."""
+
+    right: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+    def __add__(self, other: Support) -> Support:
+        return Support(self.right + other.right, self.wrong + other.wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a text states. ``digest`` covers the lines that state anything: the artifact, not its frame."""
+
+    rules: dict[str, Support]
+    tokens: int
+    digest: str
+
+    def support(self, topic: str) -> Support:
+        """The lines about one topic."""
+        return self.rules.get(topic, Support())
+
+
+def read(text: str, book: Rulebook) -> Reading:
+    """All rules that a text states; cost linear in its length."""
+    lines: dict[tuple[int, str, str], str] = {}
+    kept: dict[int, str] = {}
+    for hit in book.lessons_in(text):
+        start = text.rfind("\n", 0, hit.position) + 1
+        end = text.find("\n", hit.position)
+        line = kept.get(start)
+        if line is None:
+            line = kept[start] = text[start : end if end >= 0 else len(text)]
+        if hit.kind in ("right", "wrong") and hit.key in line:
+            named = _ID.match(line)
+            lines.setdefault((start, hit.key, hit.kind), named.group(1) if named else "")
+    found: dict[str, Support] = {}
+    for (_, topic, side), id_ in lines.items():
+        more = Support(right=(id_,)) if side == "right" else Support(wrong=(id_,))
+        found[topic] = found[topic] + more if topic in found else more
+    return Reading(found, tokens(text), draws.digest("\n".join(kept.values()))[:16] if kept else "")

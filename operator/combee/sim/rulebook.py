@@ -1,0 +1,180 @@
+"""The static rulebook: which topics have which rule, what states it, and where a text does.
+
+A rule = topic + right anchor + one typically wrong anchor. Rules come from key files (any task) and,
+for the planted task, from the procedure's name. Which rules the model does not know is drawn by
+hash until their share of the questions is the task's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from combee.sim import draws, lessons, planted
+from combee.sim.params import TASK_LAWS, TaskLaw
+
+_CODES = re.compile(r"[A-Z]{2}(?:[A-Z]{2})?-\d{4}(?!\w)")
+_LINES = re.compile(r"multiply the input by (\d+) and add (\d+)")
+_TOPIC = re.compile(r"question uses ([^,\n]{1,120}),")
+_BLURRED = re.compile(re.escape(lessons.PLATITUDE) + r"[^\n.]{0,60}? on ([^,\n]{1,120}),")
+_BACK = 240
+_SOME_TOPIC = "this kind of task"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``name`` is how sentences call the topic; a line states the rule when it holds topic and anchor."""
+
+    task: str
+    topic: str
+    name: str
+    right: str
+    wrong: str
+    known: bool
+
+    def phrase(self, side: str) -> str:
+        """What to do, in words, with the anchor of the side ``right`` or ``wrong``."""
+        anchor = self.right if side == "right" else self.wrong
+        return anchor if self.task == "planted" else f"work under convention {anchor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A lesson found in a text. ``kind``: right, wrong, note, blur or plant; ``key`` names it."""
+
+    kind: str
+    key: str
+    position: int
+    name: str
+    """the topic as sentences call it."""
+
+
+class Rulebook:
+    """All rules, and how to find their statements in any text."""
+
+    def __init__(
+        self, weights: Mapping[str, Mapping[str, float]], seed: int, plants: tuple[str, ...] = ()
+    ) -> None:
+        """``weights``: per task, how often each topic is asked. ``plants``: texts of planted lessons."""
+        self._rules: dict[str, Rule] = {}
+        self._anchors: dict[str, tuple[str, str]] = {}
+        self._plants = plants
+        self._seed = seed
+        for task, topics in weights.items():
+            if task == "planted":
+                continue
+            unknown = _unknown(topics, TASK_LAWS[task].unknown, seed, task)
+            for topic in sorted(topics):
+                right, wrong = self._new_code(task, topic, "right"), self._new_code(task, topic, "wrong")
+                self._rules[topic] = Rule(task, topic, topic, right, wrong, topic not in unknown)
+
+    def _new_code(self, task: str, topic: str, side: str) -> str:
+        turn = 0
+        while True:
+            value = draws.number("rule", task, topic, side, turn)
+            first, second = chr(65 + value % 26), chr(65 + value // 26 % 26)
+            code = f"{first}{second}-{1000 + value // 676 % 9000}"
+            if code not in self._anchors:
+                self._anchors[code] = (topic, side)
+                return code
+            turn += 1
+
+    def rule(self, topic: str) -> Rule:
+        """The rule of a topic; procedures of the planted task are made on first use."""
+        if (found := self._rules.get(topic)) is None:
+            right, wrong = planted.line(topic, "right").phrase, planted.line(topic, "wrong").phrase
+            found = Rule("planted", topic, f"procedure {topic}", right, wrong, known=False)
+            self._rules[topic] = found
+        return found
+
+    def has(self, topic: str) -> bool:
+        """Whether the topic has a rule here."""
+        return topic in self._rules or re.fullmatch(r"P-\d{4}", topic) is not None
+
+    def law(self, topic: str) -> TaskLaw:
+        """What the model is like on the topic's task."""
+        return TASK_LAWS[self.rule(topic).task]
+
+    def unknown_topics(self) -> frozenset[str]:
+        """Topics of key files whose rule the model does not know."""
+        return frozenset(topic for topic, rule in self._rules.items() if not rule.known)
+
+    def rules_in(self, text: str) -> Iterator[tuple[str, str, int]]:
+        """(topic, side, position) of every anchor of a rule, wherever it stands."""
+        for found in _CODES.finditer(text):
+            if anchor := self._anchors.get(found.group()):
+                yield anchor[0], anchor[1], found.start()
+        if "multiply the input by " in text:
+            for found in _LINES.finditer(text):
+                if anchor := self._planted(text, found):
+                    yield anchor[0], anchor[1], found.start()
+
+    def _planted(self, text: str, found: re.Match[str]) -> tuple[str, str] | None:
+        start = text.rfind("P-", max(0, found.start() - _BACK), found.start())
+        topic = text[start : start + 6]
+        if start < 0 or not re.fullmatch(r"P-\d{4}", topic):
+            return None
+        rule, phrase = self.rule(topic), found.group()
+        if phrase not in (rule.right, rule.wrong):
+            return None
+        return topic, "right" if phrase == rule.right else "wrong"
+
+    def lessons_in(self, text: str) -> list[Hit]:
+        """Every lesson in a text, by its anchor, in order; repeats count again."""
+        hits = []
+        taken: list[tuple[int, int]] = []
+        for index, plant in enumerate(self._plants):
+            start = text.find(plant)
+            while start >= 0:
+                hits.append(Hit("plant", str(index), start, ""))
+                taken.append((start, start + len(plant)))
+                start = text.find(plant, start + len(plant))
+        for topic, side, position in self.rules_in(text):
+            hits.append(Hit(side, topic, position, self.rule(topic).name))
+        for found in lessons.NOTE.finditer(text):
+            if lessons.is_note(found.group()):
+                hits.append(Hit("note", found.group(), found.start(), _topic_before(text, found.start())))
+        if lessons.PLATITUDE in text:
+            for found in _BLURRED.finditer(text):
+                hits.append(Hit("blur", draws.digest(found.group())[:16], found.start(), found.group(1)))
+        if taken:
+            hits = [h for h in hits if h.kind == "plant" or not any(a <= h.position < b for a, b in taken)]
+        return sorted(hits, key=lambda hit: hit.position)
+
+    def entry(self, hit: Hit, *luck: str | int) -> str:
+        """The lesson as a playbook entry of about 50 tokens (a planted lesson: verbatim)."""
+        if hit.kind == "plant":
+            return self._plants[int(hit.key)]
+        if hit.kind == "note":
+            return lessons.note_entry(hit.name, hit.key, *luck)
+        if hit.kind == "blur":
+            return lessons.platitude(hit.name, *luck)
+        rule = self.rule(hit.key)
+        return lessons.rule_entry(rule.name, rule.phrase(hit.kind), *luck)
+
+
+def _topic_before(text: str, position: int) -> str:
+    start = text.rfind("question uses ", max(0, position - _BACK), position)
+    found = _TOPIC.match(text, start) if start >= 0 else None
+    return found.group(1) if found else _SOME_TOPIC
+
+
+def _unknown(weights: Mapping[str, float], share: float, seed: int, task: str) -> frozenset[str]:
+    """Topics whose joint weight is the share to within .012: hashed orders are tried until one fits."""
+    total = sum(weights.values()) or 1.0
+    chosen: frozenset[str] = frozenset()
+    for turn in range(300):
+        order = sorted(weights, key=lambda topic, turn=turn: draws.number(seed, "unknown", task, turn, topic))  # type: ignore[misc]
+        held, sum_held = [], 0.0
+        for topic in order:
+            weight = weights[topic] / total
+            if sum_held + weight <= share + 0.01:
+                held.append(topic)
+                sum_held += weight
+            if sum_held >= share - 0.01:
+                break
+        chosen = frozenset(held)
+        if abs(sum_held - share) < 0.012:
+            break
+    return chosen

@@ -1,0 +1,289 @@
+"""The simulated model behind an OpenAI-compatible server with ``vllm serve``'s surface."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from combee.sim import embedding, latency, prompts, roles, wire
+from combee.sim.faults import Fault, FaultLuck, spoil
+from combee.sim.log import AnswerLog
+from combee.sim.metrics import Metrics
+from combee.sim.model import Model, Reply, from_config, request_digest
+from combee.sim.params import SimConfig
+
+
+class Server:
+    """The endpoints' state: one model, one engine clock, counters, the log of answers."""
+
+    def __init__(self, config: SimConfig) -> None:
+        self.config = config
+        self.model: Model = from_config(config)
+        self.engine = latency.Engine(config.time_scale, config.max_num_seqs)
+        self.prefixes = latency.PrefixCache(config.prefix_cache_tokens)
+        self.metrics = Metrics(config.names[0])
+        self.luck = FaultLuck(config.faults, config.seed)
+        self.log = AnswerLog(config.log)
+
+    async def chat(self, request: Request) -> Response:
+        """POST /v1/chat/completions."""
+        body, refused = await self._body(request)
+        if refused is not None:
+            return refused
+        try:
+            reply = self.model.respond(body)
+            limit = self._limit(body)
+        except ValueError as bad:
+            return wire.error(400, str(bad), "BadRequestError")
+        digest = request_digest(body)
+        needed = reply.prompt.tokens + (limit if limit is not None else 1)
+        if needed > self.config.max_model_len:
+            self.log.write(digest, reply.role, 400)
+            return wire.too_long(self.config.max_model_len, reply.prompt.tokens, limit or 0)
+        fault = self.luck.meet(digest)
+        if (broken := await self._broken(request, fault, digest, reply.role)) is not None:
+            return broken
+        return await self._answer(body, reply, digest, fault, limit)
+
+    async def _answer(
+        self, body: dict[str, Any], reply: Reply, digest: str, fault: Fault, limit: int | None
+    ) -> Response:
+        room = limit if limit is not None else self.config.max_model_len - reply.prompt.tokens
+        text, finish = wire.shortened(spoil(reply.text, fault.kind), room)
+        count = reply.prompt.tokens
+        cached = self.prefixes.cached(reply.prompt.whole, count)
+        out = max(1, prompts.tokens(text))
+        done = wire.Completion(
+            f"chatcmpl-{digest[:24]}", str(body["model"]), text, finish, count, cached, out
+        )
+        if body.get("stream"):
+            events = self._stream(done, fault.slow, digest, reply.role, bool(_usage_asked(body)))
+            return StreamingResponse(events, media_type="text/event-stream")
+        began = asyncio.get_running_loop().time()
+        start = await self.engine.admit(count - cached)
+        try:
+            await self.engine.decoded(start, out * fault.slow)
+            self._count(done, began, fault.slow)
+        finally:
+            self.engine.leave()
+        self.log.write(digest, reply.role, 200)
+        return JSONResponse(done.whole())
+
+    async def _stream(
+        self, done: wire.Completion, slow: float, digest: str, role: str, with_usage: bool
+    ) -> AsyncIterator[bytes]:
+        began = asyncio.get_running_loop().time()
+        start = await self.engine.admit(done.prompt_tokens - done.cached_tokens)
+        try:
+            yield done.chunk({"role": "assistant", "content": ""}, None, with_usage=with_usage)
+            pieces = done.pieces()
+            for place, piece in enumerate(pieces, 1):
+                await self.engine.decoded(start, done.out_tokens * slow * place / len(pieces))
+                yield done.chunk({"content": piece}, None, with_usage=with_usage)
+            self._count(done, began, slow)
+            yield done.chunk({}, done.finish, with_usage=with_usage)
+            if with_usage:
+                yield done.usage_chunk()
+            self.log.write(digest, role, 200)
+            yield b"data: [DONE]\n\n"
+        finally:
+            self.engine.leave()
+
+    def _count(self, done: wire.Completion, began: float, slow: float) -> None:
+        uncached, running = done.prompt_tokens - done.cached_tokens, self.engine.running
+        took = latency.seconds(done.out_tokens * slow, running, uncached)
+        if self.config.time_scale > 0:
+            took = (asyncio.get_running_loop().time() - began) / self.config.time_scale
+        first = min(took, latency.PREFILL_SECONDS_PER_TOKEN * uncached + latency.step(running))
+        self.metrics.done(
+            prompt=done.prompt_tokens,
+            cached=done.cached_tokens,
+            out=done.out_tokens,
+            reason=done.finish,
+            latency=took,
+            first=first,
+        )
+
+    async def _body(self, request: Request) -> tuple[dict[str, Any], Response | None]:
+        if (refused := self._unauthorised(request)) is not None:
+            return {}, refused
+        try:
+            body = json.loads(await request.body())
+        except ValueError as bad:
+            return {}, wire.error(400, f"The body is no JSON: {bad}", "BadRequestError")
+        if not isinstance(body, dict):
+            return {}, wire.error(400, "The body must be a JSON object", "BadRequestError")
+        if (name := body.get("model")) not in self.config.names:
+            return {}, wire.error(404, f"The model `{name}` does not exist.", "NotFoundError", param="model")
+        if body.get("n", 1) not in (None, 1):
+            return {}, wire.error(400, "n > 1 is not modelled.", "BadRequestError", param="n")
+        return body, None
+
+    def _unauthorised(self, request: Request) -> Response | None:
+        if not self.config.api_keys:
+            return None
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        if any(hmac.compare_digest(given, key.encode()) for key in self.config.api_keys):
+            return None
+        return wire.error(401, "Unauthorized", "AuthenticationError", code="invalid_api_key")
+
+    @staticmethod
+    def _limit(body: dict[str, Any]) -> int | None:
+        limit = body.get("max_completion_tokens") or body.get("max_tokens")
+        if limit is None:
+            return None
+        if not isinstance(limit, int) or limit < 1:
+            raise ValueError("max_tokens must be a positive integer")
+        return limit
+
+    async def _broken(self, request: Request, fault: Fault, digest: str, role: str) -> Response | None:
+        """The response of a fault that keeps the answer back, or None."""
+        if fault.kind == "error":
+            self.log.write(digest, role, 500)
+            return wire.error(500, "The engine failed (a fault on request).", "InternalServerError")
+        if fault.kind == "rate_limit":
+            self.log.write(digest, role, 429)
+            wait = {"Retry-After": f"{self.config.faults.retry_after_seconds:g}"}
+            return wire.error(429, "Too many requests (a fault on request).", "RateLimitError", headers=wait)
+        if fault.kind == "hang":
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            self.log.write(digest, role, 0)
+            return Response(status_code=499)
+        if fault.kind == "reset":
+            self.log.write(digest, role, 0)
+            return _reset(request)
+        return None
+
+    async def embeddings(self, request: Request) -> Response:
+        """POST /v1/embeddings."""
+        body, refused = await self._body(request)
+        if refused is not None:
+            return refused
+        given = body.get("input")
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            return wire.error(400, "input must be text or a list of texts", "BadRequestError", param="input")
+        size = body.get("dimensions") or embedding.DIMENSIONS
+        if not isinstance(size, int) or not 1 <= size <= 4096:
+            return wire.error(400, "dimensions must be 1 to 4096", "BadRequestError", param="dimensions")
+        form = str(body.get("encoding_format") or "float")
+        data = [
+            {
+                "object": "embedding",
+                "index": i,
+                "embedding": embedding.encoded(embedding.embed(text, size), form),
+            }
+            for i, text in enumerate(texts)
+        ]
+        count = sum(prompts.tokens(text) for text in texts)
+        usage = {"prompt_tokens": count, "total_tokens": count}
+        self.log.write(request_digest(body), roles.EMBED, 200)
+        return JSONResponse({"object": "list", "data": data, "model": body["model"], "usage": usage})
+
+    async def models(self, request: Request) -> Response:
+        """GET /v1/models: says plainly that the model is simulated."""
+        if (refused := self._unauthorised(request)) is not None:
+            return refused
+        data = [
+            {
+                "id": name,
+                "object": "model",
+                "created": wire.CREATED,
+                "owned_by": "combee-sim",
+                "root": "simulated model",
+                "parent": None,
+                "max_model_len": self.config.max_model_len,
+            }
+            for name in self.config.names
+        ]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def health(self, request: Request) -> Response:
+        """GET /health."""
+        return Response(status_code=200)
+
+    async def version(self, request: Request) -> Response:
+        """GET /version."""
+        return JSONResponse({"version": "combee-sim"})
+
+    async def metrics_text(self, request: Request) -> Response:
+        """GET /metrics."""
+        text = self.metrics.text(self.engine.running, self.engine.waiting)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+def _usage_asked(body: dict[str, Any]) -> bool:
+    options = body.get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
+def _reset(request: Request) -> Response:
+    """Drop the connection without an answer; in-process callers get ConnectionResetError."""
+    cycle = getattr(request.receive, "__self__", None)
+    transport = getattr(cycle, "transport", None)
+    if transport is None:
+        raise ConnectionResetError("a fault on request")
+    transport.abort()
+    return Response(status_code=499)
+
+
+def create_app(config: SimConfig) -> Starlette:
+    """The ASGI application. Raises DataError on unreadable key or plant files."""
+    server = Server(config)
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", server.chat, methods=["POST"]),
+            Route("/v1/embeddings", server.embeddings, methods=["POST"]),
+            Route("/v1/models", server.models),
+            Route("/health", server.health),
+            Route("/ping", server.health),
+            Route("/version", server.version),
+            Route("/metrics", server.metrics_text),
+        ]
+    )
+
+
+def serve(config: SimConfig) -> None:
+    """Serve until stopped; says on stdout where, and writes the port file, once connections are taken."""
+    app = create_app(config)
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    # The protocol is named because asyncio turns Nagle's delay off only then.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((config.host, config.port))
+        listener.listen(2048)
+        port = listener.getsockname()[1]
+        if config.port_file is not None:
+            _write_whole(config.port_file, f"{port}\n")
+        sys.stdout.write(f"simulated model {config.names[0]} on http://{config.host}:{port}/v1\n")
+        sys.stdout.flush()
+        settings = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            backlog=2048,
+            lifespan="off",
+        )
+        uvicorn.Server(settings).run(sockets=[listener])
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
