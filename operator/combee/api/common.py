@@ -42,6 +42,15 @@ def yaml_name(attribute: str) -> str:
     return to_camel(attribute)
 
 
+def one_line(text: str, max_bytes: int) -> str:
+    """``text`` on one line, without control characters, cut to ``max_bytes`` of UTF-8."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    data = flat.encode("utf-8", "replace")
+    if len(data) <= max_bytes:
+        return data.decode("utf-8")
+    return data[: max_bytes - 4].decode("utf-8", "ignore") + " ..."
+
+
 class Model(BaseModel):
     """Base of every resource part. ``exactly_one`` names fields of which one must be given.
 
@@ -70,7 +79,10 @@ class Model(BaseModel):
         raise refuse(what, f"Give exactly one of {names}.")
 
     def dump(self) -> dict[str, Any]:
-        """Plain JSON-ready data with YAML's names, defaults filled in, absent fields left out."""
+        """Plain JSON-ready data with YAML's names, defaults filled in, absent fields left out.
+
+        Read back with ``model_validate``: what is only documented so far may be a default.
+        """
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

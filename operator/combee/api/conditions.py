@@ -47,10 +47,10 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from combee.api.common import Int, Model
+from combee.api.common import Int, Model, one_line
 
 MAX_MESSAGE = 1000
-"""characters of a condition's message; longer ones are cut."""
+"""bytes of a condition's message; longer ones are cut."""
 
 
 class ConditionType(StrEnum):
@@ -225,7 +225,7 @@ class Condition(Model):
     @field_validator("message")
     @classmethod
     def _cut(cls, value: str) -> str:
-        return value if len(value) <= MAX_MESSAGE else f"{value[: MAX_MESSAGE - 4]} ..."
+        return one_line(value, MAX_MESSAGE)
 
 
 def allowed(condition: Condition) -> bool:

@@ -134,9 +134,9 @@ def _what(kind: str, ctx: dict[str, Any], value: object, loc: Loc, wanted: str) 
         return f"{text} is out of bounds"
     if kind == "literal_error":
         return f"{text} is not allowed"
-    if kind == "string_too_long":
+    if kind in ("string_too_long", "too_long") and isinstance(value, str):
         return f"{len(str(value))} characters, more than the {ctx['max_length']} allowed"
-    if kind == "string_too_short":
+    if kind in ("string_too_short", "too_short") and isinstance(value, str):
         return "the text is empty"
     if kind == "too_long":
         return f"more than the {ctx['max_length']} items allowed"

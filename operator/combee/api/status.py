@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from pydantic import ConfigDict, Field
 
-from combee.api.common import Model
+from combee.api.common import Model, one_line
 from combee.api.conditions import Condition
 
 MAX_STATUS_BYTES = 64 * 1024
@@ -20,7 +20,7 @@ MAX_HISTORY = 20
 """iterations kept; the store has all of them."""
 MAX_OBSERVATIONS = 200
 MAX_REASON = 300
-"""characters of a sentence; longer ones are cut."""
+"""bytes of a sentence; longer ones are cut."""
 
 
 class Phase(StrEnum):
@@ -185,15 +185,16 @@ def bounded(status: RunStatus) -> RunStatus:
     digests always stay.
     """
     short = [
-        record.model_copy(update={"batch_reason": _cut(record.batch_reason)}) for record in status.history
+        record.model_copy(update={"batch_reason": one_line(record.batch_reason, MAX_REASON)})
+        for record in status.history
     ]
     status = status.model_copy(
         update={
-            "message": _cut(status.message),
-            "batch_reason": _cut(status.batch_reason),
+            "message": one_line(status.message, MAX_REASON),
+            "batch_reason": one_line(status.batch_reason, MAX_REASON),
             "history": tuple(short[-MAX_HISTORY:]),
             "delay_observations": status.delay_observations[-MAX_OBSERVATIONS:],
-            "resolved": {_cut(k): _cut(v) for k, v in list(status.resolved.items())[:50]},
+            "resolved": {k[:60]: one_line(v, 100) for k, v in list(status.resolved.items())[:30]},
         }
     )
     while _size(status) > MAX_STATUS_BYTES and (status.history or status.delay_observations):
@@ -205,7 +206,3 @@ def bounded(status: RunStatus) -> RunStatus:
 
 def _size(status: RunStatus) -> int:
     return len(status_json(status).encode("utf-8", "surrogatepass"))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 4]} ..."

@@ -1,0 +1,54 @@
+"""Rules that hold for all models at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from combee.api.availability import ROWS
+from combee.api.common import Model
+from combee.api.fields import fields_of, locate, model_of
+from combee.api.run import PromptLearningRun
+from combee.api.status import RunStatus
+
+OPERATOR = Path(__file__).parents[3] / "operator"
+
+
+def models(model: type[Model]) -> Iterator[type[Model]]:
+    yield model
+    for field in fields_of(model).values():
+        if (inner := model_of(field.annotation)) is not None:
+            yield from models(inner)
+
+
+@pytest.mark.parametrize("root", [PromptLearningRun, RunStatus])
+def test_every_model_and_field_is_described(root: type[Model]) -> None:
+    for model in models(root):
+        assert model.__doc__
+        for name, field in fields_of(model).items():
+            assert field.description, f"{model.__name__}.{name}"
+            assert field.description.endswith((".", ")")), field.description
+
+
+def test_every_spec_model_is_strict_and_immutable() -> None:
+    for model in models(PromptLearningRun):
+        assert model.model_config["extra"] == "forbid"
+        assert model.model_config["frozen"] is True
+
+
+def test_rows_of_the_table_are_fields() -> None:
+    for row in ROWS:
+        _, field = locate(PromptLearningRun, row.path.split("."))
+        assert field is not None, row.path
+
+
+def test_importing_the_spec_is_light() -> None:
+    code = "import sys, combee.api.run; print([m for m in ('yaml', 'numpy', 'difflib', 'openai') if m in sys.modules])"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=OPERATOR
+    )
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,164 @@
+"""Status and conditions: the table, merging, and the size that etcd is spared from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from combee.api import conditions as c
+from combee.api.conditions import TABLE, Condition, ConditionType, Reason, allowed, merge
+from combee.api.docs import reference_markdown
+from combee.api.status import (
+    MAX_HISTORY,
+    MAX_STATUS_BYTES,
+    DelayObservation,
+    IterationStatus,
+    Phase,
+    RunStatus,
+    bounded,
+    status_json,
+    with_iteration,
+    with_observation,
+)
+
+
+def condition(
+    type: ConditionType = ConditionType.READY,
+    status: c.Status = "False",
+    reason: Reason = Reason.LEARNING,
+    *,
+    generation: int = 1,
+    time: str = "t1",
+    message: str = "",
+) -> Condition:
+    return Condition(
+        type=type,
+        status=status,
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+        last_transition_time=time,
+    )
+
+
+def test_every_type_has_both_statuses_and_every_reason_a_use() -> None:
+    for type in ConditionType:
+        assert {"True", "False"} <= {status for t, status in TABLE if t == type}
+    assert {reason for reasons in TABLE.values() for reason in reasons} == set(Reason)
+
+
+def test_the_docstring_names_every_pair_of_the_table() -> None:
+    document = c.__doc__ or ""
+    for (type, _), reasons in TABLE.items():
+        assert type in document
+        for reason in reasons:
+            assert reason in document
+
+
+def test_a_reason_must_fit_its_status() -> None:
+    assert allowed(condition())
+    assert not allowed(condition(status="True", reason=Reason.LEARNING))
+    assert not allowed(condition(status="Unknown"))
+
+
+def test_merging_is_by_type_in_a_fixed_order() -> None:
+    failed = condition(ConditionType.FAILED, "False", Reason.IN_PROGRESS)
+    assert [x.type for x in merge([failed], [condition()])] == ["Ready", "Failed"]
+
+
+def test_the_transition_time_moves_only_with_the_status() -> None:
+    before = condition(reason=Reason.PREPARING, time="t1")
+    (same,) = merge([before], [condition(reason=Reason.LEARNING, time="t2")])
+    assert (same.reason, same.last_transition_time) == (Reason.LEARNING, "t1")
+    (changed,) = merge([before], [condition(status="True", reason=Reason.LEARNED, time="t2")])
+    assert changed.last_transition_time == "t2"
+
+
+def test_a_newer_generation_is_never_overwritten() -> None:
+    newer = condition(generation=2)
+    assert merge([newer], [condition(generation=1, reason=Reason.PENDING)]) == (newer,)
+
+
+def test_long_messages_are_cut() -> None:
+    assert len(condition(message="x" * 5000).message) == c.MAX_MESSAGE
+
+
+def record(n: int, reason: str = "") -> IterationStatus:
+    return IterationStatus(iteration=n, batch_size=84, batch_reason=reason, select=0.8)
+
+
+def test_history_keeps_the_last_twenty_and_replaces_by_number() -> None:
+    status = RunStatus()
+    for n in [*range(30), 29]:
+        status = with_iteration(status, record(n))
+    assert [r.iteration for r in status.history] == list(range(30 - MAX_HISTORY, 30))
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "😀", "\n", '"'])
+def test_a_status_is_bounded_whatever_is_in_it(letter: str) -> None:
+    long = letter * 5000
+    status = RunStatus(
+        message=long,
+        batch_reason=long,
+        resolved={f"k{n}{long}": long for n in range(80)},
+        conditions=tuple(condition(type, "False", Reason.PENDING, message=long) for type in ConditionType),
+    )
+    for n in range(40):
+        status = with_iteration(status, record(n, long))
+    for n in range(300):
+        status = with_observation(status, DelayObservation(batch_size=n + 1, seconds=1.5))
+    small = bounded(status.model_copy(update={"best_digest": "d", "gain": 0.2}))
+    assert len(status_json(small).encode()) <= MAX_STATUS_BYTES
+    assert (small.best_digest, small.gain, len(small.conditions)) == ("d", 0.2, len(ConditionType))
+
+
+def test_a_normal_status_is_not_touched_and_survives_a_round_trip() -> None:
+    status = RunStatus(phase=Phase.LEARNING, usage={"task": {"calls": 3}}, history=(record(0), record(1)))  # type: ignore[dict-item]
+    assert bounded(status) == status
+    assert RunStatus.model_validate(json.loads(status_json(status))) == status
+    assert "heldOut" in json.loads(status_json(status))
+
+
+def test_a_status_of_a_newer_version_is_read() -> None:
+    assert (
+        RunStatus.model_validate(
+            {"phase": "Learning", "novelty": 1, "spend": {"rollouts": 4, "new": 2}}
+        ).spend.rollouts
+        == 4
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 50), max_size=60))
+def test_history_is_a_function_of_the_last_records(numbers: list[int]) -> None:
+    status = RunStatus()
+    for n in numbers:
+        status = with_iteration(status, record(n))
+    assert len(status.history) <= MAX_HISTORY
+    assert list(status.history) == sorted(status.history, key=lambda r: r.iteration)
+
+
+def test_phases_that_are_over() -> None:
+    assert {p for p in Phase if p.over} == {
+        "Learned",
+        "NothingBetter",
+        "BudgetExhausted",
+        "Failed",
+        "Stopped",
+    }
+
+
+def test_the_reference_names_every_field_and_is_up_to_date(pytestconfig: pytest.Config) -> None:
+    text = reference_markdown()
+    for word in (
+        "| leafSize |",
+        "| maxRounds |",
+        "**later**: GEPA",
+        "reflectionRounds",
+        "callDeadlineSeconds",
+    ):
+        assert word in text
+    assert (pytestconfig.rootpath / "docs" / "manifest.md").read_text() == text
