@@ -201,24 +201,34 @@ def _at(iteration: int) -> str:
 
 
 def _label_scores(axes: Axes, xs: Sequence[float], points: Sequence[views.ScorePoint]) -> None:
-    """The start, the best and the last point carry their numbers; the best one a ring."""
+    """The start's line, the best and the last point carry their numbers; the best one a ring."""
     last = len(points) - 1
+    start, end = points[0].score, points[last].score
+    if points[0].iteration == 0 and last > 0:
+        place: dict[str, Any] = {
+            "xycoords": ("axes fraction", "data"),
+            "textcoords": "offset points",
+            "ha": "right",
+        }
+        axes.annotate(
+            f"start {score(start)}", (1, start), (0, -12 if end >= start else 5), color=svg.INK, **place
+        )
     for index, (x, point) in enumerate(zip(xs, points, strict=True)):
+        if not (point.best or index == last):
+            continue
         if point.best:
             axes.plot(
                 [x], [point.score], "o", markersize=11, markeredgecolor=svg.SECOND, markerfacecolor="none"
             )
-        if not (point.best or index in {0, last}):
-            continue
-        name = "best " if point.best else "start " if point.iteration == 0 else ""
-        rightmost = index == last and last > 0
-        offset, align = (-9, "right") if rightmost else (9, "left")
+        near_start = abs(point.score - start) < 0.05
+        above = point.best or (near_start and end >= start)
+        at_the_end = index == last and last > 0
         axes.annotate(
-            f"{name}{score(point.score)}",
+            f"{'best ' if point.best else ''}{score(point.score)}",
             (x, point.score),
-            (offset, 8 if point.best else -12),
+            (-9 if at_the_end else 9, 8 if above else -13),
             textcoords="offset points",
-            ha=align,
+            ha="right" if at_the_end else "left",
             color=svg.INK,
         )
 

@@ -59,7 +59,7 @@ def verdict(result: Result) -> str:
     elif gate.high < 0:
         text = "The whole interval lies below zero: the playbook does harm."
     else:
-        text = "The interval includes zero: this gain can be chance."
+        text = "The interval includes zero: the difference can be chance."
     smallest = result.held_out.smallest_detectable_gain if result.held_out else None
     if smallest is not None and 0 <= gate.gain < smallest:
         text += (
