@@ -142,13 +142,17 @@ def _judge(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunSta
 
 
 def _spend(state: RunState, summary: StepSummary) -> RunState:
-    used = Spend(
+    return replace(state, spend=state.spend + spend_of(summary), usage=add_usage(state.usage, summary.usage))
+
+
+def spend_of(summary: StepSummary) -> Spend:
+    """What a step spent."""
+    return Spend(
         rollouts=summary.counts.get("rollouts", 0),
         tokens=sum(usage.tokens for usage in summary.usage.values()),
         gpu_seconds=0.0,
         wall_clock_seconds=summary.seconds.get("wall", 0.0),
     )
-    return replace(state, spend=state.spend + used, usage=add_usage(state.usage, summary.usage))
 
 
 def charge(state: RunState, summary: StepSummary) -> RunState:

@@ -13,9 +13,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from combee.algo.budget import Spend
 from combee.errors import BugError, CombeeError
 from combee.plan.decide import Identity, Plan, decide
-from combee.plan.state import RunState
+from combee.plan.state import RunState, spend_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.runtime.folder import RunFolder
 from combee.runtime.guard import BudgetGuard
@@ -79,7 +80,7 @@ class LocalExecutor:
         before, self.state = self.state, plan.state
         if not self.baseline:
             self.baseline = self.state.artifact
-        self.guard.start_step(self.state.spend)
+        self.guard.start_step(spent_so_far(self.state, self.summaries))
         self.meter.moved(before, self.state)
 
     async def _do(self, step: Step) -> None:
@@ -101,3 +102,13 @@ class LocalExecutor:
         outcome = Outcome("Stopped", "interrupted; everything finished so far is kept")
         self.state = replace(self.state, outcome=outcome)
         return outcome
+
+
+def spent_so_far(state: RunState, summaries: Mapping[str, StepSummary]) -> Spend:
+    """What the state knows plus what steps of the unfinished iteration have spent: its finish will
+    roll them up, and until then the budget must see them."""
+    spend = state.spend
+    for summary in summaries.values():
+        if summary.kind in ("map", "reduce") and summary.counts.get("iteration") == state.iteration:
+            spend += spend_of(summary)
+    return spend

@@ -73,6 +73,7 @@ async def run_map(
             "calls": await context.store.aput_blob(asker.encode()),
         },
         counts={
+            "iteration": plan.iteration,
             "examples": len(trajectories),
             "correct": sum(trajectory.correct for trajectory in trajectories),
             "failed": len(failed),

@@ -75,6 +75,7 @@ async def run_reduce(
             "calls": await context.store.aput_blob(reduction.asker.encode()),
         },
         counts={
+            "iteration": plan.iteration,
             "calls": len(reduction.asker.rows),
             "lostCalls": reduction.lost_calls,
             "updates": len(updates),

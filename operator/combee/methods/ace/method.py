@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from combee.methods.ace import answers, change, checks, group, ledger, prompts, refusals, render, replay, retention
+from combee.methods.ace import answers, change, checks, group, ledger, prompts, render, replay, retention
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.prompts import OutputTokens
 from combee.methods.protocol import (
@@ -124,7 +124,7 @@ class AceMethod:
         return change.with_refusals(ledger, refusals)
 
     def refusals(self, ledger: Ledger) -> list[Refusal]:
-        return refusals.refusals(ledger)
+        return sorted(ledger.refusals)
 
     def replay_candidates(self, ledger: Ledger, *, trajectories: Mapping[str, Trajectory]) -> list[str]:
         return replay.replay_candidates(ledger, trajectories=trajectories)
