@@ -66,13 +66,16 @@ def unavailable(spec: RunSpec) -> Iterator[Row]:
     return (row for row in ROWS if row.states(spec))
 
 
-def check_available(run: PromptLearningRun, where: Callable[[str], str]) -> None:
-    """NotAvailableError for the first row that the run runs into; ``where`` words its path."""
-    for row in unavailable(run.spec):
-        what = (
-            f"{row.value} is not available in this version" if row.value else "not available in this version"
+def not_available(run: PromptLearningRun, where: Callable[[str], str]) -> list[NotAvailableError]:
+    """An error for each row that the run runs into; ``where`` words its path."""
+    return [
+        NotAvailableError(
+            f"{row.value} is not available in this version" if row.value else "not available in this version",
+            where=where(row.path),
+            fix=row.instead,
         )
-        raise NotAvailableError(what, where=where(row.path), fix=row.instead)
+        for row in unavailable(run.spec)
+    ]
 
 
 def refuse_kind(kind: str, where: str) -> NotAvailableError:

@@ -93,7 +93,8 @@ def _problem(detail: ErrorDetails, root: type[Model]) -> tuple[Loc, str, str]:
     if kind == "extra_forbidden":
         return loc, f"unknown field {str(loc[-1])[:60]!r}", _known(str(loc[-1]), around, root)
     if field is None:
-        return loc, f"{shown(value, loc)} cannot stand here", "Write text in quotes."
+        what = "nothing is written here" if value is None else f"{shown(value, loc)} cannot stand here"
+        return loc, what, "Write text, in quotes."
     if kind == "missing":
         return (
             loc,

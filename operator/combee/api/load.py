@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 
-from combee.api.availability import UNAVAILABLE_KINDS, check_available, refuse_kind
+from combee.api.availability import UNAVAILABLE_KINDS, not_available, refuse_kind
 from combee.api.common import API_VERSION
 from combee.api.explain import closest, explain, path_text, summary
 from combee.api.fields import Loc
 from combee.api.run import PromptLearningRun
 from combee.api.yamlread import Document, read_yaml
-from combee.errors import CombeeError, ManifestError
+from combee.errors import CombeeError, ManifestError, NotAvailableError
 
 KIND = "PromptLearningRun"
 
@@ -79,12 +79,11 @@ def _problems(data: object, place: Callable[[Loc], str]) -> list[CombeeError]:
     try:
         _check_kind(data, place)
         run = PromptLearningRun.model_validate(data)
-        _check_available(run, place)
+        return [*_not_available(run, place)]
     except ValidationError as error:
         return [*explain(error, root=PromptLearningRun, where=place)]
     except CombeeError as error:
         return [error]
-    return []
 
 
 def _run(data: object, place: Callable[[Loc], str]) -> PromptLearningRun:
@@ -93,12 +92,13 @@ def _run(data: object, place: Callable[[Loc], str]) -> PromptLearningRun:
         run = PromptLearningRun.model_validate(data)
     except ValidationError as error:
         raise summary(explain(error, root=PromptLearningRun, where=place)) from None
-    _check_available(run, place)
+    for missing in _not_available(run, place):
+        raise missing
     return run
 
 
-def _check_available(run: PromptLearningRun, place: Callable[[Loc], str]) -> None:
-    check_available(run, lambda path: place(tuple(path.split("."))))
+def _not_available(run: PromptLearningRun, place: Callable[[Loc], str]) -> list[NotAvailableError]:
+    return not_available(run, lambda path: place(tuple(path.split("."))))
 
 
 def _check_kind(data: object, place: Callable[[Loc], str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     ("metadata.name", "x" * 64, None, ["not a valid name", "63"]),
     ("metadata.name", 12, None, ["12 is not text"]),
     ("metadata.lables", {}, None, ["unknown field 'lables'", "Did you mean labels"]),
-    ("metadata.labels", {"team": 1}, "metadata.labels.team", ["1 "]),
+    ("metadata.labels", {"team": 1}, "metadata.labels.team", ["1 cannot stand here", "Write text, in quotes"]),
     ("spec", GONE, None, ["required"]),
     ("spec", [], None, ["a list is not a mapping with playbookRef, suspend, task"]),
     ("specs", {}, None, ["unknown field 'specs'", "Did you mean spec?"]),
@@ -256,3 +257,11 @@ def test_problems_in_lists_all_of_them_with_lines() -> None:
         "run.yaml:4: spec.models",
         "run.yaml:5: spec.seed",
     ]
+
+
+def test_problems_in_lists_all_that_is_not_available() -> None:
+    manifest = edited("spec.queue", {"name": "team-a"})
+    manifest["spec"]["batching"] = {"rule": "Paper"}
+    found = problems_in(json.dumps(manifest, indent=1), "run.yaml")
+    assert [problem.where.split(": ")[1] for problem in found] == ["spec.batching.rule", "spec.queue"]
+    assert all(isinstance(problem, NotAvailableError) for problem in found)
