@@ -33,8 +33,7 @@ def updates(draw: st.DrawFn) -> Update:
     op = draw(st.sampled_from(["ADD", "ADD", "UPDATE", "MERGE", "DELETE"]))
     count = {"ADD": 0, "MERGE": 2}.get(op, 1)
     base = tuple(draw(st.lists(TEXTS, min_size=count, max_size=count, unique=True)))
-    made = change(op, base, "" if op == "DELETE" else draw(TEXTS), *draw(SOURCES))
-    return made
+    return change(op, base, "" if op == "DELETE" else draw(TEXTS), *draw(SOURCES))
 
 
 @st.composite

@@ -84,7 +84,7 @@ def test_an_entry_is_one_bounded_line_and_normalising_twice_is_normalising_once(
     line = normalise_entry(text)
     assert normalise_entry(line) == line and len(line) <= MAX_ENTRY_CHARS
     assert line.isprintable() and "\n" not in line
-    assert not line.endswith("sources say otherwise)") and not line.startswith(("#", "::"))
+    assert not line.endswith("sources say otherwise)") and not line.startswith(("# ", "## ", "::"))
     key = section_key(text)
     assert section_key(key) == key == section_key(key.upper()) and 3 <= len(section_slug(key)) <= 4
 

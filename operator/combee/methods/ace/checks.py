@@ -45,7 +45,7 @@ _PRIVATE = (
     (
         "a random string",
         re.compile(
-            r"\b(?=[A-Za-z0-9+/]*[0-9])(?=[A-Za-z0-9+/]*[a-z])(?=[A-Za-z0-9+/]*[A-Z])[A-Za-z0-9+/]{36,}={0,2}"
+            r"\b(?=(?:[A-Za-z+/]*[0-9]){4})(?=[A-Za-z0-9+/]*[a-z])(?=[A-Za-z0-9+/]*[A-Z])[A-Za-z0-9+/]{36,}={0,2}"
         ),
     ),
     ("a hexadecimal string", re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{32,}\b")),
