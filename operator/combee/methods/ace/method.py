@@ -12,6 +12,7 @@ from combee.methods.protocol import (
     EntryView,
     Grouping,
     LeakCorpus,
+    Method,
     Refusal,
     Rendered,
     ReplayRequest,
@@ -155,3 +156,7 @@ class AceMethod:
 
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
         return retention.carried_all(reflections, updates)
+
+
+_CONFORMS: Method[Ledger] = AceMethod()
+"""The type checker's proof that nothing of the protocol is missing."""
