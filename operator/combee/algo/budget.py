@@ -1,0 +1,150 @@
+"""What a run may spend, what it has spent, and what it can still afford."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from combee.errors import BugError
+
+LimitName = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+_NAMES: tuple[LimitName, ...] = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """An amount of each budgeted thing. A rollout is every task-model call (map, replay, heldOut)."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    gpu_seconds: float = 0.0
+    wall_clock_seconds: float = 0.0
+
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(
+            self.rollouts + other.rollouts,
+            self.tokens + other.tokens,
+            self.gpu_seconds + other.gpu_seconds,
+            self.wall_clock_seconds + other.wall_clock_seconds,
+        )
+
+    def __sub__(self, other: Spend) -> Spend:
+        return self + other.times(-1)
+
+    def times(self, factor: int) -> Spend:
+        """Every amount times ``factor``.
+
+        >>> Spend(rollouts=2, tokens=10).times(3)
+        Spend(rollouts=6, tokens=30, gpu_seconds=0.0, wall_clock_seconds=0.0)
+        """
+        return Spend(
+            self.rollouts * factor,
+            self.tokens * factor,
+            self.gpu_seconds * factor,
+            self.wall_clock_seconds * factor,
+        )
+
+    @property
+    def amounts(self) -> tuple[float, float, float, float]:
+        """The four amounts in the order of the limits' names.
+
+        >>> Spend(rollouts=1).amounts
+        (1, 0, 0.0, 0.0)
+        """
+        return (self.rollouts, self.tokens, self.gpu_seconds, self.wall_clock_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``spec.budget``: each limit or None (no limit); ``primary`` is the one named first."""
+
+    rollouts: int | None = None
+    tokens: int | None = None
+    gpu_seconds: float | None = None
+    wall_clock_seconds: float | None = None
+    primary: LimitName = "rollouts"
+
+    @property
+    def by_name(self) -> tuple[tuple[int, LimitName, float], ...]:
+        """(position in ``Spend.amounts``, name, limit) of the limits that are set, the primary first.
+
+        >>> Limits(rollouts=9, tokens=50, primary="tokens").by_name
+        ((1, 'tokens', 50), (0, 'rollouts', 9))
+        """
+        values = (self.rollouts, self.tokens, self.gpu_seconds, self.wall_clock_seconds)
+        rows = [(k, _NAMES[k], value) for k, value in enumerate(values) if value is not None]
+        return tuple(sorted(rows, key=lambda row: (row[1] != self.primary, row[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """The limit that forbids the next work; ``str()`` is a sentence for people."""
+
+    name: LimitName
+    limit: float
+    spent: float
+    planned: float
+
+    def __str__(self) -> str:
+        limit, spent, planned = (f"{x:,.10g}" for x in (self.limit, self.spent, self.planned))
+        return f"budget.{self.name} is {limit}: {spent} spent and {planned} more are planned"
+
+
+def fits(spent: Spend, planned: Spend, limits: Limits) -> Exceeded | None:
+    """None when ``spent`` + ``planned`` stays within every limit, else the first limit it breaks.
+
+    The primary limit is asked first, then rollouts, tokens, gpuSeconds, wallClockSeconds. Exactly
+    reaching a limit is within it; an amount that is NaN is not. Source: DESIGN section 5 (caps) and
+    section 6 (budget). Cost: O(1).
+
+    >>> str(fits(Spend(rollouts=90), Spend(rollouts=20), Limits(rollouts=100)))
+    'budget.rollouts is 100: 90 spent and 20 more are planned'
+    >>> fits(Spend(rollouts=90), Spend(rollouts=10), Limits(rollouts=100)) is None
+    True
+    """
+    for k, name, limit in limits.by_name:
+        if not spent.amounts[k] + planned.amounts[k] <= limit:
+            return Exceeded(name, limit, spent.amounts[k], planned.amounts[k])
+    return None
+
+
+def largest_affordable(per_example: Spend, fixed: Spend, spent: Spend, limits: Limits) -> int | None:
+    """The most examples whose cost, with ``fixed`` on top, still fits; None when no limit binds.
+
+    0 when not even ``fixed`` fits or an amount is NaN. Source: DESIGN section 5 (budget as a cap of
+    the batch size). Cost: O(1).
+
+    >>> largest_affordable(Spend(rollouts=2), Spend(rollouts=5), Spend(rollouts=80), Limits(rollouts=100))
+    7
+    >>> largest_affordable(Spend(rollouts=2), Spend(), Spend(), Limits(tokens=100)) is None
+    True
+    """
+    if fits(spent, fixed, limits) is not None:
+        return 0
+    best: int | None = None
+    for k, _, limit in limits.by_name:
+        each = per_example.amounts[k]
+        if math.isnan(each):
+            return 0
+        if each <= 0 or math.isinf(limit):
+            continue
+        room = limit - spent.amounts[k] - fixed.amounts[k]
+        affordable = math.floor(room / each + 1e-9)
+        best = affordable if best is None else min(best, affordable)
+    return best
+
+
+def split_evenly(total: int, parts: int, part: int) -> int:
+    """Share number ``part`` of ``total`` split over ``parts``: whole, within one, summing to ``total``.
+
+    The first shares are the larger ones; a share is 0 when there are more parts than units (such a
+    pod must not call). For a run's concurrency and rates over its pods. ``BugError`` for parts < 1,
+    part outside 0..parts-1 or a negative total. Source: DESIGN section 4. Cost: O(1).
+
+    >>> [split_evenly(10, 4, part) for part in range(4)]
+    [3, 3, 2, 2]
+    """
+    if parts < 1 or not 0 <= part < parts or total < 0:
+        raise BugError(f"share {part} of {parts} of {total} does not exist", where="split_evenly")
+    return total // parts + (1 if part < total % parts else 0)
