@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import fsspec
+import fsspec  # type: ignore[import-untyped]
 
 from combee.errors import DataError
 

@@ -5,6 +5,7 @@ Nothing here decides anything and nothing here is part of a result.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from combee.runtime.guard import BudgetGuard
 from combee.runtime.progress import ProgressState, eta_seconds
 
 KEPT_NOTES = 3
+TICK_SECONDS = 0.5
 PHASES = {"Profiling": "preparing", "Learning": "learning", "Evaluating": "finishing", "Complete": "finished"}
 
 
@@ -58,7 +60,6 @@ class Meter:
     total: int = 0
     calls: int = 0
     hits: int = 0
-    retried: int = 0
     started: float = field(default_factory=time.monotonic)
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTES))
     noted: set[str] = field(default_factory=set)
@@ -87,7 +88,6 @@ class Meter:
         self.calls += not record.error
         self.hits += record.hit
         if record.retried_for:
-            self.retried += 1
             self.note(f"the endpoint of {record.role} is being asked again ({record.retried_for[0]})")
 
     def planned(self, plan: IterationPlan, state: RunState) -> None:
@@ -100,6 +100,12 @@ class Meter:
         self.state = after
         if after.iteration > before.iteration:
             self.listener.iteration(self.snapshot())
+
+    async def tick(self) -> None:
+        """Tell the listener the time of day, so that a long call does not look like a dead run."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self.listener.progress(self.snapshot())
 
     def snapshot(self) -> ProgressState:
         """Everything a screen shows."""

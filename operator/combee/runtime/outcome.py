@@ -53,7 +53,6 @@ class Session:
     plans: Mapping[int, IterationPlan]
     summaries: Mapping[str, StepSummary]
     models: Mapping[str, ModelInfo]
-    warnings: tuple[str, ...]
     wall_seconds: float
     data: DataInfo
 

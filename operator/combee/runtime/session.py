@@ -187,7 +187,7 @@ async def _work(
 ) -> Result:
     run, started = prepared.run, time.monotonic()
     spec = run.spec
-    store = Store.open(spec.store.uri) if spec.store.uri else Store.open(str(folder.path / "store"))
+    store = Store.open(str(folder.path / "store"))
     guard = BudgetGuard(limits_of(spec), lambda: time.monotonic() - started)
     meter = Meter(run.name, spec, prepared.facts, listener, guard)
     meter.simulated = any(model.simulated for model in info.values())
@@ -195,7 +195,34 @@ async def _work(
     for warning in preview(spec, data_shape(prepared)).warnings:
         listener.note(warning)
     models = _models(prepared, store, meter, guard, info)
-    context = WorkContext(
+    context = _context(prepared, who, store, models, meter)
+    executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
+    ticker = asyncio.create_task(meter.tick())
+    try:
+        outcome = await _until_outcome(executor)
+        session = Session(
+            run=run,
+            who=who,
+            manifest_digest=digest,
+            context=context,
+            state=executor.state,
+            outcome=outcome,
+            plans=executor.plans,
+            summaries=executor.summaries,
+            models=info,
+            wall_seconds=executor.earlier_seconds + time.monotonic() - started,
+            data=prepared.data,
+        )
+        return await _write(session, folder)
+    finally:
+        ticker.cancel()
+        await models.pool.aclose()
+        store.close()
+
+
+def _context(prepared: Prepared, who: Identity, store: Store, models: _Models, meter: Meter) -> WorkContext:
+    spec = prepared.run.spec
+    return WorkContext(
         spec=spec,
         prefix=f"runs/{who.name}-{who.uid}",
         store=store,
@@ -209,27 +236,6 @@ async def _work(
         progress=meter,
         initial_playbook=prepared.initial_playbook,
     )
-    executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
-    try:
-        outcome = await _until_outcome(executor)
-        session = Session(
-            run=run,
-            who=who,
-            manifest_digest=digest,
-            context=context,
-            state=executor.state,
-            outcome=outcome,
-            plans=executor.plans,
-            summaries=executor.summaries,
-            models=info,
-            warnings=(),
-            wall_seconds=executor.earlier_seconds + time.monotonic() - started,
-            data=prepared.data,
-        )
-        return await _write(session, folder)
-    finally:
-        await models.pool.aclose()
-        store.close()
 
 
 def data_shape(prepared: Prepared) -> DataShape:

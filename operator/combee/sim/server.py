@@ -203,7 +203,7 @@ class Server:
                 "id": name,
                 "object": "model",
                 "created": wire.CREATED,
-                "owned_by": "combee-sim",
+                "owned_by": "combee sim, a simulated model",
                 "root": "simulated model",
                 "parent": None,
                 "max_model_len": self.config.max_model_len,

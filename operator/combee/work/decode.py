@@ -26,4 +26,11 @@ def trajectory_of(row: dict[str, Any]) -> Trajectory:
 
 def update_of(row: dict[str, Any]) -> Update:
     """The update that reduce wrote."""
-    return Update(**{**row, "sources": frozenset(row["sources"]), "base": tuple(row["base"])})
+    return Update(
+        **{
+            **row,
+            "sources": frozenset(row["sources"]),
+            "cited": frozenset(row["cited"]),
+            "base": tuple(row["base"]),
+        }
+    )

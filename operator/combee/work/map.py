@@ -57,13 +57,7 @@ async def run_map(
     results = await pooled(positions, one, width=context.concurrency)
     trajectories = [trajectory for trajectory, _ in results]
     reflections = [reflection for _, reflection in results if reflection is not None]
-    failed = [trajectory for trajectory in trajectories if trajectory.error]
-    if len(failed) > MAX_LOST_SHARE * len(trajectories):
-        raise TransientError(
-            f"{len(failed)} of {len(trajectories)} examples got no answer ({failed[0].error})",
-            where=step.name,
-            fix="See whether the endpoint is healthy, then run the same command again: what was answered is kept",
-        )
+    _refuse_a_bad_day(step, trajectories)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
@@ -72,20 +66,36 @@ async def run_map(
             "reflections": await put_lines(context, reflections),
             "calls": await context.store.aput_blob(asker.encode()),
         },
-        counts={
-            "iteration": plan.iteration,
-            "examples": len(trajectories),
-            "correct": sum(trajectory.correct for trajectory in trajectories),
-            "failed": len(failed),
-            "reflections": len(reflections),
-            "lessons": sum(len(reflection.lessons) for reflection in reflections),
-            "rollouts": asker.rollouts(),
-            "repaired": asker.repaired,
-        },
+        counts=_counts(plan, trajectories, reflections, asker),
         usage=asker.usage(),
         seconds={"wall": round(context.clock() - started, 6)},
     )
     return await write_manifest(context, summary, shard)
+
+
+def _refuse_a_bad_day(step: Step, trajectories: list[Trajectory]) -> None:
+    failed = [trajectory for trajectory in trajectories if trajectory.error]
+    if len(failed) > MAX_LOST_SHARE * len(trajectories):
+        raise TransientError(
+            f"{len(failed)} of {len(trajectories)} examples got no answer ({failed[0].error})",
+            where=step.name,
+            fix="See whether the endpoint is healthy, then run the same command again: what was answered is kept",
+        )
+
+
+def _counts(
+    plan: IterationPlan, trajectories: list[Trajectory], reflections: list[Reflection], asker: Asker
+) -> dict[str, int]:
+    return {
+        "iteration": plan.iteration,
+        "examples": len(trajectories),
+        "correct": sum(trajectory.correct for trajectory in trajectories),
+        "failed": sum(bool(trajectory.error) for trajectory in trajectories),
+        "reflections": len(reflections),
+        "lessons": sum(len(reflection.lessons) for reflection in reflections),
+        "rollouts": asker.rollouts(),
+        "repaired": asker.repaired,
+    }
 
 
 async def _learn_from(

@@ -64,35 +64,32 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             where=step.name,
             fix="See whether the endpoint is healthy, then run the same command again",
         )
-    outputs = {
-        "artifact": await context.store.aput_blob(artifact.to_json()),
-        "train": train.digest,
-        "heldOut": held_out.digest,
-    }
-    counts = {
-        "train": len(train.examples),
-        "select": len(select),
-        "gate": len(gate),
-        "test": len(test.examples) if test else 0,
-        "rollouts": asker.rollouts(),
-        "failed": lost,
-    }
-    if test is not None:
-        outputs["test"] = test.digest
+    splits = {"train": train, "heldOut": held_out, **({"test": test} if test else {})}
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
-        outputs=outputs,
-        counts=counts,
+        outputs={
+            "artifact": await context.store.aput_blob(artifact.to_json()),
+            **{name: split.digest for name, split in splits.items()},
+        },
+        counts={
+            "train": len(train.examples),
+            "select": len(select),
+            "gate": len(gate),
+            "test": len(test.examples) if test else 0,
+            "rollouts": asker.rollouts(),
+            "failed": lost,
+        },
         scores={"select": mean(scores), "tokenFactor": _token_factor(context, select, rendered.text, asker)},
         usage=asker.usage(),
-        seconds={
-            "wall": round(context.clock() - started, 6),
-            "modelled": round(modelled_seconds(asker.rows, context.slots), 6),
-        },
+        seconds={"wall": round(context.clock() - started, 6), "modelled": _modelled(context, asker)},
         observations=tuple(waves),
     )
     return await write_manifest(context, summary)
+
+
+def _modelled(context: WorkContext, asker: Asker) -> float:
+    return round(modelled_seconds(asker.rows, context.slots), 6)
 
 
 async def _waves(

@@ -284,11 +284,13 @@ async def _tree(reduction: _Reduction, leaves: list[list[Update]]) -> list[Updat
 
 
 def _canonical(updates: list[Update]) -> list[Update]:
-    """Equal updates once, their sources united, in the order of their keys."""
+    """Equal updates once, their sources and citations united, in the order of their keys."""
     joined: dict[str, Update] = {}
     for update in sorted(updates, key=lambda update: (update.section, update.text)):
-        known = joined.get(update.key)
-        joined[update.key] = replace(known, sources=known.sources | update.sources) if known else update
+        known = joined.get(update.key, update)
+        joined[update.key] = replace(
+            known, sources=known.sources | update.sources, cited=known.cited | update.cited
+        )
     return [joined[key] for key in sorted(joined)]
 
 
@@ -300,6 +302,7 @@ def _encode_updates(updates: Sequence[Update]) -> bytes:
             "text": update.text,
             "sources": sorted(update.sources),
             "base": list(update.base),
+            "cited": sorted(update.cited),
             "reason": update.reason,
         }
         for update in updates

@@ -46,7 +46,8 @@ async def replay_all(
         request for request, done in zip(requests, own, strict=True) if done is not None and done.correct
     ]
     controls = {
-        request.entry_digest: method.replay_controls(request.entry_digest, right) for request in fixed
+        request.entry_digest: method.replay_controls(request.entry_digest, right, source=request.source)
+        for request in fixed
     }
     harmed = await _controls(context, asker, plan, fixed, controls, examples)
     verdicts = []

@@ -14,7 +14,9 @@ from combee.plan.state import Best, DataFacts, RunState
 from combee.plan.types import IterationPlan, Outcome, RoleUsage, Snapshot, StepSummary
 
 WHO = Identity("formula", "3fa9c1d2")
-FACTS = DataFacts(train_rows=100, select_rows=20, gate_rows=20, test_rows=0, digests={"train": "t", "heldOut": "h"})
+FACTS = DataFacts(
+    train_rows=100, select_rows=20, gate_rows=20, test_rows=0, digests={"train": "t", "heldOut": "h"}
+)
 
 
 def spec(**changes: object) -> RunSpec:
@@ -25,7 +27,11 @@ def spec(**changes: object) -> RunSpec:
         "models": {"task": model, "proposer": model},
         **changes,
     }
-    manifest = {"apiVersion": "combee.dev/v1alpha1", "kind": "PromptLearningRun", "metadata": {"name": "formula"}}
+    manifest = {
+        "apiVersion": "combee.dev/v1alpha1",
+        "kind": "PromptLearningRun",
+        "metadata": {"name": "formula"},
+    }
     return parse_run({**manifest, "spec": base}, "test").spec
 
 
@@ -33,7 +39,13 @@ FIXED = {"mode": "Fixed", "size": 50, "reason": "test"}
 
 
 def ask(state: RunState, snapshot: Snapshot | None = None, **changes: object):
-    return decide(spec=spec(batching=FIXED, **changes), who=WHO, state=state, snapshot=snapshot or Snapshot(), elapsed_seconds=0.0)
+    return decide(
+        spec=spec(batching=FIXED, **changes),
+        who=WHO,
+        state=state,
+        snapshot=snapshot or Snapshot(),
+        elapsed_seconds=0.0,
+    )
 
 
 def profile(**changes: object) -> StepSummary:
@@ -64,7 +76,14 @@ def finish(iteration: int, **changes: object) -> StepSummary:
     )
 
 
-LEARNING = RunState(phase="Learning", facts=FACTS, artifact="A0", baseline_select=0.5, last_select=0.5, best=Best("A0", 0.5, -1))
+LEARNING = RunState(
+    phase="Learning",
+    facts=FACTS,
+    artifact="A0",
+    baseline_select=0.5,
+    last_select=0.5,
+    best=Best("A0", 0.5, -1),
+)
 
 
 def plan(iteration: int = 0, **changes: object) -> IterationPlan:
@@ -145,8 +164,15 @@ def test_an_iteration_without_evaluation_leaves_best_and_patience() -> None:
 
 STOPS = [
     pytest.param({"epoch": 1, "examples_done": 100}, Snapshot(), "1 epoch of 100 examples done", id="epochs"),
-    pytest.param({"evaluations_since_best": 3}, Snapshot(), "select has not improved in 3 evaluations", id="patience"),
-    pytest.param({"iteration": 2}, Snapshot(given_iterations=2), "all 2 given iteration plans are done", id="given plans"),
+    pytest.param(
+        {"evaluations_since_best": 3}, Snapshot(), "select has not improved in 3 evaluations", id="patience"
+    ),
+    pytest.param(
+        {"iteration": 2},
+        Snapshot(given_iterations=2),
+        "all 2 given iteration plans are done",
+        id="given plans",
+    ),
 ]
 
 
@@ -195,7 +221,9 @@ def test_nothing_better_never_looks_at_the_gate() -> None:
 
 
 def evaluation(best: float) -> StepSummary:
-    return StepSummary("formula-3fa9c1d2-i002-evaluate-a0", "evaluate", scores={"gateBaseline": 0.5, "gateBest": best})
+    return StepSummary(
+        "formula-3fa9c1d2-i002-evaluate-a0", "evaluate", scores={"gateBaseline": 0.5, "gateBest": best}
+    )
 
 
 BETTER = replace(STOPPED, best=Best("A2", 0.7, 1))
@@ -222,7 +250,9 @@ def test_the_gate_decides(best: float, name: str, reason: str) -> None:
 
 def test_a_spent_budget_stays_the_outcome_whatever_the_gate_says() -> None:
     state = replace(BETTER, stop=Outcome("BudgetExhausted", "spent"))
-    assert ask(state, Snapshot({evaluation(0.9).step: evaluation(0.9)})).outcome == Outcome("BudgetExhausted", "spent")
+    assert ask(state, Snapshot({evaluation(0.9).step: evaluation(0.9)})).outcome == Outcome(
+        "BudgetExhausted", "spent"
+    )
 
 
 @pytest.mark.parametrize("error", ["Endpoint", "Transient", "BudgetExhausted"])
@@ -234,7 +264,9 @@ def test_a_failed_step_ends_the_run_with_its_own_words(kind: str, error: str) ->
     summaries[name] = StepSummary(name, kind, error=error, message="what happened")
     state = RunState() if kind == "profile" else LEARNING
     got = ask(state, Snapshot(summaries, {0: plan()}))
-    assert got.outcome == Outcome("BudgetExhausted" if error == "BudgetExhausted" else "Failed", "what happened")
+    assert got.outcome == Outcome(
+        "BudgetExhausted" if error == "BudgetExhausted" else "Failed", "what happened"
+    )
 
 
 def test_an_outcome_is_final() -> None:
@@ -242,7 +274,9 @@ def test_an_outcome_is_final() -> None:
     assert ask(state).outcome == Outcome("Learned", "x")
 
 
-@pytest.mark.parametrize("state", [RunState(), LEARNING, STOPPED, BETTER], ids=["new", "learning", "stopped", "better"])
+@pytest.mark.parametrize(
+    "state", [RunState(), LEARNING, STOPPED, BETTER], ids=["new", "learning", "stopped", "better"]
+)
 def test_asking_twice_gives_the_same_plan(state: RunState) -> None:
     assert ask(state) == ask(state)
 
@@ -262,7 +296,11 @@ def test_held_out_is_evaluated_at_the_same_examples_whatever_the_batch_size(size
 
 def test_sequential_is_one_example_at_a_time_in_order() -> None:
     got = decide(
-        spec=spec(aggregation={"strategy": "Sequential"}), who=WHO, state=LEARNING, snapshot=Snapshot(), elapsed_seconds=0.0
+        spec=spec(aggregation={"strategy": "Sequential"}),
+        who=WHO,
+        state=LEARNING,
+        snapshot=Snapshot(),
+        elapsed_seconds=0.0,
     )
     assert got.freeze is not None
     assert (got.freeze.batch_size, got.freeze.in_order, got.freeze.shards) == (1, True, 1)

@@ -1,0 +1,226 @@
+"""``combee run`` on the real Formula data, with the simulated model in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import COMBEE, MODEL, ROOT, Manifest, Sims, combee, environment, result_of
+
+from combee.methods.ace import AceMethod
+from combee.runtime.report.result import read_result
+
+pytestmark = pytest.mark.e2e
+
+
+def learn(sims: Sims, key: Path, path: Path, out: Path, *flags: str | Path):
+    sim = sims.start("--key", key, "--time-scale", "0")
+    return sim, combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}", *flags)
+
+
+def test_it_learns_and_leaves_all_its_files(
+    sims: Sims, key: Path, manifest: Manifest, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    path = manifest(batching={"mode": "Fixed", "size": 100, "reason": "test"})
+    _, done = learn(sims, key, path, out)
+    assert done.returncode == 0, done.stderr
+    result = read_result((out / "result.json").read_bytes())
+    assert result.outcome == "Learned"
+    gate = result.held_out.gate
+    assert gate is not None and gate.gain >= 0.10
+    assert gate.n == result.data.held_out.gate == 150
+    assert "simulated model" in done.stdout
+    assert "report.html" in done.stdout and "playbook.md" in done.stdout
+    report = (out / "report.html").read_text()
+    assert "simulated model" in report.casefold() and "<svg" in report
+    assert "simulated model" in (out / "report.md").read_text().casefold()
+    rendered = [entry for entry in result.entries if entry.rendered]
+    assert rendered and all(entry.sources for entry in rendered)
+    playbook = (out / "playbook.md").read_text()
+    assert all(entry.id in playbook for entry in rendered)
+    assert len(list((out / "plans").glob("i*.json"))) == len(result.iterations) == 5
+
+
+def test_the_same_command_again_asks_nothing_and_says_the_same(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    path = manifest(train=rows(40), batching={"mode": "Fixed", "size": 40, "reason": "test"})
+    sim, first = learn(sims, key, path, tmp_path / "out")
+    before, asked = result_of(tmp_path / "out"), sum(sim.answered().values())
+    again = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={sim.url}")
+    assert again.returncode == first.returncode
+    assert sum(sim.answered().values()) == asked
+    after = result_of(tmp_path / "out")
+    assert {**before, "wallSeconds": 0, "budget": 0} == {**after, "wallSeconds": 0, "budget": 0}
+
+
+def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    path = manifest(train=rows(120), batching={"mode": "Dynamic", "sizes": [5, 10, 25, 50]})
+    learn(sims, key, path, tmp_path / "one")
+    slow = sims.start("--key", key, "--time-scale", "0.01")
+    other = combee(
+        "run",
+        "-f",
+        path,
+        "-o",
+        tmp_path / "two",
+        "--engine",
+        f"main={slow.url}",
+        "--plans",
+        tmp_path / "one" / "plans",
+    )
+    assert other.returncode in (0, 3), other.stderr
+    assert (tmp_path / "one" / "playbook.md").read_bytes() == (tmp_path / "two" / "playbook.md").read_bytes()
+    one, two = result_of(tmp_path / "one"), result_of(tmp_path / "two")
+    assert one["playbook"]["digest"] == two["playbook"]["digest"]
+    sizes = [[row["batchSize"] for row in result["iterations"]] for result in (one, two)]
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "merge"), [("Sequential", "Structured"), ("Naive", "Structured"), ("ParallelScan", "Model")]
+)
+def test_every_strategy_runs_on_the_same_code_path(
+    strategy: str, merge: str, sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    fixed = {} if strategy == "Sequential" else {"batching": {"mode": "Fixed", "size": 30, "reason": "test"}}
+    path = manifest(train=rows(30), aggregation={"strategy": strategy, "merge": merge}, **fixed)
+    _, done = learn(sims, key, path, out)
+    assert done.returncode in (0, 3), done.stderr
+    result = result_of(out)
+    assert result["setup"]["strategy"] == strategy
+    assert [row["batchSize"] for row in result["iterations"]] == (
+        [1] * 30 if strategy == "Sequential" else [30]
+    )[: len(result["iterations"])]
+
+
+def test_a_rollout_budget_is_never_overrun_and_exits_4(
+    sims: Sims, key: Path, manifest: Manifest, tmp_path: Path
+) -> None:
+    path = manifest(budget={"rollouts": 700}, batching={"mode": "Fixed", "size": 100, "reason": "test"})
+    sim, done = learn(sims, key, path, tmp_path / "out")
+    assert done.returncode == 4, done.stderr
+    result = result_of(tmp_path / "out")
+    assert result["outcome"] == "BudgetExhausted" and result["rollouts"] <= 700
+    rows = [json.loads(line) for line in sim.log.read_text().splitlines()]
+    assert sum(row["role"] == "rollout" for row in rows) <= 700
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_nothing_better_than_the_start_exits_3(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    path = manifest(train=rows(2), batching={"mode": "Fixed", "size": 2, "reason": "test"})
+    _, done = learn(sims, key, path, tmp_path / "out")
+    assert done.returncode == 3, done.stderr
+    assert result_of(tmp_path / "out")["outcome"] == "NothingBetter"
+
+
+def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    sim = sims.start("--key", key, "--time-scale", "0.05")
+    path = manifest(train=rows(80), batching={"mode": "Fixed", "size": 40, "reason": "test"})
+    command = [*COMBEE, "run", "-f", str(path), "-o", str(out), "--engine", f"main={sim.url}"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    while not (out / "plans" / "i000.json").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert result_of(out)["outcome"] == "Stopped"
+    assert "again to go on" in stdout
+    assert "Traceback" not in stderr
+    done = combee(*command[len(COMBEE) :])
+    assert done.returncode in (0, 3), done.stderr
+    assert max(sim.answered().values()) <= 2
+    assert sum(count - 1 for count in sim.answered().values()) <= 64
+
+
+def test_json_mode_prints_one_documented_object_a_line(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    import jsonschema
+
+    path = manifest(train=rows(20), batching={"mode": "Fixed", "size": 20, "reason": "test"})
+    _, done = learn(sims, key, path, tmp_path / "out", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    schema = json.loads((ROOT / "operator/combee/runtime/events.schema.json").read_text())
+    for event in events:
+        jsonschema.validate(event, schema)
+    names = [event["event"] for event in events]
+    assert names[0] == "started" and names[-1] == "finished"
+    assert {"plan", "progress", "iteration"} <= set(names)
+
+
+def test_an_initial_playbook_is_trusted_and_its_preamble_kept(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.md").write_text(
+        "These are our house rules.\n\n## FORMULAS AND CALCULATIONS\n[calc-00001] helpful=4 harmful=1 :: State ratios plainly.\n"
+    )
+    data = {
+        "train": {"uri": str(rows(20))},
+        "heldOut": {"uri": str(ROOT / "examples/data/formula/heldout.jsonl")},
+    }
+    path = manifest(
+        task={"type": "Formula", "data": data, "initialPlaybook": {"uri": str(tmp_path / "mine.md")}},
+        batching={"mode": "Fixed", "size": 20, "reason": "test"},
+    )
+    _, done = learn(sims, key, path, tmp_path / "out")
+    assert done.returncode in (0, 3), done.stderr
+    blobs = [
+        p.read_text(errors="replace")
+        for p in (tmp_path / "out" / "store" / "blobs").rglob("*")
+        if p.is_file()
+    ]
+    rendered = [text for text in blobs if text.startswith("These are our house rules.")]
+    assert rendered and all("State ratios plainly." in text for text in rendered)
+
+
+def test_gc_keeps_results_and_deletes_the_store(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    path = manifest(train=rows(20), batching={"mode": "Fixed", "size": 20, "reason": "test"})
+    learn(sims, key, path, out)
+    assert combee("gc", out).returncode == 0 and (out / "store").exists()
+    assert combee("gc", out, "--yes").returncode == 0
+    assert not (out / "store").exists() and (out / "result.json").exists()
+    assert combee("gc", tmp_path).returncode == 2
+
+
+def test_the_help_is_light() -> None:
+    code = "import sys; sys.argv=['combee','--help']\ntry:\n import combee.cli.main as m; m.main()\nexcept SystemExit: pass\n"
+    code += "heavy = {'openai', 'numpy', 'matplotlib', 'pydantic', 'starlette', 'rich'} & set(sys.modules)\nassert not heavy, heavy"
+    done = subprocess.run([COMBEE[0], "-c", code], capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "validate" in done.stdout and "preview" in done.stdout and "sim" in done.stdout
+
+
+def test_ledgers_in_the_store_read_back(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    path = manifest(train=rows(40), batching={"mode": "Fixed", "size": 40, "reason": "test"})
+    learn(sims, key, path, out)
+    digest = result_of(out)["playbook"]["digest"]
+    data = (out / "store" / "blobs" / digest[:2] / digest).read_bytes()
+    ledger = AceMethod().from_json(data)
+    assert ledger.to_json() == data and ledger.digest == digest
+    shutil.rmtree(out)
+    assert MODEL and os.path.exists(path)

@@ -1,0 +1,49 @@
+"""The house rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "operator" / "combee"
+FILES = sorted(PACKAGE.rglob("*.py"))
+NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_files_have_at_most_400_lines_and_functions_50(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    functions = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    long = {
+        f.name: f.end_lineno - f.lineno + 1
+        for f in functions
+        if f.end_lineno and f.end_lineno - f.lineno + 1 > 50
+    }
+    assert long == {}
+
+
+def test_only_settings_reads_the_environment() -> None:
+    readers = [
+        name
+        for name, path in zip(NAMES, FILES, strict=True)
+        if "os.environ" in path.read_text() or "getenv" in path.read_text()
+    ]
+    assert readers == ["settings.py"]
+
+
+def test_operator_is_no_package() -> None:
+    assert not (PACKAGE.parent / "__init__.py").exists()
+
+
+def test_no_eval_and_no_unsafe_yaml() -> None:
+    for path in FILES:
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        names = {call.id for call in calls if isinstance(call, ast.Name)}
+        assert not names & {"eval", "exec", "__import__"}, path
+        attributes = {call.attr for call in calls if isinstance(call, ast.Attribute)}
+        assert "unsafe_load" not in attributes, path
