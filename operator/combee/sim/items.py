@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from combee.sim.prompts import tokens
 from combee.sim.rulebook import Hit, Rulebook
 
-_ARTIFACT = re.compile(r"^.*\bhelpful\s*[=:]\s*\d+.*$", re.M)
+_ARTIFACT = re.compile(r"\bhelpful\s*[=:]\s*\d")
 _START = re.compile(r"^[ \t]*(?:[-*•][ \t]*|\d+[.)][ \t]*)?\[([^\]\s]{1,64})\]", re.M)
 _JSON_START = re.compile(r"\"\w*id\"\s*:\s*\"([^\"\n]{1,64})\"")
 _INTRODUCTION = re.compile(
@@ -38,7 +38,9 @@ class Item:
 def items_in(text: str, book: Rulebook) -> list[Item]:
     """The items of a request, in order; those without a lesson are left out."""
     if "helpful" in text:
-        text = _ARTIFACT.sub("", text)
+        text = "\n".join(
+            [line for line in text.split("\n") if "helpful" not in line or not _ARTIFACT.search(line)]
+        )
     hits = book.lessons_in(text)
     if not hits:
         return []

@@ -20,6 +20,7 @@ from combee.sim import draws, planted
 
 _START = re.compile(r"(?:^|[\n:>`\"])[\s\"*\\]*")
 _HEAD = 20
+_WINDOW = 4_000
 _FORMULA = re.compile(r"Use formula (.*?) to answer", re.S)
 _ANSWER = re.compile(r"[\s\"]*\.?\s*Answer:\s*$")
 
@@ -144,14 +145,21 @@ class Questions:
         return best or self._squeezed_in(text)
 
     def _verbatim(self, text: str) -> Found | None:
-        best: Found | None = None
-        for place in _START.finditer(text):
-            start = place.end()
-            for known in self._by_head.get(text[start : start + _HEAD], ()):
-                longer = best is None or start > best.start or len(known.question) > best.end - best.start
-                if longer and text.startswith(known.question, start):
-                    best = Found(known, start, start + len(known.question))
-        return best
+        """Looks at windows from the end on, since what varies mostly stands last."""
+        end, size = len(text), _WINDOW
+        while end > 0:
+            begin = max(0, text.rfind("\n", 0, max(0, end - size)))
+            best: Found | None = None
+            for place in _START.finditer(text, begin, end):
+                start = place.end()
+                for known in self._by_head.get(text[start : start + _HEAD], ()):
+                    longer = best is None or start > best.start or len(known.question) > best.end - best.start
+                    if longer and text.startswith(known.question, start):
+                        best = Found(known, start, start + len(known.question))
+            if best is not None:
+                return best
+            end, size = begin, size * 4
+        return None
 
     def _procedure(self, found: re.Match[str]) -> Known:
         question, topic, value = found.group(), found.group(1), int(found.group(2))

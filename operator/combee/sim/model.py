@@ -122,9 +122,9 @@ class Model:
         known, shown = found.known, prompt.text[: found.start] + prompt.text[found.end :]
         wrong = reflecting.missed(shown, known)
         before, after = self._around(prompt.text, found)
-        support = before.support(known.topic) + after.support(known.topic)
+        used = before.support(known.topic).named_in(prompt.text[found.end :]) + after.support(known.topic)
         drawn = reflecting.reflect(
-            known, wrong, support, self.book, self.law, self.seed, prompt.ordinal, self.plants
+            known, wrong, used, self.book, self.law, self.seed, prompt.ordinal, self.plants
         )
         diagnosis = lessons.DIAGNOSES[0 if wrong else 1]
         if not drawn.entries:

@@ -26,6 +26,11 @@ class Support:
     def __add__(self, other: Support) -> Support:
         return Support(self.right + other.right, self.wrong + other.wrong)
 
+    def named_in(self, text: str) -> Support:
+        """Only the lines whose id a text names."""
+        right = tuple(id_ for id_ in self.right if id_ and id_ in text)
+        return Support(right, tuple(id_ for id_ in self.wrong if id_ and id_ in text))
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -31,14 +31,14 @@ def brute_force(texts: list[str], threshold: float, same_condition: bool) -> lis
     return [numbers.setdefault(label, len(numbers)) for label in labels]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(some_texts, st.sampled_from([0.3, 0.5, 0.6, 2 / 3, 0.75, 1.0]), st.booleans())
 def test_labels_equal_brute_force(texts: list[str], threshold: float, same_condition: bool) -> None:
     expected = brute_force(texts, threshold, same_condition)
     assert similarity_labels(texts, threshold=threshold, same_condition=same_condition) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some_texts, st.sampled_from([0.3, 0.5, 0.6, 2 / 3, 0.75, 1.0]))
 def test_matrix_products_equal_brute_force(texts: list[str], threshold: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -47,7 +47,7 @@ def test_matrix_products_equal_brute_force(texts: list[str], threshold: float) -
         assert similarity_labels(texts, threshold=threshold) == brute_force(texts, threshold, False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some_texts, st.integers(1, 6), st.randoms(use_true_random=False))
 def test_groups_partition_are_capped_and_do_not_depend_on_order(texts, cap, random) -> None:  # type: ignore[no-untyped-def]
     groups = similarity_components(texts, cap=cap)

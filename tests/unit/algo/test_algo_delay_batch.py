@@ -96,7 +96,7 @@ def test_median_choice_is_within_fifteen_percent_at_twenty_percent_noise(b_half:
     assert np.median(errors) <= 0.15
 
 
-@given(st.floats(0, 1e4), st.floats(1e-6, 1e3), st.floats(0.01, 1))
+@given(st.floats(1e-6, 1e4), st.floats(1e-6, 1e3), st.floats(0.01, 1))
 def test_saving_rule_is_where_the_share_is_left(c0: float, c1: float, share: float) -> None:
     fit = Fit(c0, c1, 0, 2, 1)
     b = saving_batch_size(fit, share)

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.stats import Paired, can_ever_detect, detectable_gain, paired_difference, sign_test
@@ -21,7 +21,6 @@ def versions(wins: int, losses: int, ties: int) -> tuple[dict[str, float], dict[
     return {str(i): x for i, x in enumerate(a)}, {str(i): x for i, x in enumerate(b)}
 
 
-@settings(deadline=None)
 @given(st.one_of(scores, verdicts), st.one_of(scores, verdicts), st.integers(0, 5))
 def test_interval_holds_the_mean_and_swaps_with_its_sides(
     a: dict[str, float], b: dict[str, float], seed: int

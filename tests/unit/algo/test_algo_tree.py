@@ -104,7 +104,7 @@ def check_tree(
         below = len(level)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 3000), min_size=1, max_size=400),
     st.integers(1, 4),
