@@ -206,19 +206,9 @@ def plan_tree(
     if count == 0:
         return Tree(())
     dealt = augmented_shuffle(n, copies=copies, leaves=count, rng=rng(seed, "shuffle", iteration, round))
-    room = max_input_tokens - overhead_tokens
-    leaves: list[Node] = []
-    for leaf in dealt:
-        if len(leaf) <= max_fan_in and _fits(leaf, token_counts, room):
-            leaves.append(leaf)
-            continue
-        counts = [token_counts[i] for i in leaf]
-        parts = pack(
-            counts, max_fan_in=max_fan_in, max_input_tokens=max_input_tokens, overhead_tokens=overhead_tokens
-        )
-        leaves.extend(tuple(leaf[k] for k in part) for part in parts)
+    leaves = _split_heavy(dealt, token_counts, max_fan_in, max_input_tokens - overhead_tokens)
     if merge == "Structured":
-        return Tree(tuple(leaves))
+        return Tree(leaves)
     levels = upper_levels(
         len(leaves),
         max_fan_in=max_fan_in,
@@ -226,4 +216,17 @@ def plan_tree(
         max_input_tokens=max_input_tokens,
         overhead_tokens=overhead_tokens,
     )
-    return Tree(tuple(leaves), levels)
+    return Tree(leaves, levels)
+
+
+def _split_heavy(leaves: Level, token_counts: Sequence[int], max_fan_in: int, room: int) -> Level:
+    """The leaves, those above a cap cut into several."""
+    result: list[Node] = []
+    for leaf in leaves:
+        if len(leaf) <= max_fan_in and _fits(leaf, token_counts, room):
+            result.append(leaf)
+            continue
+        counts = [token_counts[i] for i in leaf]
+        parts = pack(counts, max_fan_in=max_fan_in, max_input_tokens=room, overhead_tokens=0)
+        result.extend(tuple(leaf[k] for k in part) for part in parts)
+    return tuple(result)
