@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.sim.forms import Form
+from combee.sim.prompts import tokens
 
 _ANSWER = re.compile(r"answer|final|predict|result|output|response")
 _CONTENT = re.compile(r"content|text|entry|bullet\b|lesson|rule|insight")
@@ -41,6 +42,20 @@ def neutral(form: Form) -> Any:
 def dumps(value: Any) -> str:
     """JSON as a model writes it: no line breaks, no escapes beyond the needed."""
     return json.dumps(value, ensure_ascii=False)
+
+
+FIELD_TOKENS = 6
+"""What a field's name, quotes and colon cost on average; counted alike whatever the name."""
+
+
+def frame_tokens(reply: str) -> int:
+    """Tokens of a reply as if all its fields had names of one length."""
+    try:
+        said = json.loads(reply)
+    except ValueError:
+        return tokens(reply)
+    values = said.values() if isinstance(said, dict) else [said]
+    return sum(FIELD_TOKENS + tokens(value if isinstance(value, str) else "") for value in values)
 
 
 def _object(form: Form, fill: Callable[[Form], Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _START = re.compile(r"(?:^|[\n:>`\"])[\s\"*\\]*")
 _HEAD = 20
 _WINDOW = 4_000
 _FORMULA = re.compile(r"Use formula (.*?) to answer", re.S)
+_ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 _ANSWER = re.compile(r"[\s\"]*\.?\s*Answer:\s*$")
 
 
@@ -179,4 +180,6 @@ class Questions:
 
 
 def _squeezed(text: str) -> str:
+    if "\\u" in text:
+        text = _ESCAPED.sub(lambda code: chr(int(code.group(1), 16)), text)
     return " ".join(text.replace("\\n", " ").replace('\\"', '"').split())

@@ -27,7 +27,7 @@ from combee.sim import (
 from combee.sim.forms import Form
 from combee.sim.keyfile import Found, Questions, load
 from combee.sim.params import Law, SimConfig
-from combee.sim.prompts import Prompt, TextCache, read, tokens
+from combee.sim.prompts import Prompt, TextCache, read
 from combee.sim.rulebook import Rulebook
 
 
@@ -131,7 +131,7 @@ class Model:
             return fill.reflect(form, diagnosis, (), drawn.tags)
         law = self.book.law(known.topic)
         each = law.reflection_tokens / max(1.0, law.lessons)
-        frame = tokens(fill.reflect(form, diagnosis, [""] * len(drawn.entries), ()))
+        frame = fill.frame_tokens(fill.reflect(form, diagnosis, [""] * len(drawn.entries), ()))
         room = max(60, int(each - frame / len(drawn.entries)))
         told = [lessons.at_length(entry, room, more) if more else entry for entry, more in drawn.entries]
         return fill.reflect(form, diagnosis, told, drawn.tags)
