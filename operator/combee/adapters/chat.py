@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from openai import APIConnectionError, APIStatusError, APITimeoutError
@@ -124,7 +126,9 @@ class ChatClient:
         key = CanonicalRequest(self.endpoint, request).key
         call = _Call(started=self._clock() - self._origin)
         try:
-            answered = await self._memo.once(key, lambda: self._made(request, key, call))
+            answered = await self._memo.once(
+                key, lambda: self._made(request, key, call), slot=self._slot(call)
+            )
         except CombeeError as error:
             self._record(call, None, error.code)
             raise
@@ -168,15 +172,20 @@ class ChatClient:
         if self._own_pool is not None:
             await self._own_pool.aclose()
 
-    async def _made(self, request: ChatRequest, key: str, call: _Call) -> Completion:
+    @asynccontextmanager
+    async def _slot(self, call: _Call) -> AsyncIterator[None]:
+        """One of the run's slots; the wait for it is noted."""
         waited_from = self._clock()
         async with self._limits:
             call.queued += self._clock() - waited_from
-            planned = prompt_tokens(request.prompt) + request.prompt.max_output_tokens
-            if self._budget is not None:
-                self._budget(1 if self.role == "task" else 0, planned)
-            call.planned = planned
-            return await self._attempts(request, key, call)
+            yield
+
+    async def _made(self, request: ChatRequest, key: str, call: _Call) -> Completion:
+        planned = prompt_tokens(request.prompt) + request.prompt.max_output_tokens
+        if self._budget is not None:
+            self._budget(1 if self.role == "task" else 0, planned)
+        call.planned = planned
+        return await self._attempts(request, key, call)
 
     async def _attempts(self, request: ChatRequest, key: str, call: _Call) -> Completion:
         asked = Asked(self.endpoint, self.role, request.prompt)

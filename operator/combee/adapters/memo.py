@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from combee.adapters.store import Store
@@ -55,8 +56,17 @@ class Memo:
         await self._store.aput(_path(key), data)
         return completion
 
-    async def once(self, key: str, make: Callable[[], Awaitable[Completion]]) -> Answered:
+    async def once(
+        self,
+        key: str,
+        make: Callable[[], Awaitable[Completion]],
+        *,
+        slot: AbstractAsyncContextManager[None] | None = None,
+    ) -> Answered:
         """The recorded answer, or ``make``'s, which is then recorded.
+
+        ``slot`` is held from before the call until its answer is recorded: so whatever is lost when
+        this process dies is at most what its slots held.
 
         Equal requests at the same time make one call: the others wait for it and count as hits,
         or get its error. When the one that calls is cancelled, a waiting one takes over.
@@ -74,7 +84,8 @@ class Memo:
             outcome = await self.get(key)
             if outcome is not None:
                 return Answered(outcome, hit=True)
-            outcome = await self.put(key, await make())
+            async with slot or nullcontext():
+                outcome = await self.put(key, await make())
             return Answered(outcome, hit=False)
         except CombeeError as error:
             outcome = _Failed(error)
