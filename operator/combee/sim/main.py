@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,14 +133,7 @@ def serve(
     lenient_judge: Annotated[list[str] | None, typer.Option(help="Model name that judges kindly.")] = None,
 ) -> None:
     """Serve a simulated model where `vllm serve MODEL` would serve a real one."""
-    model, settings, ignored = _told(words)
-    if not model:
-        raise typer.BadParameter("name the MODEL to serve first")
-    if ignored:
-        typer.echo(f"ignored: {', '.join(ignored)}", err=True)
-    law, faults = _law_and_faults(settings)
-    config = SimConfig(
-        model=model,
+    told = SimConfig(
         served_names=tuple(served_model_name or ()),
         host=host,
         port=port,
@@ -154,15 +147,19 @@ def serve(
         log=log,
         plant=plant,
         lenient_judges=tuple(lenient_judge or ()),
-        law=law,
-        faults=faults,
     )
-    _run(config)
+    _run(told, words)
 
 
-def _run(config: SimConfig) -> None:
+def _run(config: SimConfig, words: list[str]) -> None:
+    model, settings, ignored = _told(words)
+    if not model:
+        raise typer.BadParameter("name the MODEL to serve first")
+    if ignored:
+        typer.echo(f"ignored: {', '.join(ignored)}", err=True)
+    law, faults = _law_and_faults(settings)
     try:
-        serve_forever(config)
+        serve_forever(replace(config, model=model, law=law, faults=faults))
     except UserError as error:
         raise _fail(error) from error
     except OSError as error:
