@@ -109,7 +109,7 @@ def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[Mapping
 
 
 def from_example(text: str) -> Form | None:
-    """The form of the last JSON object that an instruction shows as the way to answer, or None."""
+    """The form of the last JSON object (or schema) that an instruction shows as the way to answer, or None."""
     decoder = json.JSONDecoder()
     place = len(text)
     for _ in range(16):
@@ -122,10 +122,19 @@ def from_example(text: str) -> Form | None:
             example, _ = decoder.raw_decode(text, place + 1)
         except ValueError:
             continue
-        form = _shape(example, "")
+        form = from_schema(example) if _is_schema(example) else _shape(example, "")
         if form.kind == "object" and form.fields:
             return form
     return None
+
+
+def _is_schema(example: Any) -> bool:
+    """Whether the JSON in an instruction is a schema rather than an example of it."""
+    return (
+        isinstance(example, dict)
+        and example.get("type") == "object"
+        and isinstance(example.get("properties"), dict)
+    )
 
 
 def _shape(value: Any, name: str) -> Form:

@@ -179,6 +179,14 @@ def test_renaming_every_field_changes_nothing() -> None:
         assert list(plain) == list(schema["properties"])
 
 
+def test_a_schema_in_the_instructions_words_does_as_well() -> None:
+    """As clients do for servers without response_format."""
+    served = model(3)
+    for text, schema in conversations():
+        told = f"{text}\n\nAnswer with JSON that follows this JSON schema:\n{json.dumps(schema)}"
+        assert served.respond(body(told, 1)).text == served.respond(body(text, 1, schema)).text
+
+
 def test_a_reply_fills_the_schema_as_meant() -> None:
     served = model(3)
     replies = {role: [] for role in ("rollout", "reflect", "aggregate", "judge")}
