@@ -68,6 +68,7 @@ class Screen:
         self._said: tuple[object, ...] = ()
         self._iteration = 0
         self._batch_size = 0
+        self._reason = ""
         self._history: list[float] = []
         self._live: Live | None = None
         self._console: Console | None = None
@@ -110,7 +111,8 @@ class Screen:
         self._iteration, self._batch_size = plan.iteration + 1, plan.batch_size
         reason = visible(plan.batch_reason)
         if self.mode != "json":
-            why = f": {reason}" if reason else ""
+            why = "" if reason in ("", self._reason) else f": {reason}"
+            self._reason = reason
             self._say(f"iteration {self._iteration}: {count(plan.batch_size, 'example')}{why}")
             return
         from combee.runtime.events import PlanEvent

@@ -33,6 +33,9 @@ Verification = Literal["initial", "replay", "support", "no"]
 INITIAL = "initial"
 """The source of what the user gave: trusted, and never the id of a trajectory."""
 
+OVER_BUDGET = "budget"
+"""``LeftOut.reason`` of an admitted entry that did not fit."""
+
 REPAIR_KEEPS_CHARS = 6000
 """How much of an unusable answer is shown to the model that gave it, in characters."""
 

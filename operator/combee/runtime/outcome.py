@@ -9,7 +9,7 @@ from typing import Any
 
 from combee.algo.stats import detectable_gain
 from combee.api.run import PromptLearningRun
-from combee.methods.protocol import Rendered
+from combee.methods.protocol import OVER_BUDGET, Rendered
 from combee.plan.batching import delay_fit
 from combee.plan.decide import Identity
 from combee.plan.state import RunState, after_iteration, after_profile
@@ -244,6 +244,7 @@ def _playbook(records: _Records) -> PlaybookInfo | None:
         tokens=records.rendered.tokens,
         entries=len(records.rendered.included),
         left_out=len(records.rendered.left_out),
+        over_budget=sum(left.reason == OVER_BUDGET for left in records.rendered.left_out),
     )
 
 

@@ -53,9 +53,8 @@ async def run_step(
 
 def rolled_up(step: Step, shards: list[StepSummary]) -> StepSummary:
     """One summary for a step of many shards."""
-    counts = {
-        name: total(shards, name) for name in sorted({name for shard in shards for name in shard.counts})
-    }
+    names = sorted({name for shard in shards for name in shard.counts} - {"iteration"})
+    counts = {"iteration": step.iteration, **{name: total(shards, name) for name in names}}
     return StepSummary(
         step=step.name,
         kind=step.kind,

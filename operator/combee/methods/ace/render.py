@@ -18,9 +18,8 @@ from combee.methods.ace.ids import bullet_ids
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.parse import Line
 from combee.methods.ace.resolve import Standing, resolve, rivalries
-from combee.methods.protocol import EntryView, LeftOut, Rendered, Verify
+from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, Verify
 
-OVER_BUDGET = "budget"
 """Why a rendered entry's like is left out: the text would exceed the token budget."""
 
 

@@ -290,6 +290,8 @@ class PlaybookInfo(Model):
     """Entries rendered."""
     left_out: Count = 0
     """Entries of the ledger not rendered: over the token budget, or not verified."""
+    over_budget: Count = 0
+    """Of the entries left out, those that were admitted and did not fit the token budget."""
     path: str = "playbook.md"
     """The file, relative to result.json."""
 

@@ -162,10 +162,10 @@ def _from_the_numbers(result: Result) -> list[str]:
         steps.append(
             "Look at the refused entries of kind leak and injection: they say something about the data."
         )
-    last = next((it.retention for it in reversed(result.iterations) if it.retention), None)
-    if last and last.distinct and last.rendered < 0.8 * last.carried:
+    if result.playbook and result.playbook.over_budget:
         steps.append(
-            "Raise method.ace.renderTokenBudget: over a fifth of the carried lessons were not rendered."
+            f"Raise method.ace.renderTokenBudget: {count(result.playbook.over_budget, 'verified entry', 'verified entries')} "
+            "did not fit."
         )
     if result.iterations and result.iterations[-1].best and result.outcome == "Learned":
         steps.append("The last iteration was the best one: more epochs or examples may still help.")
