@@ -10,6 +10,7 @@ DIR/result.json playbook.md report.md report.html
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from combee.adapters.folder import TEMPORARY
 from combee.adapters.store import Store
 from combee.errors import DataError, StoreError, UserError
 from combee.plan.types import IterationPlan, StepSummary
@@ -54,65 +56,29 @@ class RunFolder:
     def open(cls, path: Path, identity: RunIdentity) -> RunFolder:
         """Create or continue. StoreError when it cannot be written or another run holds it,
         UserError when it belongs to another manifest, DataError when the data has changed."""
-        existed = path.exists()
+        _look(path, identity)
+        _refuse_full(path)
         lock = _locked(path)
         folder = cls(path, lock)
         try:
-            folder._claim(identity, existed)
+            folder._claim(identity)
         except BaseException:
             folder.close()
             raise
         return folder
 
-    def _claim(self, identity: RunIdentity, existed: bool) -> None:
-        data = self.store.get("run.json")
-        if data is None:
-            self._refuse_foreign(existed)
-            written = {
-                "version": RUN_FILE_VERSION,
-                "name": identity.name,
-                "manifestDigest": identity.manifest_digest,
-                "data": dict(sorted(identity.data.items())),
-            }
-            self.store.put_new("run.json", (json.dumps(written, indent=1) + "\n").encode())
-            self.store.sweep()
+    def _claim(self, identity: RunIdentity) -> None:
+        """Look again, now that nobody else can write, and make the folder this run's."""
+        if _look(self.path, identity):
             return
-        try:
-            known = json.loads(data)
-            digest, splits = known["manifestDigest"], known["data"]
-        except (ValueError, KeyError, TypeError):
-            raise UserError(
-                "run.json is damaged", where=str(self.path), fix="Name another folder with -o"
-            ) from None
-        if digest != identity.manifest_digest:
-            raise UserError(
-                f"the folder holds a run of another manifest ({digest[:12]}, this one is {identity.manifest_digest[:12]})",
-                where=str(self.path),
-                fix="Name another folder with -o, or restore the manifest to go on with that run",
-            )
-        moved = sorted(
-            split
-            for split in splits.keys() | dict(identity.data).keys()
-            if splits.get(split) != identity.data.get(split)
-        )
-        if moved:
-            raise DataError(
-                f"HeldOutMoved: the data of {', '.join(moved)} is not what this run started with",
-                where=str(self.path),
-                fix="Restore the data, or start anew in another folder with -o",
-            )
-
-    def _refuse_foreign(self, existed: bool) -> None:
-        others = (
-            sorted(entry.name for entry in self.path.iterdir() if entry.name != "lock") if existed else []
-        )
-        if others:
-            (self.path / "lock").unlink(missing_ok=True)
-            raise UserError(
-                f"the folder holds files that are not a run's ({', '.join(others[:3])})",
-                where=str(self.path),
-                fix="Name an empty or a new folder with -o",
-            )
+        written = {
+            "version": RUN_FILE_VERSION,
+            "name": identity.name,
+            "manifestDigest": identity.manifest_digest,
+            "data": dict(sorted(identity.data.items())),
+        }
+        self.store.put_new("run.json", (json.dumps(written, indent=1) + "\n").encode())
+        self.store.sweep()
 
     def plans(self) -> dict[int, IterationPlan]:
         """The frozen plans, by iteration."""
@@ -144,33 +110,100 @@ class RunFolder:
         os.close(self._lock)
 
 
+def _look(path: Path, identity: RunIdentity) -> bool:
+    """Is this run in the folder already? Only reads: what is refused here stays as it was."""
+    try:
+        names = [entry.name for entry in path.iterdir() if not _is_leftover(entry)] if path.exists() else []
+    except OSError as error:
+        raise _unusable(path, error) from None
+    if "run.json" in names:
+        _refuse_another(path, identity)
+        return True
+    if names:
+        raise UserError(
+            f"the folder holds files that are not a run's ({', '.join(sorted(names)[:3])})",
+            where=str(path),
+            fix="Name an empty or a new folder with -o",
+        )
+    return False
+
+
+def _is_leftover(entry: Path) -> bool:
+    """What a run that died at its very start leaves: its lock, which is empty, and temporary files."""
+    if entry.name == "lock":
+        return entry.is_file() and entry.stat().st_size == 0
+    return entry.name.startswith(TEMPORARY)
+
+
+def _refuse_another(path: Path, identity: RunIdentity) -> None:
+    """Raise unless run.json is that of this manifest and this data."""
+    try:
+        known = json.loads(Store.open(str(path)).get("run.json") or b"")
+        digest, splits = str(known["manifestDigest"]), dict(known["data"])
+    except (ValueError, KeyError, TypeError):
+        raise UserError("run.json is damaged", where=str(path), fix="Name another folder with -o") from None
+    if digest != identity.manifest_digest:
+        raise UserError(
+            f"the folder holds a run of another manifest ({digest[:12]}, this one is {identity.manifest_digest[:12]})",
+            where=str(path),
+            fix="Name another folder with -o, or restore the manifest to go on with that run",
+        )
+    moved = sorted(
+        split
+        for split in splits.keys() | identity.data.keys()
+        if splits.get(split) != identity.data.get(split)
+    )
+    if moved:
+        raise DataError(
+            f"HeldOutMoved: the data of {', '.join(moved)} is not what this run started with",
+            where=str(path),
+            fix="Restore the data, or start anew in another folder with -o",
+        )
+
+
+def _refuse_full(path: Path) -> None:
+    """StoreError when the disk that ``path`` is or will be on has no room; nothing is made."""
+    there = path.absolute()
+    try:
+        while not there.exists():
+            there = there.parent
+        free = os.statvfs(there)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
+        raise StoreError(
+            f"the disk is full: less than {MIN_FREE_BYTES >> 20} MiB free",
+            where=str(path),
+            fix="Free space, or name a folder on another disk with -o",
+        )
+
+
+def _unusable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot be used as an output folder ({error.strerror})",
+        where=str(path),
+        fix="Name a folder that can be written with -o",
+    )
+
+
 def _locked(path: Path) -> int:
     """An open file descriptor that holds DIR's lock."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        free = os.statvfs(path)
     except OSError as error:
-        fix = "Name a folder that can be written with -o"
-        raise StoreError(
-            f"cannot be used as an output folder ({error.strerror})", where=str(path), fix=fix
-        ) from None
+        raise _unusable(path, error) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
         os.close(lock)
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise _unusable(path, error) from None
         raise StoreError(
             "another run is working in this folder",
             where=str(path),
             fix="Wait for it, or name another folder with -o",
         ) from None
-    if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
-        os.close(lock)
-        raise StoreError(
-            f"less than {MIN_FREE_BYTES >> 20} MiB free",
-            where=str(path),
-            fix="Free space, or name a folder on another disk with -o",
-        )
     return lock
 
 
@@ -188,7 +221,15 @@ def read_plans(folder: Path) -> dict[int, IterationPlan]:
     """The plans ``i*.json`` of a folder, by iteration; empty when there is none."""
     plans: dict[int, IterationPlan] = {}
     for path in sorted(folder.glob("i*.json")):
-        plan = IterationPlan.from_json(path.read_bytes(), where=str(path))
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"cannot be read ({error.strerror})",
+                where=str(path),
+                fix="Give the folder `plans` of an earlier run",
+            ) from None
+        plan = IterationPlan.from_json(data, where=str(path))
         plans[plan.iteration] = plan
     return plans
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from combee.algo.budget import Spend
-from combee.errors import BugError, CombeeError
+from combee.errors import BugError, CombeeError, UserError
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState, spend_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
@@ -84,11 +84,12 @@ class LocalExecutor:
         self.meter.moved(before, self.state)
 
     async def _do(self, step: Step) -> None:
-        """Run a step; a failed one is known to this session only, so that the next tries again."""
+        """Run a step; a failed one is known to this session only, so that the next tries again.
+        What the user has to mend first, such as a store that is full, ends the session."""
         try:
             summary = await run_step(self.context, step, self.plans, self.baseline)
         except CombeeError as error:
-            if isinstance(error, BugError):
+            if isinstance(error, BugError | UserError):
                 raise
             self.summaries[step.name] = StepSummary(
                 step.name, step.kind, error=error.code, message=str(error)
