@@ -21,9 +21,17 @@ def read_lines(uri: str, *, max_bytes: int) -> Iterator[bytes]:
                 yield line
     except FileNotFoundError:
         raise DataError(
-            "no such file", where=uri, fix="Check the path; it is relative to the manifest's folder"
+            "no such file",
+            where=uri,
+            fix="Check the path; in a manifest it is relative to the manifest's folder",
         ) from None
-    except (OSError, ValueError, ImportError) as error:
+    except ImportError:
+        raise DataError(
+            f"{uri.partition(':')[0]}: addresses cannot be read here",
+            where=uri,
+            fix="Give the path of a local copy",
+        ) from None
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise DataError(
             f"cannot be read ({reason})", where=uri, fix="Check the address and its permissions"

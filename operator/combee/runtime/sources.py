@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -13,7 +14,7 @@ from combee.adapters.rows import read_lines
 from combee.api.local import INITIAL_PLAYBOOK, check_local, sources
 from combee.api.parts import RoleModel
 from combee.api.run import PromptLearningRun
-from combee.errors import BugError, DataError, UserError
+from combee.errors import BugError, CombeeError, DataError, UserError
 from combee.settings import environment_value
 from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
 from combee.tasks.protocol import Task
@@ -21,6 +22,7 @@ from combee.tasks.protocol import Task
 ROLES_IN_USE = ("task", "proposer")
 """The evaluator judges where no metric can; every task of this version has one."""
 MAX_PLAYBOOK_BYTES = 1 << 20
+URL_FIX = "Write it like http://127.0.0.1:8000/v1, without a key in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,8 @@ def _pairs(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
     for value in values:
         name, equals, rest = value.partition("=")
         if not equals or not name or not rest:
-            raise UserError(
-                f"not of the form {form.split(',')[0]}", where=f"{flag} {name}", fix=f"Write {flag} {form}"
-            )
+            where = flag if flag == "--secret" else f"{flag} {name}"  # it may be the key itself
+            raise UserError(f"not of the form {form.split(',')[0]}", where=where, fix=f"Write {flag} {form}")
         found[name] = rest
     return found
 
@@ -78,7 +79,7 @@ def _endpoint(run: PromptLearningRun, role: str, model: RoleModel, given: StandI
     if model.engine_ref is not None:
         engine = next(engine for engine in run.spec.engines if engine.name == model.engine_ref.name)
         return Endpoint(
-            url=given.engines[engine.name],
+            url=_checked_url(given.engines[engine.name], f"--engine {engine.name}"),
             model=engine.vllm.model,
             revision=engine.vllm.revision or "",
             engine_args=engine.vllm.args,
@@ -90,14 +91,39 @@ def _endpoint(run: PromptLearningRun, role: str, model: RoleModel, given: StandI
         name = f"{ref.name}/{ref.key}"
         variable = given.secrets[name]
         source = f"--secret {name}=env:{variable}"
-        key = environment_value(variable, wanted_for=f"--secret {name}")
+        key = _checked_key(environment_value(variable, wanted_for=f"--secret {name}"), variable, name)
     return Endpoint(
-        url=model.endpoint.url,
+        url=_checked_url(model.endpoint.url, f"spec.models.{role}.endpoint.url"),
         model=model.endpoint.model,
         api_key=SecretStr(key),
         revision=model.endpoint.revision or "",
         key_source=source,
     )
+
+
+def _checked_url(url: str, where: str) -> str:
+    """``url`` when Endpoint and the HTTP client will take it; it is not quoted, it may hold a key."""
+    try:
+        parts = urlsplit(url)
+        good = parts.port != 0 and bool(parts.hostname) and url.isprintable() and " " not in url
+        Endpoint(url=url, model="")
+    except (ValueError, CombeeError) as error:
+        what = error.what if isinstance(error, CombeeError) else "not a URL"
+        raise UserError(what, where=where, fix=URL_FIX) from None
+    if not good:
+        raise UserError("not a URL", where=where, fix=URL_FIX)
+    return url
+
+
+def _checked_key(key: str, variable: str, name: str) -> str:
+    """``key`` when it can go into an HTTP header; UserError that does not show it."""
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise UserError(
+            f"the value of {variable} is not a key: it holds a blank, a line end or a character outside ASCII",
+            where=f"--secret {name}",
+            fix=f"export {variable} again with the key alone",
+        )
+    return key
 
 
 def locate(uri: str, base: Path) -> str:
