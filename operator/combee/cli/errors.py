@@ -2,20 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import json as jsonlib
+import os
 import sys
+import traceback
 from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
 
 from combee.errors import CombeeError
 
 USER_ERROR = 2
+OUR_ERROR = 5
+_FRAMES = 3
 
 
 def say(error: CombeeError, *, as_json: bool = False) -> None:
-    """``error: what, where, what to do`` on stderr; with ``as_json`` an object on stdout too."""
+    """``error: what, where, what to do`` on stderr; with ``as_json`` an error event on stdout too."""
     if as_json:
-        print(jsonlib.dumps({"event": "error", "code": error.code, "message": str(error)}), flush=True)  # noqa: T201
-    print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        event = {
+            "event": "error",
+            "seconds": 0.0,
+            "code": error.code,
+            "what": error.what,
+            "where": error.where,
+            "fix": error.fix,
+        }
+        write(sys.stdout, jsonlib.dumps(event) + "\n")
+    say_line(str(error))
+
+
+def say_line(text: str) -> None:
+    """``error: text`` on stderr, on one line whatever is in it."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    write(sys.stderr, f"error: {' '.join(line.split())}\n")
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write and flush. Characters that the stream cannot hold become question marks; a reader that
+    has gone (``| head -1``) is no error: what else goes there goes nowhere."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        forget(stream)
+
+
+def forget(stream: TextIO) -> None:
+    """Point a stream whose reader has gone at nothing, so that no later flush fails."""
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())
+
+
+def bug_text(error: BaseException) -> str:
+    """What is said of an error nobody foresaw: its class and where, never its message or its values,
+    since these can hold rows of data."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "combee" in frame.filename]
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-_FRAMES:]]
+    return (
+        f"{type(error).__name__} at {' > '.join(places) or 'an unknown place'}. "
+        "This is a bug in combee; please report this line with the command you ran"
+    )
 
 
 def guarded(work: Callable[[], int], *, as_json: bool = False) -> int:

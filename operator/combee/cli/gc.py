@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from combee.cli.errors import guarded
-from combee.errors import UserError
+from combee.errors import StoreError, UserError
 
 
 def run_gc(folder: Path, *, really: bool) -> int:
@@ -33,7 +33,14 @@ def run_gc(folder: Path, *, really: bool) -> int:
                     f"model call again. Delete with: combee gc {folder} --yes"
                 )
                 return 0
-            shutil.rmtree(store)
+            try:
+                shutil.rmtree(store)
+            except OSError as error:
+                raise StoreError(
+                    f"cannot be deleted ({error.strerror})",
+                    where=str(store),
+                    fix="Give this user the right to write there, then run it again",
+                ) from None
             print(f"{store}: deleted, {size:,} bytes")  # noqa: T201
             return 0
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from combee import __version__
+from combee.cli.errors import OUR_ERROR, USER_ERROR, bug_text, forget, say_line
 
 EXAMPLES = """Examples:
 
@@ -137,7 +139,27 @@ def main() -> None:
 
         sim(sys.argv[2:])
         return
-    app()
+    sys.exit(_exit_code(sys.argv[1:] or ["--help"]))
+
+
+def _exit_code(arguments: list[str]) -> int:
+    """Run a command; whatever goes wrong is one line on stderr, never a traceback."""
+    try:
+        name = Path(sys.argv[0]).name
+        code = app(arguments, prog_name="combee" if name == "main.py" else name, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        forget(sys.stdout)
+        return USER_ERROR
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "combee"
+        say_line(f"{error.format_message().rstrip('.')}. See {command} --help")
+        return USER_ERROR
+    except Exception as error:
+        say_line(bug_text(error))
+        return OUR_ERROR
 
 
 @app.command(

@@ -58,6 +58,7 @@ async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Resul
     def stop() -> None:
         nonlocal asked
         if asked:
+            screen.close()
             os._exit(EXIT_CODES["Stopped"])
         asked = True
         screen.note("stopping: what is finished is kept; once more stops at once")

@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TextIO
 
+from combee.cli.errors import write
 from combee.errors import CombeeError
 from combee.runtime.progress import ProgressState, clock, progress, rows, title
 from combee.runtime.report.text import amount, count, duration, score, visible
@@ -174,7 +175,7 @@ class Screen:
             said = {"what": visible(error.what), "where": visible(error.where), "fix": visible(error.fix)}
             self._emit(ErrorEvent(seconds=self._seconds(), code=error.code, **said))
             return
-        _write(self._errors, f"error: {visible(str(error))}\n")
+        write(self._errors, f"error: {visible(str(error))}\n")
 
     def finished(self, result: Result, folder: str, *, command: str = "") -> None:
         """The last screen. ``command`` is the one that ran, for what to do next."""
@@ -185,7 +186,7 @@ class Screen:
             first, _, rest = text.partition("\n")
             self._say("")
             self._say(first, style="bold")
-            _write(self._stream, rest)
+            write(self._stream, rest)
             return
         from combee.runtime.events import FinishedEvent
 
@@ -212,14 +213,14 @@ class Screen:
         return round(max(0.0, self._now() - self._began), 3)
 
     def _emit(self, event: Event) -> None:
-        _write(self._stream, event.model_dump_json() + "\n")
+        write(self._stream, event.model_dump_json() + "\n")
 
     def _say(self, text: str, *, style: str = "") -> None:
         """One line; above the live view where there is one. ``style`` is for terminals."""
         if self._console is not None:
             self._console.print(text, soft_wrap=True, style=style)
         else:
-            _write(self._stream, text + "\n")
+            write(self._stream, text + "\n")
 
     def _view(self, state: ProgressState) -> Group:
         """The live view: a title line and one line per row, cut at the terminal's width, so it never wraps."""
@@ -316,10 +317,3 @@ def _wrapped(first: str, then: str, text: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _write(stream: TextIO, text: str) -> None:
-    """Write and flush; characters that the stream cannot hold become question marks instead of a crash."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "replace").decode(encoding))
-    stream.flush()

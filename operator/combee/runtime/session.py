@@ -7,6 +7,7 @@ mistake (exit 2) leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from combee.adapters.store import Store
 from combee.algo.membership import split_select_gate
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import PromptLearningRun, manifest_digest
-from combee.errors import BugError, CombeeError, DataError
+from combee.errors import DataError
 from combee.methods.ace import AceMethod
 from combee.plan.decide import Identity, limits_of
 from combee.plan.preview import DataShape, preview, refusal
@@ -37,6 +38,8 @@ from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_in
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_for
 from combee.work.context import WorkContext
+
+_TALKATIVE = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,15 @@ class _Models:
     pool: ConnectionPool
 
 
+def keep_libraries_quiet() -> None:
+    """No library's log may hold a prompt: with OPENAI_LOG=debug the client would print every one."""
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     """Ask every endpoint in use whether it is there, takes the key and serves the model."""
+    keep_libraries_quiet()
     pool = ConnectionPool()
     limits = RunLimits(4)
     info: dict[str, ModelInfo] = {}
@@ -270,12 +280,3 @@ async def _write(session: Session, folder: RunFolder) -> Result:
         await folder.store.aput(name, text.encode())
     await folder.store.aput("result.json", to_bytes(result))
     return result
-
-
-def one_line(error: BaseException) -> str:
-    """What a person reads of an error: a CombeeError's own words, else its class and a request."""
-    if isinstance(error, CombeeError) and not isinstance(error, BugError):
-        return str(error)
-    return (
-        f"{type(error).__name__}: {error}. This is a bug in combee; please report it with the command you ran"
-    )
