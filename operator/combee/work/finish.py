@@ -122,7 +122,8 @@ async def _apply(
     if plan.verify == "Replay":
         examples = await _examples(context, inputs)
         candidates = len(method.replay_candidates(after, trajectories=inputs.trajectories))
-        verdicts = await replay_all(context, asker, plan, after, inputs.trajectories, examples)
+        base = method.render(after, budget_tokens=plan.render_token_budget, verify=plan.verify)
+        verdicts = await replay_all(context, asker, plan, after, base.text, inputs.trajectories, examples)
         after = method.with_verdicts(after, verdicts)
     return _Applied(after, refusals, verdicts, candidates)
 

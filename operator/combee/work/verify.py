@@ -2,11 +2,18 @@
 
 A replay is a rollout with the playbook plus this one entry, and is charged as one. Own examples
 first, all in parallel; controls only for those that were fixed.
+
+**The second look.** Models slip: one answer in eight goes wrong with the right rule in front of it,
+and an answer that was right by luck does not stay right. So what speaks against an entry is asked
+once more under another repeat ordinal, *with and without* the entry: its example counts as fixed
+when it is wrong without and right with it, a control as harmed only when it is right without and
+wrong with it. In a thousand planted lessons half of all replays were lost to such luck before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from combee.methods.protocol import ReplayRequest, Verdict
@@ -17,19 +24,85 @@ from combee.work.context import WorkContext
 from combee.work.pool import pooled
 from combee.work.rollouts import rollout
 
+SECOND_ORDINAL = 1000
+"""Added to the epoch: repeats of a second look never share a memo entry with an epoch's rollouts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """One replayed example: with the entry, or (second look only) without it."""
+
+    digest: str
+    example_id: str
+    text: str
+    own: bool
+    with_entry: bool = True
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What the tries of one candidate showed; None: a call was lost, so nothing is known."""
+
+    fixed: bool | None
+    harmed: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayer:
+    context: WorkContext
+    asker: Asker
+    plan: IterationPlan
+    shown: str
+    """the playbook without any candidate."""
+    examples: Mapping[str, Example]
+
+    async def answers(self, tries: Sequence[_Try], stage: str, ordinal: int) -> list[Trajectory]:
+        """One rollout a try, in parallel."""
+        self.context.progress.begin(stage, len(tries))
+
+        async def one(item: tuple[int, _Try]) -> Trajectory:
+            chain, replayed = item
+            text = replayed.text if replayed.with_entry else self.shown
+            example = self.examples[replayed.example_id]
+            done = await rollout(
+                self.context, self.asker, example, text, stage=stage, chain=chain, epoch=ordinal
+            )
+            self.context.progress.advance()
+            return done
+
+        return await pooled(list(enumerate(tries)), one, width=self.context.concurrency)
+
+    async def second_look(self, tries: Sequence[_Try], stage: str) -> dict[tuple[str, str], bool | None]:
+        """(entry, example) -> whether it speaks against the entry again; None when a call was lost."""
+        pairs = [
+            _Try(one.digest, one.example_id, one.text, one.own, with_entry)
+            for one in tries
+            for with_entry in (False, True)
+        ]
+        answers = await self.answers(pairs, stage, SECOND_ORDINAL + self.plan.epoch)
+        found: dict[tuple[str, str], bool | None] = {}
+        for one, without, with_it in zip(tries, answers[::2], answers[1::2], strict=True):
+            if without.error or with_it.error:
+                found[one.digest, one.example_id] = None
+            elif one.own:
+                found[one.digest, one.example_id] = without.correct or not with_it.correct
+            else:
+                found[one.digest, one.example_id] = without.correct and not with_it.correct
+        return found
+
 
 async def replay_all(
     context: WorkContext,
     asker: Asker,
     plan: IterationPlan,
     ledger: Any,
+    shown: str,
     trajectories: Mapping[str, Trajectory],
     examples: Mapping[str, Example],
 ) -> list[Verdict]:
-    """A verdict for every candidate of the ledger. A replay whose call is lost has no verdict: the
-    entry stays unverified and is a candidate again."""
+    """A verdict for every candidate of the ledger. ``shown`` is the playbook without them. A replay
+    whose call is lost has no verdict: the entry stays unverified and is a candidate again."""
     method = context.method
-    candidates = method.replay_candidates(ledger, trajectories=trajectories)
     requests = [
         method.replay_request(
             ledger,
@@ -38,84 +111,59 @@ async def replay_all(
             budget_tokens=plan.render_token_budget,
             verify=plan.verify,
         )
-        for digest in candidates
+        for digest in method.replay_candidates(ledger, trajectories=trajectories)
     ]
     right = sorted(trajectory.example_id for trajectory in trajectories.values() if trajectory.correct)
-    own = await _own_examples(context, asker, plan, requests, examples)
-    fixed = [
-        request for request, done in zip(requests, own, strict=True) if done is not None and done.correct
-    ]
+    replayer = _Replayer(context, asker, plan, shown, examples)
+    evidence = {request.entry_digest: _Evidence(fixed=None) for request in requests}
+    own = [_Try(r.entry_digest, example_of(r.source), r.text, own=True) for r in requests]
+    await _own_examples(replayer, own, evidence)
     controls = {
-        request.entry_digest: method.replay_controls(request.entry_digest, right, source=request.source)
-        for request in fixed
+        r.entry_digest: method.replay_controls(r.entry_digest, right, source=r.source)
+        for r in requests
+        if evidence[r.entry_digest].fixed
     }
-    harmed = await _controls(context, asker, plan, fixed, controls, examples)
-    verdicts = []
-    for request, done in zip(requests, own, strict=True):
-        if done is None:
+    await _controls(replayer, requests, controls, evidence)
+    return [
+        Verdict(r.entry_digest, r.source, seen.fixed, seen.harmed, controls.get(r.entry_digest, ()))
+        for r in requests
+        if (seen := evidence[r.entry_digest]).fixed is not None and seen.harmed is not None
+    ]
+
+
+async def _own_examples(replayer: _Replayer, own: Sequence[_Try], evidence: Mapping[str, _Evidence]) -> None:
+    answers = await replayer.answers(own, "replay", replayer.plan.epoch)
+    doubted = [
+        one for one, answer in zip(own, answers, strict=True) if not answer.error and not answer.correct
+    ]
+    again = await replayer.second_look(doubted, "replay again")
+    for one, answer in zip(own, answers, strict=True):
+        if answer.error:
             continue
-        digest = request.entry_digest
-        if digest in controls and digest not in harmed:
-            continue
-        verdicts.append(
-            Verdict(digest, request.source, done.correct, harmed.get(digest, 0), controls.get(digest, ()))
-        )
-    return verdicts
-
-
-async def _own_examples(
-    context: WorkContext,
-    asker: Asker,
-    plan: IterationPlan,
-    requests: Sequence[ReplayRequest],
-    examples: Mapping[str, Example],
-) -> list[Trajectory | None]:
-    context.progress.begin("replay", len(requests))
-
-    async def one(item: tuple[int, ReplayRequest]) -> Trajectory | None:
-        chain, request = item
-        example = examples[example_of(request.source)]
-        done = await rollout(
-            context, asker, example, request.text, stage="replay", chain=chain, epoch=plan.epoch
-        )
-        context.progress.advance()
-        return None if done.error else done
-
-    return await pooled(list(enumerate(requests)), one, width=context.concurrency)
+        against = again.get((one.digest, one.example_id), False)
+        evidence[one.digest].fixed = None if against is None else not against
 
 
 async def _controls(
-    context: WorkContext,
-    asker: Asker,
-    plan: IterationPlan,
-    fixed: Sequence[ReplayRequest],
+    replayer: _Replayer,
+    requests: Sequence[ReplayRequest],
     controls: Mapping[str, tuple[str, ...]],
-    examples: Mapping[str, Example],
-) -> dict[str, int]:
-    """Entry digest -> how many of its controls went wrong; absent when a control's call was lost."""
-    jobs = [(request, example_id) for request in fixed for example_id in controls[request.entry_digest]]
-    context.progress.begin("controls", len(jobs))
-
-    async def one(item: tuple[int, tuple[ReplayRequest, str]]) -> Trajectory:
-        chain, (request, example_id) = item
-        done = await rollout(
-            context,
-            asker,
-            examples[example_id],
-            request.text,
-            stage="controls",
-            chain=chain,
-            epoch=plan.epoch,
-        )
-        context.progress.advance()
-        return done
-
-    results = await pooled(list(enumerate(jobs)), one, width=context.concurrency)
-    harmed = {request.entry_digest: 0 for request in fixed}
-    lost: set[str] = set()
-    for (request, _), done in zip(jobs, results, strict=True):
-        if done.error:
-            lost.add(request.entry_digest)
-        elif not done.correct:
-            harmed[request.entry_digest] += 1
-    return {digest: count for digest, count in harmed.items() if digest not in lost}
+    evidence: Mapping[str, _Evidence],
+) -> None:
+    tries = [
+        _Try(request.entry_digest, example_id, request.text, own=False)
+        for request in requests
+        for example_id in controls.get(request.entry_digest, ())
+    ]
+    answers = await replayer.answers(tries, "controls", replayer.plan.epoch)
+    doubted = [
+        one for one, answer in zip(tries, answers, strict=True) if not answer.error and not answer.correct
+    ]
+    again = await replayer.second_look(doubted, "controls again")
+    for one, answer in zip(tries, answers, strict=True):
+        seen = evidence[one.digest]
+        against = None if answer.error else again.get((one.digest, one.example_id), False)
+        if against is None or seen.harmed is None:
+            seen.harmed = None
+        else:
+            seen.harmed += against
