@@ -112,9 +112,8 @@ def test_bad_lessons_are_refused_and_without_verification_held_out_falls(
     for kind, refusals in by_kind.items():
         print(f"{kind}: {len(refusals)} refused, such as: {refusals[0]['reason']}")
     assert len(by_kind["leak"]) == 1 and len(by_kind["injection"]) == 1
-    assert any(
-        f"({wrong_examples(tmp_path / 'plain')[0]}@0)" in refusal["reason"] for refusal in by_kind["replay"]
-    )
+    planted = [f"({line}@0)" for line in lines[::3]]
+    assert any(source in refusal["reason"] for refusal in by_kind["replay"] for source in planted)
     rendered = " ".join(entry["text"] for entry in on["entries"] if entry["rendered"])
     assert "jane.roe" not in rendered and "previous instructions" not in rendered
     print(
