@@ -51,7 +51,11 @@ def arguments(path: Path, out: Path, sim: Sim, *flags: str | Path) -> list[str]:
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(), start_new_session=True
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
     )
 
 
@@ -91,7 +95,9 @@ def test_killed_at_random_moments(
 ) -> None:
     sim = sims.start("--key", key, "--time-scale", "0.02")
     batching = {"mode": "Fixed", "size": 20, "reason": "test"} if mode == "Fixed" else {"sizes": [4, 12, 20]}
-    path = manifest(train=small[0], held_out=small[1], batching=batching, workers={"concurrency": CONCURRENCY})
+    path = manifest(
+        train=small[0], held_out=small[1], batching=batching, workers={"concurrency": CONCURRENCY}
+    )
     whole = tmp_path / "undisturbed"
     started = time.monotonic()
     assert combee(*arguments(path, whole, sim)).returncode in (0, 3)
@@ -115,7 +121,9 @@ def test_killed_between_temporary_file_and_link(
 ) -> None:
     sim = sims.start("--key", key, "--time-scale", "0")
     batching = {"mode": "Fixed", "size": 20, "reason": "test"}
-    path = manifest(train=small[0], held_out=small[1], batching=batching, workers={"concurrency": CONCURRENCY})
+    path = manifest(
+        train=small[0], held_out=small[1], batching=batching, workers={"concurrency": CONCURRENCY}
+    )
     assert combee(*arguments(path, tmp_path / "undisturbed", sim)).returncode in (0, 3)
     wanted = digests(tmp_path / "undisturbed")
     draw = random.Random("kill at link")
