@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format types imports generated lock clean install dev
+.PHONY: help demo test bench check format types imports generated lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -37,6 +37,10 @@ demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated mod
 
 test: $(VENV)/dev.stamp  ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about six minutes on two cores
+	@mkdir -p $(OUT)
+	@PYTHONPATH=.:operator $(BIN)/python -m bench --json $(OUT)/bench.json
 
 check: $(VENV)/dev.stamp format types imports generated  ## format, lint, types, import contracts, generated files
 
