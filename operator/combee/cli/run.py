@@ -9,8 +9,9 @@ import shlex
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
-from combee.cli.errors import USER_ERROR, say
+from combee.cli.errors import USER_ERROR, bug_text, say, say_line
 from combee.cli.screen import Screen, choose_mode
 from combee.errors import BugError, CombeeError
 from combee.plan.types import EXIT_CODES
@@ -52,6 +53,7 @@ def run_run(
 async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Result:
     """The first Ctrl-C (or SIGTERM) stops cleanly; a second one at once."""
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_unclaimed)
     work = asyncio.ensure_future(run_session(prepared, out, screen))
     asked = False
 
@@ -71,3 +73,12 @@ async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Resul
         return await work
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def _unclaimed(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that nobody waits for any more. One of ours is known already: its waiter was cancelled
+    because an equal one ended the run (64 writes fail when a disk is full, one is said). asyncio would
+    print either with a traceback and with values, which can be rows."""
+    error = context.get("exception")
+    if isinstance(error, BaseException) and not isinstance(error, CombeeError):
+        say_line(bug_text(error))

@@ -57,7 +57,7 @@ class RunFolder:
         """Create or continue. StoreError when it cannot be written or another run holds it,
         UserError when it belongs to another manifest, DataError when the data has changed."""
         _look(path, identity)
-        _refuse_full(path)
+        _refuse_disk(path)
         lock = _locked(path)
         folder = cls(path, lock)
         try:
@@ -161,8 +161,8 @@ def _refuse_another(path: Path, identity: RunIdentity) -> None:
         )
 
 
-def _refuse_full(path: Path) -> None:
-    """StoreError when the disk that ``path`` is or will be on has no room; nothing is made."""
+def _refuse_disk(path: Path) -> None:
+    """StoreError when the disk that ``path`` is or will be on is read-only or full; nothing is made."""
     there = path.absolute()
     try:
         while not there.exists():
@@ -170,6 +170,8 @@ def _refuse_full(path: Path) -> None:
         free = os.statvfs(there)
     except OSError as error:
         raise _unusable(path, error) from None
+    if free.f_flag & os.ST_RDONLY:
+        raise _unusable(path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
     if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
         raise StoreError(
             f"the disk is full: less than {MIN_FREE_BYTES >> 20} MiB free",
