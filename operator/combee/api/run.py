@@ -149,6 +149,12 @@ class Stopping(Model):
     patience: Int = Field(
         default=3, ge=1, le=1000, description="Evaluations without a better score before stopping."
     )
+    evaluate_every: Int | None = Field(
+        default=None,
+        ge=1,
+        le=LARGEST_INT,
+        description="Examples between two scorings of heldOut's select half; absent: a twentieth of the run.",
+    )
     target_gain: Float = Field(
         default=0.01, ge=0, le=1, description="Gain aimed for; a heldOut too small to show it is reported."
     )

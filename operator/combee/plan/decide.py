@@ -170,7 +170,7 @@ def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
     if state.facts is None:
         return False
     total = state.facts.train_rows * spec.method.epochs
-    grid = max(1, total // EVALUATIONS_PER_RUN)
+    grid = spec.stopping.evaluate_every or max(1, total // EVALUATIONS_PER_RUN)
     return done >= total or done // grid > state.evaluated_at // grid
 
 

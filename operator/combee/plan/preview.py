@@ -86,9 +86,11 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     """The whole run at the sizes it would take if nothing were measured."""
     facts = shape.facts
     batches, reason = _batches(spec, facts)
-    evaluations = 1 + min(len(batches), EVALUATIONS_PER_RUN)
     closing = 2 * (facts.gate_rows + facts.test_rows)
     learning = facts.train_rows * spec.method.epochs
+    every = spec.stopping.evaluate_every
+    marks = math.ceil(learning / every) if every else EVALUATIONS_PER_RUN
+    evaluations = 1 + min(len(batches), marks)
     fixed = learning + facts.select_rows * evaluations + closing
     early = min(len(batches), spec.stopping.patience)
     first = sum(batch.size for batch in batches[:early]) + facts.select_rows * (1 + early)

@@ -1,4 +1,8 @@
-"""evaluate: the one look at gate (and at test), for the best artifact and the untouched one."""
+"""evaluate: the one look at gate (and at test), for the best artifact and the untouched one.
+
+Leaves: ``record`` (means and paired differences, and under ``scores`` the digest of a split's scores by
+example, so that runs can be compared with each other example by example) and the call graph ``calls``.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,20 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
     asker = context.asker()
     _, gate = await held_out_split(context)
     test = await context.data.test()
-    record: dict[str, Any] = {"gate": await _pair(context, asker, step, gate, best, baseline, "gate")}
-    if test is not None:
-        record["test"] = await _pair(context, asker, step, list(test.examples), best, baseline, "test")
+    record: dict[str, Any] = {"scores": {}}
+    for split, examples in (("gate", gate), ("test", list(test.examples) if test else None)):
+        if examples is not None:
+            record[split], record["scores"][split] = await _pair(
+                context, asker, step, examples, best, baseline, split
+            )
     scores = {"gateBaseline": record["gate"]["baseline"], "gateBest": record["gate"]["best"]}
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
-        outputs={"record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode())},
+        outputs={
+            "record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode()),
+            "calls": await context.store.aput_blob(asker.encode()),
+        },
         counts={"rollouts": asker.rollouts(), "evaluated": len(gate)},
         scores=scores,
         usage=asker.usage(),
@@ -50,8 +60,8 @@ async def _pair(
     best: Any,
     baseline: Any,
     split: str,
-) -> dict[str, Any]:
-    """Means of both, and the paired difference with its interval."""
+) -> tuple[dict[str, Any], str]:
+    """Means of both and the paired difference with its interval; and the digest of the scores themselves."""
     spec = context.spec
     texts = {
         name: context.method.render(
@@ -62,7 +72,8 @@ async def _pair(
     before = await evaluate(context, asker, examples, texts["baseline"], stage=f"{split} baseline")
     after = await evaluate(context, asker, examples, texts["best"], stage=f"{split} best")
     paired = paired_difference(before, after, seed=step.seed)
-    return {
+    scores = json.dumps({"baseline": before, "best": after}, sort_keys=True).encode()
+    pair = {
         "baseline": mean(before),
         "best": mean(after),
         "gain": paired.mean,
@@ -71,3 +82,4 @@ async def _pair(
         "n": paired.n,
         "discordant": paired.discordant,
     }
+    return pair, await context.store.aput_blob(scores)

@@ -70,6 +70,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         kind=step.kind,
         outputs={
             "artifact": await context.store.aput_blob(artifact.to_json()),
+            "calls": await context.store.aput_blob(asker.encode()),
             **{name: split.digest for name, split in splits.items()},
         },
         counts={

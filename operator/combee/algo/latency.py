@@ -1,0 +1,121 @@
+"""The latency law of a model server, and what a recorded call graph takes under it (modelled time).
+
+A server that decodes a batch gives each of ``n`` running calls one token every ``a + b n`` seconds, and
+while it reads prompts nobody decodes. So a call of ``out`` tokens among ``n`` equal ones takes
+``out (a + b n) + c (uncached prompt tokens in flight)``. The defaults were measured with vLLM on one
+H200 (8B, bf16, prefix caching on; DESIGN's facts: within 15 % of every row up to 512 calls in flight).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from combee.algo.schedule import Schedule
+from combee.errors import BugError
+
+Call = tuple[float, float]
+"""(uncached prompt tokens, completion tokens), both finite and at least 0."""
+Chain = Sequence[Call]
+Stage = Sequence[Chain]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyLaw:
+    """Seconds from tokens. All three are finite and at least 0, decode_seconds above 0."""
+
+    decode_seconds: float = 0.0163
+    """a: seconds a token of a call costs however few run."""
+    decode_per_concurrent: float = 0.000094
+    """b: seconds a token takes longer for each call that runs."""
+    prefill_seconds_per_token: float = 31e-6
+    """c: seconds to read one prompt token that is not in the prefix cache."""
+
+    def __post_init__(self) -> None:
+        values = (self.decode_seconds, self.decode_per_concurrent, self.prefill_seconds_per_token)
+        if not all(math.isfinite(value) and value >= 0 for value in values) or self.decode_seconds == 0:
+            raise BugError(f"not a latency law: {values}", where="LatencyLaw")
+
+    def step(self, concurrent: int) -> float:
+        """Seconds in which each of ``concurrent`` running calls decodes one token."""
+        return self.decode_seconds + self.decode_per_concurrent * concurrent
+
+    def seconds(self, out_tokens: float, concurrent: int, uncached_in_flight: float) -> float:
+        """Seconds of one call among ``concurrent`` equal ones.
+
+        >>> round(LatencyLaw().seconds(256, 64, 64 * 1024), 2)
+        7.74
+        """
+        return out_tokens * self.step(concurrent) + self.prefill_seconds_per_token * uncached_in_flight
+
+
+def replay(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> Schedule:
+    """Seconds that recorded calls take on ``slots`` under ``law``, and of each stage. No clock enters.
+
+    A stage is a set of chains, a chain is calls made one after the other; a stage starts when the one
+    before has ended. Ready calls are started first come, first served (ties in the order of the chains)
+    while a slot is free. Calls that run share the decoder: it serves all of them at the pace of how many
+    there are at that moment, and stands still while the prompts of those just started are read. The
+    next event is always the end of the call with the fewest tokens to go, so the replay is exact and
+    deterministic. Empty stages and chains take no time. ``slots`` < 1, and NaN, infinite or negative
+    token counts, raise ``BugError``. Source: DESIGN section 6 ("Modelled time"). Cost: O(c log slots)
+    for c calls.
+
+    >>> law = LatencyLaw(decode_seconds=0.01, decode_per_concurrent=0.001, prefill_seconds_per_token=0.0)
+    >>> [round(replay([[[(0, 100)], [(0, 100)]]], slots, law).seconds, 6) for slots in (1, 2)]
+    [2.2, 1.2]
+    """
+    if slots < 1:
+        raise BugError(f"slots must be at least 1, not {slots}", where="replay")
+    per_stage = tuple(_stage_seconds(stage, slots, law) for stage in stages)
+    return Schedule(math.fsum(per_stage), per_stage)
+
+
+def lower_bound(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> float:
+    """Seconds that no order of the calls beats: per stage the longest chain alone on the server, or all
+    tokens at the pace of full slots, and every prompt read once. Errors as ``replay``. Cost: O(c).
+
+    >>> round(lower_bound([[[(0, 100)], [(0, 100)]]], 2, LatencyLaw()), 4)
+    1.6488
+    """
+    if slots < 1:
+        raise BugError(f"slots must be at least 1, not {slots}", where="lower_bound")
+    total = 0.0
+    for stage in stages:
+        chains = [(sum(u for u, _ in chain), sum(out for _, out in chain)) for chain in stage]
+        read = law.prefill_seconds_per_token * sum(u for u, _ in chains)
+        longest = max((out * law.step(1) for _, out in chains), default=0.0)
+        total += read + max(longest, sum(out for _, out in chains) * law.step(slots) / slots)
+    return total
+
+
+def _stage_seconds(stage: Stage, slots: int, law: LatencyLaw) -> float:
+    ready = deque((k, 0) for k, chain in enumerate(stage) if chain)
+    running: list[tuple[float, int, int, int]] = []
+    seconds = clock = 0.0
+    started = 0
+    while ready or running:
+        reading = 0.0
+        while ready and len(running) < slots:
+            k, position = ready.popleft()
+            uncached, out = _checked(stage[k][position])
+            reading += law.prefill_seconds_per_token * uncached
+            heapq.heappush(running, (clock + out, started, k, position))
+            started += 1
+        first = running[0][0]
+        seconds += reading + (first - clock) * law.step(len(running))
+        clock = first
+        while running and running[0][0] <= clock:
+            _, _, k, position = heapq.heappop(running)
+            if position + 1 < len(stage[k]):
+                ready.append((k, position + 1))
+    return seconds
+
+
+def _checked(call: Call) -> Call:
+    if not all(math.isfinite(tokens) and tokens >= 0 for tokens in call):
+        raise BugError(f"a call cannot have {call} tokens", where="replay")
+    return call
