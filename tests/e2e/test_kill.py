@@ -17,6 +17,8 @@ from conftest import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, 
 pytestmark = pytest.mark.e2e
 
 CONCURRENCY = 8
+WORKERS = {"concurrency": CONCURRENCY, "hedgeBudget": 0}
+"""A hedge is a call answered twice on purpose, and counted apart."""
 POINTS = 20
 LINKS = 5
 KILL_AT_LINK = """
@@ -95,9 +97,7 @@ def test_killed_at_random_moments(
 ) -> None:
     sim = sims.start("--key", key, "--time-scale", "0.02")
     batching = {"mode": "Fixed", "size": 20, "reason": "test"} if mode == "Fixed" else {"sizes": [4, 12, 20]}
-    path = manifest(
-        train=small[0], held_out=small[1], batching=batching, workers={"concurrency": CONCURRENCY}
-    )
+    path = manifest(train=small[0], held_out=small[1], batching=batching, workers=WORKERS)
     whole = tmp_path / "undisturbed"
     started = time.monotonic()
     assert combee(*arguments(path, whole, sim)).returncode in (0, 3)
@@ -121,9 +121,7 @@ def test_killed_between_temporary_file_and_link(
 ) -> None:
     sim = sims.start("--key", key, "--time-scale", "0")
     batching = {"mode": "Fixed", "size": 20, "reason": "test"}
-    path = manifest(
-        train=small[0], held_out=small[1], batching=batching, workers={"concurrency": CONCURRENCY}
-    )
+    path = manifest(train=small[0], held_out=small[1], batching=batching, workers=WORKERS)
     assert combee(*arguments(path, tmp_path / "undisturbed", sim)).returncode in (0, 3)
     wanted = digests(tmp_path / "undisturbed")
     draw = random.Random("kill at link")

@@ -13,16 +13,19 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 
 from openai import APIConnectionError, APIStatusError, APITimeoutError
 
+from combee.adapters.adaptive import AdaptiveLimit
 from combee.adapters.backoff import wait_seconds
 from combee.adapters.body import Reply, prompt_tokens, read_reply, request_body
 from combee.adapters.connection import Connection, ConnectionPool, ServedModel
+from combee.adapters.hedge import Hedger
 from combee.adapters.limits import Clock, RunLimits, Sleep
 from combee.adapters.memo import Memo
+from combee.adapters.race import Race
 from combee.adapters.refusals import Again, Asked, Quirk, is_about_the_model, judge, shown, unknown_model
 from combee.adapters.wire import (
     Answered,
@@ -50,6 +53,8 @@ __all__ = [
 MAX_TIMEOUTS = 2
 """Attempts of one call that may run into the deadline; more would only hold a slot."""
 _CHECK_ATTEMPTS = 3
+OVERLOADS = frozenset({"429", "503", "timeout"})
+"""Reasons to ask again that say that the server is asked too much."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +86,8 @@ class ChatClient:
     budget : callable, optional
         ``budget(rollouts, tokens)``, asked once per call that is about to be made (never for a hit)
         with the most tokens it can use; raises BudgetExhaustedError.
+    hedger, adaptive : optional
+        A second request for stragglers; a limit of this role's own that follows the server.
     sleep, clock, wall_clock
         Waiting, monotonic seconds and Unix seconds, so that tests need no time.
     """
@@ -97,6 +104,8 @@ class ChatClient:
         max_attempts: int = 6,
         on_call: OnCall | None = None,
         budget: Budget | None = None,
+        hedger: Hedger | None = None,
+        adaptive: AdaptiveLimit | None = None,
         origin: float | None = None,
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.monotonic,
@@ -112,6 +121,9 @@ class ChatClient:
         self._max_attempts = max_attempts
         self._on_call = on_call
         self._budget = budget
+        self._hedger = hedger
+        self._adaptive = adaptive
+        self._own_limits = RunLimits(adaptive.allowed) if adaptive is not None else None
         self._sleep = sleep
         self._clock = clock
         self._wall_clock = wall_clock
@@ -176,7 +188,7 @@ class ChatClient:
     async def _slot(self, call: _Call) -> AsyncIterator[None]:
         """One of the run's slots; the wait for it is noted."""
         waited_from = self._clock()
-        async with self._limits:
+        async with self._own_limits or nullcontext(), self._limits:
             call.queued += self._clock() - waited_from
             yield
 
@@ -192,7 +204,8 @@ class ChatClient:
         failures = 0
         while True:
             quirks = frozenset(self._connection.quirks)
-            outcome = await self._attempt(request, asked, quirks, call)
+            outcome = await self._raced(request, asked, quirks, call)
+            self._adapt(outcome)
             if isinstance(outcome, Completion):
                 return outcome
             if isinstance(outcome, Quirk):
@@ -206,6 +219,31 @@ class ChatClient:
             wait = wait_seconds(key, failures, outcome.after)
             _log.debug("%s: %s, attempt %d, next in %.1f s", asked.where, outcome.reason, call.attempts, wait)
             await self._sleep(wait)
+
+    def _adapt(self, outcome: Completion | Again | Quirk) -> None:
+        """Tell the role's limit how the server took it."""
+        if self._adaptive is None or self._own_limits is None or isinstance(outcome, Quirk):
+            return
+        overloaded = isinstance(outcome, Again) and outcome.reason in OVERLOADS
+        if self._adaptive.answered(overloaded=overloaded):
+            self._own_limits.resize(self._adaptive.allowed)
+
+    async def _raced(
+        self, request: ChatRequest, asked: Asked, quirks: frozenset[str], call: _Call
+    ) -> Completion | Again | Quirk:
+        """One attempt, and a second beside it when the first takes far longer than its like."""
+        hedger = self._hedger
+        if hedger is None:
+            return await self._attempt(request, asked, quirks, call)
+        kind = f"{self.role} {request.prompt.schema_name}"
+        sent = self._clock()
+        race = Race(lambda: self._attempt(request, asked, quirks, call), self._limits, hedger)
+        outcome: Completion | Again | Quirk = await race.run(hedger.wait_seconds(kind))
+        if isinstance(outcome, Completion):
+            seconds = self._clock() - sent if race.hedged else outcome.latency_seconds
+            hedger.observe(kind, seconds)
+            return replace(outcome, latency_seconds=seconds, hedged=race.hedged)
+        return outcome
 
     async def _attempt(
         self, request: ChatRequest, asked: Asked, quirks: frozenset[str], call: _Call
@@ -280,6 +318,7 @@ class ChatClient:
                 retried_for=tuple(call.reasons),
                 planned_tokens=call.planned,
                 error=error,
+                hedged=done.hedged if done and answered and not answered.hit else False,
             )
         )
 

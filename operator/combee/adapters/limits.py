@@ -95,6 +95,27 @@ class RunLimits:
     async def __aexit__(self, *_: object) -> None:
         self._release()
 
+    def resize(self, concurrency: int) -> None:
+        """Allow more or fewer calls in flight from now on. Fewer: those above end undisturbed."""
+        self._free += concurrency - self.concurrency
+        self.concurrency = concurrency
+        while self._free > 0 and self._waiting:
+            ticket = self._waiting.popleft()
+            if not ticket.done():
+                self._free -= 1
+                ticket.set_result(None)
+
+    def take_free(self) -> bool:
+        """Take a slot that nobody waits for; give it back with ``give_back``. Never waits."""
+        if self._free > 0 and not self._waiting:
+            self._free -= 1
+            return True
+        return False
+
+    def give_back(self) -> None:
+        """Free a slot of ``take_free``."""
+        self._release()
+
     @property
     def in_flight(self) -> int:
         """Slots taken now."""
@@ -113,7 +134,7 @@ class RunLimits:
             return reservation
 
     def _release(self) -> None:
-        while self._waiting:
+        while self._waiting and self._free >= 0:
             ticket = self._waiting.popleft()
             if not ticket.done():
                 ticket.set_result(None)

@@ -108,6 +108,8 @@ class Completion:
     latency_seconds: float
     finish_reason: str
     attempts: int
+    hedged: bool = False
+    """whether a second request raced the first; the latency then counts from the first."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON; ``from_json`` gives it back."""
@@ -119,6 +121,7 @@ class Completion:
             "latencySeconds": self.latency_seconds,
             "finishReason": self.finish_reason,
             "attempts": self.attempts,
+            **({"hedged": True} if self.hedged else {}),
         }
 
     @classmethod
@@ -134,6 +137,7 @@ class Completion:
             latency_seconds=float(data["latencySeconds"]),
             finish_reason=str(data["finishReason"]),
             attempts=int(data["attempts"]),
+            hedged=bool(data.get("hedged", False)),
         )
 
 
@@ -168,6 +172,7 @@ class CallRecord:
     retried_for: tuple[str, ...] = ()
     planned_tokens: int = 0
     error: str = ""
+    hedged: bool = False
 
 
 OnCall = Callable[[CallRecord], None]

@@ -29,15 +29,10 @@ def _initial_from_playbook(spec: RunSpec) -> bool:
     return spec.task.initial_playbook is not None and spec.task.initial_playbook.active_version is True
 
 
-def _hedges(spec: RunSpec) -> bool:
-    return "hedge_budget" in spec.workers.model_fields_set and spec.workers.hedge_budget > 0
-
-
 ROWS: tuple[Row, ...] = (
     Row("spec.method.type", "GEPA", lambda s: s.method.type == "GEPA", "Use ACE."),
-    Row("spec.task.type", "FiNER", lambda s: s.task.type == "FiNER", "Use Formula."),
-    Row("spec.task.type", "Traces", lambda s: s.task.type == "Traces", "Use Formula."),
-    Row("spec.task.type", "Custom", lambda s: s.task.type == "Custom", "Use Formula."),
+    Row("spec.task.type", "Traces", lambda s: s.task.type == "Traces", "Use Formula or FiNER."),
+    Row("spec.task.type", "Custom", lambda s: s.task.type == "Custom", "Use Formula or FiNER."),
     Row(
         "spec.aggregation.strategy",
         "TopK",
@@ -55,7 +50,6 @@ ROWS: tuple[Row, ...] = (
         "spec.models.embedder", "", lambda s: s.models.embedder is not None, "Remove it; only TopK needs it."
     ),
     Row("spec.serialBaseline", "", lambda s: s.serial_baseline is not None, "Remove it."),
-    Row("spec.workers.hedgeBudget", "above 0", _hedges, "Write 0, or leave it out."),
     Row("spec.queue", "", lambda s: s.queue is not None, "Remove it."),
     Row("spec.task.initialPlaybook.activeVersion", "", _initial_from_playbook, "Give the playbook by uri."),
 )

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from combee.adapters.adaptive import AdaptiveLimit
 from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
+from combee.adapters.hedge import Hedger
 from combee.adapters.limits import RunLimits
 from combee.adapters.memo import Memo
 from combee.adapters.store import Store
@@ -154,6 +156,7 @@ def _models(
     limits = RunLimits(workers.concurrency, workers.requests_per_minute, workers.tokens_per_minute)
     meter.limits = limits
     memo = Memo(store)
+    hedger = Hedger(workers.hedge_budget)
     clients = {
         role: ChatClient(
             endpoint,
@@ -164,6 +167,8 @@ def _models(
             deadline_seconds=workers.call_deadline_seconds,
             on_call=meter.on_call,
             budget=guard,
+            hedger=hedger,
+            adaptive=AdaptiveLimit(workers.concurrency),
         )
         for role, endpoint in prepared.endpoints.items()
     }

@@ -180,9 +180,12 @@ async def test_nothing_is_kept_per_call(bench: Bench) -> None:
     await some(100)
     tracemalloc.start()
     await some(150)
-    before = tracemalloc.get_traced_memory()[0]
-    await some(600)
-    kept = tracemalloc.get_traced_memory()[0] - before
+    windows = []
+    for number in (300, 301):  # one may hold the interpreter's own growth: its table of interned names
+        before = tracemalloc.get_traced_memory()[0]
+        await some(2 * number)
+        windows.append(tracemalloc.get_traced_memory()[0] - before)
+    kept = min(windows)
     tracemalloc.stop()
     assert kept < 600 * 100, f"{kept / 600:.0f} bytes are kept per call"
 

@@ -180,8 +180,7 @@ def test_there_are_many_of_them() -> None:
 
 LATER: list[tuple[str, object, str]] = [
     ("spec.method.type", "GEPA", "GEPA is not available in this version. Use ACE."),
-    ("spec.task.type", "FiNER", "FiNER is not available in this version. Use Formula."),
-    ("spec.task.type", "Traces", "Traces is not available in this version. Use Formula."),
+    ("spec.task.type", "Traces", "Traces is not available in this version. Use Formula or FiNER."),
     ("spec.task", {**GOOD["spec"]["task"], "type": "Custom", "custom": {"class": "a.b:C"}}, "Custom is not available"),
     ("spec.aggregation.strategy", "TopK", "TopK is not available in this version"),
     ("spec.aggregation.strategy", "Summarize", "Summarize is not available in this version"),
@@ -189,7 +188,6 @@ LATER: list[tuple[str, object, str]] = [
     ("spec.models.embedder", ENDPOINT, "not available in this version"),
     ("spec.serialBaseline", {"method": "ACE", "measure": True}, "not available in this version"),
     ("spec.workers.hedgeBudget", 0.05, "above 0 is not available in this version"),
-    ("spec.queue", {"name": "team-a"}, "not available in this version"),
     ("kind", "Playbook", "kind Playbook is not available in this version"),
     ("kind", "PlaybookVersion", "kind PlaybookVersion is not available in this version"),
 ]  # fmt: skip

@@ -1,0 +1,62 @@
+"""Hedging: a second request for a call that takes much longer than its like, first answer kept.
+
+One server, one slow pod or one unlucky queue makes a straggler, and a stage waits for its slowest
+call. A hedge is paid for twice, so it is rationed: at most ``budget`` of all calls (one is always
+allowed), only into a slot that nobody else wants, and only once there is something to compare with.
+Source: Dean and Barroso, "The Tail at Scale", CACM 2013 (hedged requests).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+MIN_SAMPLES = 8
+KEPT_SAMPLES = 256
+SLOW_QUANTILE = 0.9
+BEYOND_QUANTILE = 1.25
+BEYOND_MEDIAN = 2.0
+MIN_WAIT_SECONDS = 0.05
+"""Below this a second request would race the network's noise."""
+
+
+@dataclass(slots=True)
+class Hedger:
+    """Shared by the clients of a run. A *kind* of call is one whose latencies compare."""
+
+    budget: float
+    calls: int = 0
+    hedges: int = 0
+    _seen: dict[str, deque[float]] = field(default_factory=dict)
+    _waits: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def observe(self, kind: str, seconds: float) -> None:
+        """A call of this kind took so long."""
+        self.calls += 1
+        self._seen.setdefault(kind, deque(maxlen=KEPT_SAMPLES)).append(seconds)
+
+    def wait_seconds(self, kind: str) -> float | None:
+        """How long a call may take before it is hedged; None while there is nothing to say.
+
+        The larger of twice the median and 1.25 times the 90 % quantile of the last 256 calls.
+        """
+        seen = self._seen.get(kind)
+        if self.budget <= 0 or seen is None or len(seen) < MIN_SAMPLES:
+            return None
+        at, wait = self._waits.get(kind, (-MIN_SAMPLES, 0.0))
+        if self.calls - at >= MIN_SAMPLES:
+            ordered = sorted(seen)
+            median = ordered[len(ordered) // 2]
+            slow = ordered[min(len(ordered) - 1, int(SLOW_QUANTILE * len(ordered)))]
+            wait = max(MIN_WAIT_SECONDS, BEYOND_MEDIAN * median, BEYOND_QUANTILE * slow)
+            self._waits[kind] = (self.calls, wait)
+        return wait
+
+    @property
+    def may_hedge(self) -> bool:
+        """Whether the budget has room for one more."""
+        return self.budget > 0 and self.hedges < max(1.0, self.budget * self.calls)
+
+    def hedged(self) -> None:
+        """One was sent."""
+        self.hedges += 1

@@ -1,0 +1,177 @@
+"""Stragglers are raced within a budget, and a role's limit follows the server without swinging."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from adapters_bench import Bench, ask, refuse, slow, until
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.adapters.adaptive import AdaptiveLimit
+from combee.adapters.hedge import MIN_SAMPLES, Hedger
+from combee.adapters.limits import RunLimits
+from combee.errors import TransientError
+
+
+def warm(budget: float = 0.5, seconds: float = 0.01, kind: str = "task ") -> Hedger:
+    hedger = Hedger(budget)
+    for _ in range(4 * MIN_SAMPLES):
+        hedger.observe(kind, seconds)
+    return hedger
+
+
+async def test_a_straggler_is_raced_and_the_first_answer_kept(bench: Bench) -> None:
+    hedger = warm()
+    bench.server.script = [slow(5.0)]
+    answered = await bench.client(hedger=hedger).ask(ask("late"))
+    assert answered.completion.text == "late"
+    assert answered.completion.hedged and answered.completion.attempts == 2
+    assert answered.completion.latency_seconds < 5.0
+    assert (len(bench.server.asked), hedger.hedges) == (2, 1)
+    assert bench.calls[-1].hedged
+    again = await bench.client().ask(ask("late"))
+    assert again.hit and again.completion == answered.completion
+
+
+async def test_a_call_in_time_is_not_raced(bench: Bench) -> None:
+    await bench.client(hedger=warm(seconds=1.0)).ask(ask())
+    assert len(bench.server.asked) == 1
+
+
+async def test_the_slow_first_still_wins_when_the_hedge_fails(bench: Bench) -> None:
+    bench.server.script = [slow(0.4), refuse(500)]
+    answered = await bench.client(hedger=warm(), max_attempts=1).ask(ask("late"))
+    assert answered.completion.text == "late"
+
+
+async def test_when_both_fail_the_call_is_asked_again(bench: Bench) -> None:
+    async def late_failure(request, body):
+        await asyncio.sleep(0.3)
+        return await refuse(503)(request, body)
+
+    bench.server.script = [late_failure, refuse(503)]
+    answered = await bench.client(hedger=warm()).ask(ask("third time"))
+    assert answered.completion.text == "third time"
+    assert len(bench.server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("hedger", "limits"),
+    [(warm(budget=0.0), RunLimits(8)), (Hedger(0.5), RunLimits(8)), (warm(), RunLimits(1))],
+    ids=["no budget", "nothing to compare with", "no free slot"],
+)
+async def test_no_hedge(hedger: Hedger, limits: RunLimits, bench: Bench) -> None:
+    bench.server.script = [slow(0.4)]
+    answered = await bench.client(hedger=hedger, limits=limits).ask(ask())
+    assert len(bench.server.asked) == 1 and not answered.completion.hedged
+
+
+async def test_hedges_stay_within_the_budget_and_the_slots(bench: Bench) -> None:
+    hedger = warm(budget=0.05)
+    limits = RunLimits(8)
+    bench.server.always = slow(0.3)
+    client = bench.client(hedger=hedger, limits=limits)
+    await asyncio.gather(*(client.ask(ask(str(number))) for number in range(24)))
+    assert hedger.hedges <= max(1, 0.05 * hedger.calls)
+    assert bench.server.most_in_flight <= 8
+    assert limits.in_flight == 0
+
+
+async def test_cancelling_a_race_leaves_nothing_behind(bench: Bench) -> None:
+    limits = RunLimits(4)
+    bench.server.always = slow(5.0)
+    task = asyncio.create_task(bench.client(hedger=warm(), limits=limits).ask(ask()))
+    await until(lambda: len(bench.server.asked) == 2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert limits.in_flight == 0
+
+
+@given(st.lists(st.floats(0.001, 100.0), min_size=MIN_SAMPLES, max_size=400))
+def test_a_hedge_waits_for_what_is_slow_among_its_like(seconds: list[float]) -> None:
+    hedger = Hedger(0.05)
+    for value in seconds:
+        hedger.observe("kind", value)
+    wait = hedger.wait_seconds("kind")
+    assert wait is not None
+    assert wait >= 2 * sorted(seconds[-256:])[len(seconds[-256:]) // 2]
+    assert hedger.wait_seconds("other") is None
+
+
+def served(limit: AdaptiveLimit, capacity: int, rounds: int) -> list[int]:
+    """A server that refuses what is above its capacity; the limit after each round of answers."""
+    seen = []
+    for _ in range(rounds):
+        sent = limit.allowed
+        for number in range(sent):
+            limit.answered(overloaded=number >= capacity)
+        seen.append(limit.allowed)
+    return seen
+
+
+@pytest.mark.parametrize("capacity", [1, 4, 10, 30, 60])
+def test_the_limit_settles_at_what_the_server_takes(capacity: int) -> None:
+    settled = served(AdaptiveLimit(64), capacity, 200)[50:]
+    assert min(settled) >= max(1, int(0.7 * capacity))
+    assert max(settled) <= capacity * 1.25 + 2
+    assert sum(abs(a - b) for a, b in pairwise(settled)) / len(settled) <= max(1, 0.1 * capacity)
+
+
+def test_it_grows_back_when_the_server_does() -> None:
+    limit = AdaptiveLimit(64)
+    served(limit, 8, 60)
+    assert served(limit, 64, 300)[-1] == 64
+
+
+@given(st.integers(13, 5000), st.integers(0, 10))
+def test_a_few_refusals_are_a_bad_day_and_cost_nothing(every: int, seed: int) -> None:
+    limit = AdaptiveLimit(64)
+    for number in range(5000):
+        limit.answered(overloaded=(number + seed) % every == 0)
+    assert limit.allowed == 64
+
+
+@given(st.lists(st.booleans(), max_size=2000), st.integers(1, 200))
+def test_the_limit_stays_within_its_bounds(answers: list[bool], most: int) -> None:
+    limit = AdaptiveLimit(most)
+    for overloaded in answers:
+        limit.answered(overloaded=overloaded)
+        assert 1 <= limit.allowed <= most
+
+
+async def test_refusals_shrink_a_roles_slots_and_the_others_keep_theirs(bench: Bench) -> None:
+    limit = AdaptiveLimit(8)
+    bench.server.always = refuse(429)
+    client = bench.client("proposer", adaptive=limit, limits=RunLimits(8), max_attempts=2)
+    results = await asyncio.gather(*(client.ask(ask(str(n))) for n in range(8)), return_exceptions=True)
+    assert all(isinstance(result, TransientError) for result in results)
+    assert limit.allowed < 8
+    bench.server.always = None
+    await asyncio.gather(*(bench.client("task").ask(ask(str(n))) for n in range(8)))
+
+
+async def test_resizing_hands_slots_to_those_who_wait_and_takes_none_away() -> None:
+    limits = RunLimits(1)
+    order: list[int] = []
+
+    async def hold(number: int, until: asyncio.Event) -> None:
+        async with limits:
+            order.append(number)
+            await until.wait()
+
+    gate = asyncio.Event()
+    tasks = [asyncio.create_task(hold(number, gate)) for number in range(4)]
+    await asyncio.sleep(0)
+    assert order == [0]
+    limits.resize(3)
+    await asyncio.sleep(0)
+    assert order == [0, 1, 2]
+    limits.resize(1)
+    assert limits.in_flight == 3
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert order == [0, 1, 2, 3] and limits.in_flight == 0
