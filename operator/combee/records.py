@@ -31,6 +31,8 @@ class Score:
     value: float
     correct: bool
     feedback: str
+    partial: float | None = None
+    """partial credit in [0, 1], reported beside ``value`` and never decided by; None where the task has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Trajectory:
     cited: tuple[str, ...] = ()
     """ids of the playbook bullets that the agent says it used."""
     error: str = ""
+    partial: float | None = None
+    """the score's partial credit; 0 for a failed call of a task that has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from typing import get_args
 
 from combee.api.parts import TaskType
 from combee.errors import ManifestError, NotAvailableError
+from combee.tasks.finer import FinerTask
 from combee.tasks.formula import FormulaTask
 from combee.tasks.protocol import Task
 
-_TASKS: dict[str, Task] = {"Formula": FormulaTask()}
+_TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask()}
 
 
 def task_for(type: str) -> Task:

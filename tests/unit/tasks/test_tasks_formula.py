@@ -66,8 +66,9 @@ def test_the_question_is_given_verbatim() -> None:
 
 
 def test_the_registry() -> None:
-    assert task_for("Formula").name == "Formula"
-    for later in ("FiNER", "Traces", "Custom"):
+    for available in ("Formula", "FiNER"):
+        assert task_for(available).name == available
+    for later in ("Traces", "Custom"):
         with pytest.raises(NotAvailableError, match="not available in this version"):
             task_for(later)
     with pytest.raises(ManifestError, match=r"spec\.task\.type: unknown task type 'Fomula'"):

@@ -1,0 +1,131 @@
+"""FiNER: each row asks for the XBRL tags of several entities, four in the data, in their order.
+
+Data: FiNER-139 (https://huggingface.co/datasets/nlpaueb/finer-139, CC BY-SA 4.0) in the rows of
+https://github.com/ace-agent/ace; see examples/data/finer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from combee.records import Example, Score
+from combee.tasks.dataset import Dataset, Fields, read_jsonl
+
+MAX_TEXT = 20_000
+"""characters read of an answer, from its end."""
+MAX_ANSWER = 2_000
+"""characters kept of an answer; the longest target in the data has 480."""
+
+_FENCE = re.compile(r"^[ \t]*```.*$", re.M)
+_LABEL = re.compile(r"\b(?:answers?|tags)\W{0,4}:", re.I)
+_LIST = re.compile(r"\[([^\[\]]*)\]")
+_AND = r"and[ \t]+(?=\w{0,150}[a-z0-9][A-Z])"
+_SEPARATOR = re.compile(rf"[,;][ \t]*\n|[,;][ \t]*{_AND}|[ \t]{_AND}|[,;\n]")
+_REMARK = re.compile(r"\([^()]*\)")
+_NUMBERING = re.compile(r"^\W*\d{1,3}\s*[.)]\s*")
+_PREFIX = re.compile(r"^\W*(?:us[-_ ]?gaap[-_ ]+)+", re.I)
+_CAMEL = re.compile(r"[a-z0-9][A-Z]")
+_OTHER = re.compile(r"[^A-Za-z0-9]+")
+_TAG = re.compile(r"\s*(?:us-gaap:)?[A-Za-z][A-Za-z0-9]*\s*", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class FinerTask:
+    """Rows ``{"context", "target"}``; an answer is right when every position holds the target's tag."""
+
+    name: str = "FiNER"
+    instructions: str = (
+        "You tag figures in financial reports. Each question names some entities, each with its sentence. "
+        "Choose for each entity the one US GAAP tag of the options given that says what the figure is, by the "
+        "words around it rather than by its size. Answer with one tag for each entity, in the order asked."
+    )
+    answer_schema_description: str = (
+        "The tags in the order of the entities, separated by commas, without other words."
+    )
+
+    def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
+        """As the protocol says; a target that is no list of tags is a DataError."""
+        return read_jsonl(data, where=where, fields=Fields(), unfit=_unfit_target)
+
+    def model_input(self, example: Example) -> str:
+        """The options and the questions as the row has them."""
+        return example.input
+
+    def parse_answer(self, text: str) -> str:
+        """``'["us-gaap:Revenues", "Goodwill"]'`` -> ``"Revenues,Goodwill"``; see ``tags_of``."""
+        return ",".join(tags_of(text))[:MAX_ANSWER].rstrip(",")
+
+    def score(self, answer: str, example: Example) -> Score:
+        """1 when all tags are right and there is none missing and none too many, else 0.
+
+        ``partial`` is the share of positions that hold the right tag, of the positions of the target
+        or of the answer, whichever are more: nothing is padded and nothing cut off. Case does not
+        count. The feedback states the target, and which positions are wrong.
+        """
+        if _unfit_target(example.target) is not None:
+            return Score(0.0, False, "The target of this example is not a list of tags.")
+        wanted, given = tags_of(example.target), tags_of(self.parse_answer(answer))
+        expected = f"Expected {example.target}"
+        if not any(given):
+            return Score(0.0, False, f"{expected}; the answer holds no tag.", partial=0.0)
+        pairs = list(zip(given, wanted, strict=False))
+        wrong = [place for place, (one, other) in enumerate(pairs, 1) if one.casefold() != other.casefold()]
+        right = len(pairs) - len(wrong)
+        if right == len(wanted) == len(given):
+            return Score(1.0, True, f"Right: expected {example.target}.", partial=1.0)
+        partial = right / max(len(wanted), len(given))
+        got = f"{expected}, got {','.join(given)[:MAX_ANSWER]}."
+        return Score(0.0, False, f"{got} {_verdict(right, wrong, len(given), len(wanted))}", partial=partial)
+
+
+def tags_of(text: str) -> list[str]:
+    """The tags in a model's words, in order, spelled as they are there; never raises, never evaluates.
+
+    Separated by commas, semicolons or lines, also as a JSON list, with numbering, bullets, quotes,
+    remarks in brackets or a ``us-gaap:`` prefix; blanks inside a tag are closed up. One label
+    such as ``Answer:`` cuts off what stands before it. An empty position between two commas keeps
+    its place, as ``""``. Linear in the text.
+    """
+    text = _FENCE.sub("", "\n".join(text[-MAX_TEXT:].splitlines()))
+    labels = list(_LABEL.finditer(text))
+    if len(labels) == 1 and re.search(r"\w", text[labels[0].end() :]):
+        text = text[labels[0].end() :]
+    lists = [inner for inner in _LIST.findall(text) if "," in inner]
+    if lists:
+        text = lists[-1]
+    lines = (line for line in text.split("\n") if re.search(r"[^\W_]", line) and not _heading(line))
+    tags = [_tag(piece) for piece in _SEPARATOR.split("\n".join(lines))]
+    while tags and not tags[-1]:
+        tags.pop()
+    return tags
+
+
+def _heading(line: str) -> bool:
+    return line.rstrip(" \t*_").endswith(":")
+
+
+def _tag(piece: str) -> str:
+    """One tag without what surrounds it; the one CamelCase word of a sentence, else its words joined."""
+    piece = _NUMBERING.sub("", _REMARK.sub(" ", piece))
+    piece = _PREFIX.sub("", piece.rpartition(":")[2])
+    words = [word for word in (_OTHER.sub("", word) for word in piece.split()) if word]
+    camel = [word for word in words if _CAMEL.search(word)]
+    return camel[0] if len(camel) == 1 else "".join(words)
+
+
+def _verdict(right: int, wrong: list[int], given: int, wanted: int) -> str:
+    said = [f"{right} of {wanted} tags are right"]
+    if wrong:
+        said.append(f"wrong at position {', '.join(map(str, wrong))}")
+    if given < wanted:
+        said.append(f"{wanted - given} missing at the end")
+    if given > wanted:
+        said.append(f"{given - wanted} too many")
+    return "; ".join(said) + "."
+
+
+def _unfit_target(target: str) -> str | None:
+    fits = all(_TAG.fullmatch(part) for part in target.split(","))
+    return None if fits else "is not a list of tags, separated by commas"
