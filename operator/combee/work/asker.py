@@ -9,6 +9,7 @@ the latency that were recorded when it was made.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -134,8 +135,12 @@ class Asker:
 
 
 def decode_rows(data: bytes) -> list[CallRow]:
-    """The rows that ``Asker.encode`` wrote."""
-    return [CallRow(*json.loads(line)) for line in data.decode().splitlines()]
+    """The rows that ``Asker.encode`` wrote. Roles and stages are few and shared."""
+    rows = []
+    for line in data.splitlines():
+        role, stage, *rest = json.loads(line)
+        rows.append(CallRow(sys.intern(role), sys.intern(stage), *rest))
+    return rows
 
 
 def modelled_seconds(rows: list[CallRow], slots: int) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from combee.adapters.chat import ChatClient
 from combee.adapters.store import Store
@@ -19,6 +20,7 @@ from combee.tasks.protocol import Task
 from combee.work.asker import Asker
 
 MANIFEST_VERSION = 1
+Row = TypeVar("Row")
 
 
 class Progress(Protocol):
@@ -118,15 +120,20 @@ async def require_manifests(context: WorkContext, step: str, shards: int) -> lis
     return [manifest for manifest in found if manifest is not None]
 
 
-async def put_lines(context: WorkContext, rows: list[Any]) -> str:
-    """Dataclasses as JSON lines, one blob; returns its digest."""
-    text = "".join(json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n" for row in rows)
-    return await context.store.aput_blob(text.encode())
+def line_of(row: Any) -> bytes:
+    """A dataclass as one line of JSON."""
+    return (json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-async def get_lines(context: WorkContext, digest: str) -> list[dict[str, Any]]:
-    """The rows of a blob of JSON lines."""
-    return [json.loads(line) for line in (await context.store.aget_blob(digest)).decode().split("\n") if line]
+async def put_lines(context: WorkContext, lines: Iterable[bytes]) -> str:
+    """Lines of ``line_of``, one blob; returns its digest."""
+    return await context.store.aput_blob(b"".join(lines))
+
+
+async def get_lines(context: WorkContext, digest: str, make: Callable[[dict[str, Any]], Row]) -> list[Row]:
+    """``make`` of each row of a blob of JSON lines, row by row: what it drops is never held for all."""
+    data = await context.store.aget_blob(digest)
+    return [make(json.loads(line)) for line in io.BytesIO(data) if line.strip()]
 
 
 def total_usage(summaries: list[StepSummary]) -> dict[str, RoleUsage]:

@@ -19,9 +19,16 @@ def reflection_of(row: dict[str, Any]) -> Reflection:
     )
 
 
-def trajectory_of(row: dict[str, Any]) -> Trajectory:
-    """The trajectory that ``put_lines`` wrote."""
-    return Trajectory(**{**row, "cited": tuple(row["cited"])})
+def without_diagnosis(row: dict[str, Any]) -> Reflection:
+    """The reflection's lessons and votes: what is needed of it once it has been aggregated."""
+    return reflection_of({**row, "text": ""})
+
+
+def outcome_of(row: dict[str, Any]) -> Trajectory:
+    """The trajectory that ``put_lines`` wrote, without its texts: who, right or wrong, failed or not.
+    In a batch of 10,000 the texts are most of the memory, and replay asks its examples anew."""
+    bare = {"input": "", "output": "", "answer": "", "feedback": "", "cited": ()}
+    return Trajectory(**{**row, **bare})
 
 
 def update_of(row: dict[str, Any]) -> Update:

@@ -25,7 +25,7 @@ from combee.work.context import (
     total_usage,
     write_manifest,
 )
-from combee.work.decode import reflection_of, trajectory_of, update_of
+from combee.work.decode import outcome_of, update_of, without_diagnosis
 from combee.work.rollouts import evaluate, mean
 from combee.work.splits import held_out_split
 from combee.work.verify import replay_all
@@ -91,19 +91,16 @@ async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Input
     reflections: list[Reflection] = []
     rows: list[CallRow] = []
     for manifest in mapped:
-        for row in await get_lines(context, manifest.outputs["trajectories"]):
-            trajectory = trajectory_of(row)
+        for trajectory in await get_lines(context, manifest.outputs["trajectories"], outcome_of):
             trajectories[trajectory.id] = trajectory
-        reflections += [
-            reflection_of(row) for row in await get_lines(context, manifest.outputs["reflections"])
-        ]
+        reflections += await get_lines(context, manifest.outputs["reflections"], without_diagnosis)
         rows += decode_rows(await context.store.aget_blob(manifest.outputs["calls"]))
     rows += decode_rows(await context.store.aget_blob(reduced.outputs["calls"]))
     return _Inputs(
         manifests=[*mapped, reduced],
         trajectories=trajectories,
         reflections=sorted(reflections, key=lambda reflection: reflection.id),
-        updates=[update_of(row) for row in await get_lines(context, reduced.outputs["updates"])],
+        updates=await get_lines(context, reduced.outputs["updates"], update_of),
         retention=json.loads(await context.store.aget_blob(reduced.outputs["retention"])),
         rows=rows,
     )

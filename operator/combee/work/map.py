@@ -6,13 +6,15 @@ call graph ``calls``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from combee.algo.membership import batch, shards
 from combee.algo.tokens import estimate_tokens
 from combee.errors import TransientError
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Example, Reflection, Trajectory
 from combee.work.asker import Asker
-from combee.work.context import WorkContext, put_lines, read_manifest, write_manifest
+from combee.work.context import WorkContext, line_of, put_lines, read_manifest, write_manifest
 from combee.work.pool import pooled
 from combee.work.rollouts import LOSSES, judged, rollout
 
@@ -49,50 +51,68 @@ async def run_map(
     started = context.clock()
     asker = context.asker()
 
-    async def one(position: int) -> tuple[Trajectory, Reflection | None]:
-        result = await _learn_from(context, asker, plan, position, batch_members[position], playbook)
+    async def one(position: int) -> _Learned:
+        learned = await _learn_from(context, asker, plan, position, batch_members[position], playbook)
         context.progress.advance()
-        return result
+        return _written(*learned)
 
     results = await pooled(positions, one, width=context.concurrency)
-    trajectories = [trajectory for trajectory, _ in results]
-    reflections = [reflection for _, reflection in results if reflection is not None]
-    _refuse_a_bad_day(step, trajectories)
+    _refuse_a_bad_day(step, results)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
         outputs={
-            "trajectories": await put_lines(context, trajectories),
-            "reflections": await put_lines(context, reflections),
+            "trajectories": await put_lines(context, (one.trajectory for one in results)),
+            "reflections": await put_lines(context, (one.reflection for one in results)),
             "calls": await context.store.aput_blob(asker.encode()),
         },
-        counts=_counts(plan, trajectories, reflections, asker),
+        counts=_counts(plan, results, asker),
         usage=asker.usage(),
         seconds={"wall": round(context.clock() - started, 6)},
     )
     return await write_manifest(context, summary, shard)
 
 
-def _refuse_a_bad_day(step: Step, trajectories: list[Trajectory]) -> None:
-    failed = [trajectory for trajectory in trajectories if trajectory.error]
-    if len(failed) > MAX_LOST_SHARE * len(trajectories):
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    """What stays of one example until the shard is written: its lines, and what is counted."""
+
+    trajectory: bytes
+    reflection: bytes
+    """empty when there is none."""
+    correct: bool
+    error: str
+    lessons: int
+
+
+def _written(trajectory: Trajectory, reflection: Reflection | None) -> _Learned:
+    return _Learned(
+        line_of(trajectory),
+        b"" if reflection is None else line_of(reflection),
+        trajectory.correct,
+        trajectory.error,
+        0 if reflection is None else len(reflection.lessons),
+    )
+
+
+def _refuse_a_bad_day(step: Step, learned: list[_Learned]) -> None:
+    failed = [one for one in learned if one.error]
+    if len(failed) > MAX_LOST_SHARE * len(learned):
         raise TransientError(
-            f"{len(failed)} of {len(trajectories)} examples got no answer ({failed[0].error})",
+            f"{len(failed)} of {len(learned)} examples got no answer ({failed[0].error})",
             where=step.name,
             fix="See whether the endpoint is healthy, then run the same command again: what was answered is kept",
         )
 
 
-def _counts(
-    plan: IterationPlan, trajectories: list[Trajectory], reflections: list[Reflection], asker: Asker
-) -> dict[str, int]:
+def _counts(plan: IterationPlan, learned: list[_Learned], asker: Asker) -> dict[str, int]:
     return {
         "iteration": plan.iteration,
-        "examples": len(trajectories),
-        "correct": sum(trajectory.correct for trajectory in trajectories),
-        "failed": sum(bool(trajectory.error) for trajectory in trajectories),
-        "reflections": len(reflections),
-        "lessons": sum(len(reflection.lessons) for reflection in reflections),
+        "examples": len(learned),
+        "correct": sum(one.correct for one in learned),
+        "failed": sum(bool(one.error) for one in learned),
+        "reflections": sum(bool(one.reflection) for one in learned),
+        "lessons": sum(one.lessons for one in learned),
         "rollouts": asker.rollouts(),
         "repaired": asker.repaired,
     }

@@ -91,11 +91,9 @@ async def read_reflections(context: WorkContext, map_step: str, plan: IterationP
     """The reflections of all shards that hold a lesson, in the batch's order."""
     found: list[Reflection] = []
     for manifest in await require_manifests(context, map_step, plan.shards):
-        rows = await get_lines(context, manifest.outputs["reflections"])
-        found.extend(reflection_of(row) for row in rows)
-    return sorted(
-        (reflection for reflection in found if reflection.lessons), key=lambda reflection: reflection.id
-    )
+        rows = await get_lines(context, manifest.outputs["reflections"], reflection_of)
+        found.extend(reflection for reflection in rows if reflection.lessons)
+    return sorted(found, key=lambda reflection: reflection.id)
 
 
 def _reduction(

@@ -12,11 +12,11 @@ wrong with it. In a thousand planted lessons half of all replays were lost to su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.methods.protocol import ReplayRequest, Verdict
+from combee.methods.protocol import Verdict
 from combee.plan.types import IterationPlan
 from combee.records import Example, Trajectory, example_of
 from combee.work.asker import Asker
@@ -29,12 +29,39 @@ SECOND_ORDINAL = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class _Page:
+    """A playbook text by how it differs from the one without any candidate: the page is nearly
+    always that one and a bullet more, and a thousand candidates have a thousand pages."""
+
+    shared: int
+    """characters that both begin with."""
+    rest: str
+
+    @classmethod
+    def of(cls, text: str, shown: str) -> _Page:
+        low, high = 0, min(len(text), len(shown))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if text[low:middle] == shown[low:middle] else (low, middle - 1)
+        return cls(low, text[low:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One candidate: its digest, the wrong trajectory it comes from, and the page with it."""
+
+    entry_digest: str
+    source: str
+    page: _Page
+
+
+@dataclass(frozen=True, slots=True)
 class _Try:
     """One replayed example: with the entry, or (second look only) without it."""
 
     digest: str
     example_id: str
-    text: str
+    page: _Page
     own: bool
     with_entry: bool = True
 
@@ -62,7 +89,8 @@ class _Replayer:
 
         async def one(item: tuple[int, _Try]) -> Trajectory:
             chain, replayed = item
-            text = replayed.text if replayed.with_entry else self.shown
+            page = replayed.page
+            text = self.shown[: page.shared] + page.rest if replayed.with_entry else self.shown
             example = self.examples[replayed.example_id]
             done = await rollout(
                 self.context, self.asker, example, text, stage=stage, chain=chain, epoch=ordinal
@@ -75,7 +103,7 @@ class _Replayer:
     async def second_look(self, tries: Sequence[_Try], stage: str) -> dict[tuple[str, str], bool | None]:
         """(entry, example) -> whether it speaks against the entry again; None when a call was lost."""
         pairs = [
-            _Try(one.digest, one.example_id, one.text, one.own, with_entry)
+            _Try(one.digest, one.example_id, one.page, one.own, with_entry)
             for one in tries
             for with_entry in (False, True)
         ]
@@ -103,20 +131,11 @@ async def replay_all(
     """A verdict for every candidate of the ledger. ``shown`` is the playbook without them. A replay
     whose call is lost has no verdict: the entry stays unverified and is a candidate again."""
     method = context.method
-    requests = [
-        method.replay_request(
-            ledger,
-            digest,
-            trajectories=trajectories,
-            budget_tokens=plan.render_token_budget,
-            verify=plan.verify,
-        )
-        for digest in method.replay_candidates(ledger, trajectories=trajectories)
-    ]
+    requests = list(_requests(context, plan, ledger, shown, trajectories))
     right = sorted(trajectory.example_id for trajectory in trajectories.values() if trajectory.correct)
     replayer = _Replayer(context, asker, plan, shown, examples)
     evidence = {request.entry_digest: _Evidence(fixed=None) for request in requests}
-    own = [_Try(r.entry_digest, example_of(r.source), r.text, own=True) for r in requests]
+    own = [_Try(r.entry_digest, example_of(r.source), r.page, own=True) for r in requests]
     await _own_examples(replayer, own, evidence)
     controls = {
         r.entry_digest: method.replay_controls(r.entry_digest, right, source=r.source)
@@ -129,6 +148,25 @@ async def replay_all(
         for r in requests
         if (seen := evidence[r.entry_digest]).fixed is not None and seen.harmed is not None
     ]
+
+
+def _requests(
+    context: WorkContext,
+    plan: IterationPlan,
+    ledger: Any,
+    shown: str,
+    trajectories: Mapping[str, Trajectory],
+) -> Iterator[_Request]:
+    method = context.method
+    for digest in method.replay_candidates(ledger, trajectories=trajectories):
+        found = method.replay_request(
+            ledger,
+            digest,
+            trajectories=trajectories,
+            budget_tokens=plan.render_token_budget,
+            verify=plan.verify,
+        )
+        yield _Request(digest, found.source, _Page.of(found.text, shown))
 
 
 async def _own_examples(replayer: _Replayer, own: Sequence[_Try], evidence: Mapping[str, _Evidence]) -> None:
@@ -146,12 +184,12 @@ async def _own_examples(replayer: _Replayer, own: Sequence[_Try], evidence: Mapp
 
 async def _controls(
     replayer: _Replayer,
-    requests: Sequence[ReplayRequest],
+    requests: Sequence[_Request],
     controls: Mapping[str, tuple[str, ...]],
     evidence: Mapping[str, _Evidence],
 ) -> None:
     tries = [
-        _Try(request.entry_digest, example_id, request.text, own=False)
+        _Try(request.entry_digest, example_id, request.page, own=False)
         for request in requests
         for example_id in controls.get(request.entry_digest, ())
     ]
