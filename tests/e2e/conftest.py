@@ -1,102 +1,13 @@
-"""A simulated model server and the real command line, in processes of their own."""
+"""Fixtures of the end-to-end tests."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import yaml
-
-ROOT = Path(__file__).resolve().parents[2]
-FORMULA = ROOT / "examples" / "data" / "formula"
-MODEL = "openai/gpt-oss-120b"
-COMBEE = [sys.executable, "-m", "combee.cli.main"]
-
-
-def environment(**extra: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "COLUMNS": "100", **extra}
-
-
-def combee(*arguments: str | Path, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end."""
-    return subprocess.run(
-        [*COMBEE, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment(**extra),
-        timeout=500,
-    )
-
-
-@dataclass
-class Sim:
-    """A running simulated model."""
-
-    process: subprocess.Popen[bytes]
-    url: str
-    log: Path
-
-    def answered(self) -> Counter[str]:
-        """How often each request was answered, by the digest of the request."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        rows = [json.loads(line) for line in lines]
-        return Counter(row["request"] for row in rows if row["status"] == 200)
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-@dataclass
-class Sims:
-    """Starts simulated models, and stops them at the end."""
-
-    folder: Path
-    started: list[Sim] = field(default_factory=list)
-
-    def start(self, *flags: str | Path) -> Sim:
-        number = len(self.started)
-        port, log = self.folder / f"port{number}", self.folder / f"sim{number}.log"
-        process = subprocess.Popen(
-            [
-                *COMBEE,
-                "sim",
-                "serve",
-                MODEL,
-                "--port",
-                "0",
-                "--port-file",
-                str(port),
-                "--log",
-                str(log),
-                *map(str, flags),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / f"sim{number}.err").open("wb"),
-            env=environment(),
-        )
-        deadline = time.monotonic() + 30
-        while not port.exists():
-            assert process.poll() is None, (self.folder / f"sim{number}.err").read_text()
-            assert time.monotonic() < deadline, "the simulated model did not come up"
-            time.sleep(0.05)
-        sim = Sim(process, f"http://127.0.0.1:{port.read_text().strip()}/v1", log)
-        self.started.append(sim)
-        return sim
+from e2e_support import FORMULA, MODEL, Manifest, Sims, combee
 
 
 @pytest.fixture
@@ -127,9 +38,6 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return path
-
-
-Manifest = Callable[..., Path]
 
 
 @pytest.fixture
@@ -177,7 +85,3 @@ def rows(tmp_path: Path) -> Callable[[int], Path]:
         return path
 
     return write
-
-
-def result_of(folder: Path) -> dict:
-    return json.loads((folder / "result.json").read_text())

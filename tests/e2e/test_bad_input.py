@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from checks import bytes_of, refused
-from conftest import FORMULA, MODEL, Manifest, Sim, Sims, combee
+from e2e_support import FORMULA, MODEL, Manifest, Sim, Sims, combee
 
 pytestmark = pytest.mark.e2e
 

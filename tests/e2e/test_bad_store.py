@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from checks import bytes_of, refused
-from conftest import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
+from e2e_support import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
 
 pytestmark = pytest.mark.e2e
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
+from e2e_support import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
 
 pytestmark = pytest.mark.e2e
 

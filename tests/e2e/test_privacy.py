@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import COMBEE, FORMULA, MODEL, Manifest, Sim, Sims, combee, environment, result_of
+from e2e_support import COMBEE, FORMULA, MODEL, Manifest, Sim, Sims, combee, environment, result_of
 
 pytestmark = pytest.mark.e2e
 
@@ -171,19 +171,7 @@ ECHOES: dict[str, Fault] = {
 }
 
 
-LEAKS = {"400-late", "400-escaped", "400-repr"}
-"""adapters.refusals.shown lets under 20 characters of a row through where the echo is escaped or cut."""
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, marks=pytest.mark.xfail(strict=True, raises=AssertionError))
-        if case in LEAKS
-        else case
-        for case in ECHOES
-    ],
-)
+@pytest.mark.parametrize("case", list(ECHOES))
 def test_an_endpoint_that_repeats_everything_in_its_errors(
     case: str, echo: Echo, path: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import FORMULA, Manifest, Sim, Sims, combee, result_of
+from e2e_support import FORMULA, Manifest, Sim, Sims, combee, result_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import COMBEE, MODEL, ROOT, Manifest, Sims, combee, environment, result_of
+from e2e_support import COMBEE, MODEL, ROOT, Manifest, Sims, combee, environment, result_of
 
 from combee.methods.ace import AceMethod
 from combee.runtime.report.result import read_result

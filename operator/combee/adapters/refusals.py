@@ -6,6 +6,7 @@ characters at most. Where the key itself was refused they are not shown at all.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from openai import APIStatusError
@@ -19,6 +20,10 @@ from combee.records import Prompt
 _SHOWN = 200
 _ECHO = 20
 """A stretch of the prompt this long in an error message is the prompt being echoed."""
+_ECHO_CUT = 8
+"""Enough of it at the very end of a message, where the server itself may have cut the echo."""
+_ESCAPE = re.compile(r"\\+([nrtbf\"'/])")
+_UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
 
 _PASSING = frozenset({408, 409, 425, 429})
 _CONTEXT = (
@@ -136,17 +141,26 @@ def unknown_model(asked: Asked, served: tuple[str, ...] | None) -> EndpointError
 
 def shown(message: str, asked: Asked) -> str:
     """A server's message, fit for a log: one line, no key, nothing of the prompt."""
-    text = " ".join(message.split())
     key = asked.endpoint.api_key.get_secret_value()
-    if key:
-        text = text.replace(key, "***")
-    text = text[:_SHOWN]
+    text = _flat(message.replace(key, "***") if key else message)
     if asked.prompt is not None:
-        prompt = " ".join(" ".join(part.content.split()) for part in asked.prompt.messages)
-        for start in range(len(text) - _ECHO + 1):
-            if text[start : start + _ECHO] in prompt:
+        prompt = _flat(" ".join(part.content for part in asked.prompt.messages))
+        for start in range(min(len(text), _SHOWN)):
+            stretch = text[start : start + _ECHO]
+            if len(stretch) >= _ECHO_CUT and stretch in prompt:
                 return f"{text[:start]}[...]"
-    return text
+    return text[:_SHOWN]
+
+
+def _flat(text: str) -> str:
+    """One line, with what JSON and Python escape written plainly: an echo often comes escaped."""
+    text = _UNICODE.sub(_character, text)
+    return " ".join(_ESCAPE.sub(lambda found: found[1] if found[1] in "\"'/" else " ", text).split())
+
+
+def _character(found: re.Match[str]) -> str:
+    code = int(found[1], 16)
+    return "?" if 0xD800 <= code < 0xE000 else chr(code)
 
 
 def _quirk(error: APIStatusError, said: str) -> str | None:
