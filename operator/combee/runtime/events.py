@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from combee.runtime.progress import ProgressState
-from combee.runtime.report.result import Model, Outcome, Paired, Share
+from combee.runtime.report.parts import Model, Share
+from combee.runtime.report.result import Outcome, Paired
 
 
 class Event(Model):

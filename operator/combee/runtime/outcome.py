@@ -205,6 +205,8 @@ def _iteration(
         rollouts=record["rollouts"],
         train_score=summary.scores.get("train"),
         select=summary.scores.get("select"),
+        partial_train=summary.scores.get("partialTrain"),
+        partial_select=summary.scores.get("partialSelect"),
         best=after.best is not None and after.best.iteration == plan.iteration,
         retention=Retention.model_validate(record["retention"]),
         verification=Verification.model_validate(record["verification"]),

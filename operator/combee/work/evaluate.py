@@ -71,15 +71,17 @@ async def _pair(
     }
     before = await evaluate(context, asker, examples, texts["baseline"], stage=f"{split} baseline")
     after = await evaluate(context, asker, examples, texts["best"], stage=f"{split} best")
-    paired = paired_difference(before, after, seed=step.seed)
-    scores = json.dumps({"baseline": before, "best": after}, sort_keys=True).encode()
+    paired = paired_difference(before.by_id, after.by_id, seed=step.seed)
+    scores = json.dumps({"baseline": before.by_id, "best": after.by_id}, sort_keys=True).encode()
     pair = {
-        "baseline": mean(before),
-        "best": mean(after),
+        "baseline": mean(before.by_id),
+        "best": mean(after.by_id),
         "gain": paired.mean,
         "low": paired.low,
         "high": paired.high,
         "n": paired.n,
         "discordant": paired.discordant,
+        "partialBaseline": before.partial,
+        "partialBest": after.partial,
     }
     return pair, await context.store.aput_blob(scores)

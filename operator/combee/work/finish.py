@@ -26,7 +26,7 @@ from combee.work.context import (
     write_manifest,
 )
 from combee.work.decode import outcome_of, update_of, without_diagnosis
-from combee.work.rollouts import evaluate, mean
+from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.splits import held_out_split
 from combee.work.verify import replay_all
 
@@ -70,7 +70,12 @@ async def run_finish(
     scores: dict[str, float] = {}
     if plan.evaluate:
         select, _ = await held_out_split(context)
-        scores["select"] = mean(await evaluate(context, asker, select, rendered.text, stage="select"))
+        seen = await evaluate(context, asker, select, rendered.text, stage="select")
+        scores["select"] = mean(seen.by_id)
+        if seen.partial is not None:
+            scores["partialSelect"] = seen.partial
+    if (partial := mean_partial(t.partial for t in inputs.trajectories.values())) is not None:
+        scores["partialTrain"] = partial
     return await _write(context, step, plan, _Finished(inputs, applied, rendered, asker, scores, started))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from combee.errors import CombeeError, ContextLengthError, TransientError
 from combee.methods.protocol import ParseError, RolloutReply
 from combee.records import Example, Trajectory, trajectory_id
@@ -52,6 +55,7 @@ def judged(
         correct=score.correct,
         feedback=score.feedback,
         cited=reply.cited,
+        partial=score.partial,
     )
 
 
@@ -70,19 +74,41 @@ def lost(example: Example, model_input: str, epoch: int, error: CombeeError) -> 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a playbook scored on some examples."""
+
+    by_id: dict[str, float]
+    """scores in [0, 1] by example id. A failed example is 0, never left out."""
+    partial: float | None
+    """mean partial credit; None where the task has none."""
+
+
 async def evaluate(
     context: WorkContext, asker: Asker, examples: list[Example], playbook: str, *, stage: str
-) -> dict[str, float]:
-    """Scores in [0, 1] by example id. A failed example is 0, never left out."""
+) -> Scores:
+    """Score a playbook on the examples."""
     context.progress.begin(stage, len(examples))
 
-    async def one(item: tuple[int, Example]) -> tuple[str, float]:
+    async def one(item: tuple[int, Example]) -> tuple[str, float, float | None]:
         chain, example = item
         trajectory = await rollout(context, asker, example, playbook, stage=stage, chain=chain)
         context.progress.advance()
-        return example.id, trajectory.score
+        return example.id, trajectory.score, trajectory.partial
 
-    return dict(await pooled(list(enumerate(examples)), one, width=context.concurrency))
+    found = await pooled(list(enumerate(examples)), one, width=context.concurrency)
+    return Scores({id_: value for id_, value, _ in found}, mean_partial(partial for _, _, partial in found))
+
+
+def mean_partial(partials: Iterable[float | None]) -> float | None:
+    """Mean partial credit: 0 for each that failed; None where the task gives none at all.
+
+    >>> mean_partial([0.5, None, 1.0]), mean_partial([None, None])
+    (0.5, None)
+    """
+    every = list(partials)
+    given = [partial for partial in every if partial is not None]
+    return sum(given) / len(every) if given else None
 
 
 def mean(scores: dict[str, float]) -> float:

@@ -228,3 +228,13 @@ def test_a_choice_that_fitted_select_is_warned_about():
     assert any(
         "fitted the select half" in warning for warning in words.warnings(made_up.result(heldOut=held_out))
     )
+
+
+def test_partial_credit_stands_beside_the_exact_score_where_the_task_has_it():
+    gate = json.loads(to_bytes(made_up.result()))["heldOut"]
+    gate["gate"] |= {"partialBaseline": 0.791, "partialBest": 0.875}
+    result = made_up.result(heldOut=gate)
+    assert words.gate_line(result.held_out.gate).endswith("; partial credit 0.791 → 0.875")
+    assert "partial credit 0.791 → 0.875" in tables(result)["paired"].note
+    assert "partial credit" not in words.gate_line(made_up.result().held_out.gate)
+    assert "partial credit" not in tables(made_up.result())["paired"].note

@@ -12,10 +12,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationError, model_validator
 
 from combee.errors import DataError
+from combee.runtime.report.parts import Amount, Count, Difference, Model, Share
+from combee.runtime.report.parts import DelayFit as DelayFit
+from combee.runtime.report.parts import RarityBand as RarityBand
+from combee.runtime.report.parts import Retention as Retention
+from combee.runtime.report.parts import RetentionLevel as RetentionLevel
+from combee.runtime.report.parts import Verification as Verification
 
 Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
 Role = Literal["task", "proposer", "evaluator"]
@@ -29,26 +34,6 @@ EXIT_CODES: dict[Outcome, int] = {
     "Failed": 5,
     "Stopped": 130,
 }
-
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Difference = Annotated[float, Field(ge=-1, le=1)]
-
-
-class Model(BaseModel):
-    """Frozen, strict about names, camelCase outside; no NaN and no infinity."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
 
 class ModelInfo(Model):
@@ -145,6 +130,10 @@ class Paired(Model):
     n: Count
     discordant: Count
     """Examples whose verdict changed, either way."""
+    partial_baseline: Share | None = None
+    """Mean partial credit of the untouched start; null where the task has none. Nothing is decided by it."""
+    partial_best: Share | None = None
+    """The same of the chosen playbook."""
 
 
 class HeldOut(Model):
@@ -156,74 +145,6 @@ class HeldOut(Model):
     """The one look at the gate half; null when the run ended before it."""
     smallest_detectable_gain: Share | None = None
     """Smallest gain that the gate half can show with power 0.8 at 5 %."""
-
-
-class RetentionLevel(Model):
-    """One level of the reduce: what went in and what was still there after it."""
-
-    level: str
-    """Such as ``leaf round 1`` or ``group``, in the order of the reduce."""
-    calls: Count
-    """Aggregator calls."""
-    inputs: Count
-    """Inputs of these calls (copies counted)."""
-    lessons: Count
-    """Distinct lesson clusters that went in."""
-    carried: Count
-    """Distinct lesson clusters still there after the level."""
-
-
-class RarityBand(Model):
-    """Retention of the lessons that a certain number of trajectories brought."""
-
-    copies: str
-    """How many trajectories brought the lesson: ``1``, ``2-3``, ``4+``."""
-    distinct: Count
-    carried: Count
-
-
-class Retention(Model):
-    """Where lessons were lost in one iteration, in distinct lesson clusters."""
-
-    levels: tuple[RetentionLevel, ...] = ()
-    distinct: Count = 0
-    """Distinct lesson clusters of the iteration's reflections."""
-    carried: Count = 0
-    """Of these, in the ledger with their anchors."""
-    rendered: Count = 0
-    """Of these, in the rendered playbook under its token budget."""
-    by_rarity: tuple[RarityBand, ...] = ()
-
-
-class Verification(Model):
-    """What became of the iteration's new entries."""
-
-    candidates: Count = 0
-    """Entries with a single source."""
-    replayed: Count = 0
-    """Entries tried again on their own example and on controls."""
-    verified: Count = 0
-    refused: Count = 0
-    """All refusals, for whatever reason."""
-    leaks: Count = 0
-    """Of the refusals: private or copied text."""
-    injections: Count = 0
-    """Of the refusals: text that gives orders to the model."""
-
-
-class DelayFit(Model):
-    """Fitted seconds of an iteration by batch size b: T(b) = c0 + c1 b."""
-
-    c0: Amount
-    """Seconds that every iteration costs."""
-    c1: Amount
-    """Seconds that each further example costs."""
-    b_half: Amount | None = None
-    """c0 / c1, the batch size at which half of the time is fixed cost; null when c1 is 0."""
-    n: Count
-    """Observations."""
-    rmse: Amount | None = None
-    """Root mean squared error, seconds."""
 
 
 class IterationRecord(Model):
@@ -251,6 +172,10 @@ class IterationRecord(Model):
     """Score of the batch's rollouts, before learning from them."""
     select: Share | None = None
     """Score of the rendered playbook after it, on the select half; null when it was not evaluated."""
+    partial_train: Share | None = None
+    """Mean partial credit of the batch's rollouts; null where the task has none. Nothing is decided by it."""
+    partial_select: Share | None = None
+    """The same of the rendered playbook, on the select half."""
     best: bool = False
     """Whether this is the iteration that was kept."""
     retention: Retention | None = None

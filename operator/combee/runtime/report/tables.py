@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from combee.runtime.report import views
+from combee.runtime.report import views, words
 from combee.runtime.report.result import IterationRecord, Paired, Result
 from combee.runtime.report.text import amount, count, duration, percent, score, signed, wilson
 
@@ -65,6 +65,9 @@ def _paired(result: Result) -> Table:
     note = "Paired on the same examples; the interval is of the gain. Discordant: examples whose verdict changed."
     if smallest is not None:
         note += f" Smallest gain that the gate half can show: {score(smallest)}."
+    note += "".join(
+        f" {split}{words.partial_words(pair)}." for split, pair in looks if pair and words.partial_words(pair)
+    )
     columns = ("split", "#before", "#after", "#gain", "#95 % interval", "#examples", "#discordant")
     rows = tuple(row(split, pair) for split, pair in looks if pair is not None)
     return Table("paired", "Before and after", columns, rows, "The gate half was not looked at.", note)

@@ -182,4 +182,13 @@ def _sentence(text: str) -> str:
 def gate_line(gate: Paired) -> str:
     """``0.640 -> 0.861, +0.221 (95 % interval +0.160 to +0.282)`` with an arrow."""
     interval = f"95 % interval {signed(gate.low)} to {signed(gate.high)}"
-    return f"{score(gate.baseline)} → {score(gate.best)}, {signed(gate.gain)} ({interval})"
+    return (
+        f"{score(gate.baseline)} → {score(gate.best)}, {signed(gate.gain)} ({interval}){partial_words(gate)}"
+    )
+
+
+def partial_words(pair: Paired) -> str:
+    """``; partial credit 0.791 -> 0.875`` with an arrow; empty where the task has none."""
+    if pair.partial_baseline is None or pair.partial_best is None:
+        return ""
+    return f"; partial credit {score(pair.partial_baseline)} → {score(pair.partial_best)}"
