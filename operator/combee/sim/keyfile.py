@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from combee.errors import DataError
-from combee.sim import draws, planted
+from combee.sim import draws, planted, tags
 
 _START = re.compile(r"(?:^|[\n:>`\"])[\s\"*\\]*")
 _HEAD = 20
@@ -47,7 +47,7 @@ class Found:
     end: int
 
 
-def formula_row(context: str) -> tuple[str, str]:
+def formula_row(context: str, target: str) -> tuple[str, str]:
     """(topic, question) of a Formula row; ValueError when it is none."""
     named = _FORMULA.search(context)
     if not named:
@@ -56,7 +56,7 @@ def formula_row(context: str) -> tuple[str, str]:
     return " ".join(named.group(1).split()), _ANSWER.sub("", question).strip(' \n\t"*')
 
 
-def planted_row(context: str) -> tuple[str, str]:
+def planted_row(context: str, target: str) -> tuple[str, str]:
     """(topic, question) of a planted row; ValueError when it is none."""
     found = planted.QUESTION.search(context)
     if not found:
@@ -64,8 +64,12 @@ def planted_row(context: str) -> tuple[str, str]:
     return found.group(1), found.group()
 
 
-ROWS: dict[str, Callable[[str], tuple[str, str]]] = {"formula": formula_row, "planted": planted_row}
-"""How a task's rows are read; a new task is a new line here and in ``params.TASK_LAWS``."""
+ROWS: dict[str, Callable[[str, str], tuple[str, str]]] = {
+    "finer": tags.row,
+    "formula": formula_row,
+    "planted": planted_row,
+}
+"""How a task's rows (context, target) are read; a new task is a new line here and in ``params.TASK_LAWS``."""
 
 
 def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
@@ -80,8 +84,8 @@ def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
                 continue
             try:
                 row = json.loads(line)
-                topic, question = ROWS[task](row["context"])
                 target = str(row["target"])
+                topic, question = ROWS[task](row["context"], target)
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"not a {task} row ({error})", where=f"{name}:{number}") from error
             topics[topic] += 1
@@ -123,12 +127,14 @@ class Questions:
         self._by_words: dict[str, Known] = {}
         self._planted: dict[str, Known] = {}
         for key in keys:
+            confused = tags.confusions(key["examples"].values()) if key["task"] == "finer" else None
             for id_, row in key["examples"].items():
-                if key["task"] != "planted":
-                    self._add(id_, row)
+                if confused is not None:
+                    self._add(id_, row, tags.mistake(row["target"], row["topic"], confused))
+                elif key["task"] != "planted":
+                    self._add(id_, row, mistake(id_, row["target"]))
 
-    def _add(self, id_: str, row: dict[str, str]) -> None:
-        wrong = mistake(id_, row["target"])
+    def _add(self, id_: str, row: dict[str, str], wrong: str) -> None:
         known = Known(id_, row["question"], row["target"], row["topic"], wrong)
         self._by_head.setdefault(known.question[:_HEAD], []).append(known)
         self._by_words[_squeezed(known.question)] = known

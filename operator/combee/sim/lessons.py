@@ -14,6 +14,8 @@ from combee.sim import draws
 
 NOTE = re.compile(r"[A-Z]{4}-\d{4}")
 PLATITUDE = "As a general habit, "
+LONGEST_LESSON = 200
+"""Tokens of a lesson told at length; what a reflection has to say beyond that is its diagnosis."""
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 _RULE_FORMS = (
@@ -68,6 +70,18 @@ _MORE = (
     "The wording of the question is no reliable guide here, because two stories with equal wording may differ in kind.",
     "Neither more digits nor a longer explanation would have helped, since the choice had been made at the very start.",
     "Anyone who reviews such an answer should look at the first line of the working and compare it with this advice.",
+)
+_STILL_MORE = (
+    "The first reading was kept to the end although the text gave more than one hint that it would not carry that far.",
+    "Two of the terms in the text look alike at a glance and mean different things, and the working never told them apart.",
+    "The words next to the figure say what it is, and they deserve more weight than the size or the look of the figure.",
+    "What was written down as given was in truth a conclusion, and nobody went back to the text to see what it rests on.",
+    "Several neighbouring readings are possible, and the narrower one fits better than the wide one that was taken.",
+    "The trace spends most of its words on what is obvious and passes over the single point on which the answer turns.",
+    "A list of the possible readings, each with the words that speak in its favour, would have brought the right one up.",
+    "The mistake is one of naming rather than of computing, so that no check of the figures could ever have found it.",
+    "The wording that settles the matter stands at the end of the sentence, and the trace had made up its mind by then.",
+    "Other questions of this family share the same words, so the habit will pay off well beyond the trace at hand.",
 )
 _LAST = (
     "The point is easy to miss.",
@@ -132,12 +146,16 @@ def at_length(entry: str, tokens: int, *topic: str | int) -> str:
     """The entry told at length, close to ``tokens`` tokens of 4 bytes; more words, no more anchors."""
     room, start = tokens * 4 - len(entry.encode()), draws.number("more", *topic)
     said = [entry]
-    for place in range(len(_MORE)):
-        extra = _MORE[(start + place * 3) % len(_MORE)]
-        if len(extra) + 1 > room:
-            break
-        said.append(extra)
-        room -= len(extra) + 1
+    for bank in (_MORE, _STILL_MORE):
+        for place in range(len(bank)):
+            extra = bank[(start + place * 3) % len(bank)]
+            if len(extra) + 1 > room:
+                break
+            said.append(extra)
+            room -= len(extra) + 1
+        else:
+            continue
+        break
     if ending := max((text for text in _LAST if len(text) < room), key=len, default=""):
         said.append(ending)
     return " ".join(said)

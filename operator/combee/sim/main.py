@@ -169,7 +169,7 @@ def _run(config: SimConfig, words: list[str]) -> None:
 
 @app.command()
 def key(
-    task: Annotated[str, typer.Option(help="formula or planted.")],
+    task: Annotated[str, typer.Option(help="finer, formula or planted.")],
     data: Annotated[list[Path], typer.Option(help="JSONL with context and target; may be repeated.")],
     output: Annotated[Path, typer.Option("-o", "--output")],
 ) -> None:

@@ -20,6 +20,7 @@ from combee.sim import (
     items,
     judging,
     lessons,
+    prompts,
     reading,
     reflecting,
     roles,
@@ -129,11 +130,14 @@ class Model:
         diagnosis = lessons.DIAGNOSES[0 if wrong else 1]
         if not drawn.entries:
             return fill.reflect(form, diagnosis, (), drawn.tags)
-        law = self.book.law(known.topic)
-        each = law.reflection_tokens / max(1.0, law.lessons)
-        frame = fill.frame_tokens(fill.reflect(form, diagnosis, [""] * len(drawn.entries), ()))
-        room = max(60, int(each - frame / len(drawn.entries)))
-        told = [lessons.at_length(entry, room, more) if more else entry for entry, more in drawn.entries]
+        many = len(drawn.entries)
+        frame = fill.frame_tokens(fill.reflect(form, diagnosis, [""] * many, ()))
+        room = self.book.law(known.topic).tokens_a_lesson(frame) - frame / many
+        one = max(60, min(int(room), lessons.LONGEST_LESSON))
+        told = [lessons.at_length(entry, one, more) if more else entry for entry, more in drawn.entries]
+        if room > lessons.LONGEST_LESSON:
+            rest = prompts.tokens(diagnosis) + int((room - one) * many)
+            diagnosis = lessons.at_length(diagnosis, rest, known.id)
         return fill.reflect(form, diagnosis, told, drawn.tags)
 
     def _aggregate(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:

@@ -28,7 +28,14 @@ class TaskLaw:
     lessons: float
     """lessons per trajectory on average."""
     reflection_tokens: int
-    """tokens of a reflection on average."""
+    """tokens of a reflection on average, those without a lesson included: they are short, so where
+    lessons are rare those with one are long."""
+
+    def tokens_a_lesson(self, frame: float) -> float:
+        """Tokens that the reflection spends on one lesson, its frame included; ``frame``: tokens of a
+        reflection without any."""
+        empty = max(0.0, 1.0 - self.lessons)
+        return (self.reflection_tokens - empty * frame) / self.lessons
 
 
 TASK_LAWS = {

@@ -26,11 +26,16 @@ class Lessons:
 
 
 def states(text: str, value: str) -> bool:
-    """Whether a text holds a value as a word of its own.
+    """Whether a text holds a value as a word of its own; a list with any blanks around its commas.
 
     >>> states("predicted 12.37.", "12.37"), states("112.37", "12.37")
     (True, False)
+    >>> states("predicted: A, B", "A,B"), states("A,BC", "A,B")
+    (True, False)
     """
+    if "," in value:
+        spelled = r"\s*,\s*".join(re.escape(part) for part in value.split(","))
+        return re.search(rf"(?<![\w.]){spelled}(?!\w)", text) is not None
     at = text.find(value)
     while at >= 0:
         end = at + len(value)

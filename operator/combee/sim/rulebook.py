@@ -16,8 +16,8 @@ from combee.sim.params import TASK_LAWS, TaskLaw
 
 _CODES = re.compile(r"[A-Z]{2}(?:[A-Z]{2})?-\d{4}(?!\w)")
 _LINES = re.compile(r"multiply the input by (\d+) and add (\d+)")
-_TOPIC = re.compile(r"question uses ([^,\n]{1,120}),")
-_BLURRED = re.compile(re.escape(lessons.PLATITUDE) + r"[^\n.]{0,60}? on ([^,\n]{1,120}),")
+_TOPIC = re.compile(r"question uses ([^,\n]{1,160}),")
+_BLURRED = re.compile(re.escape(lessons.PLATITUDE) + r"[^\n.]{0,60}? on ([^,\n]{1,160}),")
 _BACK = 240
 _SOME_TOPIC = "this kind of task"
 

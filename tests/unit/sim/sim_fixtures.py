@@ -12,22 +12,33 @@ from combee.sim.model import Model
 from combee.sim.params import Law
 
 Row = dict[str, str]
-_DATA = Path(__file__).resolve().parents[3] / "examples" / "data" / "formula"
+_DATA = Path(__file__).resolve().parents[3] / "examples" / "data"
 
 
-def data_file(split: str) -> Path:
-    """The Formula rows of a split."""
-    return _DATA / f"{split}.jsonl"
+def data_file(split: str, task: str = "formula") -> Path:
+    """A task's rows of a split."""
+    return _DATA / task / f"{split}.jsonl"
 
 
 @cache
-def rows(split: str = "train") -> tuple[Row, ...]:
-    return tuple(json.loads(line) for line in data_file(split).read_text(encoding="utf-8").splitlines())
+def rows(split: str = "train", task: str = "formula") -> tuple[Row, ...]:
+    text = data_file(split, task).read_text(encoding="utf-8")
+    return tuple(json.loads(line) for line in text.splitlines())
 
 
 @cache
 def formula_key() -> dict[str, Any]:
     return keyfile.build("formula", [("train", data_file("train").read_bytes())])
+
+
+@cache
+def finer_key() -> dict[str, Any]:
+    files = [(split, data_file(split, "finer").read_bytes()) for split in ("train", "heldout")]
+    return keyfile.build("finer", files)
+
+
+def finer_model(seed: int = 0, law: Law | None = None, **options: Any) -> Model:
+    return Model([finer_key()], seed=seed, law=law, **options)
 
 
 def model(seed: int = 0, law: Law | None = None, **options: Any) -> Model:

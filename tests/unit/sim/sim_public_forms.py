@@ -135,7 +135,9 @@ def playbook(contents: list[str]) -> str:
 
 
 def question_of(context: str) -> str:
-    """What ACE's own data reader makes of a Formula row: the question without its formula."""
+    """What ACE's own data reader makes of a row: Formula's question without its formula, FiNER's row whole."""
+    if "Question: " not in context:
+        return context
     text = context.split("Question: ", 1)[1].split(". Answer:")[0].strip()
     if text.startswith('"') and text.endswith('"'):
         text = text[1:-1]

@@ -76,5 +76,5 @@ def test_a_merged_entry_still_states_the_procedure() -> None:
 def test_keys_of_bad_data_name_file_and_line() -> None:
     with pytest.raises(DataError, match=r"rows\.jsonl:2: not a planted row"):
         keyfile.build("planted", [("rows.jsonl", b'\n{"context": "What is 2 + 2?", "target": "4"}\n')])
-    with pytest.raises(DataError, match="no rules for task 'finer'"):
-        keyfile.build("finer", [])
+    with pytest.raises(DataError, match="no rules for task 'traces'"):
+        keyfile.build("traces", [])
