@@ -8,7 +8,7 @@ at ``select`` and are no evidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -183,3 +183,51 @@ def _resampled_interval(
         means.append(differences[picks.astype(np.int64).reshape(count, n)].mean(axis=1))
     low, high = np.quantile(np.concatenate(means), [alpha / 2, 1 - alpha / 2])
     return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanInterval:
+    """``mean`` of ``n`` values and its two-sided interval ``low``..``high``, in the values' unit."""
+
+    n: int
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> MeanInterval:
+    """Mean of independent repeats (seeds) with Student's t interval; one value, or none, tells nothing
+    of its spread: -inf to inf. ``BugError`` for NaN or infinite values and confidence outside (0, 1).
+    Source: Student 1908. Cost: O(n).
+
+    >>> found = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+    (2.5, 0.446, 4.554)
+    """
+    if not 0 < confidence < 1 or not all(math.isfinite(value) for value in values):
+        raise BugError(f"values {values}, confidence {confidence}", where="mean_interval")
+    n = len(values)
+    mean = math.fsum(values) / n if n else 0.0
+    if n < 2:
+        return MeanInterval(n, mean, -math.inf, math.inf)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
+    half = t_quantile((1 + confidence) / 2, n - 1) * spread
+    return MeanInterval(n, mean, mean - half, mean + half)
+
+
+def t_quantile(share: float, degrees: int) -> float:
+    """The value that Student's t with ``degrees`` >= 1 stays below with probability ``share`` in [.5, 1).
+
+    By bisection on the distribution, which is integrated with x = sqrt(degrees) tan(angle): the density
+    becomes cos(angle)^(degrees - 1), smooth on a bounded range. Source: Student 1908; within 1e-6.
+
+    >>> [round(t_quantile(0.975, d), 3) for d in (1, 3, 9, 30)]
+    [12.706, 3.182, 2.262, 2.042]
+    """
+    if not 0.5 <= share < 1 or degrees < 1:
+        raise BugError(f"share {share}, degrees {degrees}", where="t_quantile")
+    angles = np.linspace(0.0, math.pi / 2, 20_001)
+    density = np.cos(angles) ** (degrees - 1)
+    parts = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    wanted = (share - 0.5) * 2 * parts[-1]
+    return math.sqrt(degrees) * math.tan(float(np.interp(wanted, parts, angles)))

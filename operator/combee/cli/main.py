@@ -55,6 +55,38 @@ Data = Annotated[
         "--data", metavar="SPLIT=PATH", help="A file that stands for train, heldOut, test or initialPlaybook."
     ),
 ]
+Manifests = Annotated[
+    list[Path],
+    typer.Option("-f", "--filename", help="A manifest; more than once to compare on several tasks."),
+]
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for results; the same folder resumes.")
+]
+Strategies = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME[:WORD...][@SIZE],...", help="What to compare, such as ParallelScan:Model:Sqrt@100."
+    ),
+]
+Sizes = Annotated[
+    str,
+    typer.Option(metavar="N,...", help="Batch sizes of strategies that name none; absent: the manifest's."),
+]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        metavar="N|A,B,...",
+        help="How many seeds, or which. An --engine given once a seed deals its servers out.",
+    ),
+]
+Jobs = Annotated[int, typer.Option(min=1, max=64, help="Cells run side by side.")]
+Slots = Annotated[
+    int | None,
+    typer.Option(min=1, max=10_000, help="Slots of modelled time; absent: the manifest's concurrency."),
+]
+EvaluateEvery = Annotated[
+    int | None, typer.Option(min=1, help="Examples between scorings of heldOut; absent: the largest batch.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a screen.")]
 
 
@@ -116,6 +148,46 @@ def run(
     from combee.cli.run import run_run
 
     raise typer.Exit(run_run(filename, output, engine or [], secret or [], data or [], plans, as_json=json))
+
+
+@app.command(
+    epilog="Example: combee compare -f run.yaml --strategies Sequential,Naive,ParallelScan --sizes 100 --seeds 10 "
+    "-o out --engine main=http://127.0.0.1:8000/v1"
+)
+def compare(
+    filename: Manifests,
+    output: Output,
+    strategies: Strategies = "Sequential,Naive,ParallelScan",
+    sizes: Sizes = "",
+    seeds: Seeds = "3",
+    engine: Engines = None,
+    secret: Secrets = None,
+    data: Data = None,
+    jobs: Jobs = 1,
+    slots: Slots = None,
+    evaluate_every: EvaluateEvery = None,
+    json: Json = False,
+) -> None:
+    """Compare strategies over seeds and tasks on equal terms: one table, one plot, in modelled time.
+
+    Exit codes: 0 compared; 2 a mistake found before any work; 5 a cell failed; 130 stopped.
+    """
+    from combee.cli.compare import Flags, run_compare
+
+    flags = Flags(
+        filename,
+        output,
+        strategies,
+        sizes,
+        seeds,
+        engine or [],
+        secret or [],
+        data or [],
+        jobs,
+        slots,
+        evaluate_every,
+    )
+    raise typer.Exit(run_compare(flags, as_json=json))
 
 
 @app.command(epilog="Example: combee gc out")

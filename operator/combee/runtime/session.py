@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +35,8 @@ from combee.runtime.local import LocalExecutor
 from combee.runtime.manifest import read_run
 from combee.runtime.meter import Listener, Meter
 from combee.runtime.outcome import Session, data_info, result_of
-from combee.runtime.report.build import build_report, playbook_markdown
+from combee.runtime.progress import ProgressState
+from combee.runtime.report.child import build_apart
 from combee.runtime.report.result import DataInfo, ModelInfo, Result, to_bytes
 from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
 from combee.tasks.dataset import Dataset
@@ -275,8 +277,7 @@ async def _until_outcome(executor: LocalExecutor) -> Outcome:
 async def _write(session: Session, folder: RunFolder) -> Result:
     """result.json last: where it is, the rest is."""
     result = await result_of(session)
-    playbook = playbook_markdown(result)
-    report = await asyncio.to_thread(build_report, result, playbook_markdown=playbook)
+    playbook, report = await build_apart(result)
     for name, text in (
         ("playbook.md", playbook),
         ("report.md", report.markdown),
@@ -285,3 +286,37 @@ async def _write(session: Session, folder: RunFolder) -> Result:
         await folder.store.aput(name, text.encode())
     await folder.store.aput("result.json", to_bytes(result))
     return result
+
+
+class _Silent:
+    """A listener for work that nobody watches."""
+
+    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
+        """Says nothing."""
+
+    def plan(self, plan: IterationPlan) -> None:
+        """Says nothing."""
+
+    def progress(self, state: ProgressState) -> None:
+        """Says nothing."""
+
+    def iteration(self, state: ProgressState) -> None:
+        """Says nothing."""
+
+    def note(self, text: str) -> None:
+        """Says nothing."""
+
+
+@asynccontextmanager
+async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext]:
+    """A context on the store of a finished run's folder, to ask its models one more thing."""
+    who = Identity(prepared.run.name, manifest_digest(prepared.run)[:8])
+    store = Store.open(str(out / "store"))
+    guard = BudgetGuard(limits_of(prepared.run.spec), lambda: 0.0)
+    meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, _Silent(), guard)
+    models = _models(prepared, store, meter, guard, {})
+    try:
+        yield _context(prepared, who, store, models, meter)
+    finally:
+        await models.pool.aclose()
+        store.close()

@@ -1,0 +1,133 @@
+"""``combee compare``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json as jsonlib
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from combee.cli.errors import USER_ERROR, say, write
+from combee.errors import BugError, CombeeError, UserError
+from combee.plan.types import EXIT_CODES
+from combee.runtime.compare.launch import CellError
+from combee.runtime.compare.run import Compared, Request, Told, compare
+from combee.runtime.compare.strategies import parse_strategies
+
+MAX_SEEDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The command's flags as they were given."""
+
+    filenames: list[Path]
+    output: Path
+    strategies: str
+    sizes: str
+    seeds: str
+    engines: list[str]
+    secrets: list[str]
+    data: list[str]
+    jobs: int
+    slots: int | None
+    evaluate_every: int | None
+
+
+def run_compare(flags: Flags, *, as_json: bool) -> int:
+    """Check, run the cells, print the table; the exit code."""
+    started = time.monotonic()
+
+    def tell(text: str) -> None:
+        seconds = time.monotonic() - started
+        if as_json:
+            event = {"event": "progress", "seconds": round(seconds, 3), "text": text}
+            write(sys.stdout, jsonlib.dumps(event) + "\n")
+        else:
+            write(sys.stderr, f"{seconds:7.0f} s  {text}\n")
+
+    try:
+        done = asyncio.run(_interruptible(read_flags(flags), tell))
+    except KeyboardInterrupt:
+        tell("stopped; finished cells are kept, the same command goes on")
+        return EXIT_CODES["Stopped"]
+    except CombeeError as error:
+        say(error, as_json=as_json)
+        if isinstance(error, CellError):
+            return error.exit_code
+        return EXIT_CODES["Failed"] if isinstance(error, BugError) else USER_ERROR
+    files = [str(flags.output / name) for name in ("compare.json", "compare.md", "compare.html")]
+    finished = {"event": "finished", "files": files}
+    write(sys.stdout, jsonlib.dumps(finished) + "\n" if as_json else done.markdown)
+    return 0
+
+
+def read_flags(flags: Flags) -> Request:
+    """The flags, parsed. UserError that names the wrong one."""
+    return Request(
+        manifests=flags.filenames,
+        strategies=parse_strategies(
+            flags.strategies, _numbers(flags.sizes, "--sizes") if flags.sizes else []
+        ),
+        seeds=parse_seeds(flags.seeds),
+        out=flags.output,
+        engines=parse_engines(flags.engines),
+        secrets=flags.secrets,
+        data=flags.data,
+        jobs=flags.jobs,
+        slots=flags.slots,
+        evaluate_every=flags.evaluate_every,
+    )
+
+
+def parse_engines(values: list[str]) -> dict[str, list[str]]:
+    """NAME=URL, a name more than once: one server a seed, in order."""
+    found: dict[str, list[str]] = {}
+    for value in values:
+        name, equals, url = value.partition("=")
+        if not equals or not name or not url:
+            raise UserError(
+                "not of the form NAME=URL",
+                where=f"--engine {name}",
+                fix="Write --engine NAME=URL, such as main=http://127.0.0.1:8000/v1",
+            )
+        found.setdefault(name, []).append(url)
+    return found
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``10`` is 0 to 9; ``3,5,8`` and ``3,`` are those."""
+    numbers = _numbers(text, "--seeds")
+    if "," in text:
+        return list(dict.fromkeys(numbers))
+    if not 1 <= numbers[0] <= MAX_SEEDS:
+        raise UserError(
+            f"not from 1 to {MAX_SEEDS}", where="--seeds", fix="Write how many, such as --seeds 10"
+        )
+    return list(range(numbers[0]))
+
+
+def _numbers(text: str, flag: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise UserError(
+            "not whole numbers with commas", where=flag, fix=f"Write {flag} 10 or {flag} 25,50,100"
+        )
+    return [int(part) for part in parts]
+
+
+async def _interruptible(request: Request, tell: Told) -> Compared:
+    """Ctrl-C and SIGTERM stop every cell cleanly."""
+    loop = asyncio.get_running_loop()
+    work = asyncio.ensure_future(compare(request, tell))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, work.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

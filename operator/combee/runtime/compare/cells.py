@@ -1,0 +1,157 @@
+"""Cells: one derived manifest and one run folder for each (task, strategy, seed).
+
+A derived manifest differs from the one given in the strategy, the batch size, the seed and what
+equal terms ask for: no budget, no early stop (so every strategy sees the whole epoch), and heldOut
+scored at the same example counts. Everything else (prompts, models, render budget, verification,
+slots) is the manifest's and so the same for all. Every cell has a store of its own, so no strategy
+gets another's answers for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from combee.api.local import INITIAL_PLAYBOOK, sources
+from combee.api.run import PromptLearningRun
+from combee.errors import UserError
+from combee.runtime.compare.strategies import Strategy
+from combee.runtime.manifest import read_run
+from combee.runtime.sources import StandIns, locate
+
+NO_PATIENCE = 1000
+"""evaluations without a gain before stopping: more than any epoch has."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareTask:
+    """A manifest of the comparison."""
+
+    name: str
+    path: Path
+    run: PromptLearningRun
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of the comparison. ``engines``: NAME -> URL of the servers it asks."""
+
+    task: CompareTask
+    strategy: Strategy
+    seed: int
+    folder: Path
+    engines: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Its folder's name."""
+        return self.folder.name
+
+    @property
+    def manifest(self) -> Path:
+        """The derived manifest, beside the folder: a run folder holds only what a run writes."""
+        return self.folder.with_name(f"{self.folder.name}.yaml")
+
+
+def read_tasks(paths: Sequence[Path]) -> list[CompareTask]:
+    """The manifests, each under a name of its own. UserErrors as ``combee run`` says them."""
+    tasks = [CompareTask(run.name, path, run) for path in paths for run in [read_run(path)]]
+    names = [task.name for task in tasks]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(
+                f"two manifests are named {name}", where="-f", fix="Give each a metadata.name of its own"
+            )
+    return tasks
+
+
+def common_grid(tasks: Sequence[CompareTask], strategies: Sequence[Strategy]) -> int:
+    """Examples between two scorings of heldOut: the largest batch, so that every strategy can be scored
+    at the counts that the coarsest one reaches."""
+    sizes = [strategy.size for strategy in strategies if strategy.size is not None]
+    if any(strategy.size is None for strategy in strategies):
+        batchings = [task.run.spec.batching for task in tasks]
+        sizes += [batching.size or max(batching.sizes) for batching in batchings]
+    return max(sizes)
+
+
+def make_cells(
+    tasks: Sequence[CompareTask],
+    strategies: Sequence[Strategy],
+    seeds: Sequence[int],
+    out: Path,
+    engines: Mapping[str, Sequence[str]],
+) -> list[Cell]:
+    """Every combination, seed by seed, so that an interrupted comparison has whole seeds."""
+    return [
+        Cell(
+            task,
+            strategy,
+            seed,
+            out / "cells" / f"{task.name}-{strategy.slug}-s{seed}",
+            {name: urls[index % len(urls)] for name, urls in engines.items()},
+        )
+        for index, seed in enumerate(seeds)
+        for task in tasks
+        for strategy in strategies
+    ]
+
+
+def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
+    """The cell's manifest as data. Only what the given one states is stated."""
+    run = cell.task.run
+    spec = run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    for field in ("playbookRef", "suspend", "budget", "store", "queue", "serialBaseline"):
+        spec.pop(field, None)
+    base = cell.task.path.resolve().parent
+    spec["task"]["data"] = {
+        name: {"uri": _absolute(given.data.get(name) or locate(source.uri or "", base), given, name)}
+        for name, source in sources(run).items()
+    }
+    initial = run.spec.task.initial_playbook
+    if initial is not None:
+        uri = given.data.get(INITIAL_PLAYBOOK) or locate(initial.uri or "", base)
+        spec["task"]["initialPlaybook"] = {"uri": _absolute(uri, given, INITIAL_PLAYBOOK)}
+    spec["aggregation"] = spec.get("aggregation", {}) | cell.strategy.aggregation()
+    if cell.strategy.size is not None:
+        reason = "one strategy of a comparison at a stated size"
+        spec["batching"] = {"mode": "Fixed", "size": cell.strategy.size, "reason": reason}
+    stopping = spec.get("stopping", {})
+    spec["stopping"] = stopping | {"patience": NO_PATIENCE, "evaluateEvery": evaluate_every}
+    spec["seed"] = cell.seed
+    return {
+        "apiVersion": run.api_version,
+        "kind": run.kind,
+        "metadata": {"name": _run_name(cell)},
+        "spec": spec,
+    }
+
+
+def _absolute(uri: str, given: StandIns, split: str) -> str:
+    """A path stays good wherever the derived manifest lies; ``--data`` is relative to where we are."""
+    if "://" in uri:
+        return uri
+    return str(Path(uri).resolve() if split in given.data else Path(uri).absolute())
+
+
+def _run_name(cell: Cell) -> str:
+    """A valid name that tells the cell, at most 63 characters."""
+    name = re.sub(r"[^a-z0-9-]", "-", cell.name.casefold()).strip("-")
+    if len(name) <= 63:
+        return name
+    return f"{name[:54].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def write_manifest(cell: Cell, given: StandIns, evaluate_every: int) -> None:
+    """Write the derived manifest. The run folder itself refuses another manifest than it began with."""
+    cell.manifest.parent.mkdir(parents=True, exist_ok=True)
+    head = f"# Derived from {cell.task.path.name} by `combee compare`: {cell.strategy.label}, seed {cell.seed}.\n"
+    text = head + yaml.safe_dump(derived(cell, given, evaluate_every), sort_keys=False, allow_unicode=True)
+    if not cell.manifest.exists() or cell.manifest.read_text(encoding="utf-8") != text:
+        cell.manifest.write_text(text, encoding="utf-8")

@@ -1,0 +1,148 @@
+"""The whole comparison: cells, run them, collect, write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from combee.adapters.store import Store
+from combee.algo.latency import LatencyLaw
+from combee.errors import UserError
+from combee.runtime.compare.cells import (
+    Cell,
+    CompareTask,
+    common_grid,
+    make_cells,
+    read_tasks,
+    write_manifest,
+)
+from combee.runtime.compare.collect import CellFacts, collect
+from combee.runtime.compare.gate import score_start
+from combee.runtime.compare.launch import Launcher
+from combee.runtime.compare.page import Terms, html_page, markdown_page
+from combee.runtime.compare.plot import plot
+from combee.runtime.compare.strategies import Strategy
+from combee.runtime.compare.table import Row, make_rows, to_json
+from combee.runtime.session import prepare
+from combee.runtime.sources import parse_stand_ins
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What ``combee compare`` was asked. ``engines``: NAME -> URLs, dealt over the seeds in order."""
+
+    manifests: Sequence[Path]
+    strategies: Sequence[Strategy]
+    seeds: Sequence[int]
+    out: Path
+    engines: Mapping[str, Sequence[str]]
+    secrets: Sequence[str] = ()
+    data: Sequence[str] = ()
+    jobs: int = 1
+    slots: int | None = None
+    evaluate_every: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What came of it."""
+
+    rows: Sequence[Row]
+    markdown: str
+
+
+def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]:
+    """Everything checked before any work; UserErrors only. Writes the derived manifests."""
+    tasks = read_tasks(request.manifests)
+    given = parse_stand_ins([], [], request.data)
+    grid = request.evaluate_every or common_grid(tasks, request.strategies)
+    cells = make_cells(tasks, request.strategies, request.seeds, request.out, request.engines)
+    engines = [f"{name}={urls[0]}" for name, urls in request.engines.items()]
+    for task in tasks:
+        prepare(task.path, parse_stand_ins(engines, request.secrets, request.data))
+    _refuse_foreign(request.out)
+    for cell in cells:
+        write_manifest(cell, given, grid)
+    return tasks, cells, grid
+
+
+def _refuse_foreign(out: Path) -> None:
+    if out.is_dir() and any(out.iterdir()) and not (out / "cells").is_dir():
+        raise UserError(
+            "the folder holds files that are not a comparison's",
+            where=str(out),
+            fix="Name an empty or a new folder with -o",
+        )
+
+
+async def compare(request: Request, tell: Told) -> Compared:
+    """Run what is not finished, then write compare.json, compare.md, compare.html and the plots.
+
+    Raises UserErrors (``CellError`` when a cell did not finish). Cancelled, its cells stop cleanly.
+    """
+    logging.getLogger("combee").setLevel(logging.ERROR)
+    tasks, cells, grid = await asyncio.to_thread(prepare_cells, request)
+    tell(f"{len(cells)} cells: {len(request.strategies)} strategies x {len(request.seeds)} seeds")
+    note = shared_server(request)
+    if note:
+        tell(note)
+
+    def told(cell: Cell, done: int, total: int) -> None:
+        tell(f"{done}/{total} {cell.name}")
+
+    await Launcher(request.secrets, request.jobs, told).run(cells)
+    law = LatencyLaw()
+    slots = {task.name: request.slots or task.run.spec.workers.concurrency for task in tasks}
+    facts = [await _facts(cell, slots[cell.task.name], law, request.secrets) for cell in cells]
+    return await asyncio.to_thread(_write, request, tasks, facts, law, slots, grid, note)
+
+
+async def _facts(cell: Cell, slots: int, law: LatencyLaw, secrets: Sequence[str]) -> CellFacts:
+    """A cell that found nothing better has not looked at gate: the start is scored there first."""
+    outputs = json.loads((cell.folder / "result.json").read_bytes())
+    if (outputs.get("heldOut") or {}).get("gate") is None:
+        await score_start(cell, secrets)
+    return await asyncio.to_thread(collect, cell, slots, law)
+
+
+def shared_server(request: Request) -> str:
+    """What to say when seeds share a server; empty when each has its own."""
+    servers = min((len(urls) for urls in request.engines.values()), default=1)
+    if servers >= len(request.seeds) or len(request.seeds) == 1:
+        return ""
+    return (
+        f"{len(request.seeds)} seeds share {servers} server{'s' if servers > 1 else ''}: a server that answers equal "
+        "requests equally makes seeds differ in order, shuffle and tree only; give --engine once per seed to vary the model too"
+    )
+
+
+def _write(
+    request: Request,
+    tasks: Sequence[CompareTask],
+    facts: Sequence[CellFacts],
+    law: LatencyLaw,
+    slots: dict[str, int],
+    grid: int,
+    note: str,
+) -> Compared:
+    rows = make_rows(facts)
+    terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, note)
+    text = markdown_page(rows, terms)
+    store = Store.open(str(request.out))
+    data = to_json(rows, law=law, slots=slots, evaluate_every=grid)
+    store.put("compare.json", (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
+    store.put("compare.md", text.encode())
+    plots: dict[str, str] = {}
+    for name, kind in terms.types.items():
+        svg, png = plot([row for row in rows if row.task == name], kind)
+        plots[name] = svg
+        store.put(f"plot-{name}.svg", svg.encode())
+        store.put(f"plot-{name}.png", png)
+    store.put("compare.html", html_page(rows, terms, plots).encode())
+    return Compared(rows, text)

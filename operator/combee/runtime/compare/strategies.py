@@ -1,0 +1,95 @@
+"""``Name[:word...][@size]``: one strategy of a comparison.
+
+>>> parse_strategy("ParallelScan:Model:Sqrt@100").label
+'ParallelScan:Model:Sqrt@100'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from combee.errors import UserError
+
+NAMES = ("Sequential", "Naive", "ParallelScan", "TopK", "Summarize")
+WORDS: dict[str, dict[str, Any]] = {
+    "Structured": {"merge": "Structured"},
+    "Model": {"merge": "Model"},
+    "Sqrt": {"subgroups": "Sqrt"},
+    "Duplicate": {"redundancy": {"mode": "Duplicate"}},
+    "Retransmit": {"redundancy": {"mode": "Retransmit"}},
+    "Replay": {"verify": "Replay"},
+    "Support": {"verify": "Support"},
+    "Off": {"verify": "Off"},
+}
+"""What may follow the name, and the field of spec.aggregation it sets; ``leafN`` sets leafSize."""
+LEAF = "leaf"
+FORM = "Name[:word...][@size], such as ParallelScan:Model:Sqrt@100"
+REFERENCE = "Sequential"
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """``size`` None: the manifest's own batching."""
+
+    name: str
+    words: tuple[str, ...] = ()
+    size: int | None = None
+
+    @property
+    def label(self) -> str:
+        """As it is written."""
+        at = f"@{self.size}" if self.size is not None and self.name != REFERENCE else ""
+        return ":".join((self.name, *self.words)) + at
+
+    @property
+    def slug(self) -> str:
+        """A part of a folder's name and of a run's."""
+        return self.label.casefold().replace(":", "-").replace("@", "-b")
+
+    def aggregation(self) -> dict[str, Any]:
+        """The fields of spec.aggregation that it sets."""
+        fields: dict[str, Any] = {"strategy": self.name}
+        for word in self.words:
+            fields |= WORDS.get(word) or {"leafSize": int(word.removeprefix(LEAF))}
+        return fields
+
+
+def parse_strategy(text: str) -> Strategy:
+    """One strategy. UserError that shows the form."""
+    head, at, size = text.strip().partition("@")
+    name, *words = head.split(":")
+    unknown = [word for word in words if word not in WORDS and not _is_leaf_size(word)]
+    if name not in NAMES or unknown:
+        what = f"unknown word {unknown[0]!r}" if name in NAMES else f"unknown strategy {name!r}"
+        raise UserError(
+            what,
+            where="--strategies",
+            fix=f"Write {FORM}; names: {', '.join(NAMES)}; words: {', '.join(WORDS)}, {LEAF}N",
+        )
+    if at and not (size.isascii() and size.isdigit() and 1 <= int(size) <= 100_000):
+        raise UserError(
+            "not a batch size from 1 to 100000", where=f"--strategies {text}", fix=f"Write {FORM}"
+        )
+    return Strategy(name, tuple(words), int(size) if at else None)
+
+
+def _is_leaf_size(word: str) -> bool:
+    size = word.removeprefix(LEAF)
+    return word.startswith(LEAF) and size.isascii() and size.isdigit() and 1 <= int(size) <= 1000
+
+
+def parse_strategies(text: str, sizes: Sequence[int]) -> list[Strategy]:
+    """All of ``--strategies`` at each of ``sizes``, in order, each once. One that names its size keeps
+    it; Sequential always learns from one example at a time."""
+    found: list[Strategy] = []
+    for part in text.split(","):
+        one = parse_strategy(part)
+        if one.name == REFERENCE:
+            found.append(replace(one, size=1))
+        elif one.size is not None or not sizes:
+            found.append(one)
+        else:
+            found += [replace(one, size=size) for size in sizes]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,201 @@
+"""What is compared, on which terms, and what is said of it; no model is asked here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from combee.algo.latency import LatencyLaw
+from combee.api.load import parse_runs
+from combee.cli.compare import parse_engines, parse_seeds
+from combee.errors import UserError
+from combee.runtime.compare.cells import CompareTask, common_grid, derived, make_cells, read_tasks
+from combee.runtime.compare.collect import CellFacts, Part, part_name
+from combee.runtime.compare.launch import command, is_finished
+from combee.runtime.compare.page import Terms, html_page, markdown_page, remarks
+from combee.runtime.compare.plot import plot
+from combee.runtime.compare.run import Request, shared_server
+from combee.runtime.compare.strategies import parse_strategies
+from combee.runtime.compare.table import make_rows, to_json, verdict
+from combee.runtime.sources import StandIns
+
+MODEL = {"engineRef": {"name": "main"}}
+MANIFEST: dict[str, Any] = {
+    "apiVersion": "combee.dev/v1alpha1",
+    "kind": "PromptLearningRun",
+    "metadata": {"name": "formula"},
+    "spec": {
+        "playbookRef": {"name": "formula"},
+        "task": {
+            "type": "Formula",
+            "data": {"train": {"uri": "rows/train.jsonl"}, "heldOut": {"uri": "s3://b/held.jsonl"}},
+        },
+        "method": {"type": "ACE"},
+        "engines": [{"name": "main", "vllm": {"model": "m"}}],
+        "models": {"task": MODEL, "proposer": MODEL},
+        "aggregation": {"leafSize": 6},
+        "budget": {"rollouts": 100},
+        "seed": 7,
+    },
+}
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> CompareTask:
+    path = tmp_path / "formula.yaml"
+    path.write_text(yaml.safe_dump(MANIFEST))
+    return read_tasks([path])[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "labels"),
+    [
+        ("Sequential", [50, 100], ["Sequential"]),
+        ("Naive,ParallelScan", [50, 100], ["Naive@50", "Naive@100", "ParallelScan@50", "ParallelScan@100"]),
+        ("ParallelScan:Model:Sqrt@84,Naive", [100], ["ParallelScan:Model:Sqrt@84", "Naive@100"]),
+        ("ParallelScan:Duplicate:leaf4@9", [], ["ParallelScan:Duplicate:leaf4@9"]),
+        ("Naive,Naive", [], ["Naive"]),
+    ],
+)
+def test_strategies_are_read_as_written(text: str, sizes: list[int], labels: list[str]) -> None:
+    assert [one.label for one in parse_strategies(text, sizes)] == labels
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Greedy", "Naive:Best", "Naive@0", "Naive@x", "Naive@", "Naive:leaf0", "Naive,"]
+)
+def test_a_wrong_strategy_names_the_flag(text: str) -> None:
+    with pytest.raises(UserError, match="--strategies"):
+        parse_strategies(text, [100])
+
+
+def test_seeds_and_engines_are_read_as_written() -> None:
+    assert parse_seeds("3") == [0, 1, 2]
+    assert parse_seeds("5,9") == [5, 9]
+    assert parse_seeds("4,") == [4]
+    assert parse_engines(["a=u1", "a=u2", "b=u3"]) == {"a": ["u1", "u2"], "b": ["u3"]}
+    for text in ("0", "x", ""):
+        with pytest.raises(UserError, match="--seeds"):
+            parse_seeds(text)
+    with pytest.raises(UserError, match="--engine"):
+        parse_engines(["main"])
+
+
+def test_a_derived_manifest_differs_only_in_strategy_seed_and_terms(
+    task: CompareTask, tmp_path: Path
+) -> None:
+    strategies = parse_strategies("Sequential,ParallelScan:Model:Sqrt@100", [])
+    cells = make_cells([task], strategies, [3], tmp_path / "out", {"main": ["u"]})
+    made = derived(cells[1], StandIns(), common_grid([task], strategies))
+    spec = made["spec"]
+    assert spec["aggregation"] == {
+        "leafSize": 6,
+        "strategy": "ParallelScan",
+        "merge": "Model",
+        "subgroups": "Sqrt",
+    }
+    assert spec["batching"]["size"] == 100 and spec["batching"]["mode"] == "Fixed"
+    assert spec["stopping"] == {"patience": 1000, "evaluateEvery": 100}
+    assert spec["seed"] == 3
+    assert "budget" not in spec and "playbookRef" not in spec
+    assert spec["task"]["data"]["train"]["uri"] == str(tmp_path / "rows/train.jsonl")
+    assert spec["task"]["data"]["heldOut"]["uri"] == "s3://b/held.jsonl"
+    (run,) = parse_runs(yaml.safe_dump(made), "cell")
+    assert run.name == "formula-parallelscan-model-sqrt-b100-s3"
+    assert not is_finished(cells[1])
+
+
+def test_servers_are_dealt_over_seeds_and_sharing_is_said(task: CompareTask, tmp_path: Path) -> None:
+    strategies = parse_strategies("Naive", [])
+    cells = make_cells([task], strategies, [0, 1, 2], tmp_path, {"main": ["u0", "u1"]})
+    assert [cell.engines["main"] for cell in cells] == ["u0", "u1", "u0"]
+    one = Request([task.path], strategies, [0, 1], tmp_path, {"main": ["u0"]})
+    own = Request([task.path], strategies, [0, 1], tmp_path, {"main": ["u0", "u1"]})
+    assert "2 seeds share 1 server:" in shared_server(one)
+    assert shared_server(own) == ""
+    words = command(cells[0].manifest, cells[0].folder, cells[0].engines, ["a/b=env:C"])
+    assert words[-4:] == ["--engine", "main=u0", "--secret", "a/b=env:C"]
+
+
+def test_two_manifests_of_one_name_are_refused(task: CompareTask) -> None:
+    with pytest.raises(UserError, match="two manifests are named formula"):
+        read_tasks([task.path, task.path])
+
+
+def _facts(
+    task: CompareTask, strategies: str, scores: dict[str, list[list[float]]], seconds: dict[str, float]
+) -> list:
+    listed = parse_strategies(strategies, [])
+    cells = make_cells([task], listed, range(len(next(iter(scores.values())))), Path("out"), {"main": ["u"]})
+    result = SimpleNamespace(
+        iterations=[], entries=[], playbook=None, outcome="Learned", simulated=True, exit_code=0
+    )
+    return [
+        CellFacts(
+            cell,
+            result,  # type: ignore[arg-type]
+            {
+                "baseline": {str(n): 0.0 for n in range(4)},
+                "best": {str(n): v for n, v in enumerate(scores[cell.strategy.name][cell.seed])},
+            },
+            (
+                Part("map", 0, 3, 900, 50, seconds[cell.strategy.name]),
+                Part("gate", 0, 9, 9000, 50, 1e6),
+            ),
+        )
+        for cell in cells
+    ]
+
+
+def test_rows_pair_by_example_and_over_seeds_and_charge_all_but_the_look(task: CompareTask) -> None:
+    good, bad = [[1.0, 1, 1, 0]] * 3, [[0.0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
+    facts = _facts(
+        task, "Sequential,Naive,ParallelScan", {"Sequential": good, "Naive": bad, "ParallelScan": good},
+        {"Sequential": 100.0, "Naive": 4.0, "ParallelScan": 5.0},
+    )  # fmt: skip
+    sequential, naive, scan = make_rows(facts)
+    assert (sequential.calls, sequential.tokens, sequential.seconds) == (3, 900, 100.0)
+    assert naive.difference is not None and naive.difference.by_example.n == 12
+    assert naive.difference.over_seeds.mean == pytest.approx(-2 / 3)
+    assert verdict(naive) == "worse" and verdict(sequential) == "the reference"
+    assert verdict(scan) == "no worse by more than 0.0 points"
+    assert scan.speed_up is not None and scan.speed_up.mean == 20.0
+    assert scan.tokens_per_point == pytest.approx(900 / 75)
+    said = " ".join(remarks([sequential, naive, scan]))
+    assert "ParallelScan, 20.0 times Sequential" in said and "What holds it back: map" in said
+
+
+def test_pages_say_that_the_model_is_simulated_and_whose_points_are_whose(task: CompareTask) -> None:
+    facts = _facts(task, "Sequential,Naive", {"Sequential": [[1.0, 1]] * 2, "Naive": [[1.0, 0]] * 2},
+                   {"Sequential": 100.0, "Naive": 4.0})  # fmt: skip
+    rows = make_rows(facts)
+    terms = Terms({"formula": "Formula"}, {"formula": 64}, 100, "seeds share <a> server")
+    svg, png = plot(rows, "Formula")
+    assert svg == plot(rows, "Formula")[0] and png.startswith(b"\x89PNG")
+    assert "paper" in svg and "simulated model" in svg
+    text, page = markdown_page(rows, terms), html_page(rows, terms, {"formula": svg})
+    for made in (text, page):
+        assert "simulated model" in made and "Naive" in made and "Critical path" in made
+    assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
+    assert "&lt;a&gt;" in page
+    written = to_json(rows, law=LatencyLaw(), slots={"formula": 64},
+                      evaluate_every=100)  # fmt: skip
+    assert written["simulated"] is True and len(written["cells"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "stage", "name"),
+    [
+        ("profile", "wave 0", "profile"),
+        ("reduce", "reduce", "one call"),
+        ("reduce", "reduce round 2", "leaf round 2"),
+        ("finish", "select", "select"),
+        ("evaluate", "gate best", "gate"),
+    ],
+)
+def test_stages_have_words(kind: str, stage: str, name: str) -> None:
+    assert part_name(kind, stage) == name
