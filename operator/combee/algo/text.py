@@ -104,7 +104,7 @@ class _View:
         )
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _view(text: str) -> _View:
     clean = _clean(text)
     folded = clean.casefold()
@@ -194,7 +194,7 @@ def jaccard(a: Set[str], b: Set[str]) -> float:
     return both / either if either else 1.0
 
 
-_cached_anchors = lru_cache(maxsize=8192)(anchors)
+_cached_anchors = lru_cache(maxsize=1024)(anchors)
 
 
 def _clean(text: str) -> str:

@@ -49,7 +49,7 @@ class Claim:
         return self.numbers, self.negated
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=1024)
 def claim(text: str) -> Claim:
     """The claim of one entry. Cost: linear in the text."""
     found = anchors(text)

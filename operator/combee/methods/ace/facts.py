@@ -43,7 +43,7 @@ class Facts:
         return digest in self.bullets
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2)
 def facts_of(ledger: Ledger) -> Facts:
     """The index of ``ledger``. Facts about entries that it does not have are passed over."""
     supports: dict[str, list[Support]] = defaultdict(list)
@@ -121,7 +121,7 @@ class Lessons:
     updates: dict[str, tuple[str, ...]]
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2)
 def lessons_of(ledger: Ledger) -> Lessons:
     """The lessons of ``ledger``; entries refused for a leak or an injection belong to none."""
     facts = facts_of(ledger)

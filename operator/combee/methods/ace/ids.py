@@ -14,7 +14,7 @@ SHORTEST = 6
 """Fewest hex digits of a digest in an id; more where entries would clash."""
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2)
 def _lengths(ledger: Ledger) -> dict[str, int]:
     """How many hex digits tell each entry from all others of the ledger."""
     digests = list(ledger.texts)
@@ -27,7 +27,7 @@ def _common(a: str, b: str) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2)
 def bullet_ids(ledger: Ledger) -> dict[str, str]:
     """digest -> bullet id, for every entry. What the user's playbook calls an entry stays its id."""
     facts, standings = facts_of(ledger), resolve(ledger, "Off").standings

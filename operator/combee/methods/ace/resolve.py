@@ -68,7 +68,7 @@ class State:
     ranked: tuple[str, ...]
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=3)
 def rivalries(ledger: Ledger) -> Rivals:
     """Representative -> representatives it is in dispute with, whatever has been verified; symmetric.
 
@@ -96,7 +96,7 @@ def rivalries(ledger: Ledger) -> Rivals:
     return {rep: frozenset(others) for rep, others in rivals.items()}
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=3)
 def resolve(ledger: Ledger, verify: Verify) -> State:
     """Every entry's standing under a rule of verification, and the rank of those that stand.
 
