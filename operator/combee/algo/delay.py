@@ -9,7 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_REWEIGHTINGS = 5
+HUBER = 0.5
+"""Log errors beyond this (a factor of 1.65) count linearly instead of squared: a straggler's iteration
+is an error of many times the noise, and must not bend the law."""
+_REWEIGHTINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,29 @@ class Fit:
         return self.c0 + self.c1 * b
 
 
+def usable(obs: Iterable[Observation]) -> list[tuple[float, float]]:
+    """(batch size, seconds) of the observations whose numbers are finite and above 0, sorted.
+
+    >>> usable([Observation(50, 9.0), Observation(5, 2.0), Observation(5, float("nan"))])
+    [(5.0, 2.0), (50.0, 9.0)]
+    """
+    return sorted(
+        (float(o.batch_size), float(o.seconds))
+        for o in obs
+        if math.isfinite(o.batch_size) and math.isfinite(o.seconds) and o.batch_size > 0 and o.seconds > 0
+    )
+
+
 def fit_iteration_time(obs: Iterable[Observation]) -> Fit | None:
-    """Fit T_iter = c0 + c1 b by non-negative least squares on relative errors.
+    """Fit T_iter = c0 + c1 b by robust non-negative least squares on relative errors.
 
     Times scatter in proportion to their size, so squares are weighted by 1 / T^2 of the previous
-    pass (five passes). At 20 % noise that cuts the median error of b_half by 15 to 40 % against plain
-    squares (b_half 5 to 40, five sizes, nine observations each), because
-    b_half hangs on the small batches. Observations that are NaN, infinite, zero or negative are left
-    out; None when fewer than two distinct sizes remain or the arithmetic overflows. Never raises.
-    Source: DESIGN section 5 (T_iter within 12 % of the H200 rows in facts.md). Cost: O(n).
+    pass (eight passes), times Huber's weight ``min(1, HUBER / |log error|)``. At 20 % noise the first
+    cuts the median error of b_half by 15 to 40 % against plain squares (b_half 5 to 40, five sizes,
+    nine observations each), because b_half hangs on the small batches. Observations that are NaN,
+    infinite, zero or negative are left out; None when fewer than two distinct sizes remain or the
+    arithmetic overflows. Never raises. Source: DESIGN section 5 (T_iter within 12 % of the H200 rows
+    in facts.md). Cost: O(n).
 
     >>> fit = fit_iteration_time([Observation(5, 12.5), Observation(10, 15.0), Observation(50, 35.0)])
     >>> round(fit.c0, 6), round(fit.c1, 6), round(fit.b_half, 6)
@@ -70,14 +87,10 @@ def fit_iteration_time(obs: Iterable[Observation]) -> Fit | None:
     >>> fit_iteration_time([Observation(5, 12.5), Observation(5, float("nan"))]) is None
     True
     """
-    usable = sorted(
-        (float(o.batch_size), float(o.seconds))
-        for o in obs
-        if math.isfinite(o.batch_size) and math.isfinite(o.seconds) and o.batch_size > 0 and o.seconds > 0
-    )
-    if len({b for b, _ in usable}) < 2:
+    pairs = usable(obs)
+    if len({b for b, _ in pairs}) < 2:
         return None
-    sizes, times = (np.array(column) for column in zip(*usable, strict=True))
+    sizes, times = (np.array(column) for column in zip(*pairs, strict=True))
     size_unit, time_unit = float(sizes.max()), float(times.max())
     with np.errstate(all="ignore"):
         a0, a1 = _relative_line(sizes / size_unit, times / time_unit)
@@ -85,19 +98,30 @@ def fit_iteration_time(obs: Iterable[Observation]) -> Fit | None:
         left = (times - (c0 + c1 * sizes)) / time_unit
         scatter = float(np.sum((times / time_unit - np.mean(times / time_unit)) ** 2))
         rest = float(np.sum(left**2))
-        rmse = math.sqrt(rest / len(usable)) * time_unit if math.isfinite(rest) else math.inf
+        rmse = math.sqrt(rest / len(pairs)) * time_unit if math.isfinite(rest) else math.inf
     r2 = 1.0 - rest / scatter if scatter > 0 else 1.0
     if not all(map(math.isfinite, (c0, c1, rmse, r2))) or c0 + c1 <= 0:
         return None
-    return Fit(c0, c1, rmse, len(usable), r2)
+    return Fit(c0, c1, rmse, len(pairs), r2)
+
+
+def huber_weight(log_error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights in (0, 1] of Huber's loss; NaN counts as nothing.
+
+    >>> huber_weight(np.array([0.1, 1.0])).tolist()
+    [1.0, 0.5]
+    """
+    size = np.maximum(np.abs(log_error), 1e-12)
+    weights: NDArray[np.float64] = np.nan_to_num(np.minimum(1.0, HUBER / size), nan=0.0)
+    return weights
 
 
 def _relative_line(b: NDArray[np.float64], t: NDArray[np.float64]) -> tuple[float, float]:
-    """(c0, c1) >= 0 minimising the squared relative error, for b and t scaled to at most 1."""
+    """(c0, c1) >= 0 minimising the relative error, for b and t scaled to at most 1."""
     c0, c1 = _line(b, t, np.ones_like(t))
     for _ in range(_REWEIGHTINGS):
         predicted = np.maximum(c0 + c1 * b, 1e-12)
-        c0, c1 = _line(b, t, predicted**-2.0)
+        c0, c1 = _line(b, t, huber_weight(np.log(t / predicted)) * predicted**-2.0)
     return c0, c1
 
 
