@@ -45,7 +45,6 @@ ROWS: tuple[Row, ...] = (
         lambda s: s.aggregation.strategy == "Summarize",
         "Use ParallelScan, Naive or Sequential.",
     ),
-    Row("spec.batching.rule", "Paper", lambda s: s.batching.rule == "Paper", "Use Saving."),
     Row(
         "spec.models.embedder", "", lambda s: s.models.embedder is not None, "Remove it; only TopK needs it."
     ),

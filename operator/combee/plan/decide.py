@@ -162,6 +162,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         reflection_rounds=spec.method.ace.reflection_rounds,
         evaluate=evaluation_due(spec, state, done),
         token_factor=round(state.token_factor, 4),
+        trial=batch.trial,
     )
 
 

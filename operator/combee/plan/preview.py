@@ -16,6 +16,7 @@ from combee.algo.tree import plan_tree, upper_levels
 from combee.api.run import RunSpec
 from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN
+from combee.plan.observed import Observed
 from combee.plan.state import DataFacts, RunState
 
 REFLECTION_TOKENS = 250
@@ -149,16 +150,21 @@ def _batches(spec: RunSpec, facts: DataFacts) -> tuple[list[Batch], str]:
     reason = ""
     for epoch in range(spec.method.epochs):
         offset = 0
+        state = replace(state, trial_examples=0)
         while offset < facts.train_rows:
-            choice = next_batch(spec, _at(state, epoch, offset), affordable=None)
+            state = replace(state, epoch=epoch, offset=offset)
+            choice = next_batch(spec, state, affordable=None)
             reason = reason or choice.reason
             batches.append(_batch(spec, len(batches), choice.size))
             offset += choice.size
+            if choice.trial:
+                untimed = Observed(choice.size, 0.0)
+                state = replace(
+                    state,
+                    trial_examples=state.trial_examples + choice.size,
+                    observations=(*state.observations, untimed),
+                )
     return batches, reason
-
-
-def _at(state: RunState, epoch: int, offset: int) -> RunState:
-    return replace(state, epoch=epoch, offset=offset)
 
 
 def _batch(spec: RunSpec, iteration: int, size: int) -> Batch:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from combee.algo.budget import Spend
 from combee.errors import BugError
+from combee.plan.observed import Observed, observed
 from combee.plan.types import IterationPlan, Outcome, StepSummary, Usage, add_usage
 
-MAX_OBSERVATIONS = 40
+MAX_OBSERVATIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,12 @@ class RunState:
     usage: Usage = field(default_factory=dict)
     waves: tuple[tuple[int, float], ...] = ()
     """(rollouts in flight, modelled seconds) of profile's waves."""
-    observations: tuple[tuple[int, float], ...] = ()
-    """(batch size, modelled seconds) of whole iterations, newest last."""
+    wave_engine: str = ""
+    """digest of the engine that the waves were measured on."""
+    observations: tuple[Observed, ...] = ()
+    """whole iterations as measured, newest last."""
+    trial_examples: int = 0
+    """examples that trials took in this epoch."""
     per_example: Spend | None = None
     """what one example of the last iteration cost; None before the first."""
     token_factor: float = 1.0
@@ -99,6 +104,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         last_select=select,
         best=Best(summary.outputs["artifact"], select, -1),
         waves=summary.observations,
+        wave_engine=summary.outputs.get("engine", ""),
         token_factor=summary.scores.get("tokenFactor", 1.0),
     )
 
@@ -123,7 +129,8 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
         offset=0 if over else offset,
         examples_done=done,
         artifact=summary.outputs["artifact"],
-        observations=(*state.observations, *summary.observations)[-MAX_OBSERVATIONS:],
+        observations=(*state.observations, *observed(summary))[-MAX_OBSERVATIONS:],
+        trial_examples=0 if over else state.trial_examples + (plan.batch_size if plan.trial else 0),
         per_example=per_example,
         token_factor=summary.scores.get("tokenFactor", state.token_factor),
     )

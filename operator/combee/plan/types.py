@@ -17,7 +17,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from combee.api.run import Strategy
 from combee.errors import BugError, UserError
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
+"""2 adds ``trial``; a plan of version 1 is read as one that is no trial."""
 SUMMARY_VERSION = 1
 MAX_SUMMARY_BYTES = 2048
 """The kubelet keeps 4,096 bytes of a termination message for a pod; sidecars share them."""
@@ -51,6 +52,8 @@ class IterationPlan:
     evaluate: bool
     token_factor: float
     """tokens the server counts for each token we estimate; learned, frozen here."""
+    trial: bool = False
+    """its size was chosen to be measured; charged to the fifth of the epoch that trials may take."""
     version: int = PLAN_VERSION
 
     def to_json(self) -> bytes:
@@ -76,7 +79,7 @@ class IterationPlan:
             )
         try:
             read: Self = _plan_adapter(cls).validate_json(data, strict=True)
-            return read
+            return replace(read, version=PLAN_VERSION)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise UserError(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
 from combee.api.run import PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, Rendered
-from combee.plan.batching import delay_fit
+from combee.plan.batching import Delay, delay_of
 from combee.plan.decide import Identity
 from combee.plan.state import RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
@@ -21,6 +23,7 @@ from combee.runtime.report.result import (
     CostPerPoint,
     DataInfo,
     DelayFit,
+    DelayModel,
     Entry,
     HeldOut,
     HeldOutInfo,
@@ -176,21 +179,26 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
         s.counts["iteration"]: s for s in session.summaries.values() if s.kind == "finish" and not s.error
     }
     rows: list[IterationRecord] = []
+    spec = session.run.spec
     for number in sorted(finished):
         plan, summary = session.plans[number], finished[number]
         before, state = state, after_iteration(state, plan, summary)
-        row = _iteration(before, state, plan, summary, records.iterations[number])
+        record = records.iterations[number]
+        row = _iteration(delay_of(spec, before), spec.batching.rule, state, plan, summary, record)
         best = session.state.best
         rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
     return rows
 
 
 def _iteration(
-    before: RunState, after: RunState, plan: IterationPlan, summary: StepSummary, record: dict[str, Any]
+    delay: Delay,
+    rule: str,
+    after: RunState,
+    plan: IterationPlan,
+    summary: StepSummary,
+    record: dict[str, Any],
 ) -> IterationRecord:
-    """One finished iteration: what was decided on ``before``, and what came of it."""
-    fit, source = delay_fit(before)
-    observed = before.observations if source == "iterations" else before.waves
+    """One finished iteration: ``delay`` is what was believed before it, the rest what came of it."""
     return IterationRecord(
         iteration=plan.iteration + 1,
         epoch=plan.epoch,
@@ -210,20 +218,43 @@ def _iteration(
         best=after.best is not None and after.best.iteration == plan.iteration,
         retention=Retention.model_validate(record["retention"]),
         verification=Verification.model_validate(record["verification"]),
-        delay_fit=_fit(fit),
-        observations=tuple((float(b), s) for b, s in observed),
+        delay_fit=_fit(delay, rule),
+        observations=tuple((float(o.batch_size), o.seconds) for o in delay.observations),
+        trial=plan.trial,
+        prompt_tokens=summary.counts.get("promptTokens", 0),
+        cached_tokens=summary.counts.get("cachedTokens", 0),
     )
 
 
-def _fit(fit: Any) -> DelayFit | None:
-    if fit is None:
+def _fit(delay: Delay, rule: str) -> DelayFit | None:
+    """The fit as the report shows it; a law borrowed from before a change has no line of its own."""
+    law, laws = delay.law(rule), delay.today.laws
+    if law is None:
         return None
+    line = laws.line if laws is not None else None
+    b_half = line.b_half if line is not None else law.b_half
     return DelayFit(
-        c0=fit.c0,
-        c1=fit.c1,
-        b_half=fit.b_half if fit.c1 > 0 else None,
-        n=fit.n,
-        rmse=fit.rmse if fit.n > 2 else None,
+        c0=line.c0 if line is not None else law.a,
+        c1=line.c1 if line is not None else law.f,
+        b_half=b_half if math.isfinite(b_half) else None,
+        n=len(delay.observations),
+        rmse=line.rmse if line is not None and line.n > 2 else None,
+        model=_model(law),
+        models=tuple(_model(one) for one in laws.models) if laws is not None else (),
+        residuals=tuple(round(value, 6) for value in residuals(law, delay.observations)),
+        source=delay.source,
+        changed_by=delay.today.factor,
+    )
+
+
+def _model(law: Law) -> DelayModel:
+    return DelayModel(
+        name=law.name,
+        a=law.a,
+        alpha=law.alpha,
+        f=law.f,
+        aicc=law.aicc,
+        relative_error=law.error,
     )
 
 

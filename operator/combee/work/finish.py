@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.methods.protocol import Refusal, Rendered, Verdict
+from combee.plan.engine import engine_digest
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Example, Reflection, Trajectory
 from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
@@ -28,6 +29,7 @@ from combee.work.context import (
 from combee.work.decode import outcome_of, update_of, without_diagnosis
 from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.splits import held_out_split
+from combee.work.traces import typical_seconds
 from combee.work.verify import replay_all
 
 
@@ -163,6 +165,7 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
             "playbook": await context.store.aput_blob(done.rendered.text.encode()),
             "calls": await context.store.aput_blob(done.asker.encode()),
             "record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode()),
+            "engine": engine_digest(context.spec),
         },
         counts={
             "iteration": plan.iteration,
@@ -172,11 +175,15 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
             "rollouts": total(parts, "rollouts"),
             "evaluated": sum(row.stage == "select" for row in rows),
             "rendered": len(done.rendered.included),
+            "lessons": record["retention"]["distinct"],
+            "carried": record["retention"]["carried"],
+            "promptTokens": sum(row.prompt_tokens for row in learning),
+            "cachedTokens": sum(row.cached_tokens for row in learning),
         },
         scores={**done.scores, "train": total(parts, "correct") / examples},
         usage=total_usage(parts),
         seconds={"wall": round(wall, 6), "modelled": modelled},
-        observations=((plan.batch_size, round(modelled_seconds(learning, context.slots), 6)),),
+        observations=((plan.batch_size, round(typical_seconds(learning, context.slots), 6)),),
     )
     return await write_manifest(context, summary)
 

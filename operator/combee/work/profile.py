@@ -8,9 +8,11 @@ evaluation itself: they cost nothing extra.
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 from combee.algo.tokens import estimate_tokens
 from combee.errors import TransientError
+from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker, modelled_seconds
@@ -18,6 +20,7 @@ from combee.work.context import WorkContext, read_manifest, write_manifest
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, rollout
 from combee.work.splits import held_out_split
+from combee.work.traces import typical_seconds
 
 MAX_LOST_SHARE = 0.5
 
@@ -47,11 +50,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         await context.data.test(),
     )
     select, gate = await held_out_split(context)
-    artifact = (
-        context.method.initial(context.initial_playbook)
-        if context.initial_playbook
-        else context.method.empty()
-    )
+    artifact = _start(context)
     ace = context.spec.method.ace
     rendered = context.method.render(
         artifact, budget_tokens=ace.render_token_budget, verify=context.spec.aggregation.verify
@@ -72,6 +71,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
             **{name: split.digest for name, split in splits.items()},
+            "engine": engine_digest(context.spec),
         },
         counts={
             "train": len(train.examples),
@@ -87,6 +87,13 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         observations=tuple(waves),
     )
     return await write_manifest(context, summary)
+
+
+def _start(context: WorkContext) -> Any:
+    """The untouched artifact: the initial playbook, or an empty one."""
+    if context.initial_playbook:
+        return context.method.initial(context.initial_playbook)
+    return context.method.empty()
 
 
 def _modelled(context: WorkContext, asker: Asker) -> float:
@@ -116,7 +123,7 @@ async def _waves(
         scores.update({example_id: score for example_id, score, _ in results})
         lost += sum(failed for _, _, failed in results)
         rows = [row for row in asker.rows if row.stage == stage]
-        waves.append((size, round(modelled_seconds(rows, context.slots), 6)))
+        waves.append((size, round(typical_seconds(rows, context.slots), 6)))
     return scores, waves, lost
 
 

@@ -184,7 +184,6 @@ LATER: list[tuple[str, object, str]] = [
     ("spec.task", {**GOOD["spec"]["task"], "type": "Custom", "custom": {"class": "a.b:C"}}, "Custom is not available"),
     ("spec.aggregation.strategy", "TopK", "TopK is not available in this version"),
     ("spec.aggregation.strategy", "Summarize", "Summarize is not available in this version"),
-    ("spec.batching.rule", "Paper", "Paper is not available in this version. Use Saving."),
     ("spec.models.embedder", ENDPOINT, "not available in this version"),
     ("spec.serialBaseline", {"method": "ACE", "measure": True}, "not available in this version"),
     ("spec.workers.hedgeBudget", 0.05, "above 0 is not available in this version"),
@@ -259,7 +258,7 @@ def test_problems_in_lists_all_of_them_with_lines() -> None:
 
 def test_problems_in_lists_all_that_is_not_available() -> None:
     manifest = edited("spec.queue", {"name": "team-a"})
-    manifest["spec"]["batching"] = {"rule": "Paper"}
+    manifest["spec"]["aggregation"] = {"strategy": "TopK"}
     found = problems_in(json.dumps(manifest, indent=1), "run.yaml")
-    assert [problem.where.split(": ")[1] for problem in found] == ["spec.batching.rule", "spec.queue"]
+    assert [problem.where.split(": ")[1] for problem in found] == ["spec.aggregation.strategy", "spec.queue"]
     assert all(isinstance(problem, NotAvailableError) for problem in found)

@@ -10,6 +10,7 @@ from combee.algo.budget import Spend
 from combee.api.load import parse_run
 from combee.api.run import RunSpec
 from combee.plan.decide import Identity, decide, evaluation_due, iteration_plan
+from combee.plan.observed import Observed
 from combee.plan.state import Best, DataFacts, RunState
 from combee.plan.types import IterationPlan, Outcome, RoleUsage, Snapshot, StepSummary
 
@@ -145,7 +146,7 @@ def test_a_finished_iteration_moves_the_state() -> None:
     state = got.state
     assert (state.iteration, state.offset, state.examples_done, state.artifact) == (1, 50, 50, "A1")
     assert state.best == Best("A1", 0.6, 0)
-    assert state.observations == ((50, 3.0),)
+    assert state.observations == (Observed(50, 3.0),)
 
 
 @pytest.mark.parametrize("select", [0.5, 0.4, 0.0])

@@ -171,6 +171,7 @@ def test_every_figure_has_words_and_axes_with_units():
         "score-tokens",
         "batch-size",
         "delay",
+        "residuals",
         "levels",
         "rarity",
     ]

@@ -7,44 +7,19 @@ number beside it. Each figure has its table in ``tables``.
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from combee.runtime.report import svg, views
+from combee.runtime.report.draw import Figure, draw, grid
+from combee.runtime.report.figures_delay import batch_size, delay, residuals
 from combee.runtime.report.result import Paired, Result
-from combee.runtime.report.text import amount, duration, percent, score, signed, visible, wilson
+from combee.runtime.report.text import amount, percent, score, signed, visible, wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-WIDTH = 4.2
-"""Inches; 72 units an inch in the SVG, so labels of size 9 to 10 stay readable on a phone."""
-MANY = 12
-"""Beyond this many iterations only the telling points carry labels."""
-_SETTINGS: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "combee",
-    "font.family": "DejaVu Sans",
-    "font.size": 9.2,
-    "text.parse_math": False,
-    "axes.unicode_minus": True,
-    "path.simplify": True,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """``svg`` for the page, ``alt`` for who cannot see it, ``caption`` under it."""
-
-    key: str
-    title: str
-    svg: str
-    alt: str
-    caption: str
 
 
 def figures(result: Result) -> dict[str, Figure]:
@@ -53,8 +28,9 @@ def figures(result: Result) -> dict[str, Figure]:
         _gain,
         _held_out_by_iteration,
         _held_out_by_tokens,
-        _batch_size,
-        _delay,
+        batch_size,
+        delay,
+        residuals,
         _levels,
         _rarity,
     )
@@ -73,34 +49,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         log.setLevel(before)
-
-
-def _draw(key: str, alt: str, height: float, paint: Callable[[Axes], None]) -> str:
-    """Run ``paint`` on fresh themed axes and return the inline SVG."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure as Canvas
-
-    with mpl.rc_context(_SETTINGS):
-        canvas = Canvas(figsize=(WIDTH, height), layout="constrained", facecolor="none")
-        FigureCanvasSVG(canvas)
-        axes = canvas.subplots()
-        axes.set_facecolor("none")
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
-        axes.spines["bottom"].set_color(svg.MUTED)
-        axes.tick_params(colors=svg.MUTED, length=0, pad=5)
-        axes.set_axisbelow(True)
-        paint(axes)
-        for label in (axes.xaxis.label, axes.yaxis.label):
-            label.set_color(svg.MUTED)
-        sink = io.StringIO()
-        canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
-    return svg.inline(sink.getvalue(), key=key, alt=visible(alt))
-
-
-def _grid(axes: Axes, axis: str) -> None:
-    axes.grid(axis="y" if axis == "y" else "x", color=svg.GRID, linewidth=0.8)
 
 
 def _gain(result: Result) -> Figure | None:
@@ -131,7 +79,7 @@ def _gain(result: Result) -> Figure | None:
     caption = "Left of zero: worse than the start."
     if smallest:
         caption += f" Dashed: the smallest gain the gate half can show ({score(smallest)})."
-    drawn = _draw("gain", alt, 0.75 + 0.5 * len(looks), paint)
+    drawn = draw("gain", alt, 0.75 + 0.5 * len(looks), paint)
     return Figure("gain", "Gain over the start", drawn, alt, caption)
 
 
@@ -172,7 +120,7 @@ def _scores(result: Result, key: str, title: str, xs: Sequence[float], xlabel: s
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        _grid(axes, "y")
+        grid(axes, "y")
         values = [point.score for point in points]
         below = [max(0.0, v - low) for v, (low, _) in zip(values, bars, strict=True)]
         above = [max(0.0, high - v) for v, (_, high) in zip(values, bars, strict=True)]
@@ -193,7 +141,7 @@ def _scores(result: Result, key: str, title: str, xs: Sequence[float], xlabel: s
     interval = f"Bars: 95 % Wilson interval of each score, n = {size:,}. " if size else ""
     start = "Dashed: the untouched start. " if points[0].iteration == 0 else ""
     caption = f"{interval}{start}The score axis does not begin at zero."
-    return Figure(key, title, _draw(key, alt, 3.0, paint), alt, caption)
+    return Figure(key, title, draw(key, alt, 3.0, paint), alt, caption)
 
 
 def _at(iteration: int) -> str:
@@ -233,80 +181,6 @@ def _label_scores(axes: Axes, xs: Sequence[float], points: Sequence[views.ScoreP
         )
 
 
-def _batch_size(result: Result) -> Figure | None:
-    its = result.iterations
-    if not its:
-        return None
-
-    def paint(axes: Axes) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        _grid(axes, "y")
-        xs, sizes = [it.iteration for it in its], [it.batch_size for it in its]
-        if len(its) <= 2 * MANY:
-            axes.bar(xs, sizes, color=svg.FIRST, width=0.62)
-        else:
-            axes.step(xs, sizes, where="mid", color=svg.FIRST, linewidth=2)
-        for index, (x, size) in enumerate(zip(xs, sizes, strict=True)):
-            if len(its) <= MANY or index == len(its) - 1:
-                axes.annotate(
-                    f"{size:,}", (x, size), (0, 3), textcoords="offset points", ha="center", color=svg.INK
-                )
-        axes.set_ylim(0, 1.15 * max(*sizes, 1))
-        axes.set_xlim(min(xs) - 0.7, max(xs) + 0.7)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-        axes.set_xlabel("iteration")
-        axes.set_ylabel("examples in the batch")
-
-    alt = "Batch size by iteration: " + ", ".join(f"{it.iteration}: {it.batch_size:,}" for it in its[:40])
-    caption = f"Last choice: {its[-1].batch_reason}"
-    return Figure("batch-size", "Batch size by iteration", _draw("batch-size", alt, 2.6, paint), alt, caption)
-
-
-def _delay(result: Result) -> Figure | None:
-    delay = views.delay(result)
-    if not delay.observations:
-        return None
-    fit = delay.fit
-    sizes = [size for size, _ in delay.observations]
-    reach = 1.12 * max(sizes)
-
-    def paint(axes: Axes) -> None:
-        _grid(axes, "y")
-        top = max(seconds for _, seconds in delay.observations)
-        if fit is not None:
-            end = fit.c0 + fit.c1 * reach
-            top = max(top, end)
-            axes.plot([0, reach], [fit.c0, end], color=svg.SECOND, linewidth=2)
-            if fit.b_half is not None and 0 < fit.b_half <= reach:
-                axes.plot(
-                    [fit.b_half] * 2, [0, 2 * fit.c0], color=svg.MUTED, linewidth=1, linestyle=(0, (3, 2))
-                )
-                axes.annotate(
-                    f"b½ = {fit.b_half:.0f}",
-                    (fit.b_half, 0),
-                    (4, 4),
-                    textcoords="offset points",
-                    color=svg.INK,
-                )
-        axes.plot(*zip(*delay.observations, strict=True), "o", color=svg.FIRST, markersize=6)
-        axes.set_xlim(0, reach)
-        axes.set_ylim(0, 1.12 * top or 1)
-        axes.set_xlabel("batch size b (examples)")
-        axes.set_ylabel("time of an iteration (s)")
-
-    seen = ", ".join(f"b = {b:g} took {duration(s)}" for b, s in delay.observations[:40])
-    if fit is None:
-        caption = "Points: observed iterations. No curve: a fit takes two different batch sizes."
-    else:
-        caption = f"Points: observed. Line: fitted T(b) = {fit.c0:.3g} s + {fit.c1:.3g} s × b."
-        if fit.b_half is not None:
-            caption += " b½: where fixed and growing cost are equal."
-    alt = f"Time of an iteration by batch size: {seen}. {caption}"
-    return Figure("delay", "Time by batch size", _draw("delay", alt, 2.6, paint), alt, caption)
-
-
 def _levels(result: Result) -> Figure | None:
     title = "Retention by level"
     return _shares("levels", title, views.levels(result), "carried, of the distinct lessons that went in (%)")
@@ -342,5 +216,5 @@ def _shares(key: str, title: str, rows: Sequence[views.Kept], xlabel: str) -> Fi
     alt = f"{title}: " + ", ".join(
         f"{row.label} {row.carried} of {row.lessons} ({percent(row.carried, row.lessons)})" for row in rows
     )
-    drawn = _draw(key, alt, 0.6 + 0.5 * len(rows), paint)
+    drawn = draw(key, alt, 0.6 + 0.5 * len(rows), paint)
     return Figure(key, title, drawn, alt, "All iterations together; a lesson counts only with its anchors.")

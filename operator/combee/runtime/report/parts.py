@@ -4,7 +4,7 @@ what one iteration says of its reduce, its verification and its delay curve. See
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -83,8 +83,23 @@ class Verification(Model):
     """Of the refusals: text that gives orders to the model."""
 
 
+class DelayModel(Model):
+    """One delay model that competed: T(b) = a b^(1 - alpha) + f b seconds."""
+
+    name: Literal["T_iter", "power", "power+floor"]
+    a: Amount
+    alpha: Amount
+    """1 for T_iter."""
+    f: Amount
+    """0 for power."""
+    aicc: float | None = None
+    """The lowest wins; null where there are too few observations for it."""
+    relative_error: Amount = 0.0
+    """Root mean squared log error: 0.2 is about 20 %."""
+
+
 class DelayFit(Model):
-    """Fitted seconds of an iteration by batch size b: T(b) = c0 + c1 b."""
+    """Fitted seconds of an iteration by batch size b. T(b) = c0 + c1 b, and the models that competed."""
 
     c0: Amount
     """Seconds that every iteration costs."""
@@ -96,3 +111,13 @@ class DelayFit(Model):
     """Observations."""
     rmse: Amount | None = None
     """Root mean squared error, seconds."""
+    model: DelayModel | None = None
+    """The model that the batch size was planned with; null: T(b) = c0 + c1 b."""
+    models: tuple[DelayModel, ...] = ()
+    """All that competed, by AICc on log errors of T(b)."""
+    residuals: tuple[float, ...] = ()
+    """ln(observed / fitted) of each observation."""
+    source: str = ""
+    """What was observed: ``iterations`` or ``profiling waves``."""
+    changed_by: Amount | None = None
+    """How many times as long iterations took when the workload last changed; null: it did not."""

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from combee.errors import DataError
 from combee.runtime.report.parts import Amount, Count, Difference, Model, Share
 from combee.runtime.report.parts import DelayFit as DelayFit
+from combee.runtime.report.parts import DelayModel as DelayModel
 from combee.runtime.report.parts import RarityBand as RarityBand
 from combee.runtime.report.parts import Retention as Retention
 from combee.runtime.report.parts import RetentionLevel as RetentionLevel
@@ -184,6 +185,12 @@ class IterationRecord(Model):
     """The fit that the batch size was chosen with."""
     observations: tuple[tuple[Amount, Amount], ...] = ()
     """(batch size, seconds) pairs behind the fit."""
+    trial: bool = False
+    """Whether its batch size was chosen to be measured."""
+    prompt_tokens: Count = 0
+    """Prompt tokens of its learning calls: a covariate of its time."""
+    cached_tokens: Count = 0
+    """Of these, served by the server's prefix cache."""
 
 
 class Usage(Model):

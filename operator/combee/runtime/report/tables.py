@@ -120,6 +120,9 @@ def _delay(result: Result) -> Table:
         half = f"{fit.b_half:.1f}" if fit.b_half is not None else "beyond measure"
         error = f", root mean squared error {duration(fit.rmse)}" if fit.rmse is not None else ""
         note = f"T(b) = {fit.c0:.3g} s + {fit.c1:.3g} s × b from {count(fit.n, 'observation')}{error}; b½ = {half}."
+        note += f" {rivals}" if (rivals := views.rivals(fit)) else ""
+        if fit.changed_by is not None:
+            note += f" Iterations became {fit.changed_by:.2g} times as long; what was before counts no more."
     columns = ("#batch size", "#observed", "#fitted")
     return Table("delay", "Observed and fitted time", columns, rows, "No iteration was timed.", note)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from combee.runtime.report.result import DelayFit, IterationRecord, Result
+from combee.runtime.report.result import DelayFit, DelayModel, IterationRecord, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,42 @@ class Delay:
     observations: tuple[tuple[float, float], ...]
 
     def predict(self, size: float) -> float | None:
-        """Fitted seconds of an iteration of ``size`` examples."""
-        return None if self.fit is None else self.fit.c0 + self.fit.c1 * size
+        """Fitted seconds of an iteration of ``size`` > 0 examples, by the model that was planned with."""
+        if self.fit is None:
+            return None
+        model = self.fit.model
+        return self.fit.c0 + self.fit.c1 * size if model is None else curve(model, size)
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """Observed over fitted, less 1, of each observation: +0.2 is 20 % slower than fitted."""
+        fitted = [self.predict(size) for size, _ in self.observations]
+        if any(not seconds for seconds in fitted):
+            return ()
+        pairs = zip(self.observations, fitted, strict=True)
+        return tuple(seconds / (expected or 1.0) - 1 for (_, seconds), expected in pairs)
+
+
+def curve(model: DelayModel, size: float) -> float:
+    """Seconds of an iteration of ``size`` > 0 examples by one model."""
+    growing: float = size ** (1 - model.alpha)
+    return model.a * growing + model.f * size
+
+
+def formula(model: DelayModel) -> str:
+    """The model's law with its numbers."""
+    if model.name == "T_iter":
+        return f"T(b) = {model.a:.3g} s + {model.f:.3g} s × b"
+    power = f"{model.a:.3g} s × b^{1 - model.alpha:.2f}"
+    return f"T(b) = {power}" if model.name == "power" else f"T(b) = {power} + {model.f:.3g} s × b"
+
+
+def rivals(fit: DelayFit) -> str:
+    """Why this model: every model's AICc in words; empty where there was no competition."""
+    if fit.model is None or len(fit.models) < 2:
+        return ""
+    scores = ", ".join(f"{one.name} {one.aicc:.1f}" for one in fit.models if one.aicc is not None)
+    return f"AICc (the lowest wins): {scores}. Planned with {fit.model.name}."
 
 
 def delay(result: Result) -> Delay:

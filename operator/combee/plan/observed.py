@@ -1,0 +1,127 @@
+"""What one measured iteration says to the controller, and the caps that follow from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from combee.algo.batch import Cap
+from combee.algo.delay import Observation
+from combee.plan.types import StepSummary
+
+HELD_SHARE = 0.9
+"""A size whose carried share falls below this part of what smaller sizes had is too large."""
+LEAST_LESSONS = 40
+"""Shares of fewer lessons are chance."""
+LEAST_VARIANCE = 0.02
+"""Below this the rewards are all right or all wrong as far as can be told (p = .98: .0196)."""
+RECENT = 3
+"""Iterations whose rewards count for the variance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One iteration: size, modelled seconds of its learning calls, covariates, what came of it.
+
+    ``engine`` is the digest it was measured on ("" where an older version did not say); tokens are
+    prompt tokens of the learning calls and those of them that a prefix cache served; lessons are
+    distinct ones brought by reflections, and of these carried: cited with their anchors.
+    """
+
+    batch_size: int
+    seconds: float
+    engine: str = ""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    examples: int = 0
+    correct: int = 0
+    lessons: int = 0
+    carried: int = 0
+
+    @property
+    def timing(self) -> Observation:
+        """For the delay laws."""
+        return Observation(self.batch_size, self.seconds)
+
+
+def observed(summary: StepSummary) -> tuple[Observed, ...]:
+    """The observations of a finished iteration's summary (normally one)."""
+    counts = summary.counts
+    return tuple(
+        Observed(
+            batch_size=size,
+            seconds=seconds,
+            engine=summary.outputs.get("engine", ""),
+            prompt_tokens=counts.get("promptTokens", 0),
+            cached_tokens=counts.get("cachedTokens", 0),
+            examples=counts.get("examples", 0),
+            correct=counts.get("correct", 0),
+            lessons=counts.get("lessons", 0),
+            carried=counts.get("carried", 0),
+        )
+        for size, seconds in summary.observations
+    )
+
+
+def of_engine(observations: Sequence[Observed], engine: str) -> tuple[Observed, ...]:
+    """Those measured on ``engine``, or on an unknown one; what precedes a change of engine is gone."""
+    kept: list[Observed] = []
+    for one in observations:
+        if one.engine in ("", engine):
+            kept.append(one)
+        else:
+            kept.clear()
+    return tuple(kept)
+
+
+def retention_cap(observations: Sequence[Observed]) -> Cap | None:
+    """Verified retention: the largest size that still carries its lessons.
+
+    A lesson counts as carried when an entry cites its reflection and states its anchors. A size fails
+    when its carried share, all its iterations together, is under .9 of the share that the smaller
+    sizes that hold had together, both with at least 40 lessons. The cap is then the largest size below
+    the smallest that fails. None: nothing speaks against growth.
+    """
+    sizes = sorted({one.batch_size for one in observations})
+    kept = {size: _carried([one for one in observations if one.batch_size == size]) for size in sizes}
+    failed: dict[int, tuple[float, float]] = {}
+    for index, size in enumerate(sizes):
+        smaller = _carried(
+            [one for one in observations if one.batch_size in sizes[:index] and one.batch_size not in failed]
+        )
+        here = kept[size]
+        if here is not None and smaller is not None and here < HELD_SHARE * smaller:
+            failed[size] = (here, smaller)
+    if not failed:
+        return None
+    worst = min(failed)
+    here, smaller = failed[worst]
+    holding = [size for size in sizes if size < worst]
+    why = f"{_percent(here)} of the lessons were carried at {worst}, {_percent(smaller)} at smaller sizes"
+    return Cap("verified retention", max(holding), why)
+
+
+def variance_cap(observations: Sequence[Observed]) -> Cap | None:
+    """Reward variance: no growth while train rewards hardly vary.
+
+    Right or wrong is q (1 - q), q = (right + 1) / (examples + 2) over the last three iterations (the
+    rule of succession, so that a few examples never look certain). Where nearly all are right there
+    is little left to learn from a larger batch, where nearly all are wrong little to tell apart; the
+    time saved would be bought with nothing, so the size stays at most what it was. None: they vary.
+    """
+    recent = observations[-RECENT:]
+    examples, correct = sum(one.examples for one in recent), sum(one.correct for one in recent)
+    q = (min(correct, examples) + 1) / (examples + 2)
+    if not recent or examples == 0 or q * (1 - q) >= LEAST_VARIANCE:
+        return None
+    why = f"{correct} of the last {examples} train examples were right, so a larger batch has little more to tell"
+    return Cap("reward variance", recent[-1].batch_size, why)
+
+
+def _carried(these: Sequence[Observed]) -> float | None:
+    lessons = sum(one.lessons for one in these)
+    return sum(one.carried for one in these) / lessons if lessons >= LEAST_LESSONS else None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
