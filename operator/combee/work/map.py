@@ -37,14 +37,49 @@ async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
     return [by_id[example_id] for example_id in ids]
 
 
+def dealt(batch_members: list[Example], plan: IterationPlan) -> list[list[int]]:
+    """Positions of the batch by shard, balanced by tokens: a pure function of plan and data."""
+    return shards([estimate_tokens(example.input) for example in batch_members], plan.shards)
+
+
+async def help_others(
+    context: WorkContext, step: Step, plan: IterationPlan, shard: int, playbook: str
+) -> int:
+    """Work stealing for a pod that is done: answer the calls of unfinished shards from their far
+    ends, so that their owners find them in the memo. Returns how many examples were taken.
+
+    Nothing is claimed and nothing can be left behind: the memo makes the same call by two pods
+    harmless, an owner that dies loses nothing, and a helper stops where it meets the owner (the
+    first example whose rollout is answered already) or when the shard's manifest is there.
+    """
+    batch_members = await members(context, plan)
+    parts = dealt(batch_members, plan)
+    taken = 0
+    for step_on in range(1, plan.shards):
+        other = (shard + step_on) % plan.shards
+        for start in range(0, len(parts[other]), context.concurrency):
+            chunk = parts[other][::-1][start : start + context.concurrency]
+            if await read_manifest(context, step.name, other) is not None:
+                break
+            asker = context.asker()
+
+            async def one(position: int, asker: Asker = asker) -> None:
+                await _learn_from(context, asker, plan, position, batch_members[position], playbook)
+
+            await pooled(chunk, one, width=context.concurrency)
+            taken += len(chunk)
+            if any(row.hit for row in asker.rows):
+                break
+    return taken
+
+
 async def run_map(
     context: WorkContext, step: Step, plan: IterationPlan, shard: int, playbook: str
 ) -> StepSummary:
     """Do one shard, or find it done. Raises TransientError when most of its examples were lost."""
     done = await read_manifest(context, step.name, shard)
     batch_members = await members(context, plan)
-    parts = shards([estimate_tokens(example.input) for example in batch_members], plan.shards)
-    positions = parts[shard] if shard < len(parts) else []
+    positions = dealt(batch_members, plan)[shard]
     if done is not None:
         context.progress.advance(len(positions))
         return done

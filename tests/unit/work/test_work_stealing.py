@@ -1,0 +1,175 @@
+"""A pod that is done answers other shards' calls from their far ends; the owner finds them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from combee.adapters.chat import ChatClient, ChatRequest, Endpoint
+from combee.adapters.limits import RunLimits
+from combee.adapters.memo import Memo
+from combee.adapters.store import Store
+from combee.adapters.wire import Completion
+from combee.api.load import parse_run
+from combee.methods.ace import AceMethod
+from combee.plan.decide import iteration_plan
+from combee.plan.state import DataFacts, RunState
+from combee.plan.types import Step
+from combee.tasks.dataset import Dataset
+from combee.tasks.registry import task_for
+from combee.work.context import WorkContext, read_manifest
+from combee.work.map import dealt, help_others, members, run_map
+
+ROWS = 24
+MODEL = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}
+
+
+def spec():
+    return parse_run(
+        {
+            "apiVersion": "combee.dev/v1alpha1",
+            "kind": "PromptLearningRun",
+            "metadata": {"name": "run"},
+            "spec": {
+                "task": {"type": "Formula", "data": {"train": {"uri": "t"}, "heldOut": {"uri": "h"}}},
+                "method": {"type": "ACE"},
+                "models": {"task": MODEL, "proposer": MODEL},
+                "batching": {"mode": "Fixed", "size": ROWS, "reason": "test"},
+                "workers": {"parallelism": 2},
+            },
+        },
+        "test",
+    ).spec
+
+
+@dataclass
+class Answers:
+    """Answers every call after a while; what a slow pod and a quick one share is the store."""
+
+    seconds: float
+    asked: list[str] = field(default_factory=list)
+
+    async def make(self, request: ChatRequest) -> Completion:
+        await asyncio.sleep(self.seconds)
+        self.asked.append(request.prompt.messages[-1].content)
+        return Completion(
+            '{"final_answer": "1", "lessons": ["Divide first."], "diagnosis": "x"}',
+            10,
+            5,
+            0,
+            self.seconds,
+            "stop",
+            1,
+        )
+
+
+class Client(ChatClient):
+    """A real client with memo, limits and records, whose requests a function answers: two pods of
+    unequal speed cannot be made from one server."""
+
+    def __init__(self, answers: Answers, role: str, memo: Memo) -> None:
+        super().__init__(Endpoint("http://localhost:1/v1", "m"), role, memo, RunLimits(4))
+        self._answers = answers
+
+    async def _attempt(self, request, asked, quirks, call):
+        call.attempts += 1
+        return await self._answers.make(request)
+
+
+class Data:
+    def __init__(self) -> None:
+        rows = [f'{{"context": "What is {n} + 1?", "target": "{n + 1}"}}'.encode() for n in range(ROWS)]
+        self.rows: Dataset = task_for("Formula").read_rows(rows, "rows")
+
+    async def train(self) -> Dataset:
+        return self.rows
+
+
+class Quiet:
+    def begin(self, stage: str, total: int) -> None: ...
+    def advance(self, units: int = 1) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+def pod(folder: Path, seconds: float) -> tuple[WorkContext, Answers]:
+    store, answers = Store.open(str(folder)), Answers(seconds)
+    memo = Memo(store)
+    clients = {role: Client(answers, role, memo) for role in ("task", "proposer")}
+    context = WorkContext(
+        spec(),
+        "runs/run",
+        store,
+        clients,
+        task_for("Formula"),
+        AceMethod(),
+        Data(),
+        4,
+        8,
+        time.monotonic,
+        Quiet(),
+    )
+    return context, answers
+
+
+def planned():
+    facts = DataFacts(ROWS, 10, 10, 0, {})
+    plan = iteration_plan(spec(), RunState(phase="Learning", facts=facts))
+    return plan, Step("run-i000-map-a0", "map", 0, plan.seed, shards=plan.shards)
+
+
+async def test_a_finished_pod_takes_work_from_the_far_end_and_nothing_is_done_twice_but_what_meets(
+    tmp_path: Path,
+) -> None:
+    plan, step = planned()
+    slow, slow_answers = pod(tmp_path, 0.15)
+    quick, quick_answers = pod(tmp_path, 0.001)
+
+    async def quick_pod() -> int:
+        await run_map(quick, step, plan, 1, "")
+        return await help_others(quick, step, plan, 1, "")
+
+    summary, taken = await asyncio.gather(run_map(slow, step, plan, 0, ""), quick_pod())
+    parts = dealt(await members(slow, plan), plan)
+    assert taken > 0
+    hits = sum(usage.hits for usage in summary.usage.values())
+    calls = sum(usage.calls for usage in summary.usage.values())
+    assert calls == 2 * len(parts[0])
+    assert hits > 0 and len(slow_answers.asked) == calls - hits
+    asked = slow_answers.asked + quick_answers.asked
+    assert len(asked) - len(set(asked)) <= 2 * 4  # what was in flight on both sides where they met
+    both = [await read_manifest(slow, step.name, shard) for shard in (0, 1)]
+    assert sum(manifest.counts["examples"] for manifest in both if manifest) == ROWS
+
+
+async def test_stealing_changes_no_result(tmp_path: Path) -> None:
+    plan, step = planned()
+    alone, _ = pod(tmp_path / "alone", 0.0)
+    wanted = [(await run_map(alone, step, plan, shard, "")).outputs["trajectories"] for shard in (0, 1)]
+    helped, _ = pod(tmp_path / "helped", 0.0)
+    await help_others(helped, step, plan, 1, "")
+    got = [(await run_map(helped, step, plan, shard, "")).outputs["trajectories"] for shard in (0, 1)]
+    assert got == wanted
+
+
+async def test_there_is_nothing_to_take_from_finished_shards(tmp_path: Path) -> None:
+    plan, step = planned()
+    context, answers = pod(tmp_path, 0.0)
+    for shard in (0, 1):
+        await run_map(context, step, plan, shard, "")
+    asked = len(answers.asked)
+    assert await help_others(context, step, plan, 0, "") == 0
+    assert len(answers.asked) == asked
+
+
+@pytest.mark.parametrize("shards", [1, 2, 5, 24])
+async def test_positions_are_dealt_out_once(shards: int, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    plan, _ = planned()
+    context, _ = pod(tmp_path, 0.0)
+    parts = dealt(await members(context, plan), replace(plan, shards=shards))
+    assert sorted(position for part in parts for position in part) == list(range(ROWS))
