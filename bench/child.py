@@ -35,7 +35,7 @@ def _traced(marks: list[list[Any]]) -> None:
         )
 
     begin, planned, moved = Meter.begin, Meter.planned, Meter.moved
-    build = vars(session)["build_report"]
+    build = vars(session)["build_apart"]
 
     def traced_begin(self: Meter, stage: str, total: int) -> None:
         mark("stage", stage, total)
@@ -55,7 +55,7 @@ def _traced(marks: list[list[Any]]) -> None:
         return build(*args, **keywords)
 
     Meter.begin, Meter.planned, Meter.moved = traced_begin, traced_planned, traced_moved  # type: ignore[method-assign]
-    vars(session)["build_report"] = traced_build
+    vars(session)["build_apart"] = traced_build
 
 
 def main() -> None:
