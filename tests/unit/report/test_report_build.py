@@ -189,6 +189,21 @@ def test_every_figure_has_words_and_axes_with_units():
     )
 
 
+def test_the_model_that_was_planned_with_is_drawn_and_its_rivals_are_told():
+    power = {"name": "power", "a": 9.0, "alpha": 0.5, "f": 0.0, "aicc": -41.5, "relativeError": 0.02}
+    line = {"name": "T_iter", "a": 9.05, "alpha": 1.0, "f": 0.131, "aicc": -12.0, "relativeError": 0.2}
+    base = made_up.iteration(5, 0.8, 84)
+    fit = {**base["delayFit"], "model": power, "models": [line, power], "changedBy": 3.0}
+    result = made_up.result(iterations=[{**base, "delayFit": fit}])
+    drawn, told = figures(result), tables(result)["delay"].note
+    assert "T(b) = 9 s × b^0.50." in drawn["delay"].caption and "b½" not in drawn["delay"].caption
+    for text in (drawn["delay"].caption, told):
+        assert "AICc (the lowest wins): T_iter -12.0, power -41.5. Planned with power." in text
+    assert "Iterations became 3 times as long" in told
+    assert tables(result)["delay"].rows[0][2] == "28 s"
+    assert "observed against fitted (%)" in drawn["residuals"].svg
+
+
 def test_no_figure_without_numbers():
     assert figures(made_up.bare()) == {}
 
