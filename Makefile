@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check format types imports generated lock clean install dev
+.PHONY: help demo evidence test bench check format types imports generated lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -34,6 +34,9 @@ dev: $(VENV)/dev.stamp  ## install combee and its development tools into .venv
 
 demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated model, in about two minutes
 	@BIN=$(BIN) OUT=$(OUT)/demo bash examples/demo.sh
+
+evidence: $(VENV)/run.stamp  ## compare strategies over 10 seeds with simulated models, about 20 minutes; goes on where it stopped
+	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
 
 test: $(VENV)/dev.stamp  ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -41,8 +41,8 @@ async def score_start(cell: Cell, secrets: Sequence[str]) -> None:
             start, budget_tokens=spec.method.ace.render_token_budget, verify=spec.aggregation.verify
         )
         _, gate = await held_out_split(context)
-        scores = await evaluate(context, context.asker(), gate, shown.text, stage="gate baseline")
-    text = json.dumps({"baseline": scores, "best": scores}, sort_keys=True)
+        found = await evaluate(context, context.asker(), gate, shown.text, stage="gate baseline")
+    text = json.dumps({"baseline": found.by_id, "best": found.by_id}, sort_keys=True)
     Store.open(str(cell.folder.parent)).put(start_file(cell).name, text.encode())
 
 

@@ -97,7 +97,7 @@ class Launcher:
 
 def command(manifest: Path, folder: Path, engines: Mapping[str, str], secrets: Sequence[str]) -> list[str]:
     """The command line of a cell, as a person would write it."""
-    words = [sys.executable, "-m", "combee.cli.main", "run", "-f", str(manifest), "-o", str(folder), "--json"]
+    words = [sys.executable, "-m", "combee.cli.main", "run", "-f", str(manifest), "-o", str(folder)]
     for name, url in engines.items():
         words += ["--engine", f"{name}={url}"]
     for secret in secrets:

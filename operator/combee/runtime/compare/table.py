@@ -19,6 +19,8 @@ from combee.runtime.compare.strategies import REFERENCE
 
 VERSION = 1
 PAIRING_SEED = 7
+FEWEST_SEEDS = 3
+"""Two seeds can agree by luck, and their interval then says that nothing varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,8 @@ def verdict(row: Row) -> str:
     if row.difference is None:
         return "the reference" if row.strategy == REFERENCE else "no Sequential to compare with"
     found = row.difference.over_seeds
-    if found.n < 2:
-        return "one seed shows nothing"
+    if found.n < FEWEST_SEEDS:
+        return "too few seeds to say"
     if found.high < 0:
         return "worse"
     if found.low > 0:
