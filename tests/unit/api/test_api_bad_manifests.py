@@ -186,7 +186,6 @@ LATER: list[tuple[str, object, str]] = [
     ("spec.aggregation.strategy", "Summarize", "Summarize is not available in this version"),
     ("spec.models.embedder", ENDPOINT, "not available in this version"),
     ("spec.serialBaseline", {"method": "ACE", "measure": True}, "not available in this version"),
-    ("spec.workers.hedgeBudget", 0.05, "above 0 is not available in this version"),
     ("kind", "Playbook", "kind Playbook is not available in this version"),
     ("kind", "PlaybookVersion", "kind PlaybookVersion is not available in this version"),
 ]  # fmt: skip
