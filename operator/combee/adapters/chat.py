@@ -20,7 +20,7 @@ from openai import APIConnectionError, APIStatusError, APITimeoutError
 
 from combee.adapters.adaptive import AdaptiveLimit
 from combee.adapters.backoff import wait_seconds
-from combee.adapters.body import Reply, prompt_tokens, read_reply, request_body
+from combee.adapters.body import QUIRKS, Reply, prompt_tokens, read_reply, request_body
 from combee.adapters.connection import Connection, ConnectionPool, ServedModel
 from combee.adapters.hedge import Hedger
 from combee.adapters.limits import Clock, RunLimits, Sleep
@@ -207,7 +207,8 @@ class ChatClient:
             outcome = await self._raced(request, asked, quirks, call)
             self._adapt(outcome)
             if isinstance(outcome, Completion):
-                return outcome
+                met = tuple(reason for reason in call.reasons if reason not in QUIRKS)
+                return replace(outcome, retried_for=met) if met else outcome
             if isinstance(outcome, Quirk):
                 call.reasons.append(outcome.name)
                 self._connection.quirks.add(outcome.name)

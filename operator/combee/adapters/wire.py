@@ -110,6 +110,8 @@ class Completion:
     attempts: int
     hedged: bool = False
     """whether a second request raced the first; the latency then counts from the first."""
+    retried_for: tuple[str, ...] = ()
+    """why it was asked again, one word an attempt: an HTTP status, ``timeout``, ``reset``, ..."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON; ``from_json`` gives it back."""
@@ -122,6 +124,7 @@ class Completion:
             "finishReason": self.finish_reason,
             "attempts": self.attempts,
             **({"hedged": True} if self.hedged else {}),
+            **({"retriedFor": list(self.retried_for)} if self.retried_for else {}),
         }
 
     @classmethod
@@ -138,6 +141,7 @@ class Completion:
             finish_reason=str(data["finishReason"]),
             attempts=int(data["attempts"]),
             hedged=bool(data.get("hedged", False)),
+            retried_for=tuple(str(reason) for reason in data.get("retriedFor", ())),
         )
 
 

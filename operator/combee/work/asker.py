@@ -9,6 +9,7 @@ the latency that were recorded when it was made.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +17,19 @@ from typing import TypeVar
 
 from combee.adapters.chat import ChatClient, ChatRequest
 from combee.algo.schedule import list_schedule
-from combee.errors import BugError, EndpointError
+from combee.errors import BugError, ContextLengthError, EndpointError, TransientError
 from combee.methods.protocol import ParseError, repair_prompt
 from combee.plan.types import RoleUsage
 from combee.records import Prompt
 
 Parsed = TypeVar("Parsed")
+
+LOSSES = (ContextLengthError, TransientError, ParseError)
+"""What one example may die of without taking the step with it. It counts as wrong, stays in the
+denominator, and is not remembered: the same call is made again when it is asked for again."""
+
+_OBJECT = re.compile(r'\{\s*"')
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(slots=True)
@@ -37,6 +45,10 @@ class CallRow:
     cached_tokens: int
     hit: bool
     attempts: int
+    retried_for: tuple[str, ...] = ()
+    """why it was asked again, one word an attempt."""
+    hedged: bool = False
+    """whether a second request raced it."""
 
 
 @dataclass(slots=True)
@@ -50,6 +62,8 @@ class Asker:
     stages: list[str] = field(default_factory=list)
     estimated_tokens: int = 0
     repaired: int = 0
+    lost: int = 0
+    """asks that ended without an answer that could be used; their work counts as failed."""
 
     async def ask(
         self,
@@ -62,15 +76,44 @@ class Asker:
         ordinal: int = 0,
     ) -> Parsed:
         """The parsed answer. Raises ParseError when one repair round did not help, and the errors
-        of ``ChatClient.ask`` untouched."""
-        text, cut = await self._call(role, prompt, stage, chain, ordinal)
+        of ``ChatClient.ask`` untouched; what only concerns this ask (``LOSSES``) is counted.
+
+        What a tolerant parser reads out of broken JSON is a guess: it is asked for again, too, and
+        the guess is taken only when that brings nothing. An answer that was cut keeps what it says.
+        """
         try:
-            return parse(text)
+            return await self._answer(role, prompt, parse, stage, chain, ordinal)
+        except LOSSES:
+            self.lost += 1
+            raise
+
+    async def _answer(
+        self,
+        role: str,
+        prompt: Prompt,
+        parse: Callable[[str], Parsed],
+        stage: str,
+        chain: int,
+        ordinal: int,
+    ) -> Parsed:
+        text, cut = await self._call(role, prompt, stage, chain, ordinal)
+        usable: list[Parsed] = []
+        reason = "the answer was cut at the token limit; be briefer"
+        try:
+            usable.append(parse(text))
+            if cut or not is_broken_json(text):
+                return usable[0]
+            reason = "it is no valid JSON"
         except ParseError as broken:
-            self.repaired += 1
-            reason = "the answer was cut at the token limit; be briefer" if cut else broken.what
+            reason = reason if cut else broken.what
+        self.repaired += 1
+        try:
             text, _ = await self._call(role, repair_prompt(prompt, text, reason), stage, chain, ordinal)
             return parse(text)
+        except LOSSES:
+            if not usable:
+                raise
+            return usable[0]
 
     async def _call(
         self, role: str, prompt: Prompt, stage: str, chain: int, ordinal: int
@@ -96,6 +139,8 @@ class Asker:
                 done.cached_tokens,
                 answered.hit,
                 done.attempts,
+                done.retried_for,
+                done.hedged,
             )
         )
         return done.text, done.finish_reason == "length"
@@ -112,8 +157,13 @@ class Asker:
         """Calls of the task model: map, replay and heldOut alike."""
         return sum(row.role == "task" for row in self.rows)
 
+    def counts(self) -> dict[str, int]:
+        """What a step's manifest counts of its asks."""
+        return {"rollouts": self.rollouts(), "repaired": self.repaired, "lost": self.lost}
+
     def encode(self) -> bytes:
-        """The call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit, attempts."""
+        """The call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit, attempts;
+        then, only where something happened, why it was asked again and whether it was raced."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         lines = [
             json.dumps(
@@ -127,6 +177,7 @@ class Asker:
                     r.cached_tokens,
                     r.hit,
                     r.attempts,
+                    *((r.retried_for, r.hedged) if r.retried_for or r.hedged else ()),
                 ]
             )
             for r in ordered
@@ -134,12 +185,31 @@ class Asker:
         return ("\n".join(lines) + "\n" if lines else "").encode()
 
 
+def is_broken_json(text: str) -> bool:
+    """Whether an answer begins a JSON object (prose and fences before it do not matter) and does not end
+    it as one. Plain text is not broken.
+
+    >>> [is_broken_json(text) for text in ('Here: {"a": 1} so', '{"a" = 1}', "about {3, 4}")]
+    [False, True, False]
+    """
+    found = _OBJECT.search(text)
+    if found is None:
+        return False
+    try:
+        _DECODER.raw_decode(text, found.start())
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
 def decode_rows(data: bytes) -> list[CallRow]:
     """The rows that ``Asker.encode`` wrote. Roles and stages are few and shared."""
     rows = []
     for line in data.splitlines():
         role, stage, *rest = json.loads(line)
-        rows.append(CallRow(sys.intern(role), sys.intern(stage), *rest))
+        row = CallRow(sys.intern(role), sys.intern(stage), *rest)
+        row.retried_for = tuple(map(sys.intern, row.retried_for))
+        rows.append(row)
     return rows
 
 

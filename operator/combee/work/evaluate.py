@@ -14,6 +14,7 @@ from combee.plan.types import Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker, modelled_seconds
 from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.happened import happened
 from combee.work.rollouts import evaluate, mean
 from combee.work.splits import held_out_split
 
@@ -33,6 +34,7 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
             record[split], record["scores"][split] = await _pair(
                 context, asker, step, examples, best, baseline, split
             )
+    record |= happened({"evaluate": asker.rows}, context.slots) | asker.counts()
     scores = {"gateBaseline": record["gate"]["baseline"], "gateBest": record["gate"]["best"]}
     summary = StepSummary(
         step=step.name,
@@ -41,7 +43,7 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
             "record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode()),
             "calls": await context.store.aput_blob(asker.encode()),
         },
-        counts={"rollouts": asker.rollouts(), "evaluated": len(gate)},
+        counts={**asker.counts(), "evaluated": len(gate)},
         scores=scores,
         usage=asker.usage(),
         seconds={

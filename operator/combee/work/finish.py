@@ -27,6 +27,7 @@ from combee.work.context import (
     write_manifest,
 )
 from combee.work.decode import outcome_of, update_of, without_diagnosis
+from combee.work.happened import happened
 from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.splits import held_out_split
 from combee.work.traces import typical_seconds
@@ -42,7 +43,8 @@ class _Inputs:
     reflections: list[Reflection]
     updates: list[Any]
     retention: dict[str, Any]
-    rows: list[CallRow]
+    rows: dict[str, list[CallRow]]
+    """the recorded calls of map and reduce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +92,31 @@ class _Finished:
     scores: dict[str, float]
     started: float
 
+    @property
+    def rows(self) -> list[CallRow]:
+        """The recorded calls of the whole iteration."""
+        return [*self.inputs.rows["map"], *self.inputs.rows["reduce"], *self.asker.rows]
+
 
 async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Inputs:
     mapped = await require_manifests(context, step.inputs["map"], plan.shards)
     (reduced,) = await require_manifests(context, step.inputs["reduce"], 1)
     trajectories: dict[str, Trajectory] = {}
     reflections: list[Reflection] = []
-    rows: list[CallRow] = []
+    mapped_rows: list[CallRow] = []
     for manifest in mapped:
         for trajectory in await get_lines(context, manifest.outputs["trajectories"], outcome_of):
             trajectories[trajectory.id] = trajectory
         reflections += await get_lines(context, manifest.outputs["reflections"], without_diagnosis)
-        rows += decode_rows(await context.store.aget_blob(manifest.outputs["calls"]))
-    rows += decode_rows(await context.store.aget_blob(reduced.outputs["calls"]))
+        mapped_rows += decode_rows(await context.store.aget_blob(manifest.outputs["calls"]))
+    reduced_rows = decode_rows(await context.store.aget_blob(reduced.outputs["calls"]))
     return _Inputs(
         manifests=[*mapped, reduced],
         trajectories=trajectories,
         reflections=sorted(reflections, key=lambda reflection: reflection.id),
         updates=await get_lines(context, reduced.outputs["updates"], update_of),
         retention=json.loads(await context.store.aget_blob(reduced.outputs["retention"])),
-        rows=rows,
+        rows={"map": mapped_rows, "reduce": reduced_rows},
     )
 
 
@@ -147,15 +154,19 @@ async def _leak_corpus(context: WorkContext) -> Any:
 
 
 async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _Finished) -> StepSummary:
-    own = StepSummary(
-        step=step.name, kind=step.kind, counts={"rollouts": done.asker.rollouts()}, usage=done.asker.usage()
-    )
+    own = StepSummary(step=step.name, kind=step.kind, counts=done.asker.counts(), usage=done.asker.usage())
     parts = [*done.inputs.manifests, own]
-    rows = [*done.inputs.rows, *done.asker.rows]
+    rows = done.rows
     modelled = round(modelled_seconds(rows, context.slots), 6)
-    wall = sum(_step_walls(done.inputs.manifests)) + context.clock() - done.started
+    walls = {**_step_walls(done.inputs.manifests), "finish": context.clock() - done.started}
+    wall = sum(walls.values())
     learning = [row for row in rows if row.stage != "select"]
-    record = _record(context, plan, done, parts, modelled, wall)
+    record = {
+        **_record(context, plan, done, parts, modelled),
+        **happened({**done.inputs.rows, "finish": done.asker.rows}, context.slots),
+        "wallSeconds": round(wall, 6),
+        "stepSeconds": {name: round(seconds, 6) for name, seconds in walls.items()},
+    }
     examples = max(1, total(parts, "examples"))
     summary = StepSummary(
         step=step.name,
@@ -188,10 +199,12 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
     return await write_manifest(context, summary)
 
 
-def _step_walls(manifests: list[StepSummary]) -> list[float]:
+def _step_walls(manifests: list[StepSummary]) -> dict[str, float]:
     """Seconds of the steps before: map's shards run side by side, so the longest counts."""
-    mapped = [manifest.seconds["wall"] for manifest in manifests if manifest.kind == "map"]
-    return [max(mapped, default=0.0), *(m.seconds["wall"] for m in manifests if m.kind != "map")]
+    walls: dict[str, float] = {}
+    for manifest in manifests:
+        walls[manifest.kind] = max(walls.get(manifest.kind, 0.0), manifest.seconds["wall"])
+    return walls
 
 
 def _record(
@@ -200,16 +213,14 @@ def _record(
     done: _Finished,
     parts: list[StepSummary],
     modelled: float,
-    wall: float,
 ) -> dict[str, Any]:
     """What the report shows of this iteration; no text of data or prompts."""
     usage = total_usage(parts)
     applied = done.applied
-    rows = [*done.inputs.rows, *done.asker.rows]
+    rows = done.rows
     levels = done.inputs.retention["levels"]
     carried = levels[-1]["carried"] if levels else 0
     return {
-        "wallSeconds": round(wall, 6),
         "modelledSeconds": modelled,
         "calls": len(rows),
         "hits": sum(row.hit for row in rows),
@@ -218,7 +229,8 @@ def _record(
         "aggregatorCalls": sum(row.stage.startswith(("reduce", "merge")) for row in rows),
         "lostCalls": total(parts, "lostCalls"),
         "failed": total(parts, "failed"),
-        "repaired": total(parts, "repaired") + done.asker.repaired,
+        "repaired": total(parts, "repaired"),
+        "lost": total(parts, "lost"),
         "retention": {
             "levels": levels,
             "distinct": levels[-1]["lessons"] if levels else 0,

@@ -148,8 +148,7 @@ def _counts(plan: IterationPlan, learned: list[_Learned], asker: Asker) -> dict[
         "failed": sum(bool(one.error) for one in learned),
         "reflections": sum(bool(one.reflection) for one in learned),
         "lessons": sum(one.lessons for one in learned),
-        "rollouts": asker.rollouts(),
-        "repaired": asker.repaired,
+        **asker.counts(),
     }
 
 

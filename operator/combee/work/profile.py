@@ -7,6 +7,7 @@ evaluation itself: they cost nothing extra.
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from combee.plan.types import Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker, modelled_seconds
 from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.happened import happened
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, rollout
 from combee.work.splits import held_out_split
@@ -70,6 +72,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         outputs={
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
+            "record": await _recorded(context, asker),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
         },
@@ -78,7 +81,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "select": len(select),
             "gate": len(gate),
             "test": len(test.examples) if test else 0,
-            "rollouts": asker.rollouts(),
+            **asker.counts(),
             "failed": lost,
         },
         scores={"select": mean(scores), "tokenFactor": _token_factor(context, select, rendered.text, asker)},
@@ -87,6 +90,12 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         observations=tuple(waves),
     )
     return await write_manifest(context, summary)
+
+
+async def _recorded(context: WorkContext, asker: Asker) -> str:
+    """The digest of what happened: stages and faults."""
+    record = happened({"profile": asker.rows}, context.slots) | asker.counts()
+    return await context.store.aput_blob(json.dumps(record, sort_keys=True).encode())
 
 
 def _start(context: WorkContext) -> Any:

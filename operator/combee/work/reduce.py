@@ -79,7 +79,7 @@ async def run_reduce(
             "calls": len(reduction.asker.rows),
             "lostCalls": reduction.lost_calls,
             "updates": len(updates),
-            "repaired": reduction.asker.repaired,
+            **reduction.asker.counts(),
         },
         usage=reduction.asker.usage(),
         seconds={"wall": round(context.clock() - started, 6)},

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from combee.errors import CombeeError, ContextLengthError, TransientError
-from combee.methods.protocol import ParseError, RolloutReply
+from combee.errors import CombeeError
+from combee.methods.protocol import RolloutReply
 from combee.records import Example, Trajectory, trajectory_id
-from combee.work.asker import Asker
+from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
 from combee.work.pool import pooled
 
-LOSSES = (ContextLengthError, TransientError, ParseError)
-"""What one example may die of without taking the step with it. It counts as wrong, stays in the
-denominator, and is not remembered: the same call is made again when it is asked for again."""
+__all__ = ["LOSSES", "Scores", "evaluate", "judged", "lost", "mean", "mean_partial", "rollout"]
 
 
 async def rollout(

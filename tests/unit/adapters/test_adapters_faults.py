@@ -45,7 +45,9 @@ async def test_passing_trouble_is_waited_out(
     assert answered.completion.attempts == 2 and len(bench.server.asked) == 2
     (wait,) = bench.time.waits
     assert at_least <= wait <= at_least + 0.5
-    assert bench.calls[0].retried_for == (reason,)
+    assert bench.calls[0].retried_for == answered.completion.retried_for == (reason,)
+    again = await bench.client().ask(ask())
+    assert again.hit and again.completion == answered.completion, "the memo keeps what it took"
 
 
 async def test_a_call_that_keeps_failing_ends_and_is_not_remembered(bench: Bench) -> None:

@@ -1,0 +1,68 @@
+"""What happened in a step, from its recorded calls: where the time went, and the faults that were met.
+
+Only calls that were really made count as faults: an answer from the memo met its faults when it was made.
+The numbers end up in the step's record and from there in result.json, so their names are camelCase.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from combee.work.asker import CallRow, modelled_seconds
+
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
+
+
+def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any]:
+    """``stages`` (in the order in which they ran), ``faults`` by reason, ``hedges``.
+
+    ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
+    """
+    stages = [
+        _stage(step, stage, [row for row in made if row.stage == stage], slots)
+        for step, made in rows.items()
+        for stage in dict.fromkeys(row.stage for row in made)
+    ]
+    calls = [row for made in rows.values() for row in made if not row.hit]
+    faults = Counter(reason for row in calls for reason in row.retried_for)
+    return {
+        "stages": stages,
+        "faults": dict(sorted(faults.items())),
+        "hedges": sum(row.hedged for row in calls),
+    }
+
+
+def _stage(step: str, stage: str, rows: list[CallRow], slots: int) -> dict[str, Any]:
+    latencies = sorted(row.seconds for row in rows)
+    return {
+        "step": step,
+        "stage": stage,
+        "calls": len(rows),
+        "scheduledSeconds": round(modelled_seconds(rows, slots), 6),
+        **{name: round(quantile(latencies, share), 6) for name, share in QUANTILES.items()},
+        "max": round(latencies[-1], 6),
+    }
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The nearest-rank quantile of ascending numbers, share in (0, 1]: always one that was measured.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile([1.0, 2.0, 3.0, 4.0], 0.99)
+    (2.0, 4.0)
+    """
+    return ordered[max(0, _ceil(share * len(ordered)) - 1)]
+
+
+def _ceil(value: float) -> int:
+    """Rounded up; what floating point adds to a whole number does not count."""
+    return int(-(-round(value, 9) // 1))
+
+
+def union(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by reason, added up."""
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(sorted(total.items()))

@@ -1,0 +1,105 @@
+"""What happened is recorded with every call, and broken JSON is asked for again before it is guessed at."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from combee.adapters.wire import Answered, Completion
+from combee.errors import TransientError
+from combee.methods.ace import AceMethod
+from combee.methods.protocol import ParseError
+from combee.records import Message, Prompt
+from combee.work.asker import Asker, CallRow, decode_rows, is_broken_json
+from combee.work.happened import happened, quantile
+
+PROMPT = Prompt((Message("user", "how much?"),), "answer", {"type": "object"})
+GOOD = '{"reasoning": "r", "bullets": [], "answer": "12"}'
+BROKEN = 'Sure, here is the result:\n{"reasoning" = "r", "bullets": [], "answer": "11",'
+
+
+class Scripted:
+    """A client that says one text after the other; an exception is raised."""
+
+    def __init__(self, *texts: str | Exception, finish: str = "stop", **fields: object) -> None:
+        self.texts, self.finish, self.fields = list(texts), finish, fields
+        self.asked: list[int] = []
+
+    async def ask(self, request):
+        self.asked.append(len(request.prompt.messages))
+        text = self.texts.pop(0)
+        if isinstance(text, Exception):
+            raise text
+        return Answered(Completion(text, 10, 5, 2, 1.5, self.finish, 1, **self.fields), hit=False)
+
+
+async def ask(client: Scripted) -> tuple[Asker, str]:
+    asker = Asker({"task": client}, {})
+    reply = await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
+    return asker, reply.answer
+
+
+async def test_broken_json_is_asked_for_again_before_it_is_guessed_at() -> None:
+    client = Scripted(BROKEN, GOOD)
+    asker, answer = await ask(client)
+    assert (answer, asker.repaired, asker.lost, client.asked) == ("12", 1, 0, [1, 3])
+
+
+@pytest.mark.parametrize("second", ["", TransientError("gone")])
+async def test_the_guess_is_taken_when_asking_again_brings_nothing(second) -> None:
+    asker, answer = await ask(Scripted(BROKEN, second))
+    assert (answer, asker.repaired, asker.lost) == ("11", 1, 0)
+
+
+async def test_what_was_cut_keeps_what_it_says() -> None:
+    asker, answer = await ask(Scripted(BROKEN, finish="length"))
+    assert (answer, asker.repaired) == ("11", 0)
+
+
+async def test_plain_text_and_fences_are_no_broken_json() -> None:
+    for text in ("12", "\\boxed{12}", f"```json\n{GOOD}\n```", f"Here: {GOOD}. Done."):
+        assert not is_broken_json(text)
+        assert (await ask(Scripted(text)))[0].repaired == 0
+    assert is_broken_json(BROKEN) and is_broken_json('{"a": [1, 2')
+
+
+async def test_what_is_lost_is_counted_once() -> None:
+    for client in (Scripted("", ""), Scripted(TransientError("gone"))):
+        asker = Asker({"task": client}, {})
+        with pytest.raises((ParseError, TransientError)):
+            await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
+        assert asker.lost == asker.counts()["lost"] == 1
+
+
+async def test_rows_carry_what_happened_and_old_rows_are_read() -> None:
+    asker, _ = await ask(Scripted(GOOD, retried_for=("429", "500"), hedged=True))
+    (row,) = decode_rows(asker.encode())
+    assert row == asker.rows[0] and row.retried_for == ("429", "500") and row.hedged
+    quiet, _ = await ask(Scripted(GOOD))
+    assert len(json.loads(quiet.encode())) == 9, "nothing happened, nothing is written"
+    old = decode_rows(b'["task", "map", 0, 1.5, 10, 5, 2, false, 1]\n')
+    assert old == quiet.rows and old[0].retried_for == () and not old[0].hedged
+
+
+def row(stage: str, seconds: float, *reasons: str, hit: bool = False, hedged: bool = False) -> CallRow:
+    return CallRow("task", stage, int(1000 * seconds), seconds, 1, 1, 0, hit, 1, reasons, hedged)
+
+
+def test_time_by_stage_and_faults_by_reason() -> None:
+    mapped = [row("map", k / 10, "429") for k in range(1, 11)]
+    late = [row("select", 2.0, "500", "429", hedged=True), row("select", 1.9, "500", hit=True, hedged=True)]
+    told = happened({"map": mapped, "finish": late}, slots=2)
+    assert told["faults"] == {"429": 11, "500": 1}, "an answer from the memo met no fault this time"
+    assert told["hedges"] == 1
+    first, second = told["stages"]
+    assert (first["step"], first["stage"], first["calls"]) == ("map", "map", 10)
+    assert [first[name] for name in ("p50", "p90", "p99", "max")] == [0.5, 0.9, 1.0, 1.0]
+    assert 2.75 <= first["scheduledSeconds"] <= 3.5 and second["scheduledSeconds"] == 2.0
+    assert happened({}, slots=1) == {"stages": [], "faults": {}, "hedges": 0}
+
+
+def test_a_quantile_is_always_one_that_was_measured() -> None:
+    hundred = [float(k) for k in range(1, 101)]
+    assert [quantile(hundred, share) for share in (0.5, 0.9, 0.99)] == [50.0, 90.0, 99.0]
+    assert quantile([3.0], 0.5) == quantile([3.0], 0.99) == 3.0
