@@ -217,6 +217,7 @@ async def _work(
     ticker = asyncio.create_task(meter.tick())
     try:
         outcome = await _until_outcome(executor)
+        context.cache.clear()
         session = Session(
             run=run,
             who=who,
