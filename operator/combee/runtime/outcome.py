@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from combee.runtime.report.result import (
     DelayFit,
     DelayModel,
     Entry,
+    Faults,
     HeldOut,
     HeldOutInfo,
     IterationRecord,
@@ -36,10 +37,13 @@ from combee.runtime.report.result import (
     Retention,
     Setup,
     SplitInfo,
+    StageTime,
+    StepRecord,
     Usage,
     Verification,
 )
 from combee.work.context import WorkContext
+from combee.work.happened import union
 from combee.work.steps import load_artifact
 
 
@@ -66,6 +70,8 @@ class _Records:
 
     iterations: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     evaluation: dict[str, Any] = field(default_factory=dict)
+    around: Mapping[str, StepRecord] = field(default_factory=dict)
+    """profile and evaluate, as far as they were reached."""
     ledger: Any = None
     rendered: Rendered | None = None
 
@@ -82,6 +88,7 @@ async def result_of(session: Session) -> Result:
             tokens=round(session.state.spend.tokens / points, 1),
             rollouts=round(session.state.spend.rollouts / points, 2),
         )
+    iterations = tuple(_iterations(session, records))
     return Result(
         run=session.run.name,
         manifest_digest=session.manifest_digest,
@@ -93,7 +100,7 @@ async def result_of(session: Session) -> Result:
         data=session.data,
         held_out=_held_out(session, paired),
         test=Paired(**records.evaluation["test"]) if records.evaluation.get("test") else None,
-        iterations=tuple(_iterations(session, records)),
+        iterations=iterations,
         usage={
             role: Usage(
                 calls=u.calls,
@@ -106,6 +113,11 @@ async def result_of(session: Session) -> Result:
         },
         rollouts=int(session.state.spend.rollouts),
         wall_seconds=round(session.wall_seconds, 3),
+        faults=_all_faults(
+            [*(one.faults for one in iterations), *(s.faults for s in records.around.values())]
+        ),
+        profile=records.around.get("profile"),
+        evaluation=records.around.get("evaluate"),
         budget=_budget(session),
         cost_per_point=cost,
         playbook=_playbook(records),
@@ -118,21 +130,24 @@ async def _records(session: Session) -> _Records:
     store = session.context.store
     iterations: dict[int, dict[str, Any]] = {}
     evaluation: dict[str, Any] = {}
+    around: dict[str, StepRecord] = {}
     for summary in session.summaries.values():
         if summary.kind == "finish" and "record" in summary.outputs:
             number = int(summary.counts.get("iteration", -1))
             iterations[number] = json.loads(await store.aget_blob(summary.outputs["record"]))
-        if summary.kind == "evaluate" and "record" in summary.outputs:
-            evaluation = json.loads(await store.aget_blob(summary.outputs["record"]))
+        if summary.kind in ("profile", "evaluate") and "record" in summary.outputs:
+            record = json.loads(await store.aget_blob(summary.outputs["record"]))
+            around[summary.kind] = _step(summary, record)
+            evaluation = record if summary.kind == "evaluate" else evaluation
     best = session.state.best
     if best is None:
-        return _Records(iterations, evaluation)
+        return _Records(iterations, evaluation, around)
     ledger = await load_artifact(session.context, best.artifact)
     spec = session.run.spec
     rendered = session.context.method.render(
         ledger, budget_tokens=spec.method.ace.render_token_budget, verify=spec.aggregation.verify
     )
-    return _Records(iterations, evaluation, ledger, rendered)
+    return _Records(iterations, evaluation, around, ledger, rendered)
 
 
 def _setup(run: PromptLearningRun) -> Setup:
@@ -223,6 +238,42 @@ def _iteration(
         trial=plan.trial,
         prompt_tokens=summary.counts.get("promptTokens", 0),
         cached_tokens=summary.counts.get("cachedTokens", 0),
+        failed=record.get("failed", 0),
+        step_seconds=record.get("stepSeconds", {}),
+        stages=_stages(record),
+        faults=_faults(record),
+    )
+
+
+def _step(summary: StepSummary, record: Mapping[str, Any]) -> StepRecord:
+    return StepRecord(
+        wall_seconds=summary.seconds["wall"],
+        scheduled_seconds=summary.seconds["modelled"],
+        stages=_stages(record),
+        faults=_faults(record),
+    )
+
+
+def _stages(record: Mapping[str, Any]) -> tuple[StageTime, ...]:
+    return tuple(StageTime.model_validate(stage) for stage in record.get("stages", ()))
+
+
+def _faults(record: Mapping[str, Any]) -> Faults:
+    """Of one step's or iteration's record; one that was written before faults were recorded had none."""
+    return Faults(
+        asked_again=record.get("faults", {}),
+        repaired=record.get("repaired", 0),
+        hedges=record.get("hedges", 0),
+        lost=record.get("lost", 0),
+    )
+
+
+def _all_faults(parts: Sequence[Faults]) -> Faults:
+    return Faults(
+        asked_again=union(part.asked_again for part in parts),
+        repaired=sum(part.repaired for part in parts),
+        hedges=sum(part.hedges for part in parts),
+        lost=sum(part.lost for part in parts),
     )
 
 

@@ -83,6 +83,52 @@ class Verification(Model):
     """Of the refusals: text that gives orders to the model."""
 
 
+class StageTime(Model):
+    """One stage of a step: its recorded calls, and how long they took. Seconds are the servers' latencies."""
+
+    step: str
+    """profile, map, reduce, finish or evaluate."""
+    stage: str
+    """Such as ``reduce round 1`` or ``replay``, in the order in which they ran; stages follow each other."""
+    calls: Count
+    """Answered calls, memo hits included."""
+    scheduled_seconds: Amount
+    """Its part of the critical path: the recorded calls list-scheduled on the run's slots."""
+    p50: Amount
+    """Latency of a call, nearest-rank quantile, as the next two."""
+    p90: Amount
+    p99: Amount
+    max: Amount
+
+
+class Faults(Model):
+    """What went wrong on the way, mended or not. Answers from the memo met no fault."""
+
+    asked_again: dict[str, Count] = Field(default_factory=dict)
+    """Requests that had to be sent again, by reason: an HTTP status, ``timeout``, ``reset``, ``malformed``."""
+    repaired: Count = 0
+    """Answers that could not be used as they were, and were asked for once more."""
+    hedges: Count = 0
+    """Slow calls raced by a second request."""
+    lost: Count = 0
+    """Calls that brought no usable answer for all that."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything happened."""
+        return bool(self.asked_again or self.repaired or self.hedges or self.lost)
+
+
+class StepRecord(Model):
+    """A step outside the iterations: profile at the start, evaluate at the end."""
+
+    wall_seconds: Amount
+    scheduled_seconds: Amount
+    """Its recorded calls list-scheduled on the run's slots."""
+    stages: tuple[StageTime, ...] = ()
+    faults: Faults = Faults()
+
+
 class DelayModel(Model):
     """One delay model that competed: T(b) = a b^(1 - alpha) + f b seconds."""
 

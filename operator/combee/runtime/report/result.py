@@ -18,9 +18,12 @@ from combee.errors import DataError
 from combee.runtime.report.parts import Amount, Count, Difference, Model, Share
 from combee.runtime.report.parts import DelayFit as DelayFit
 from combee.runtime.report.parts import DelayModel as DelayModel
+from combee.runtime.report.parts import Faults as Faults
 from combee.runtime.report.parts import RarityBand as RarityBand
 from combee.runtime.report.parts import Retention as Retention
 from combee.runtime.report.parts import RetentionLevel as RetentionLevel
+from combee.runtime.report.parts import StageTime as StageTime
+from combee.runtime.report.parts import StepRecord as StepRecord
 from combee.runtime.report.parts import Verification as Verification
 
 Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
@@ -191,6 +194,13 @@ class IterationRecord(Model):
     """Prompt tokens of its learning calls: a covariate of its time."""
     cached_tokens: Count = 0
     """Of these, served by the server's prefix cache."""
+    failed: Count = 0
+    """Examples of the batch that got no answer; they count as wrong."""
+    step_seconds: dict[str, Amount] = Field(default_factory=dict)
+    """Wall-clock seconds of map (its longest shard), reduce and finish."""
+    stages: tuple[StageTime, ...] = ()
+    """Where its critical path went, in the order of the stages."""
+    faults: Faults = Faults()
 
 
 class Usage(Model):
@@ -280,6 +290,12 @@ class Result(Model):
     rollouts: Count = 0
     """Task-model calls of the whole run."""
     wall_seconds: Amount = 0.0
+    faults: Faults = Faults()
+    """Of the whole run, profile and evaluation included."""
+    profile: StepRecord | None = None
+    """The baseline evaluation before the first iteration."""
+    evaluation: StepRecord | None = None
+    """The one look at gate and test after the last iteration."""
     budget: tuple[BudgetLine, ...] = ()
     cost_per_point: CostPerPoint | None = None
     """null when there is no gain to divide by."""
