@@ -239,7 +239,7 @@ class ChatClient:
         kind = f"{self.role} {request.prompt.schema_name}"
         sent = self._clock()
         race = Race(lambda: self._attempt(request, asked, quirks, call), self._limits, hedger)
-        outcome: Completion | Again | Quirk = await race.run(hedger.wait_seconds(kind))
+        outcome: Completion | Again | Quirk = await race.run(kind)
         if isinstance(outcome, Completion):
             seconds = self._clock() - sent if race.hedged else outcome.latency_seconds
             hedger.observe(kind, seconds)

@@ -12,6 +12,7 @@ from combee.adapters.limits import RunLimits
 from combee.adapters.wire import Completion
 
 LOOK_AGAIN_SECONDS = 0.05
+LOOK_AGAIN_SHARE = 0.25
 
 
 @dataclass(slots=True)
@@ -24,18 +25,18 @@ class Race:
     hedged: bool = False
     """whether a second request was sent."""
 
-    async def run(self, wait_seconds: float | None) -> Any:
+    async def run(self, kind: str) -> Any:
         """The first answer; without one, what the first attempt ended with.
 
-        A second request goes out after ``wait_seconds`` (None: never), and only when the hedge
-        budget and a slot that nobody waits for allow it. Cancelling this cancels both.
+        A second request goes out once this one takes longer than calls of its kind do, and only
+        when the hedge budget and a slot that nobody waits for allow it. Cancelling this cancels both.
         """
-        if wait_seconds is None:
+        if self.hedger.budget <= 0:
             return await self.attempt()
         first = asyncio.ensure_future(self.attempt())
         second: asyncio.Future[Any] | None = None
         try:
-            if await self._done_before_a_hedge(first, wait_seconds):
+            if await self._done_before_a_hedge(first, kind):
                 return first.result()
             self.hedger.hedged()
             self.hedged = True
@@ -46,13 +47,23 @@ class Race:
             if self.hedged:
                 self.limits.give_back()
 
-    async def _done_before_a_hedge(self, first: asyncio.Future[Any], wait_seconds: float) -> bool:
-        done, _ = await asyncio.wait({first}, timeout=wait_seconds)
-        while not done:
-            if self.hedger.may_hedge and self.limits.take_free():
+    async def _done_before_a_hedge(self, first: asyncio.Future[Any], kind: str) -> bool:
+        """Once it is known what is slow, that long is waited for; until then, and while budget or slots
+        are short, it looks again after every quarter of the time so far: often the like of a call are
+        those that were sent at the same moment."""
+        clock = asyncio.get_running_loop().time
+        sent, took = clock(), 0.0
+        while True:
+            wait = self.hedger.wait_seconds(kind)
+            look = max(LOOK_AGAIN_SECONDS, took * LOOK_AGAIN_SHARE)
+            if wait is not None and took < wait:
+                look = wait - took
+            elif wait is not None and self.hedger.may_hedge and self.limits.take_free():
                 return False
-            done, _ = await asyncio.wait({first}, timeout=max(wait_seconds / 4, LOOK_AGAIN_SECONDS))
-        return True
+            done, _ = await asyncio.wait({first}, timeout=look)
+            if done:
+                return True
+            took = clock() - sent
 
 
 async def _first_answer(first: asyncio.Future[Any], second: asyncio.Future[Any]) -> Any:

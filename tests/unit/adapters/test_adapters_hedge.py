@@ -36,6 +36,15 @@ async def test_a_straggler_is_raced_and_the_first_answer_kept(bench: Bench) -> N
     assert again.hit and again.completion == answered.completion
 
 
+async def test_what_is_slow_may_be_learned_from_those_sent_at_the_same_moment(bench: Bench) -> None:
+    bench.server.script = [slow(8.0)]
+    limits = RunLimits(4 * MIN_SAMPLES)
+    client = bench.client(hedger=Hedger(0.5), limits=limits)
+    answers = await asyncio.gather(*(client.ask(ask(str(number))) for number in range(2 * MIN_SAMPLES)))
+    assert [answered.completion.hedged for answered in answers].count(True) == 1
+    assert max(answered.completion.latency_seconds for answered in answers) < 8.0
+
+
 async def test_a_call_in_time_is_not_raced(bench: Bench) -> None:
     await bench.client(hedger=warm(seconds=1.0)).ask(ask())
     assert len(bench.server.asked) == 1
