@@ -161,6 +161,9 @@ class EntryView:
     left_out: str
     """why it is not rendered; empty when it is."""
     parents: tuple[str, ...]
+    """digests of the entries that it replaced or was merged from."""
+    replays: tuple[Verdict, ...] = ()
+    """what its own replays showed."""
 
 
 class Artifact(Protocol):

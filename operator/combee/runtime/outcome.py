@@ -16,6 +16,7 @@ from combee.plan.batching import Delay, delay_of
 from combee.plan.decide import Identity
 from combee.plan.state import RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
+from combee.runtime.lineage import entries_of
 from combee.runtime.report.result import (
     Baseline,
     Best,
@@ -338,21 +339,7 @@ def _entries(session: Session, records: _Records) -> list[Entry]:
     views = session.context.method.views(
         records.ledger, records.rendered, verify=session.run.spec.aggregation.verify
     )
-    return [
-        Entry(
-            id=view.id,
-            section=view.section,
-            text=view.text,
-            sources=view.sources,
-            helpful=view.helpful,
-            harmful=view.harmful,
-            verified=view.verified,
-            contested=view.contested,
-            rendered=view.rendered,
-            parents=view.parents,
-        )
-        for view in views
-    ]
+    return entries_of(views)
 
 
 def _refusals(session: Session, records: _Records) -> list[RefusalRecord]:

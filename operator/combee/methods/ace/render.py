@@ -18,7 +18,7 @@ from combee.methods.ace.ids import bullet_ids
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.parse import Line
 from combee.methods.ace.resolve import Standing, resolve, rivalries
-from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, Verify
+from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, Verdict, Verify
 
 """Why a rendered entry's like is left out: the text would exceed the token budget."""
 
@@ -176,6 +176,9 @@ def views(ledger: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryVi
     """Every entry with its standing: those in ``rendered`` first in rank order, then the others."""
     state, ids = resolve(ledger, verify), bullet_ids(ledger)
     included, reasons = set(rendered.included), {left.digest: left.reason for left in rendered.left_out}
+    replays: dict[str, list[Verdict]] = {}
+    for verdict in sorted(ledger.verdicts):
+        replays.setdefault(verdict.entry_digest, []).append(verdict)
     ordered = sorted(state.standings.values(), key=lambda s: (s.digest not in included, bool(s.out), s.rank))
     return [
         EntryView(
@@ -191,6 +194,7 @@ def views(ledger: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryVi
             rendered=s.digest in included,
             left_out="" if s.digest in included else reasons.get(s.digest, s.out),
             parents=s.parents,
+            replays=tuple(replays.get(s.digest, ())),
         )
         for s in ordered
     ]

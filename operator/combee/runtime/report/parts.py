@@ -129,6 +129,19 @@ class StepRecord(Model):
     faults: Faults = Faults()
 
 
+class Replay(Model):
+    """One replay of an entry: its own example again with the entry in the playbook, then controls."""
+
+    example: str
+    """The example it was learned from, answered wrong before."""
+    fixed: bool
+    """Whether it came out right with the entry."""
+    controls: tuple[str, ...] = ()
+    """Examples that had been right, tried with the entry."""
+    harmed: Count = 0
+    """Of the controls, those that went wrong with it."""
+
+
 class DelayModel(Model):
     """One delay model that competed: T(b) = a b^(1 - alpha) + f b seconds."""
 

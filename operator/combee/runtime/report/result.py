@@ -20,6 +20,7 @@ from combee.runtime.report.parts import DelayFit as DelayFit
 from combee.runtime.report.parts import DelayModel as DelayModel
 from combee.runtime.report.parts import Faults as Faults
 from combee.runtime.report.parts import RarityBand as RarityBand
+from combee.runtime.report.parts import Replay as Replay
 from combee.runtime.report.parts import Retention as Retention
 from combee.runtime.report.parts import RetentionLevel as RetentionLevel
 from combee.runtime.report.parts import StageTime as StageTime
@@ -256,7 +257,13 @@ class Entry(Model):
     """Whether other sources say otherwise."""
     rendered: bool = False
     parents: tuple[str, ...] = ()
-    """Entries that it replaced or was merged from."""
+    """Ids of the entries that it replaced or was merged from."""
+    replaced_by: tuple[str, ...] = ()
+    """Ids of the entries that replaced it or took it in."""
+    replays: tuple[Replay, ...] = ()
+    """How it was tried."""
+    left_out: str = ""
+    """Why it is not in the playbook, in one word; empty where it is."""
 
 
 class RefusalRecord(Model):
