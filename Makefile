@@ -45,6 +45,10 @@ bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about six
 	@mkdir -p $(OUT)
 	@PYTHONPATH=.:operator $(BIN)/python -m bench --json $(OUT)/bench.json
 
+sensitivity: $(VENV)/run.stamp  ## sweep the simulated model's settings, say where our choices lose; about ten minutes on two cores
+	@mkdir -p $(OUT)
+	@PYTHONPATH=.:operator $(BIN)/python -m bench.sensitivity --out $(OUT) --docs docs
+
 check: $(VENV)/dev.stamp format types imports generated  ## format, lint, types, import contracts, generated files
 
 format: $(VENV)/dev.stamp

@@ -1,0 +1,110 @@
+"""The sensitivity sweep in small: its command, its files, and that its shortcut changes no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from e2e_support import FORMULA, ROOT, Manifest, Sims, combee, environment, result_of
+
+pytestmark = pytest.mark.e2e
+CELLS = ["default", "--reading-length 2000"]
+
+
+def sweep(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    path = f"{ROOT / 'operator'}:{ROOT}"
+    return subprocess.run(
+        [sys.executable, "-m", "bench.sensitivity", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(PYTHONPATH=path),
+        timeout=300,
+    )
+
+
+def test_two_cells_of_the_sweep(tmp_path: Path) -> None:
+    page = "# Words\n\n<!-- made by make sensitivity: begin -->\nold\n<!-- made by make sensitivity: end -->\nmore\n"
+    (tmp_path / "sensitivity.md").write_text(page)
+    wanted = [f"--cell={cell}" for cell in CELLS]
+    flags = (
+        "--out",
+        tmp_path,
+        "--docs",
+        tmp_path,
+        "--seeds",
+        "1",
+        "--rows",
+        "40",
+        "--processes",
+        "2",
+        *wanted,
+    )
+    done = sweep(*flags)
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    found = json.loads((tmp_path / "sensitivity.json").read_text())
+    assert found["simulated"] is True
+    assert list(found["cells"]) == CELLS
+    assert len(found["arms"]) == 12 and len(found["differences"]) == 10
+    assert {arm["arm"] for arm in found["arms"]} == {
+        "Replay",
+        "Support",
+        "Off",
+        "Model",
+        "Naive",
+        "Sequential",
+    }
+    assert "simulated model" in done.stdout
+    text, svg = (tmp_path / "sensitivity.md").read_text(), (tmp_path / "sensitivity.svg").read_bytes()
+    assert text.startswith("# Words") and text.endswith("more\n") and "old" not in text
+    again = sweep(*flags)
+    assert again.returncode == 0 and again.stdout == done.stdout
+    assert again.stderr == ""  # nothing was run twice
+    assert (tmp_path / "sensitivity.svg").read_bytes() == svg
+
+
+def test_without_the_wire_the_product_learns_the_same(
+    sims: Sims,
+    key: Path,
+    manifest: Manifest,
+    rows: Callable[[int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench import inprocess
+
+    from combee.algo.membership import split_select_gate
+    from combee.sim.params import Law
+
+    batching = {"mode": "Fixed", "size": 25, "reason": "two iterations"}
+    stopping = {"patience": 1000, "evaluateEvery": 100_000}
+    held_out_file = tmp_path / "heldout60.jsonl"
+    held_out_file.write_bytes(
+        b"".join((FORMULA / "heldout.jsonl").read_bytes().splitlines(keepends=True)[:60])
+    )
+    path = manifest(
+        name="wire", train=rows(50), held_out=held_out_file, batching=batching, stopping=stopping, seed=3
+    )
+    sim = sims.start("--key", key, "--time-scale", "0", "--seed", "3")
+    done = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={sim.url}")
+    assert done.returncode in (0, 3), done.stderr
+    iterations = result_of(tmp_path / "out")["iterations"]
+
+    task = inprocess.task_for("Formula")
+    train = task.read_rows(rows(50).read_bytes().splitlines(keepends=True), "train")
+    held_out = task.read_rows(held_out_file.read_bytes().splitlines(keepends=True), "heldOut")
+    run = inprocess.formula_run("direct", size=25, seed=3, aggregation={})
+    learnt = asyncio.run(inprocess.learn(run, (train, held_out), inprocess.simulated(3, Law()), {}))
+    select, _ = split_select_gate(list(learnt.scores), held_out.digest)
+    scored = len(select)  # by the last iteration: the only one that is scored
+    assert learnt.calls == sum(one["calls"] for one in iterations) - scored
+    assert learnt.rollouts == sum(one["rollouts"] for one in iterations) - scored
+    mean = sum(learnt.scores[id_] for id_ in select) / scored
+    assert mean == pytest.approx(iterations[-1]["select"], abs=1e-6)
