@@ -288,6 +288,8 @@ def _facts(result: Result, verdict: str, mark: str) -> list[tuple[str, str]]:
     facts.append(("playbook", f"{words.playbook(result)}{mark if result.playbook else ''}"))
     if result.refusals:
         facts.append(("refused", words.refused(result)))
+    if happened := words.faults(result):
+        facts.append(("faults", happened))
     if result.simulated:
         facts += [("" if index else "models", line) for index, line in enumerate(words.served_by(result))]
     return facts + [("warning", warning) for warning in words.warnings(result)]

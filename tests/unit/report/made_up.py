@@ -25,6 +25,12 @@ TEXTS = [
 ]
 
 
+def stage(step: str, name: str, calls: int, seconds: float) -> dict[str, Any]:
+    """One stage's time."""
+    quantiles = {"p50": 0.5 * seconds, "p90": 0.8 * seconds, "p99": seconds, "max": 1.2 * seconds}
+    return {"step": step, "stage": name, "calls": calls, "scheduledSeconds": 2 * seconds, **quantiles}
+
+
 def iteration(number: int, select: float | None, batch: int, **changes: Any) -> dict[str, Any]:
     """One iteration record; later ones keep a little more."""
     lessons = int(batch * 1.15)
@@ -85,6 +91,15 @@ def iteration(number: int, select: float | None, batch: int, **changes: Any) -> 
         "observations": [
             [b, 9.05 + 0.131 * b + (-1) ** k * 0.5] for k, b in enumerate((10, 50, 84, 84, 84)[:number])
         ],
+        "stepSeconds": {"map": 4.4, "reduce": 3.9, "finish": 1.1},
+        "stages": [
+            stage("map", "map", 2 * batch, 2.0),
+            stage("reduce", "reduce round 1", batch // 8 + 1, 1.0),
+            stage("reduce", "merge", 2, 0.5),
+            stage("finish", "replay", 9, 0.3),
+            stage("finish", "select", 125, 0.2),
+        ],
+        "faults": {"askedAgain": {"429": 8, "500": 3}, "repaired": 2, "hedges": 1, "lost": 0},
         **changes,
     }
 
@@ -103,12 +118,22 @@ def result(**changes: Any) -> Result:
             "verified": "support" if k else "replay",
             "contested": k == 2,
             "rendered": True,
-            "parents": [],
+            "parents": ["form-0a0a0a", "form-ffffff"] if k == 1 else [],
+            "replays": [] if k else [{"example": "17", "fixed": True, "controls": ["5", "9"], "harmed": 0}],
         }
         for k, (section, text) in enumerate(TEXTS)
     ]
     entries.append(
-        {**entries[0], "id": "form-ffffff", "text": "Divide by two.", "verified": "no", "rendered": False}
+        {
+            **entries[0],
+            "id": "form-ffffff",
+            "text": "Divide by two.",
+            "verified": "no",
+            "rendered": False,
+            "leftOut": "superseded",
+            "replacedBy": ["form-000001"],
+            "replays": [{"example": "20", "fixed": False}],
+        }
     )
     simulated = {
         "endpointHost": "127.0.0.1:8011",
@@ -170,6 +195,17 @@ def result(**changes: Any) -> Result:
         },
         "rollouts": 2104,
         "wallSeconds": 97.4,
+        "faults": {"askedAgain": {"429": 32, "500": 20}, "repaired": 12, "hedges": 4, "lost": 0},
+        "profile": {
+            "wallSeconds": 9.0,
+            "scheduledSeconds": 8.7,
+            "stages": [stage("profile", "wave 0", 125, 4.0)],
+        },
+        "evaluation": {
+            "wallSeconds": 5.0,
+            "scheduledSeconds": 4.7,
+            "stages": [stage("evaluate", "gate best", 125, 2.0)],
+        },
         "budget": [
             {"name": "rollouts", "spent": 2104, "limit": 4000},
             {"name": "tokens", "spent": 1_398_000, "limit": None},

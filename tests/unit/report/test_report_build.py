@@ -172,6 +172,8 @@ def test_every_figure_has_words_and_axes_with_units():
         "batch-size",
         "delay",
         "residuals",
+        "path",
+        "latency",
         "levels",
         "rarity",
     ]
@@ -202,6 +204,64 @@ def test_the_model_that_was_planned_with_is_drawn_and_its_rivals_are_told():
     assert "Iterations became 3 times as long" in told
     assert tables(result)["delay"].rows[0][2] == "28 s"
     assert "observed against fitted (%)" in drawn["residuals"].svg
+
+
+def test_where_the_time_went_and_how_long_calls_took(full):
+    drawn, made_tables = figures(made_up.result()), tables(made_up.result())
+    rows = {(row[0], row[1]): row for row in made_tables["path"].rows}
+    assert list(rows) == [
+        ("profile", "wave 0"),
+        ("map", "map"),
+        ("reduce", "reduce round 1"),
+        ("reduce", "merge"),
+        ("finish", "replay"),
+        ("finish", "select"),
+        ("evaluate", "gate best"),
+    ]
+    assert rows["map", "map"][2:] == ("604", "20 s", "38 %", "22 s")
+    assert rows["reduce", "merge"][-1] == "", "the wall time of a step is said once"
+    assert ("map", "map", "604", "1.0 s", "1.6 s", "2.0 s", "2.4 s") in made_tables["latency"].rows
+    assert "not model time" in drawn["path"].svg and "reduce round 1" in drawn["latency"].svg
+    many = made_up.result(iterations=[made_up.iteration(k + 1, 0.5, 10) for k in range(20)])
+    assert "20 iterations" in figures(many)["path"].svg
+
+
+def test_faults_are_said_in_one_line_and_a_table():
+    result = made_up.result()
+    said = words.faults(result)
+    assert said == (
+        "the endpoint had a bad day: 52 requests sent again (32 × 429, 20 × 500), 12 broken answers asked for once "
+        "more, 4 slow calls raced; nothing was lost"
+    )
+    report = made(result)
+    assert said in Page(report.html).text and "broken answers asked" in report.markdown
+    assert [row[:2] for row in tables(result)["faults"].rows] == [
+        ("429", "32"),
+        ("500", "20"),
+        ("broken answers", "12"),
+        ("stragglers", "4"),
+    ]
+    bad = [made_up.iteration(1, 0.5, 10, failed=1)]
+    assert words.faults(made_up.result(faults={"lost": 2}, iterations=bad)) == (
+        "the endpoint: calls failed; 2 calls brought no usable answer, 1 example counts as wrong for it"
+    )
+    assert words.faults(made_up.result(faults={"hedges": 3})) == (
+        "the endpoint: 3 slow calls raced; nothing was lost"
+    )
+    assert words.faults(made_up.bare()) == ""
+
+
+def test_lineage_is_told_beside_the_entry(full):
+    page = Page(full.html).text
+    for told in (
+        "stems from form-0a0a0a, form-ffffff",
+        "replayed on example 17: fixed it, left 2 controls (5, 9) right",
+        "replayed on example 20: did not fix it",
+        "taken up by form-000001",
+        "left out: what replaced it stands",
+    ):
+        assert told in page
+    assert "fixed it, left 2 controls" in playbook_markdown(made_up.result())
 
 
 def test_no_figure_without_numbers():

@@ -224,6 +224,8 @@ formula-ace learned a better playbook (simulated model)
             67.2 k tokens and 101.2 rollouts for each point (0.01) of gain
   playbook  6 entries, 3,912 tokens, 1 left out (simulated model)
   refused   3 entries (1 replay, 1 leak, 1 injection)
+  faults    the endpoint had a bad day: 52 requests sent again (32 × 429, 20 × 500), 12
+            broken answers asked for once more, 4 slow calls raced; nothing was lost
   models    task: sim-120b at 127.0.0.1:8011, served by: simulated model (combee sim)
             proposer: sim-120b at 127.0.0.1:8011, served by: simulated model (combee sim)
   warning   train: rows 17 and 204 are identical and were merged

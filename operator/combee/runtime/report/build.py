@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from combee.runtime.report import words
+from combee.runtime.report.lineage import lineage
 from combee.runtime.report.result import Entry, Result
 from combee.runtime.report.tables import Table, tables
 from combee.runtime.report.text import Markdown, amount, count, duration, markdown, score, signed, visible
@@ -83,6 +84,7 @@ def _context(result: Result) -> dict[str, Any]:
         "cost_per_point": words.cost_per_point(result),
         "playbook_size": words.playbook(result),
         "refused": words.refused(result),
+        "faults": words.faults(result),
         "warnings": words.warnings(result),
         "next_steps": words.next_steps(result),
         "tables": tables(result),
@@ -115,7 +117,7 @@ def _environment(*, html: bool) -> Environment:
         finalize=_plain if html else markdown,
     )
     environment.filters.update(score=score, signed=signed, amount=amount, count=count, duration=duration)
-    environment.filters.update(verified=_verified, md_table=_md_table)
+    environment.filters.update(verified=_verified, lineage=lineage, md_table=_md_table)
     return environment
 
 

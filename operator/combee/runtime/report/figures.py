@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from combee.runtime.report import svg, views
 from combee.runtime.report.draw import Figure, draw, grid
 from combee.runtime.report.figures_delay import batch_size, delay, residuals
+from combee.runtime.report.figures_happened import critical_path, latencies
 from combee.runtime.report.result import Paired, Result
 from combee.runtime.report.text import amount, percent, score, signed, visible, wilson
 
@@ -31,6 +32,8 @@ def figures(result: Result) -> dict[str, Figure]:
         batch_size,
         delay,
         residuals,
+        critical_path,
+        latencies,
         _levels,
         _rarity,
     )

@@ -6,31 +6,14 @@ has a whole report.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from combee.runtime.report import views, words
 from combee.runtime.report.result import IterationRecord, Paired, Result
+from combee.runtime.report.table import Table as Table
+from combee.runtime.report.tables_happened import faults, latency, path
 from combee.runtime.report.text import amount, count, duration, percent, score, signed, wilson
 
 NO_ITERATION = "No iteration was finished."
 SHORT_DIGEST = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """``columns`` that start with ``#`` hold numbers and are aligned right (the mark is not shown)."""
-
-    key: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    missing: str = ""
-    note: str = ""
-
-    @property
-    def heads(self) -> tuple[tuple[str, bool], ...]:
-        """(label, is a number) of each column."""
-        return tuple((column.removeprefix("#"), column.startswith("#")) for column in self.columns)
 
 
 def tables(result: Result) -> dict[str, Table]:
@@ -41,6 +24,9 @@ def tables(result: Result) -> dict[str, Table]:
         _batch(result),
         _delay(result),
         _time(result),
+        path(result),
+        latency(result),
+        faults(result),
         _levels(result),
         _lessons(result),
         _rarity(result),

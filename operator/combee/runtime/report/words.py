@@ -90,6 +90,41 @@ def served_by(result: Result) -> tuple[str, ...]:
     return tuple(lines)
 
 
+BAD_DAY_SHARE = 0.01
+"""From this share of requests sent again on, the endpoint had a bad day."""
+
+
+def faults(result: Result) -> str:
+    """What went wrong on the way, in one sentence; empty when nothing did."""
+    met = result.faults
+    failed = sum(it.failed for it in result.iterations)
+    if not met.any and not failed:
+        return ""
+    again = sum(met.asked_again.values())
+    reasons = ", ".join(f"{n:,} × {name}" for name, n in sorted(met.asked_again.items(), key=_most_first))
+    parts = [
+        f"{count(again, 'request')} sent again ({reasons})" if again else "",
+        f"{count(met.repaired, 'broken answer')} asked for once more" if met.repaired else "",
+        f"{count(met.hedges, 'slow call')} raced" if met.hedges else "",
+    ]
+    calls = sum(use.calls - use.hits for use in result.usage.values())
+    bad = again + met.repaired + met.lost > BAD_DAY_SHARE * max(1, calls)
+    head = "the endpoint had a bad day" if bad else "the endpoint"
+    return f"{head}: {', '.join(part for part in parts if part) or 'calls failed'}; {_lost(met.lost, failed)}"
+
+
+def _most_first(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]
+
+
+def _lost(calls: int, examples: int) -> str:
+    if not calls and not examples:
+        return "nothing was lost"
+    text = f"{count(calls, 'call')} brought no usable answer"
+    wrong = "counts as wrong" if examples == 1 else "count as wrong"
+    return f"{text}, {count(examples, 'example')} {wrong} for it" if examples else text
+
+
 def refused(result: Result) -> str:
     """``5 entries (3 replay, 1 leak, 1 injection)``, or that nothing was refused."""
     kinds = Counter(refusal.kind for refusal in result.refusals)
