@@ -15,6 +15,8 @@ COLOURS = ("#1f6fd0", "#c2571a", "#6b4fa3", "#1f6fd0", "#c2571a")
 MARKERS = ("o", "s", "^", "o", "s")
 LINES = (CONTRASTS[:3], CONTRASTS[3:])
 INK, LOSS = "#33373d", "#fbe9e7"
+MARGIN = 7.0
+"""points above and below all means."""
 _SETTINGS: Any = {
     "svg.hashsalt": "combee",
     "svg.fonttype": "path",
@@ -36,6 +38,7 @@ def plot(found: Sequence[Difference]) -> str:
         for line, contrasts in enumerate(LINES):
             for column, axis in enumerate(AXES):
                 _paint(grid[line][column], axis, contrasts, found)
+            _limit(grid[line], [one for one in found if one.contrast in contrasts])
             grid[line][0].set_ylabel("points of held-out accuracy")
             grid[line][-1].legend(fontsize=7.5, frameon=False, loc="best")
         figure.suptitle(
@@ -69,14 +72,19 @@ def _paint(axes: Any, axis: Axis, contrasts: Sequence[Contrast], found: Sequence
             )
         axes.plot([], [], MARKERS[number] + "-", color=colour, markerfacecolor="white", label=contrast.title)
     axes.axhline(0, color=INK, linewidth=0.9)
-    low, high = axes.get_ylim()
-    axes.axhspan(min(low, -1) - 50, 0, color=LOSS, zorder=0)
-    axes.set_ylim(low, high)
+    axes.axhspan(-200, 0, color=LOSS, zorder=0)
     axes.set_xticks(range(len(values)), [f"{shown(value)}" for value in values])
     axes.set_xlim(-0.5, len(values) - 0.5)
     axes.set_xlabel(axis.title)
     axes.grid(axis="y", color="#e6e7ea", linewidth=0.7)
     axes.set_axisbelow(True)
+
+
+def _limit(line: Sequence[Any], found: Sequence[Difference]) -> None:
+    """All means and what is usual of the intervals: a few are wider than the picture."""
+    means = [100 * one.over_seeds.mean for one in found] or [0.0]
+    low, high = min([*means, 0.0]), max([*means, 0.0])
+    line[0].set_ylim(low - MARGIN, high + MARGIN)
 
 
 def _cell_at(axis: Axis, value: float) -> str:
