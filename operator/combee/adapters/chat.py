@@ -204,7 +204,7 @@ class ChatClient:
         failures = 0
         while True:
             quirks = frozenset(self._connection.quirks)
-            outcome = await self._raced(request, asked, quirks, call)
+            outcome = await self._raced(request, asked, quirks, call, key)
             self._adapt(outcome)
             if isinstance(outcome, Completion):
                 met = tuple(reason for reason in call.reasons if reason not in QUIRKS)
@@ -230,20 +230,28 @@ class ChatClient:
             self._own_limits.resize(self._adaptive.allowed)
 
     async def _raced(
-        self, request: ChatRequest, asked: Asked, quirks: frozenset[str], call: _Call
+        self, request: ChatRequest, asked: Asked, quirks: frozenset[str], call: _Call, key: str
     ) -> Completion | Again | Quirk:
-        """One attempt, and a second beside it when the first takes far longer than its like."""
+        """One attempt, and others beside it when the first takes far longer than its like."""
         hedger = self._hedger
         if hedger is None:
             return await self._attempt(request, asked, quirks, call)
         kind = f"{self.role} {request.prompt.schema_name}"
         sent = self._clock()
-        race = Race(lambda: self._attempt(request, asked, quirks, call), self._limits, hedger)
+
+        def rest(missed: object) -> float:
+            return wait_seconds(key, call.attempts, missed.after) if isinstance(missed, Again) else 0.0
+
+        race = Race(lambda: self._attempt(request, asked, quirks, call), self._limits, hedger, rest)
         outcome: Completion | Again | Quirk = await race.run(kind)
+        for missed in race.missed:
+            if isinstance(missed, Again):
+                call.reasons.append(missed.reason)
+                self._adapt(missed)
         if isinstance(outcome, Completion):
-            seconds = self._clock() - sent if race.hedged else outcome.latency_seconds
+            seconds = self._clock() - sent if race.hedges else outcome.latency_seconds
             hedger.observe(kind, seconds)
-            return replace(outcome, latency_seconds=seconds, hedged=race.hedged)
+            return replace(outcome, latency_seconds=seconds, hedged=race.hedges > 0)
         return outcome
 
     async def _attempt(

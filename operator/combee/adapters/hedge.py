@@ -15,7 +15,7 @@ MIN_SAMPLES = 8
 KEPT_SAMPLES = 256
 SLOW_QUANTILE = 0.9
 BEYOND_QUANTILE = 1.25
-BEYOND_MEDIAN = 2.0
+BEYOND_MEDIAN = 1.4
 MIN_WAIT_SECONDS = 0.05
 """Below this a second request would race the network's noise."""
 
@@ -38,7 +38,7 @@ class Hedger:
     def wait_seconds(self, kind: str) -> float | None:
         """How long a call may take before it is hedged; None while there is nothing to say.
 
-        The larger of twice the median and 1.25 times the 90 % quantile of the last 256 calls.
+        The larger of 1.4 times the median and 1.25 times the 90 % quantile of the last 256 calls.
         """
         seen = self._seen.get(kind)
         if self.budget <= 0 or seen is None or len(seen) < MIN_SAMPLES:

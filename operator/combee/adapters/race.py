@@ -1,10 +1,10 @@
-"""One attempt, and a second beside it when the first is late: the first answer is kept."""
+"""One attempt, and others beside it when it is late: the first answer is kept."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from combee.adapters.hedge import Hedger
@@ -13,67 +13,82 @@ from combee.adapters.wire import Completion
 
 LOOK_AGAIN_SECONDS = 0.05
 LOOK_AGAIN_SHARE = 0.25
+MOST_BESIDE = 2
+"""Further requests that run beside the first at a time: the second may be a straggler, too."""
 
 
 @dataclass(slots=True)
 class Race:
-    """``attempt`` makes one request; its result is a Completion or a reason to ask again."""
+    """``attempt`` makes one request; its result is a Completion or a reason to ask again.
+
+    ``rest`` says how many seconds to wait after such a reason before the next request may go out.
+    """
 
     attempt: Callable[[], Awaitable[Any]]
     limits: RunLimits
     hedger: Hedger
-    hedged: bool = False
-    """whether a second request was sent."""
+    rest: Callable[[Any], float] = lambda _: 0.0
+    hedges: int = 0
+    """further requests that were sent."""
+    missed: list[Any] = field(default_factory=list)
+    """what attempts ended with that brought no answer, without the one that ``run`` returns."""
 
     async def run(self, kind: str) -> Any:
         """The first answer; without one, what the first attempt ended with.
 
-        A second request goes out once this one takes longer than calls of its kind do, and only
-        when the hedge budget and a slot that nobody waits for allow it. Cancelling this cancels both.
+        Another request goes out once the newest one takes longer than calls of its kind do, or once
+        it failed while an older one still has not answered; and only when the hedge budget and a
+        slot that nobody waits for allow it. Cancelling this cancels all.
         """
         if self.hedger.budget <= 0:
             return await self.attempt()
         first = asyncio.ensure_future(self.attempt())
-        second: asyncio.Future[Any] | None = None
+        running: set[asyncio.Future[Any]] = {first}
         try:
-            if await self._done_before_a_hedge(first, kind):
-                return first.result()
-            self.hedger.hedged()
-            self.hedged = True
-            second = asyncio.ensure_future(self.attempt())
-            return await _first_answer(first, second)
+            answer = await self._first_answer(kind, running)
+            return first.result() if answer is None else answer
         finally:
-            await _end([first, second] if second else [first])
-            if self.hedged:
+            await _end([first, *running])
+            for _ in range(self.hedges):
                 self.limits.give_back()
 
-    async def _done_before_a_hedge(self, first: asyncio.Future[Any], kind: str) -> bool:
-        """Once it is known what is slow, that long is waited for; until then, and while budget or slots
-        are short, it looks again after every quarter of the time so far: often the like of a call are
-        those that were sent at the same moment."""
+    async def _first_answer(self, kind: str, running: set[asyncio.Future[Any]]) -> Any:
+        """None when all of them ended without one. Once it is known what is slow, that long is waited
+        for; until then, and while budget or slots are short, it looks again after every quarter of
+        the time so far: often the like of a call are those that were sent at the same moment."""
         clock = asyncio.get_running_loop().time
-        sent, took = clock(), 0.0
-        while True:
-            wait = self.hedger.wait_seconds(kind)
-            look = max(LOOK_AGAIN_SECONDS, took * LOOK_AGAIN_SHARE)
-            if wait is not None and took < wait:
-                look = wait - took
-            elif wait is not None and self.hedger.may_hedge and self.limits.take_free():
-                return False
-            done, _ = await asyncio.wait({first}, timeout=look)
-            if done:
-                return True
-            took = clock() - sent
+        (newest,) = running
+        began = sent = clock()
+        rested_until = 0.0
+        while running:
+            now, wait = clock(), self.hedger.wait_seconds(kind)
+            due = None if wait is None else max(sent + wait, rested_until) - now
+            if due is not None and due <= 0 and self._may_send(len(running)):
+                newest, sent = self._send(running), now
+                continue
+            look = max(LOOK_AGAIN_SECONDS, (now - began) * LOOK_AGAIN_SHARE)
+            timeout = due if due is not None and due > 0 else look
+            done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                running.discard(one)
+                outcome = None if one.exception() else one.result()
+                if isinstance(outcome, Completion):
+                    return outcome
+                if running and one is newest:  # who is left is late already: only the rest is waited for
+                    sent, rested_until = float("-inf"), clock() + self.rest(outcome)
+                if running:
+                    self.missed.append(outcome)
+        return None
 
+    def _may_send(self, running: int) -> bool:
+        return running <= MOST_BESIDE and self.hedger.may_hedge and self.limits.take_free()
 
-async def _first_answer(first: asyncio.Future[Any], second: asyncio.Future[Any]) -> Any:
-    waiting = {first, second}
-    while waiting:
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for one in done:
-            if one.exception() is None and isinstance(one.result(), Completion):
-                return one.result()
-    return first.result()
+    def _send(self, running: set[asyncio.Future[Any]]) -> asyncio.Future[Any]:
+        self.hedger.hedged()
+        self.hedges += 1
+        another = asyncio.ensure_future(self.attempt())
+        running.add(another)
+        return another
 
 
 async def _end(futures: list[asyncio.Future[Any]]) -> None:

@@ -56,6 +56,24 @@ async def test_the_slow_first_still_wins_when_the_hedge_fails(bench: Bench) -> N
     assert answered.completion.text == "late"
 
 
+async def test_a_hedge_that_fails_is_sent_again_after_its_rest_and_the_straggler_left_behind(
+    bench: Bench,
+) -> None:
+    bench.server.script = [slow(8.0), refuse(500)]
+    answered = await bench.client(hedger=warm()).ask(ask("late"))
+    assert answered.completion.text == "late" and answered.completion.hedged
+    assert answered.completion.latency_seconds < 8.0
+    assert answered.completion.retried_for == ("500",) and len(bench.server.asked) == 3
+
+
+async def test_a_straggling_hedge_is_left_behind_too(bench: Bench) -> None:
+    limits = RunLimits(8)
+    bench.server.script = [slow(8.0), slow(8.0)]
+    answered = await bench.client(hedger=warm(), limits=limits).ask(ask("late"))
+    assert answered.completion.latency_seconds < 8.0
+    assert len(bench.server.asked) == 3 and limits.in_flight == 0
+
+
 async def test_when_both_fail_the_call_is_asked_again(bench: Bench) -> None:
     async def late_failure(request, body):
         await asyncio.sleep(0.3)
@@ -93,7 +111,7 @@ async def test_cancelling_a_race_leaves_nothing_behind(bench: Bench) -> None:
     limits = RunLimits(4)
     bench.server.always = slow(5.0)
     task = asyncio.create_task(bench.client(hedger=warm(), limits=limits).ask(ask()))
-    await until(lambda: len(bench.server.asked) == 2)
+    await until(lambda: len(bench.server.asked) >= 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -107,7 +125,7 @@ def test_a_hedge_waits_for_what_is_slow_among_its_like(seconds: list[float]) -> 
         hedger.observe("kind", value)
     wait = hedger.wait_seconds("kind")
     assert wait is not None
-    assert wait >= 2 * sorted(seconds[-256:])[len(seconds[-256:]) // 2]
+    assert wait >= 1.4 * sorted(seconds[-256:])[len(seconds[-256:]) // 2]
     assert hedger.wait_seconds("other") is None
 
 
