@@ -105,14 +105,15 @@ def test_killed_at_random_moments(
     wanted = digests(whole)
     plans = ["--plans", whole / "plans"] if mode == "plans" else []
     draw = random.Random(f"kill {mode}")
-    killed = 0
     for number in range(POINTS):
-        out, before = tmp_path / f"out{number}", sim.answered()
-        command = arguments(path, out, sim, *plans)
-        point = draw.uniform(0.1, 0.9) * seconds
-        killed += kill_after([*COMBEE, *command], point)
+        point, tries = draw.uniform(0.1, 0.9) * seconds, 0
+        while True:  # a point after the end of a quicker run kills nothing: an earlier one is taken
+            out, before = tmp_path / f"out{number}-{tries}", sim.answered()
+            command = arguments(path, out, sim, *plans)
+            if kill_after([*COMBEE, *command], point):
+                break
+            point, tries = point * 0.6, tries + 1
         resume_and_compare(f"after {point:.2f} of {seconds:.2f} s", command, out, sim, before, wanted)
-    assert killed >= POINTS * 3 // 4
 
 
 @pytest.mark.slow
