@@ -2,7 +2,7 @@
 
 One server, one slow pod or one unlucky queue makes a straggler, and a stage waits for its slowest
 call. A hedge is paid for twice, so it is rationed: at most ``budget`` of all calls (one is always
-allowed), only into a slot that nobody else wants, and only once there is something to compare with.
+allowed), only into one of the run's slots, and only once there is something to compare with.
 Source: Dean and Barroso, "The Tail at Scale", CACM 2013 (hedged requests).
 """
 

@@ -112,8 +112,26 @@ class RunLimits:
             return True
         return False
 
+    def claim(self) -> asyncio.Future[None]:
+        """A place at the head of the queue: done once a slot is ours. Free it with ``give_back``, or
+        end the claim with ``drop``."""
+        ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.take_free():
+            ticket.set_result(None)
+        else:
+            self._waiting.appendleft(ticket)
+        return ticket
+
+    def drop(self, ticket: asyncio.Future[None]) -> None:
+        """End a claim, whether a slot came of it or not."""
+        if ticket.done():
+            self._release()
+        else:
+            self._waiting.remove(ticket)
+            ticket.cancel()
+
     def give_back(self) -> None:
-        """Free a slot of ``take_free``."""
+        """Free a slot of ``take_free`` or ``claim``."""
         self._release()
 
     @property

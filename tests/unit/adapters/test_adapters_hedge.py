@@ -74,6 +74,37 @@ async def test_a_straggling_hedge_is_left_behind_too(bench: Bench) -> None:
     assert len(bench.server.asked) == 3 and limits.in_flight == 0
 
 
+async def test_a_hedge_goes_to_the_head_of_the_queue_and_never_beyond_the_slots(bench: Bench) -> None:
+    limits = RunLimits(2)
+    bench.server.script = [slow(8.0)]
+    bench.server.always = slow(0.3)
+    client = bench.client(hedger=warm(seconds=0.3), limits=limits)
+    late = asyncio.create_task(client.ask(ask("late")))
+    await until(lambda: len(bench.server.asked) == 1)
+    queue = [asyncio.create_task(client.ask(ask(str(number)))) for number in range(8)]
+    assert (await late).completion.hedged
+    assert sum(task.done() for task in queue) < 4, "the hedge did not wait for the queue"
+    await asyncio.gather(*queue)
+    assert bench.server.most_in_flight <= 3, "two slots, and the one left behind"
+    assert limits.in_flight == 0
+
+
+async def test_claims_take_turns_at_the_head_and_leave_nothing_behind() -> None:
+    limits = RunLimits(1)
+    assert limits.take_free()
+    waiting = asyncio.create_task(limits.__aenter__())
+    await asyncio.sleep(0)
+    dropped, claim = limits.claim(), limits.claim()
+    limits.drop(dropped)
+    limits.give_back()
+    await claim
+    assert not waiting.done()
+    limits.drop(claim)
+    await waiting
+    limits.give_back()
+    assert limits.in_flight == 0
+
+
 async def test_when_both_fail_the_call_is_asked_again(bench: Bench) -> None:
     async def late_failure(request, body):
         await asyncio.sleep(0.3)
