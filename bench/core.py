@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.faults import faults, straggler
 from bench.harness import (
     COMBEE,
     FORMULA,
@@ -249,5 +250,7 @@ ROWS = {
     "plan": planning,
     "throughput": throughput,
     "kept": kept,
+    "faults": faults,
+    "straggler": straggler,
 }
 """Name on the command line -> row."""
