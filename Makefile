@@ -41,7 +41,7 @@ evidence: $(VENV)/run.stamp  ## compare strategies over 10 seeds with simulated 
 test: $(VENV)/dev.stamp  ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about six minutes on two cores
+bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about fifteen minutes on two cores
 	@mkdir -p $(OUT)
 	@PYTHONPATH=.:operator $(BIN)/python -m bench --json $(OUT)/bench.json
 

@@ -1,9 +1,9 @@
 """How many calls of one role may be in flight, as the server lets it be seen.
 
 A server that is asked too much says so: 429, 503, or no answer before the deadline. The share of
-refused requests in a window of as many answers as there are slots is the share that is too much, so
-the limit falls by just that share, once a window; it grows again quickly to nine tenths of where it
-last fell, and from there one slot at a time, every fourth window. A share below a tenth is a bad
+refused requests in a window of as many answers as there are slots (32 at least) is the share that is
+too much, so the limit falls by just that share, once a window; it grows again quickly to nine tenths
+of where it last fell, and from there one slot at a time, every fourth window. A share below a tenth is a bad
 day and not an overload: back-off alone deals with it. So it settles instead of swinging.
 """
 
@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OVERLOAD_SHARE = 0.1
+MIN_WINDOW = 32
+"""Fewer answers than this say little: one refusal in eight may be one in a hundred."""
 CAREFUL_FROM = 0.9
 CAREFUL_WINDOWS = 4
 
@@ -35,7 +37,7 @@ class AdaptiveLimit:
         """Count one answer (or refusal); True when ``allowed`` changed."""
         self._answers += 1
         self._refused += overloaded
-        if self._answers < self.allowed:
+        if self._answers < max(self.allowed, MIN_WINDOW):
             return False
         share, self._answers, self._refused = self._refused / self._answers, 0, 0
         before = self.allowed

@@ -205,7 +205,7 @@ async def test_refusals_shrink_a_roles_slots_and_the_others_keep_theirs(bench: B
     limit = AdaptiveLimit(8)
     bench.server.always = refuse(429)
     client = bench.client("proposer", adaptive=limit, limits=RunLimits(8), max_attempts=2)
-    results = await asyncio.gather(*(client.ask(ask(str(n))) for n in range(8)), return_exceptions=True)
+    results = await asyncio.gather(*(client.ask(ask(str(n))) for n in range(24)), return_exceptions=True)
     assert all(isinstance(result, TransientError) for result in results)
     assert limit.allowed < 8
     bench.server.always = None
