@@ -13,7 +13,19 @@ PLAYBOOK_VERSION_KIND = "PlaybookVersion"
 MAX_NAME = 63
 """A Kubernetes label value, and so a pod's name, has at most this many characters."""
 
-STEP_KINDS = ("profile", "map", "reduce", "finish", "evaluate")
+STEP_KINDS = ("profile", "map", "reduce", "finish", "evaluate", "publish")
+
+MANAGED_BY = "combee-operator"
+LABEL_NAME = "app.kubernetes.io/name"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_COMPONENT = "app.kubernetes.io/component"
+LABEL_RUN = f"{API_GROUP}/run"
+LABEL_RUN_UID = f"{API_GROUP}/run-uid"
+LABEL_STEP = f"{API_GROUP}/step"
+LABEL_ITERATION = f"{API_GROUP}/iteration"
+LABEL_ATTEMPT = f"{API_GROUP}/attempt"
+LABEL_ENGINE = f"{API_GROUP}/engine"
+LABEL_PLAYBOOK = f"{API_GROUP}/playbook"
 
 
 def step_name(
@@ -31,6 +43,36 @@ def step_name(
     return run[: min(30, room)].rstrip("-.") + tail
 
 
+def run_config_name(run: str, uid: str) -> str:
+    """The ConfigMap that shows a run's pods what the run is: ``formula-3fa9c1d2-run``."""
+    return f"{_short(run)}-{uid[:8]}-run"
+
+
+def engine_name(run: str, uid: str, index: int, engine: str) -> str:
+    """An engine's Deployment and Service: ``formula-3fa9c1d2-e0-main``; the index keeps cut names apart."""
+    return f"{_short(run)}-{uid[:8]}-e{index}-{engine[:16]}".rstrip("-.")
+
+
+def published_name(playbook: str, digest: str) -> str:
+    """The immutable ConfigMap of one version of a Playbook: ``formula-1b2c3d4e5f60``."""
+    return f"{playbook[:50].rstrip('-.')}-{digest[:12]}"
+
+
+def run_labels(run: str, uid: str, component: str) -> dict[str, str]:
+    """The labels that every object made for a run carries."""
+    return {
+        LABEL_NAME: "combee",
+        LABEL_MANAGED_BY: MANAGED_BY,
+        LABEL_COMPONENT: component,
+        LABEL_RUN: run,
+        LABEL_RUN_UID: uid,
+    }
+
+
+def _short(run: str) -> str:
+    return run[:30].rstrip("-.")
+
+
 def plan_name(run: str, uid: str, iteration: int) -> str:
     """The name of an iteration's frozen plan: ``formula-3fa9c1d2-i003-plan``."""
-    return f"{run[:30].rstrip('-.')}-{uid[:8]}-i{iteration:03d}-plan"
+    return f"{_short(run)}-{uid[:8]}-i{iteration:03d}-plan"
