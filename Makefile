@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
+COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all:
 
 .DEFAULT_GOAL := help
 .PHONY: help demo evidence test bench check format types imports generated lock clean install dev
@@ -73,8 +74,10 @@ fix: $(VENV)/dev.stamp  ## format the code and write the generated files anew
 
 lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all: pyproject.toml requirements-build.in -o requirements.lock
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all: -c requirements.lock --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
+	$(COMPILE) --extra operator --extra s3 pyproject.toml requirements-build.in -o requirements.lock
+	$(COMPILE) -c requirements.lock --extra operator --extra s3 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
+	$(COMPILE) -c requirements.lock --extra operator pyproject.toml requirements-build.in -o images/operator/requirements.lock
+	$(COMPILE) -c requirements.lock --extra s3 pyproject.toml requirements-build.in -o images/worker/requirements.lock
 
 clean:  ## delete what was built and installed here
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
