@@ -191,15 +191,33 @@ class Toleration(Model):
     )
 
 
-class EngineTemplateMeta(Model):
-    """Labels and annotations added to an engine's pods."""
+class EnvVar(Model):
+    """An environment variable with a plain value."""
+
+    name: Str = Field(min_length=1, max_length=253, description="Name; operations.md lists those allowed.")
+    value: Str = Field(default="", max_length=4096, description="Value; never a secret.")
+
+
+class Resources(Model):
+    """What a container asks for and may use at most, as in Kubernetes."""
+
+    requests: dict[Str, Str] = Field(
+        default_factory=dict, description='Asked for: cpu, memory, ephemeral-storage; quoted, as in cpu: "2".'
+    )
+    limits: dict[Str, Str] = Field(
+        default_factory=dict, description="Used at most; the same names. GPUs are gpusPerReplica's."
+    )
+
+
+class PodTemplateMeta(Model):
+    """Labels and annotations added to the pods."""
 
     labels: dict[Str, Str] = Field(default_factory=dict, description="Labels added to the pods.")
     annotations: dict[Str, Str] = Field(default_factory=dict, description="Annotations added to the pods.")
 
 
-class EngineTemplateSpec(Model):
-    """What of an engine's pods may be overridden: placement, nothing that changes what runs."""
+class PodTemplateSpec(Model):
+    """What of the pods may be overridden: placement and size, nothing that changes what runs."""
 
     node_selector: dict[Str, Str] = Field(default_factory=dict, description="Labels that nodes must have.")
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=64, description="Tolerations.")
@@ -216,15 +234,17 @@ class EngineTemplateSpec(Model):
     image_pull_secrets: tuple[NameRef, ...] = Field(
         default=(), max_length=16, description="Image pull Secrets."
     )
-
-
-class EngineTemplate(Model):
-    """Allow-listed overrides of an engine's pods."""
-
-    metadata: EngineTemplateMeta = Field(
-        default_factory=EngineTemplateMeta, description="Labels and annotations."
+    env: tuple[EnvVar, ...] = Field(
+        default=(), max_length=64, description="Environment variables added; ours are never replaced."
     )
-    spec: EngineTemplateSpec = Field(default_factory=EngineTemplateSpec, description="Placement.")
+    resources: Resources | None = Field(default=None, description="Resources; absent: the chart's.")
+
+
+class PodTemplate(Model):
+    """Allow-listed overrides of the pods."""
+
+    metadata: PodTemplateMeta = Field(default_factory=PodTemplateMeta, description="Labels and annotations.")
+    spec: PodTemplateSpec = Field(default_factory=PodTemplateSpec, description="Placement and size.")
 
 
 class Vllm(Model):
@@ -260,8 +280,8 @@ class Engine(Model):
 
     name: Label = Field(description="Name that engineRef uses.")
     vllm: Vllm = Field(description="The vLLM server.")
-    template: EngineTemplate = Field(
-        default_factory=EngineTemplate, description="Allow-listed pod overrides."
+    template: PodTemplate = Field(
+        default_factory=PodTemplate, description="Allow-listed overrides of the server's pods."
     )
     idle_timeout_seconds: Int = Field(
         default=900, ge=0, le=86_400, description="Seconds without work after which the engine is taken down."

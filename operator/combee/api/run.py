@@ -22,7 +22,7 @@ from combee.api.common import (
     Words,
     refuse,
 )
-from combee.api.parts import Engine, Method, Models, RoleModel, Task
+from combee.api.parts import Engine, Method, Models, PodTemplate, RoleModel, Task
 
 Strategy = Literal["ParallelScan", "Naive", "Sequential", "TopK", "Summarize"]
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
@@ -218,6 +218,9 @@ class Workers(Model):
     )
     call_deadline_seconds: Int = Field(
         default=600, ge=1, le=86_400, description="Seconds one model call may take."
+    )
+    template: PodTemplate | None = Field(
+        default=None, description="Allow-listed overrides of the step pods; on a laptop without meaning."
     )
 
 
