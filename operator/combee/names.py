@@ -43,6 +43,14 @@ def step_name(
     return run[: min(30, room)].rstrip("-.") + tail
 
 
+def attempt_name(step: str, attempt: int) -> str:
+    """The Job of a step's attempt: ``formula-3fa9c1d2-i003-map-a0`` at attempt 2 is ``...-map-a2``."""
+    head, found, tail = step.rpartition("-a")
+    if not found or not tail.isdigit():
+        raise BugError(f"{step!r} is not the name of a step")
+    return f"{head}-a{attempt}"
+
+
 def run_config_name(run: str, uid: str) -> str:
     """The ConfigMap that shows a run's pods what the run is: ``formula-3fa9c1d2-run``."""
     return f"{_short(run)}-{uid[:8]}-run"

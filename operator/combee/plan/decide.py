@@ -43,6 +43,9 @@ class Plan:
     freeze: IterationPlan | None = None
     """write this, first one wins, before anything of its iteration starts."""
     start: tuple[Step, ...] = ()
+    then: tuple[Step, ...] = ()
+    """the steps of the same iteration that follow, each reading what the one before leaves: an
+    executor may place them early, so that they wait where they will run."""
     outcome: Outcome | None = None
 
 
@@ -52,6 +55,7 @@ class _Facts:
     who: Identity
     snapshot: Snapshot
     elapsed_seconds: float
+    gpu_seconds: float = 0.0
 
     def step(self, kind: str, iteration: int, **kwargs: Any) -> Step:
         name = step_name(self.who.name, self.who.uid, iteration, kind)
@@ -62,16 +66,23 @@ class _Facts:
 
 
 def decide(
-    *, spec: RunSpec, who: Identity, state: RunState, snapshot: Snapshot, elapsed_seconds: float
+    *,
+    spec: RunSpec,
+    who: Identity,
+    state: RunState,
+    snapshot: Snapshot,
+    elapsed_seconds: float,
+    gpu_seconds: float = 0.0,
 ) -> Plan:
-    """The next Plan. ``elapsed_seconds``: wall-clock that the run has been active so far.
+    """The next Plan. ``elapsed_seconds``: wall-clock that the run has been active so far;
+    ``gpu_seconds``: seconds times GPUs that its engines have held.
 
     The returned state already includes every finished step that the snapshot shows for the
     current position; an executor calls again until it gets steps to start or an outcome.
     """
     if state.outcome is not None:
         return Plan(state, outcome=state.outcome)
-    facts = _Facts(spec, who, snapshot, elapsed_seconds)
+    facts = _Facts(spec, who, snapshot, elapsed_seconds, gpu_seconds)
     if state.phase == "Profiling":
         return _profile(facts, state)
     if state.phase == "Learning":
@@ -96,14 +107,14 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
         if stop is not None:
             return Plan(replace(state, phase="Evaluating", stop=stop))
         return Plan(state, freeze=iteration_plan(facts.spec, state))
-    *before, finish = iteration_steps(facts, state, plan)
-    for step in (*before, finish):
+    steps = iteration_steps(facts, state, plan)
+    for position, step in enumerate(steps):
         summary = facts.summary(step)
         if summary is None:
-            return Plan(state, start=(step,))
+            return Plan(state, start=(step,), then=steps[position + 1 :])
         if summary.error:
             return _failed(state, summary)
-    return Plan(after_iteration(state, plan, facts.snapshot.summaries[finish.name]))
+    return Plan(after_iteration(state, plan, facts.snapshot.summaries[steps[-1].name]))
 
 
 def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:
@@ -213,7 +224,9 @@ def _first_guess(state: RunState) -> Spend:
 
 def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
     spent = replace(
-        state.spend, wall_clock_seconds=max(state.spend.wall_clock_seconds, facts.elapsed_seconds)
+        state.spend,
+        wall_clock_seconds=max(state.spend.wall_clock_seconds, facts.elapsed_seconds),
+        gpu_seconds=max(state.spend.gpu_seconds, facts.gpu_seconds),
     )
     exceeded = fits(spent, Spend(), limits_of(facts.spec))
     if exceeded is not None:

@@ -35,7 +35,10 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
                 context, asker, step, examples, best, baseline, split
             )
     record |= happened({"evaluate": asker.rows}, context.slots) | asker.counts()
-    scores = {"gateBaseline": record["gate"]["baseline"], "gateBest": record["gate"]["best"]}
+    gate_pair = record["gate"]
+    scores = {f"gate{name.title()}": gate_pair[name] for name in ("baseline", "best", "low", "high")}
+    if "test" in record:
+        scores |= {f"test{name.title()}": record["test"][name] for name in ("baseline", "best")}
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
@@ -43,7 +46,12 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
             "record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode()),
             "calls": await context.store.aput_blob(asker.encode()),
         },
-        counts={**asker.counts(), "evaluated": len(gate)},
+        counts={
+            **asker.counts(),
+            "evaluated": len(gate),
+            "gateRows": gate_pair["n"],
+            "gateDiscordant": gate_pair["discordant"],
+        },
         scores=scores,
         usage=asker.usage(),
         seconds={

@@ -1,0 +1,273 @@
+"""decide_cluster(): the whole life of a run on a cluster, from one tick's facts. Pure.
+
+    Pending -> queue -> engines -> profile -> (map, reduce, finish)* -> evaluate -> publish -> over
+
+The learning itself is ``plan.decide``, the same as on a laptop; here its steps become Jobs: which are
+there by now, which may be placed early, which are tried again, and when engines hold their GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from combee.api.run import RunSpec
+from combee.names import attempt_name, published_name, step_name
+from combee.plan.cluster.engines import EngineWish, account, engines_wished, gpu_seconds
+from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
+from combee.plan.cluster.memory import Gate, IterationNote, Memory
+from combee.plan.cluster.seen import Seen
+from combee.plan.decide import Identity, Plan, decide
+from combee.plan.state import RunState
+from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+
+MAX_NOTES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JobWish:
+    """A Job that should be there: the step it does, and the attempt."""
+
+    step: Step
+    attempt: int
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return attempt_name(self.step.name, self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What the executor has to make true, in this order: freeze, delete, engines, jobs, expire."""
+
+    memory: Memory
+    freeze: IterationPlan | None = None
+    """write it, or read back the one that is there, and decide again."""
+    jobs: tuple[JobWish, ...] = ()
+    """to be made unless they are there."""
+    delete: tuple[str, ...] = ()
+    expire: tuple[str, ...] = ()
+    """finished Jobs whose results are in the memory that was written: they may go after a while."""
+    engines: Mapping[str, EngineWish] = field(default_factory=dict)
+    outcome: Outcome | None = None
+    wake_after_seconds: float | None = None
+    """look again then even if nothing happens."""
+    waiting: str = ""
+    """what for, in words, when nothing can be started now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Who and what the tick is about. ``playbook``: the Playbook it learns for, if any."""
+
+    who: Identity
+    spec: RunSpec
+
+    @property
+    def playbook(self) -> str:
+        """Name of the Playbook that the result becomes a candidate of; the run's own where none is."""
+        return self.spec.playbook_ref.name if self.spec.playbook_ref else self.who.name
+
+
+def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
+    """The next ClusterPlan. Deciding again on the same facts gives the same plan; facts that are
+    behind only make it ask again for what is there."""
+    finished = settled(memory, seen)
+    if memory.ended:
+        return _over(memory, seen, finished)
+    memory = replace(memory, started=memory.started or seen.now)
+    if seen.suspend:
+        return _suspended(run, memory, seen, finished)
+    memory = replace(memory, active_since=memory.active_since or seen.now)
+    upkeep = look_after(memory, seen)
+    if upkeep.failed is not None:
+        return _ended(run, upkeep.memory, upkeep.failed, seen, finished)
+    memory, plan = _fold(run, upkeep.memory, seen, upkeep.summaries)
+    if plan.freeze is not None:
+        wished = engines_wished(run.spec, memory, seen, due=True)
+        memory = account(run.spec, memory, wished.wishes, seen.now)
+        return ClusterPlan(
+            memory, freeze=plan.freeze, delete=upkeep.delete, engines=wished.wishes, expire=finished
+        )
+    start = plan.start
+    if plan.outcome is not None:
+        published = _published(run, memory, plan.outcome, upkeep.summaries)
+        memory = replace(memory, published=published.config_map)
+        if published.step is None:
+            memory = replace(memory, run=plan.state)
+            return _ended(run, memory, published.outcome, seen, finished)
+        start = (published.step,)
+    return _at_work(run, memory, seen, upkeep, start[0], plan.then, finished)
+
+
+def _at_work(
+    run: Run,
+    memory: Memory,
+    seen: Seen,
+    upkeep: Upkeep,
+    due: Step,
+    then: tuple[Step, ...],
+    finished: tuple[str, ...],
+) -> ClusterPlan:
+    """The Jobs and engines for the step that is due."""
+    wished = engines_wished(run.spec, memory, seen, due=due.kind != "publish")
+    memory = replace(memory, idle_since=wished.idle_since)
+    jobs = wanted_jobs(run.spec, memory, seen, due, then, engines_ready=wished.ready)
+    memory = account(run.spec, jobs.memory, wished.wishes, seen.now)
+    return ClusterPlan(
+        memory,
+        jobs=tuple(JobWish(step, memory.attempt(step.name)) for step in jobs.steps),
+        delete=(*upkeep.delete, *jobs.delete),
+        expire=finished,
+        engines=wished.wishes,
+        wake_after_seconds=_soonest(wished.wake_after_seconds, jobs.wake_after_seconds),
+        waiting=jobs.waiting,
+    )
+
+
+def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSummary]) -> tuple[Memory, Plan]:
+    """Take every finished step into the memory, until something is to be done. An outcome is not
+    taken yet: the best playbook is published first."""
+    snapshot = Snapshot(summaries, seen.plans)
+    while True:
+        plan = decide(
+            spec=run.spec,
+            who=run.who,
+            state=memory.run,
+            snapshot=snapshot,
+            elapsed_seconds=memory.elapsed(seen.now),
+            gpu_seconds=gpu_seconds(run.spec, memory, seen.now),
+        )
+        if plan.outcome is not None:
+            return _judged(memory, summaries), plan
+        memory = _noted(memory, plan.state, summaries, seen)
+        if plan.freeze is not None or plan.start:
+            return memory, plan
+
+
+def _noted(memory: Memory, after: RunState, summaries: Mapping[str, StepSummary], seen: Seen) -> Memory:
+    """The memory with ``after`` and what a person wants to know of the way there."""
+    before = memory.run
+    if before.phase == "Profiling" and after.phase != "Profiling":
+        memory = replace(memory, baseline=after.artifact)
+    if after.iteration > before.iteration and (plan := seen.plans.get(before.iteration)) is not None:
+        memory = replace(memory, notes=(*memory.notes, _note(plan, before, after, summaries))[-MAX_NOTES:])
+    return replace(memory, run=after)
+
+
+def _note(
+    plan: IterationPlan, before: RunState, after: RunState, summaries: Mapping[str, StepSummary]
+) -> IterationNote:
+    summary = next(
+        s for s in summaries.values() if s.kind == "finish" and s.counts["iteration"] == plan.iteration
+    )
+    return IterationNote(
+        iteration=plan.iteration,
+        epoch=plan.epoch,
+        batch_size=plan.batch_size,
+        batch_reason=plan.batch_reason,
+        seconds=summary.seconds.get("wall", 0.0),
+        calls=sum(usage.calls for usage in summary.usage.values()),
+        tokens=sum(usage.tokens for usage in summary.usage.values()),
+        rollouts=summary.counts.get("rollouts", 0),
+        train=summary.scores.get("train"),
+        select=summary.scores.get("select"),
+        artifact=after.artifact,
+    )
+
+
+def _judged(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
+    looked = next((s for s in summaries.values() if s.kind == "evaluate" and not s.error), None)
+    if looked is None:
+        return memory
+    scores, counts = looked.scores, looked.counts
+    gate = Gate(
+        baseline=scores["gateBaseline"],
+        best=scores["gateBest"],
+        low=scores["gateLow"],
+        high=scores["gateHigh"],
+        rows=counts["gateRows"],
+        discordant=counts["gateDiscordant"],
+    )
+    return replace(memory, gate=gate, test=scores.get("testBest"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """Where the best playbook is, or the step that will put it there, and how the run ends."""
+
+    outcome: Outcome
+    config_map: str = ""
+    step: Step | None = None
+
+
+def _published(
+    run: Run, memory: Memory, outcome: Outcome, summaries: Mapping[str, StepSummary]
+) -> _Published:
+    """Nothing is published unless the gate rose."""
+    if outcome.name not in ("Learned", "BudgetExhausted") or memory.gate is None or memory.gate.gain <= 0:
+        return _Published(outcome)
+    step = publish_step(run, memory)
+    summary = summaries.get(step.name)
+    if summary is None:
+        return _Published(outcome, step=step)
+    if summary.error:
+        return _Published(Outcome("Failed", summary.message or f"step {step.name} failed: {summary.error}"))
+    return _Published(outcome, config_map=summary.outputs["configMap"])
+
+
+def publish_step(run: Run, memory: Memory) -> Step:
+    """The step that writes the best playbook into its ConfigMap."""
+    best = memory.run.best
+    digest = best.artifact if best is not None else ""
+    return Step(
+        name=step_name(run.who.name, run.who.uid, memory.run.iteration, "publish"),
+        kind="publish",
+        iteration=memory.run.iteration,
+        seed=run.spec.seed,
+        inputs={"artifact": digest},
+        params={"playbook": run.playbook, "digest": digest, "name": published_name(run.playbook, digest)},
+    )
+
+
+def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
+    """Nothing runs: live Jobs go (the memo makes doing them again cheap), engines let their GPUs go."""
+    down = {name: EngineWish(replicas=0) for name in seen.engines}
+    memory = account(run.spec, memory, down, seen.now)
+    memory = replace(
+        memory, active_seconds=memory.elapsed(seen.now), active_since=0.0, unplaced_since=0.0, idle_since=0.0
+    )
+    live = tuple(job.name for job in seen.jobs.values() if job.live)
+    return ClusterPlan(memory, delete=live, expire=finished, engines=down)
+
+
+def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
+    memory = account(run.spec, memory, {}, seen.now)
+    memory = replace(
+        memory,
+        run=replace(memory.run, phase="Complete", outcome=outcome),
+        ended=seen.now,
+        active_seconds=memory.elapsed(seen.now),
+        active_since=0.0,
+    )
+    return _over(memory, seen, finished)
+
+
+def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
+    """The run is over: engines and live Jobs go; finished ones stay a while, to be looked at."""
+    live = tuple(job.name for job in seen.jobs.values() if job.live)
+    gone = {name: EngineWish(replicas=0, remove=True) for name in seen.engines}
+    return ClusterPlan(
+        memory,
+        delete=live,
+        expire=finished,
+        engines=gone,
+        outcome=memory.run.outcome,
+        wake_after_seconds=1.0 if live or gone else None,
+    )
+
+
+def _soonest(*times: float | None) -> float | None:
+    given = [time for time in times if time is not None]
+    return min(given) if given else None

@@ -1,0 +1,184 @@
+"""Jobs of a run: which should be there, which are tried again, which have done their work. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from combee.api.run import RunSpec
+from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
+from combee.plan.types import Outcome, Step, StepSummary
+
+UNPLACED_SECONDS = 30.0
+"""A map pod that finds no place for so long takes the pods that wait for it down."""
+FINAL_ATTEMPT = 1
+"""A step whose Job failed for good (each index seven times) is tried anew this often."""
+MAX_LOST_RESULTS = 5
+"""Finished one-pod Jobs that left no readable result, in a row, before the run fails."""
+ENGINE_WAIT_SECONDS = 3600
+"""How long a step's pod waits for an engine that loads: as long as the engine's startup probe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What became of the Jobs that are there."""
+
+    memory: Memory
+    summaries: Mapping[str, StepSummary]
+    """by step; of map and reduce, which leave their results in the store, an empty one."""
+    delete: tuple[str, ...] = ()
+    failed: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The steps whose Jobs should be there."""
+
+    memory: Memory
+    steps: tuple[Step, ...] = ()
+    delete: tuple[str, ...] = ()
+    wake_after_seconds: float | None = None
+    waiting: str = ""
+
+
+@dataclass(slots=True)
+class _Looking:
+    memory: Memory
+    summaries: dict[str, StepSummary] = field(default_factory=dict)
+    delete: list[str] = field(default_factory=list)
+    failed: Outcome | None = None
+
+
+def look_after(memory: Memory, seen: Seen) -> Upkeep:
+    """Read finished Jobs, and give those a next attempt that yielded, failed or left nothing."""
+    looking = _Looking(memory)
+    for job in sorted(seen.jobs.values(), key=lambda job: (job.iteration, job.name)):
+        if _past(memory, job):
+            looking.delete += [job.name] if job.live else []
+        elif job.attempt > memory.attempt(job.step):
+            continue
+        elif job.failed:
+            _failed(looking, job)
+        elif job.complete:
+            _complete(looking, job)
+    for summary in list(looking.summaries.values()):
+        for step in _implied(summary):
+            looking.summaries.setdefault(step.step, step)
+    return Upkeep(looking.memory, looking.summaries, tuple(looking.delete), looking.failed)
+
+
+def _implied(summary: StepSummary) -> Iterator[StepSummary]:
+    """The steps before one that is done are done, whatever became of their Jobs."""
+    head = summary.step.removesuffix(f"{summary.kind}-a0")
+    for kind in {"reduce": ("map",), "finish": ("map", "reduce")}.get(summary.kind, ()):
+        yield StepSummary(f"{head}{kind}-a0", kind)
+
+
+def _complete(looking: _Looking, job: JobSeen) -> None:
+    if job.kind == "map":
+        looking.summaries[job.step] = StepSummary(job.step, job.kind)
+    elif job.summary is None:
+        # Its pod is gone, or what it said was cut: its result is in the store and doing it again is cheap.
+        looking.memory = looking.memory.again(job.step)
+        if looking.memory.attempt(job.step) > MAX_LOST_RESULTS:
+            looking.failed = Outcome(
+                "Failed",
+                f"step {job.step} ended {MAX_LOST_RESULTS + 1} times without a result that can be read",
+            )
+    elif job.summary.error == YIELDED:
+        looking.memory = looking.memory.again(job.step, in_turn=True)
+    else:
+        looking.summaries[job.step] = job.summary
+
+
+def _failed(looking: _Looking, job: JobSeen) -> None:
+    if looking.memory.attempt(job.step) < FINAL_ATTEMPT:
+        looking.memory = looking.memory.again(job.step, in_turn=True)
+        return
+    why = f": {job.trouble.message}" if job.trouble else ""
+    looking.failed = Outcome("Failed", f"step {job.step} failed for good ({job.failed}){why}")
+
+
+def settled(memory: Memory, seen: Seen) -> tuple[str, ...]:
+    """Finished Jobs that nothing will be read from any more, going by the memory as it was written."""
+    return tuple(
+        sorted(
+            job.name
+            for job in seen.jobs.values()
+            if (job.complete or job.failed) and not job.expiring and not job.deleting and _past(memory, job)
+        )
+    )
+
+
+def _past(memory: Memory, job: JobSeen) -> bool:
+    state = memory.run
+    if memory.ended or job.attempt < memory.attempt(job.step):
+        return True
+    if job.kind == "profile":
+        return state.phase != "Profiling"
+    return job.kind in ("map", "reduce", "finish") and job.iteration < state.iteration
+
+
+def wanted_jobs(
+    spec: RunSpec,
+    memory: Memory,
+    seen: Seen,
+    due: Step,
+    then: tuple[Step, ...],
+    *,
+    engines_ready: bool,
+) -> Wanted:
+    """The Jobs for the step that is due, and for those after it that may be placed early.
+
+    Early ones come only when every pod of the step before is placed (else two runs could hold each
+    other's places under a quota for ever), and go again when one of its pods finds no place.
+    """
+    there = _job(memory, seen, due)
+    if there is None and due.kind != "publish" and spec.queue is None and not engines_ready:
+        return Wanted(memory, waiting="its engines are not ready yet")
+    mine = _with_waits(due, spec, early=False)
+    placed = there is not None and there.placed and not there.held and not there.deleting
+    early = [job for step in then if (job := _job(memory, seen, step)) is not None and job.live]
+    if not placed and early:
+        return _patience(memory, seen, mine, early)
+    memory = replace(memory, unplaced_since=0.0)
+    if not placed or spec.workers.overlap == "Never":
+        return Wanted(memory, (mine,))
+    return Wanted(memory, (mine, *_placed_early(spec, memory, seen, then)))
+
+
+def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, ...]) -> Iterator[Step]:
+    for step in then:
+        if step.name in memory.in_turn:
+            return
+        yield _with_waits(step, spec, early=True)
+        job = _job(memory, seen, step)
+        if job is None or not job.placed or job.deleting:
+            return
+
+
+def _patience(memory: Memory, seen: Seen, due: Step, early: list[JobSeen]) -> Wanted:
+    """A pod of the step that is due lost its place, or never had one: those that wait for it may be
+    what keeps it out."""
+    since = memory.unplaced_since or seen.now
+    left = UNPLACED_SECONDS - (seen.now - since)
+    if left > 0:
+        return Wanted(replace(memory, unplaced_since=since), (due,), wake_after_seconds=left)
+    for job in early:
+        memory = memory.again(job.step, in_turn=True)
+    return Wanted(replace(memory, unplaced_since=0.0), (due,), delete=tuple(job.name for job in early))
+
+
+def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:
+    attempt = memory.attempt(step.name)
+    return next((j for j in seen.jobs.values() if j.step == step.name and j.attempt == attempt), None)
+
+
+def _with_waits(step: Step, spec: RunSpec, *, early: bool) -> Step:
+    params = dict(step.params)
+    if spec.engines and step.kind != "publish":
+        params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS
+    if early:
+        params["waitSeconds"] = spec.workers.wait_seconds
+    return replace(step, params=params)
