@@ -55,7 +55,10 @@ TABLE = (
     Cue(
         AGGREGATE,
         _aggregates,
-        re.compile(r"\b(?:curat|aggregat|consolidat|distil|summari[sz]e|merg)\w*", re.I),
+        re.compile(
+            r"\b(?:curat|aggregat|consolidat|distil|summari[sz]e|synthesi[sz]e|merg)\w*|\bwrite a new instruction\b",
+            re.I,
+        ),
     ),
     Cue(
         REFLECT,

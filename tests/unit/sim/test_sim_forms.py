@@ -121,7 +121,9 @@ def test_without_any_form_the_instructions_words_decide_and_the_answer_is_plain_
     judged = served.respond(body(f"Be the judge.\nQuestion: {row['context']}\nGiven: {known.target}"))
     assert judged.role == roles.JUDGE
     note = lessons.note_entry("it", lessons.note_code("x"))
-    assert served.respond(body(f"Summarise these lessons.\n\n[r-1] {note}")).role == roles.AGGREGATE
+    for words in ("Summarise these lessons.", "Write a new instruction.", "Synthesize these proposals."):
+        assert served.respond(body(f"{words}\n\n[r-1] {note}")).role == roles.AGGREGATE
+    assert served.respond(body(f"{row['context']}\nWrite a new instruction.\n{note}")).role == roles.AGGREGATE
     assert served.respond(body("Hello there")).role == roles.CHAT
     missed = served.respond(body(f"Say what went wrong.\n{row['context']}\nGiven: {known.mistake}"))
     assert missed.role == roles.REFLECT
