@@ -1,0 +1,1 @@
+"""The Kubernetes objects that a run asks for, as plain dicts. Pure: everything is a parameter."""

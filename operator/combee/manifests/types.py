@@ -1,0 +1,63 @@
+"""What manifests are made from besides the run: whose they are, and how the operator was configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = dict[str, Any]
+"""A Kubernetes object, or a part of one, as JSON has it."""
+
+Resources = Mapping[str, Mapping[str, str]]
+"""``{"requests": {"cpu": ...}, "limits": {...}}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The run that owns what is made: metadata of the object in the API server."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+def _worker_resources() -> Resources:
+    return {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+
+
+def _engine_resources() -> Resources:
+    return {"requests": {"cpu": "1", "memory": "4Gi"}}
+
+
+def _prefetch_resources() -> Resources:
+    return {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "4Gi"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the operator was configured: the chart's values, as far as manifests follow them."""
+
+    worker_image: str
+    vllm_image: str = ""
+    """image of engines that name none; empty: each must name its own."""
+    engine_images: tuple[str, ...] = ()
+    """prefixes of images that engines may name besides ``vllm_image``."""
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    """for the images of the chart; a template adds its own."""
+    worker_account: str = "combee-worker"
+    publish_account: str = "combee-publish"
+    worker_resources: Resources = field(default_factory=_worker_resources)
+    engine_resources: Resources = field(default_factory=_engine_resources)
+    """besides the GPUs, which ``gpusPerReplica`` says."""
+    prefetch_resources: Resources = field(default_factory=_prefetch_resources)
+    step_deadline_seconds: int = 6 * 3600
+    """a step's Job is given up after it, retries included."""
+    prefetch_deadline_seconds: int = 6 * 3600
+    worker_scratch: str = "2Gi"
+    """most that a step pod may write to /tmp."""
+    engine_shared_memory: str = "8Gi"
+    """size of an engine's /dev/shm; counts as memory of the pod."""
+    allowed_annotations: tuple[str, ...] = ()
+    """keys, or prefixes ending in ``/``, that templates may set besides the harmless ones."""
