@@ -137,6 +137,14 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge call gave: its updates, and how many ids it named that nobody had given it."""
+
+    updates: list[Update]
+    unknown_ids: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Grouping:
     """The group-by over all leaf entries: what passes as it is, and what needs one call a cluster."""
 
@@ -257,7 +265,9 @@ class Method(Protocol[A]):
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt: ...
 
-    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> list[Update]: ...
+    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
+        """What is named to be kept is kept word for word; ids that do not exist change nothing."""
+        ...
 
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
         """``merged``, less what it made up, plus every member that it lost: nothing disappears."""

@@ -28,6 +28,8 @@ class _Group:
     hit: Hit
     count: int
     ids: dict[str, None]
+    stated: bool = True
+    """whether every item it was found in is a short entry with an id and states nothing else."""
 
 
 def weight(tokens: float, law: Law) -> float:
@@ -75,6 +77,7 @@ def _grouped(items: list[Item]) -> dict[str, _Group]:
         for hit in item.hits:
             group = groups.setdefault(f"{hit.kind}:{hit.key}", _Group(hit, 0, {}))
             group.count += 1
+            group.stated &= bool(item.id) and len(item.hits) == 1 and item.tokens < RAW_TOKENS
             if item.id:
                 group.ids[item.id] = None
     return groups
@@ -92,7 +95,8 @@ def _entry(group: _Group, blurred: bool, book: Rulebook, law: Law, *key: str | i
         cites += (_invented(cites[-1], *key),)
     if blurred:
         return Entry(lessons.platitude(_name(hit), *key), _NOTES, cites)
-    return Entry(book.entry(hit, *key), _RULES if hit.kind in ("right", "wrong") else _NOTES, cites)
+    section = _RULES if hit.kind in ("right", "wrong") else _NOTES
+    return Entry(book.entry(hit, *key), section, cites, tuple(group.ids) if group.stated else ())
 
 
 def _name(hit: Hit) -> str:

@@ -25,6 +25,8 @@ class Entry:
     text: str
     section: str
     cites: tuple[str, ...]
+    given: tuple[str, ...] = ()
+    """the items given that state just this and nothing else, where all it comes from are such."""
 
 
 def neutral(form: Form) -> Any:
@@ -133,18 +135,28 @@ def _tag_item(item: Form, id_: str, tag: str) -> Any:
 
 
 def aggregate(form: Form | None, entries: Sequence[Entry]) -> str:
-    """Entries go to the list of objects; where there is none, to the list of strings or last string as lines."""
-    bullets = [f"- {entry.text}" for entry in entries]
+    """Entries go to the list of objects; where there is none, to the list of strings or last string as lines.
+
+    Where the form asks for the ids of items to be carried on unchanged, an entry that was given as it is
+    goes there by its ids and is not written again.
+    """
     if form is None:
         return "\n".join(
-            f"{line} [{', '.join(entry.cites)}]" if entry.cites else line
-            for line, entry in zip(bullets, entries, strict=True)
+            f"- {entry.text} [{', '.join(entry.cites)}]" if entry.cites else f"- {entry.text}"
+            for entry in entries
         )
-    objects, texts, strings = form.lists_of("object"), form.lists_of("string"), form.of("string")
-    homes = objects or texts or strings[-1:]
+    keep = next((f for f in form.fields if f.keeps()), None)
+    texts, strings = [f for f in form.lists_of("string") if f is not keep], form.of("string")
+    homes = [*(form.lists_of("object") or texts or strings[-1:])]
     home = homes[0] if homes else None
+    kept = [entry for entry in entries if keep is not None and _may_be_kept(keep, entry)]
+    entries = [entry for entry in entries if entry not in kept]
+    bullets = [f"- {entry.text}" for entry in entries]
 
     def value(field: Form) -> Any:
+        if field is keep and field.item is not None:
+            named = [list(entry.cites) for entry in kept]
+            return named if field.item.kind == "array" else [id_ for ids in named for id_ in ids]
         if field is home and field.kind == "array" and field.item is not None:
             item = field.item
             return [_entry(item, entry) if item.kind == "object" else entry.text for entry in entries]
@@ -155,6 +167,13 @@ def aggregate(form: Form | None, entries: Sequence[Entry]) -> str:
         return neutral(field)
 
     return dumps(_object(form, value))
+
+
+def _may_be_kept(keep: Form, entry: Entry) -> bool:
+    """A plain list of ids has no place to say that several items are one."""
+    return bool(entry.given) and (
+        len(entry.given) == 1 or (keep.item is not None and keep.item.kind == "array")
+    )
 
 
 def _entry(item: Form, entry: Entry) -> dict[str, Any]:

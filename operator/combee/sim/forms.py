@@ -13,6 +13,8 @@ from typing import Any
 
 _OPERATION = re.compile(r"(?:ADD|UPDATE|MERGE|DELETE|KEEP|REPLACE|REMOVE|CREATE_META)", re.I)
 _TAGS = frozenset({"helpful", "harmful", "neutral"})
+_UNCHANGED = re.compile(r"\b(?:unchanged|verbatim|untouched|word for word|as (?:it is|they are))\b")
+_IDS = re.compile(r"\bids?\b")
 _CUE = re.compile(r"json|format|structure|schema", re.I)
 _MAX_DEPTH = 12
 
@@ -25,6 +27,8 @@ class Form:
     name: str = ""
     hint: str = ""
     """name and description, lower case."""
+    told: str = ""
+    """the description alone, lower case: what the asker says a field is for, whatever its name."""
     fields: tuple[Form, ...] = ()
     item: Form | None = None
     values: tuple[Any, ...] = ()
@@ -48,6 +52,12 @@ class Form:
         """An enumeration of votes on a bullet."""
         return self.kind == "enum" and bool(_TAGS & {str(v).lower() for v in self.values})
 
+    def keeps(self) -> bool:
+        """A list of ids (or of lists of ids that belong together) of items to be carried on unchanged."""
+        inner = self.item.item if self.item is not None and self.item.kind == "array" else self.item
+        listed = self.kind == "array" and inner is not None and inner.kind == "string"
+        return listed and bool(_UNCHANGED.search(self.told) and _IDS.search(self.told))
+
     def walk(self) -> Iterator[Form]:
         """This node and all below it."""
         yield self
@@ -64,7 +74,8 @@ def from_schema(schema: Mapping[str, Any]) -> Form:
 
 def _node(node: Mapping[str, Any], root: Mapping[str, Any], name: str, depth: int) -> Form:
     node, nullable = _resolved(node, root)
-    hint = f"{name} {node.get('description', '')}".lower()
+    told = str(node.get("description", "")).lower()
+    hint = f"{name.lower()} {told}"
     values = tuple(node["enum"]) if isinstance(node.get("enum"), list) else ()
     if "const" in node:
         values = (node["const"],)
@@ -86,7 +97,7 @@ def _node(node: Mapping[str, Any], root: Mapping[str, Any], name: str, depth: in
             if depth <= _MAX_DEPTH
             else None
         )
-        return Form("array", name, hint, item=item, nullable=nullable)
+        return Form("array", name, hint, told, item=item, nullable=nullable)
     return Form(str(kind or "string"), name, hint, nullable=nullable)
 
 

@@ -228,6 +228,7 @@ def _record(
         "rollouts": total(parts, "rollouts"),
         "aggregatorCalls": sum(row.stage.startswith(("reduce", "merge")) for row in rows),
         "lostCalls": total(parts, "lostCalls"),
+        "unknownIds": total(parts, "unknownIds"),
         "failed": total(parts, "failed"),
         "repaired": total(parts, "repaired"),
         "lost": total(parts, "lost"),

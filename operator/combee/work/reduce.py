@@ -46,6 +46,7 @@ class _Reduction:
     overhead_tokens: int
     levels: list[Level]
     lost_calls: int = 0
+    unknown_ids: int = 0
 
     def progress(self, stage: str, total: int) -> None:
         self.context.progress.begin(stage, total)
@@ -78,6 +79,7 @@ async def run_reduce(
             "iteration": plan.iteration,
             "calls": len(reduction.asker.rows),
             "lostCalls": reduction.lost_calls,
+            "unknownIds": reduction.unknown_ids,
             "updates": len(updates),
             **reduction.asker.counts(),
         },
@@ -234,7 +236,8 @@ async def _merge(
         return members if keep else lost
     finally:
         reduction.context.progress.advance()
-    return method.reconcile_merge(members, merged) if keep else merged
+    reduction.unknown_ids += merged.unknown_ids
+    return method.reconcile_merge(members, merged.updates) if keep else merged.updates
 
 
 async def _grouped(reduction: _Reduction, updates: list[Update]) -> list[Update]:

@@ -186,7 +186,9 @@ def test_merged_entries_have_the_sources_and_bases_of_what_they_take_in() -> Non
             ]
         }
     )
-    [got] = ACE.parse_merge(text, updates=members, playbook=Rendered("", 0))
+    merged = ACE.parse_merge(text, updates=members, playbook=Rendered("", 0))
+    [got] = merged.updates
+    assert merged.unknown_ids == 1
     assert (got.op, got.base, got.sources) == ("UPDATE", (base,), {"1@1", "2@1"})
 
 

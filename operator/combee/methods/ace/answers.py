@@ -17,7 +17,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from combee.algo.text import anchors, token_set
 from combee.methods.ace.entries import MAX_ENTRY_CHARS, normalise_entry, one_line, section_key
-from combee.methods.protocol import Op, ParseError, Rendered, RolloutReply, Update
+from combee.methods.ace.group import carry_on
+from combee.methods.protocol import Merged, Op, ParseError, Rendered, RolloutReply, Update
 from combee.records import Lesson, Reflection, Trajectory
 
 MAX_ANSWER_CHARS = 400_000
@@ -204,12 +205,27 @@ def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Render
     return updates
 
 
-def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> list[Update]:
-    """The entries of a merge call over ``updates`` (u-1, u-2, ...), with the sources of what they take in."""
+def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
+    """The entries of a merge call over ``updates`` (u-1, u-2, ...): those it names to be kept, word for word
+    and once, and those it wrote, with the sources of what they take in. An entry may be both, for what
+    is kept cannot do harm."""
     by_id = {f"u-{number}": update for number, update in enumerate(updates, start=1)}
+    groups, written = _kept_groups(text), _entries(text)
+    named = [*(one for group in groups for one in group), *(one for e in written for one in _takes_in(e))]
+    unknown = sum(not _cited_ids([one], by_id) for one in named)
+    seen: set[str] = set()
+    kept: list[list[Update]] = []
+    for group in groups:
+        fresh = [one for one in _cited_ids(group, by_id) if one not in seen]
+        seen.update(fresh)
+        kept += [[by_id[one] for one in fresh]] if fresh else []
+    return Merged([*carry_on(kept), *_written(written, by_id, playbook)], unknown)
+
+
+def _written(entries: Sequence[_Entry], by_id: Mapping[str, Update], playbook: Rendered) -> list[Update]:
     merged: list[Update] = []
-    for entry in _entries(text):
-        cited = [by_id[found] for found in _cited_ids(entry.entries + entry.reflections, by_id)]
+    for entry in entries:
+        cited = [by_id[found] for found in _cited_ids(_takes_in(entry), by_id)]
         if not cited:
             continue
         sources = frozenset(source for update in cited for source in update.sources)
@@ -221,6 +237,17 @@ def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> 
                 op, base = ("UPDATE" if len(inherited) == 1 else "MERGE"), inherited
             merged.append(replace(found, op=op, base=base, cited=given))
     return merged
+
+
+def _takes_in(entry: _Entry) -> list[str]:
+    return entry.entries + entry.reflections
+
+
+def _kept_groups(text: str) -> list[list[str]]:
+    """The ids named to be kept, those said to be the same together; a plain list of ids keeps each by itself."""
+    found = read_object(text) or {}
+    value = _renamed(found, {"kept": "keep", "keep_ids": "keep"}).get("keep")
+    return [_as_texts(one) for one in (value if isinstance(value, list) else [value])][:MAX_ENTRIES]
 
 
 def backs(reflection: Reflection, text: str) -> bool:
@@ -243,6 +270,8 @@ def _entries(text: str) -> list[_Entry]:
         raise ParseError("there is no JSON object in the reply")
     found = _renamed(found, {"operations": "entries", "updates": "entries"})
     if "entries" not in found:
+        if "keep" in found:
+            return []
         if "text" not in found:
             raise ParseError('the JSON object has no field "entries"')
         found = {"entries": [found]}

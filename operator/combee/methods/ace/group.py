@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from combee.algo.components import similarity_components
-from combee.methods.ace.conflicts import SIMILAR, same_lesson_key
+from combee.algo.text import kept_in
+from combee.methods.ace.conflicts import SIMILAR, claim, same_lesson_key
 from combee.methods.ace.facts import faithful_to
 from combee.methods.protocol import Grouping, Op, Update
 
@@ -66,6 +67,37 @@ def _join_same_sources(members: Sequence[Update]) -> list[Update]:
         alike[update.sources, same_lesson_key(update.text)].append(update)
     joined = [_united(max(found, key=lambda u: (len(u.text), u.key)), found) for found in alike.values()]
     return sorted(joined, key=lambda u: u.key)
+
+
+def carry_on(groups: Iterable[Sequence[Update]]) -> list[Update]:
+    """The first update of each group word for word, with the sources of those that it stands for.
+
+    A model said that the updates of a group state one rule. Where their anchors do not bear it out,
+    the update passes verbatim beside the first: support is never lent to what was not said.
+    """
+    carried: list[Update] = []
+    for first, *others in groups:
+        same = [other for other in others if stands_for(first, other)]
+        united = [first, *same]
+        carried.append(
+            replace(
+                first,
+                sources=frozenset(source for update in united for source in update.sources),
+                cited=frozenset(source for update in united for source in update.cited),
+            )
+        )
+        carried += [other for other in others if other not in same]
+    return carried
+
+
+def stands_for(first: Update, other: Update) -> bool:
+    """Whether two updates do the same to the same entries: equal texts, or all anchors of either in the other."""
+    if (first.op, sorted(first.base)) != (other.op, sorted(other.base)):
+        return False
+    if first.text == other.text:
+        return True
+    alike = claim(first.text).negated == claim(other.text).negated
+    return alike and kept_in(other.text, first.text) and kept_in(first.text, other.text)
 
 
 def reconcile_merge(members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:

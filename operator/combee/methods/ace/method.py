@@ -12,6 +12,7 @@ from combee.methods.protocol import (
     EntryView,
     Grouping,
     LeakCorpus,
+    Merged,
     Method,
     Refusal,
     Rendered,
@@ -95,7 +96,7 @@ class AceMethod:
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
         return prompts.merge_prompt(playbook, updates, tokens=self.options.output_tokens.merge)
 
-    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> list[Update]:
+    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
         return answers.parse_merge(text, updates=updates, playbook=playbook)
 
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:

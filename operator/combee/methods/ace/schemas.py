@@ -14,8 +14,9 @@ def _object(**properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
+def _list(items: dict[str, Any], description: str = "") -> dict[str, Any]:
+    described = {"description": description} if description else {}
+    return {"type": "array", **described, "items": items}
 
 
 def _text(description: str) -> dict[str, Any]:
@@ -55,6 +56,11 @@ LEAF: dict[str, Any] = _object(
 )
 
 MERGE: dict[str, Any] = _object(
+    keep=_list(
+        _list(_text("id of a given entry")),
+        "ids of given entries to carry on unchanged, word for word; those that say the same in one list, "
+        "the clearest first",
+    ),
     entries=_list(
         _object(
             op=_OPS,
@@ -64,5 +70,5 @@ MERGE: dict[str, Any] = _object(
             bullets=_list(_text("id of a playbook bullet that is changed")),
             reason=_text("why, in a few words"),
         )
-    )
+    ),
 )
