@@ -57,8 +57,16 @@ def run_config_name(run: str, uid: str) -> str:
 
 
 def engine_name(run: str, uid: str, index: int, engine: str) -> str:
-    """An engine's Deployment and Service: ``formula-3fa9c1d2-e0-main``; the index keeps cut names apart."""
-    return f"{_short(run)}-{uid[:8]}-e{index}-{engine[:16]}".rstrip("-.")
+    """An engine's Deployment and Service: ``formula-3fa9c1d2-e0-main``; the index keeps cut names apart.
+
+    A Service's name begins with a letter, which a run's need not: ``7b`` -> ``r7b-3fa9c1d2-e0-main``.
+    """
+    return f"{_lettered(run)}-{uid[:8]}-e{index}-{engine[:16]}".rstrip("-.")
+
+
+def prefetch_name(run: str, uid: str, index: int) -> str:
+    """The Job that loads an engine's weights into its cache: ``formula-3fa9c1d2-e0-fetch``."""
+    return f"{_lettered(run)}-{uid[:8]}-e{index}-fetch"
 
 
 def published_name(playbook: str, digest: str) -> str:
@@ -79,6 +87,10 @@ def run_labels(run: str, uid: str, component: str) -> dict[str, str]:
 
 def _short(run: str) -> str:
     return run[:30].rstrip("-.")
+
+
+def _lettered(run: str) -> str:
+    return _short(run) if run[0].isalpha() else _short(f"r{run}")
 
 
 def plan_name(run: str, uid: str, iteration: int) -> str:

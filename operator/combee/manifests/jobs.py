@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from combee import names
 from combee.api.run import PromptLearningRun
-from combee.manifests.engine_names import engine_urls
+from combee.manifests.addresses import engine_urls
 from combee.manifests.meta import labels, metadata
 from combee.manifests.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.manifests.pods import SCRATCH, container, plain, pod_spec
@@ -29,9 +29,7 @@ GRACE_SECONDS = 5
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
-def step_job(
-    run: PromptLearningRun, owner: Owner, step: Step, *, attempt: int = 0, settings: Settings
-) -> Object:
+def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, settings: Settings) -> Object:
     """The Job that does ``step``; its name tells the attempt, the step's own name never changes.
 
     With a queue it begins suspended, for Kueue to admit. Raises ManifestError for a template that

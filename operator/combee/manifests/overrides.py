@@ -58,9 +58,13 @@ def customised(pod: Object, template: PodTemplate | None, *, keep_account: bool 
         return pod
     wish = template.spec.dump()
     made = dict(pod)
-    for field in ("nodeSelector", "tolerations", "topologySpreadConstraints"):
+    for field in ("nodeSelector", "topologySpreadConstraints"):
         if wish[field]:
             made[field] = wish[field]
+    # The template's word on a taint replaces ours on that one.
+    named = {toleration.get("key") for toleration in wish["tolerations"]}
+    ours = [toleration for toleration in made["tolerations"] if toleration["key"] not in named]
+    made["tolerations"] = [*wish["tolerations"], *ours]
     for field in ("affinity", "priorityClassName", "runtimeClassName", "schedulerName"):
         if field in wish:
             made[field] = wish[field]

@@ -8,6 +8,8 @@ from combee.manifests.types import Object, Settings
 
 USER_ID = 10001
 """user and group of every container, and the group that owns mounted volumes."""
+LOST_NODE_SECONDS = 30
+"""how long a pod stays bound to a node that does not answer: Kubernetes' own 300 s would hold a step."""
 SCRATCH = "/tmp"  # noqa: S108 - the mount point of an emptyDir of the pod's own
 
 
@@ -23,11 +25,12 @@ def container(
     settings: Settings,
 ) -> Object:
     """A container that may write to its mounts and nowhere else, and holds no capability."""
-    made: Object = {
+    return {
         "name": name,
         "image": image,
         "imagePullPolicy": settings.image_pull_policy,
-        "command": list(command),
+        "command": [literal(word) for word in command],
+        "args": [literal(word) for word in args],
         "env": list(env),
         "volumeMounts": list(mounts),
         "resources": resources,
@@ -41,9 +44,6 @@ def container(
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
     }
-    if args:
-        made["args"] = list(args)
-    return made
 
 
 def pod_spec(
@@ -74,6 +74,7 @@ def pod_spec(
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+        "tolerations": [_lost_node("not-ready"), _lost_node("unreachable")],
         "containers": [main],
         "volumes": list(volumes),
     }
@@ -83,8 +84,22 @@ def pod_spec(
 
 
 def plain(name: str, value: str) -> Object:
-    """An environment variable."""
-    return {"name": name, "value": value}
+    """An environment variable with exactly this value."""
+    return {"name": name, "value": literal(value)}
+
+
+def literal(text: str) -> str:
+    """``text`` so that the kubelet, which replaces ``$(NAME)``, leaves it as it is."""
+    return text.replace("$", "$$")
+
+
+def _lost_node(state: str) -> Object:
+    return {
+        "key": f"node.kubernetes.io/{state}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": LOST_NODE_SECONDS,
+    }
 
 
 def scratch(size: str | None = None) -> tuple[Object, Object]:
