@@ -4,11 +4,17 @@ CombeeError
 ├── UserError               the user's to mend; permanent; ``combee run`` exits 2 before work
 │   ├── ManifestError       a field of a manifest
 │   ├── DataError           a row or a file of data
+│   │   ├── DataOverlapError    heldOut or test shares rows with train
+│   │   ├── HeldOutTooSmallError  heldOut cannot judge anything
+│   │   └── HeldOutMovedError   heldOut or test is not what the run started with
+│   ├── ArtifactTooLargeError   what was learned does not fit where it is to be delivered
 │   ├── NotAvailableError   a documented field whose part this version does not have
 │   └── StoreError          the artifact store refuses (read-only, full, locked by another run)
 ├── EndpointError           a model endpoint said no for good (wrong key, unknown model, a 400)
-│   └── ContextLengthError  the request is longer than the model's context
+│   ├── ContextLengthError  the request is longer than the model's context
+│   └── UnreachableError    nobody answers at the address (a pod tries again, a laptop's user mends it)
 ├── TransientError          worth another try later (429, 5xx, reset, deadline)
+├── ClusterError            the Kubernetes API refused or did not answer
 ├── BudgetExhaustedError    the run's own budget forbids the next call
 └── BugError                ours: an invariant does not hold
 
@@ -59,6 +65,30 @@ class DataError(UserError):
     code = "InvalidData"
 
 
+class DataOverlapError(DataError):
+    """A row that is learned from is judged with, too."""
+
+    code = "DataOverlap"
+
+
+class HeldOutTooSmallError(DataError):
+    """heldOut has too few rows to judge with."""
+
+    code = "HeldOutTooSmall"
+
+
+class HeldOutMovedError(DataError):
+    """heldOut or test changed after it was pinned: scores before and after do not compare."""
+
+    code = "HeldOutMoved"
+
+
+class ArtifactTooLargeError(UserError):
+    """The artifact does not fit where it is to be delivered."""
+
+    code = "ArtifactTooLarge"
+
+
 class NotAvailableError(UserError):
     """The field is documented, its part is not built in this version."""
 
@@ -83,10 +113,24 @@ class ContextLengthError(EndpointError):
     code = "ContextLength"
 
 
+class UnreachableError(EndpointError):
+    """Nobody answers at a model endpoint's address."""
+
+
 class TransientError(CombeeError):
     """The same call may succeed later; raised only after the retries are spent."""
 
     code = "Transient"
+
+
+class ClusterError(CombeeError):
+    """The Kubernetes API refused a request, or did not answer it. ``status`` is HTTP's; 0: no answer."""
+
+    code = "Cluster"
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "", status: int = 0) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.status = status
 
 
 class BudgetExhaustedError(CombeeError):

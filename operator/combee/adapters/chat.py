@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -37,7 +37,7 @@ from combee.adapters.wire import (
     Endpoint,
     OnCall,
 )
-from combee.errors import BugError, CombeeError, EndpointError, TransientError
+from combee.errors import BugError, CombeeError, EndpointError, TransientError, UnreachableError
 
 __all__ = [
     "Answered",
@@ -128,6 +128,8 @@ class ChatClient:
         self._clock = clock
         self._wall_clock = wall_clock
         self._origin = clock() if origin is None else origin
+        self.ready: Callable[[], Awaitable[None]] | None = None
+        """awaited before a request is made, never for a hit: a server may still be starting"""
 
     async def ask(self, request: ChatRequest) -> Answered:
         """The model's answer to ``request``, from the memo when it was ever given.
@@ -197,6 +199,8 @@ class ChatClient:
         if self._budget is not None:
             self._budget(1 if self.role == "task" else 0, planned)
         call.planned = planned
+        if self.ready is not None:
+            await self.ready()
         return await self._attempts(request, key, call)
 
     async def _attempts(self, request: ChatRequest, key: str, call: _Call) -> Completion:
@@ -351,9 +355,9 @@ def _spent(asked: Asked, reasons: list[str]) -> TransientError:
     )
 
 
-def _unreachable(asked: Asked, error: APIConnectionError) -> EndpointError:
+def _unreachable(asked: Asked, error: APIConnectionError) -> UnreachableError:
     cause = type(error.__cause__).__name__ if error.__cause__ else type(error).__name__
-    return EndpointError(
+    return UnreachableError(
         f"the endpoint cannot be reached ({cause})",
         where=asked.where,
         fix=f"Is a server listening at {asked.endpoint.url}?",

@@ -17,6 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx2
 from openai import AsyncOpenAI, Omit, RequestOptions
 
+from combee.adapters.balance import BalancedTransport
 from combee.adapters.lanes import LaneTransport
 from combee.adapters.wire import Endpoint
 
@@ -48,7 +49,7 @@ class Connection:
             api_key=key or "none",
             admin_api_key="",
             max_retries=0,
-            http_client=_http_client(endpoint.url),
+            http_client=_http_client(endpoint),
         )
         # An organisation or project named in the environment belongs to another endpoint.
         self._client.organization = None
@@ -119,13 +120,17 @@ def _served(content: bytes) -> tuple[ServedModel, ...]:
         raise ValueError("not a list of models") from error
 
 
-def _http_client(url: str) -> httpx2.AsyncClient:
-    """Lanes; or the ordinary pool where the machine's proxy settings apply to ``url``.
+def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
+    """Lanes, over all servers of the name where the endpoint is a balanced one; or the ordinary pool
+    where the machine's proxy settings apply to the URL.
 
     Redirects are not followed: prompts go where the user said and nowhere else.
     """
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    if _is_proxied(url):
+    if endpoint.balanced:
+        balanced = BalancedTransport(LaneTransport)
+        return httpx2.AsyncClient(transport=balanced, timeout=timeout, follow_redirects=False)
+    if _is_proxied(endpoint.url):
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         return httpx2.AsyncClient(limits=limits, timeout=timeout, follow_redirects=False)
     return httpx2.AsyncClient(transport=LaneTransport(), timeout=timeout, follow_redirects=False)

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from combee.adapters.folder import TEMPORARY, Folder, Paths
 from combee.adapters.objects import Objects
+from combee.adapters.s3 import is_passing, is_without_credentials
 from combee.errors import BugError, CombeeError, StoreError, TransientError
 
 _T = TypeVar("_T")
@@ -204,7 +205,9 @@ def _translated(error: Exception, where: str) -> CombeeError:
         return StoreError(
             "a file is in the way of a folder", where=where, fix="Move it, or give another store."
         )
-    if isinstance(error, (TimeoutError, ConnectionError)):
+    if is_without_credentials(error):
+        return StoreError("no credentials for it", where=where, fix="Give a Secret with store.secretRef.")
+    if is_passing(error):
         return TransientError(f"the store does not answer ({type(error).__name__})", where=where)
     return StoreError(
         f"the store failed ({type(error).__name__})", where=where, fix="See the cause; is the URI right?"

@@ -25,7 +25,8 @@ class Endpoint:
 
     ``revision`` and ``engine_args`` name the weights and how they are served; they are part of a
     call's key. ``key_source`` says in the user's words where the API key comes from (a flag, a
-    secret's name); messages about a refused key quote it and never the key.
+    secret's name); messages about a refused key quote it and never the key. ``balanced``: the host's
+    name stands for several equal servers, and calls are shared out over all of its addresses.
     """
 
     url: str
@@ -34,6 +35,7 @@ class Endpoint:
     revision: str = ""
     engine_args: tuple[str, ...] = ()
     key_source: str = ""
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

@@ -1,0 +1,149 @@
+"""Sharing calls out over the servers behind one host name.
+
+A headless Service's name resolves to the addresses of all ready pods. A keep-alive connection would
+stay with one of them for ever, so the client chooses: each request goes to the address with the
+fewest requests in flight. Names are resolved again every few seconds, and at once after a failure;
+an address that could not be reached is left out for a while, unless there is no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import httpx2
+
+RESOLVE_SECONDS = 5.0
+AVOID_SECONDS = 10.0
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+
+@dataclass(slots=True)
+class _Server:
+    address: str
+    transport: httpx2.AsyncBaseTransport
+    in_flight: int = 0
+    given: int = 0
+    """requests it ever got; breaks ties, so that idle servers are asked in turn."""
+    avoid_until: float = 0.0
+    listed: bool = True
+    """whether the name still resolves to it."""
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """All addresses of a name, in a fixed order. OSError when there is none."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return sorted({str(address[0]) for *_, address in found})
+
+
+class BalancedTransport(httpx2.AsyncBaseTransport):
+    """Every request to the least busy address of its host. ``lane`` makes the transport of one address."""
+
+    def __init__(
+        self,
+        lane: Callable[[], httpx2.AsyncBaseTransport],
+        *,
+        resolve: Resolve = resolve,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lane = lane
+        self._resolve = resolve
+        self._clock = clock
+        self._servers: dict[str, _Server] = {}
+        self._resolved_at = float("-inf")
+        self._refresh: asyncio.Task[None] | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send, and read the whole answer. An address that cannot be connected to is passed over: nothing
+        was sent. httpx2's errors, ConnectError when the name has no address."""
+        host, port = request.url.host, request.url.port or 80
+        tried: set[str] = set()
+        while True:
+            await self._look(host, port, request)
+            server = self._least_busy(tried)
+            if server is None:
+                raise httpx2.ConnectError(f"no address of {host} takes connections", request=request)
+            try:
+                return await self._send(request, host, server)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                tried.add(server.address)
+                self._failed(server)
+            except httpx2.TransportError:
+                self._failed(server)
+                raise
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+        servers, self._servers = list(self._servers.values()), {}
+        for server in servers:
+            await server.transport.aclose()
+
+    async def _send(self, request: httpx2.Request, host: str, server: _Server) -> httpx2.Response:
+        extensions = {**request.extensions, "sni_hostname": host}
+        # The Host header was made from the name and stays.
+        sent = httpx2.Request(
+            request.method,
+            request.url.copy_with(host=server.address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions=extensions,
+        )
+        server.in_flight += 1
+        server.given += 1
+        try:
+            return await server.transport.handle_async_request(sent)
+        finally:
+            server.in_flight -= 1
+
+    def _least_busy(self, tried: set[str]) -> _Server | None:
+        now = self._clock()
+        left = [one for one in self._servers.values() if one.listed and one.address not in tried]
+        good = [one for one in left if one.avoid_until <= now] or left
+        return min(good, key=lambda one: (one.in_flight, one.given, one.address), default=None)
+
+    def _failed(self, server: _Server) -> None:
+        server.avoid_until = self._clock() + AVOID_SECONDS
+        self._resolved_at = float("-inf")
+
+    async def _look(self, host: str, port: int, request: httpx2.Request) -> None:
+        """Resolve when it is due: requests wait for it only while no address is known."""
+        if self._refresh is None and self._clock() - self._resolved_at >= RESOLVE_SECONDS:
+            self._refresh = asyncio.ensure_future(self._update(host, port))
+            self._refresh.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if self._refresh is not None and not any(one.listed for one in self._servers.values()):
+            refresh = self._refresh
+            try:
+                await asyncio.shield(refresh)
+            except OSError as error:
+                raise httpx2.ConnectError(f"{host} has no address ({error})", request=request) from error
+
+    async def _update(self, host: str, port: int) -> None:
+        try:
+            addresses = await self._resolve(host, port)
+        except OSError:
+            if not any(one.listed for one in self._servers.values()):
+                raise
+            return
+        finally:
+            self._refresh = None
+            self._resolved_at = self._clock()
+        await self._replace(addresses)
+
+    async def _replace(self, addresses: list[str]) -> None:
+        least = min((one.given for one in self._servers.values() if one.listed), default=0)
+        for server in list(self._servers.values()):
+            server.listed = server.address in addresses
+            if not server.listed and server.in_flight == 0:
+                del self._servers[server.address]
+                await server.transport.aclose()
+        for address in addresses:
+            if address not in self._servers:
+                # A new server starts where the others are: it must not get every call until it has caught up.
+                self._servers[address] = _Server(address, self._lane(), given=least)
