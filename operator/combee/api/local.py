@@ -12,6 +12,8 @@ from combee.errors import ManifestError, NotAvailableError
 
 INITIAL_PLAYBOOK = "initialPlaybook"
 """the name that stands for task.initialPlaybook in ``--data``."""
+SECRET_KEYS = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "https": ("TOKEN",)}
+"""Schemes that a laptop can read, and the keys that the Secret of such an address must have."""
 
 
 def check_local(run: PromptLearningRun, *, engines: set[str], secrets: set[str], data: set[str]) -> None:
@@ -28,7 +30,7 @@ def check_local(run: PromptLearningRun, *, engines: set[str], secrets: set[str],
             fix="Remove suspend, then run.",
         )
     _check_flags(run, engines, secrets, data)
-    _check_data(run, data)
+    _check_data(run, secrets, data)
     _check_models(run, engines, secrets)
 
 
@@ -65,10 +67,13 @@ def _check_flags(run: PromptLearningRun, engines: set[str], secrets: set[str], d
         )
 
 
-def _check_data(run: PromptLearningRun, data: set[str]) -> None:
+def _check_data(run: PromptLearningRun, secrets: set[str], data: set[str]) -> None:
     for name, source in sources(run).items():
         part = "configMap" if source.config_map is not None else "pvc"
-        _check_source(f"spec.task.data.{name}", name, source.uri, part, data)
+        path = f"spec.task.data.{name}"
+        _check_source(path, name, source.uri, part, data)
+        if source.secret_ref is not None and name not in data:
+            _check_keys(path, uri_scheme(source.uri or ""), source.secret_ref.name, secrets)
     if (initial := run.spec.task.initial_playbook) is not None:
         _check_source("spec.task.initialPlaybook", INITIAL_PLAYBOOK, initial.uri, "configMap", data)
 
@@ -82,12 +87,23 @@ def _check_source(path: str, name: str, uri: str | None, part: str, data: set[st
             where=f"{path}.{part}",
             fix=f"Give a file that stands for it: --data {name}=PATH.",
         )
-    if (scheme := uri_scheme(uri)) in REMOTE_SCHEMES:
+    if (scheme := uri_scheme(uri)) in REMOTE_SCHEMES and scheme not in SECRET_KEYS:
         raise NotAvailableError(
             f"reading {scheme}:// on a laptop is not available in this version",
             where=f"{path}.uri",
             fix=f"Give a local copy: --data {name}=PATH.",
         )
+
+
+def _check_keys(path: str, scheme: str, secret: str, secrets: set[str]) -> None:
+    """Each key that an address's Secret must have needs a variable that stands for it."""
+    for key in SECRET_KEYS.get(scheme, ()):
+        if f"{secret}/{key}" not in secrets:
+            raise ManifestError(
+                "a Secret is on a cluster, and this runs on a laptop",
+                where=f"{path}.secretRef",
+                fix=f"Give a variable that holds its key: --secret {secret}/{key}=env:VAR.",
+            )
 
 
 def _check_models(run: PromptLearningRun, engines: set[str], secrets: set[str]) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from combee.adapters.folder import TEMPORARY
 from combee.adapters.store import Store
-from combee.errors import DataError, StoreError, UserError
+from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
 from combee.plan.types import IterationPlan, StepSummary
 
 RUN_FILE_VERSION = 1
@@ -154,7 +154,8 @@ def _refuse_another(path: Path, identity: RunIdentity) -> None:
         if splits.get(split) != identity.data.get(split)
     )
     if moved:
-        raise DataError(
+        kind = DataError if moved == ["train"] else HeldOutMovedError
+        raise kind(
             f"HeldOutMoved: the data of {', '.join(moved)} is not what this run started with",
             where=str(path),
             fix="Restore the data, or start anew in another folder with -o",

@@ -7,28 +7,23 @@ mistake (exit 2) leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from combee.adapters.adaptive import AdaptiveLimit
 from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.hedge import Hedger
 from combee.adapters.limits import RunLimits
 from combee.adapters.memo import Memo
 from combee.adapters.store import Store
-from combee.algo.membership import split_select_gate
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import PromptLearningRun, manifest_digest
-from combee.errors import DataError
-from combee.methods.ace import AceMethod
 from combee.plan.decide import Identity, limits_of
-from combee.plan.preview import DataShape, preview, refusal
+from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, Outcome
+from combee.runtime.assembly import Models, keep_libraries_quiet, open_models, work_context
 from combee.runtime.folder import RunFolder, RunIdentity, given_plans
 from combee.runtime.guard import BudgetGuard
 from combee.runtime.local import LocalExecutor
@@ -39,11 +34,10 @@ from combee.runtime.progress import ProgressState
 from combee.runtime.report.child import build_apart
 from combee.runtime.report.result import DataInfo, ModelInfo, Result, to_bytes
 from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
+from combee.runtime.splits import data_facts, refuse_too_small
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_for
 from combee.work.context import WorkContext
-
-_TALKATIVE = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +53,7 @@ class Prepared:
     @property
     def facts(self) -> DataFacts:
         """Counts and digests of the data."""
-        held_out = self.splits["heldOut"]
-        select, gate = split_select_gate([example.id for example in held_out.examples], held_out.digest)
-        test = self.splits.get("test")
-        return DataFacts(
-            train_rows=len(self.splits["train"].examples),
-            select_rows=len(select),
-            gate_rows=len(gate),
-            test_rows=len(test.examples) if test else 0,
-            digests={name: split.digest for name, split in self.splits.items()},
-        )
+        return data_facts(self.splits)
 
     @property
     def data(self) -> DataInfo:
@@ -91,9 +76,8 @@ def prepare(path: Path, given: StandIns, plans: Path | None = None, *, for_previ
         initial_playbook=read_initial_playbook(run, given, base),
         plans=given_plans(plans) if plans else {},
     )
-    refused = refusal(prepared.facts)
-    if refused and not for_preview:
-        raise DataError(refused, where="spec.task.data.heldOut")
+    if not for_preview:
+        refuse_too_small(splits)
     return prepared
 
 
@@ -111,21 +95,6 @@ class _HeldData:
 
     async def test(self) -> Dataset | None:
         return self._splits.get("test")
-
-
-@dataclass(slots=True)
-class _Models:
-    """Clients by role, over shared pool, memo and limits."""
-
-    clients: dict[str, ChatClient]
-    info: dict[str, ModelInfo]
-    pool: ConnectionPool
-
-
-def keep_libraries_quiet() -> None:
-    """No library's log may hold a prompt: with OPENAI_LOG=debug the client would print every one."""
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
@@ -150,31 +119,12 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     return info
 
 
-def _models(
-    prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard, info: dict[str, ModelInfo]
-) -> _Models:
-    workers = prepared.run.spec.workers
-    pool = ConnectionPool()
-    limits = RunLimits(workers.concurrency, workers.requests_per_minute, workers.tokens_per_minute)
-    meter.limits = limits
-    memo = Memo(store)
-    hedger = Hedger(workers.hedge_budget)
-    clients = {
-        role: ChatClient(
-            endpoint,
-            role,
-            memo,
-            limits,
-            pool=pool,
-            deadline_seconds=workers.call_deadline_seconds,
-            on_call=meter.on_call,
-            budget=guard,
-            hedger=hedger,
-            adaptive=AdaptiveLimit(workers.concurrency),
-        )
-        for role, endpoint in prepared.endpoints.items()
-    }
-    return _Models(clients, info, pool)
+def _models(prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard) -> Models:
+    models = open_models(
+        prepared.run.spec.workers, prepared.endpoints, store, on_call=meter.on_call, budget=guard
+    )
+    meter.limits = models.limits
+    return models
 
 
 async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Result:
@@ -211,7 +161,7 @@ async def _work(
     listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
     for warning in preview(spec, data_shape(prepared)).warnings:
         listener.note(warning)
-    models = _models(prepared, store, meter, guard, info)
+    models = _models(prepared, store, meter, guard)
     context = _context(prepared, who, store, models, meter)
     executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
     ticker = asyncio.create_task(meter.tick())
@@ -238,19 +188,14 @@ async def _work(
         store.close()
 
 
-def _context(prepared: Prepared, who: Identity, store: Store, models: _Models, meter: Meter) -> WorkContext:
-    spec = prepared.run.spec
-    return WorkContext(
-        spec=spec,
-        prefix=f"runs/{who.name}-{who.uid}",
+def _context(prepared: Prepared, who: Identity, store: Store, models: Models, meter: Meter) -> WorkContext:
+    return work_context(
+        prepared.run.spec,
+        name=who.name,
+        uid=who.uid,
         store=store,
-        clients=models.clients,
-        task=task_for(spec.task.type),
-        method=AceMethod(),
+        models=models,
         data=_HeldData(prepared.splits),
-        concurrency=spec.workers.concurrency,
-        slots=spec.workers.concurrency,
-        clock=time.monotonic,
         progress=meter,
         initial_playbook=prepared.initial_playbook,
     )
@@ -315,7 +260,7 @@ async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext
     store = Store.open(str(out / "store"))
     guard = BudgetGuard(limits_of(prepared.run.spec), lambda: 0.0)
     meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, _Silent(), guard)
-    models = _models(prepared, store, meter, guard, {})
+    models = _models(prepared, store, meter, guard)
     try:
         yield _context(prepared, who, store, models, meter)
     finally:

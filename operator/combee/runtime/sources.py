@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
-from combee.adapters.chat import Endpoint
-from combee.adapters.rows import read_lines
+from combee.adapters.wire import Endpoint
+from combee.api.common import SecretKeyRef, uri_scheme
 from combee.api.local import INITIAL_PLAYBOOK, check_local, sources
-from combee.api.parts import RoleModel
+from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
-from combee.errors import BugError, CombeeError, DataError, UserError
+from combee.errors import DataError, UserError
+from combee.runtime.endpoints import checked_key, role_endpoints
+from combee.runtime.splits import read_playbook, read_split, refuse_overlap
 from combee.settings import environment_value
-from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
+from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
-
-ROLES_IN_USE = ("task", "proposer")
-"""The evaluator judges where no metric can; every task of this version has one."""
-MAX_PLAYBOOK_BYTES = 1 << 20
-URL_FIX = "Write it like http://127.0.0.1:8000/v1, without a key in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,59 +65,22 @@ def check_stand_ins(run: PromptLearningRun, given: StandIns) -> None:
 
 def endpoints(run: PromptLearningRun, given: StandIns) -> dict[str, Endpoint]:
     """Role -> endpoint, for the roles in use."""
-    roles = run.spec.roles()
-    return {role: _endpoint(run, role, roles[role], given) for role in ROLES_IN_USE if role in roles}
 
+    def engine_url(engine: str) -> tuple[str, str]:
+        return given.engines[engine], f"--engine {engine}"
 
-def _endpoint(run: PromptLearningRun, role: str, model: RoleModel, given: StandIns) -> Endpoint:
-    if model.engine_ref is not None:
-        engine = next(engine for engine in run.spec.engines if engine.name == model.engine_ref.name)
-        return Endpoint(
-            url=_checked_url(given.engines[engine.name], f"--engine {engine.name}"),
-            model=engine.vllm.model,
-            revision=engine.vllm.revision or "",
-            engine_args=engine.vllm.args,
-        )
-    if model.endpoint is None:
-        raise BugError(f"the role {role} has neither engine nor endpoint")
-    key, source = "", ""
-    if (ref := model.endpoint.api_key_secret_ref) is not None:
+    def key_of(_role: str, ref: SecretKeyRef) -> tuple[str, str]:
         name = f"{ref.name}/{ref.key}"
         variable = given.secrets[name]
-        source = f"--secret {name}=env:{variable}"
-        key = _checked_key(environment_value(variable, wanted_for=f"--secret {name}"), variable, name)
-    return Endpoint(
-        url=_checked_url(model.endpoint.url, f"spec.models.{role}.endpoint.url"),
-        model=model.endpoint.model,
-        api_key=SecretStr(key),
-        revision=model.endpoint.revision or "",
-        key_source=source,
-    )
-
-
-def _checked_url(url: str, where: str) -> str:
-    """``url`` when Endpoint and the HTTP client will take it; it is not quoted, it may hold a key."""
-    try:
-        parts = urlsplit(url)
-        good = parts.port != 0 and bool(parts.hostname) and url.isprintable() and " " not in url
-        Endpoint(url=url, model="")
-    except (ValueError, CombeeError) as error:
-        what = error.what if isinstance(error, CombeeError) else "not a URL"
-        raise UserError(what, where=where, fix=URL_FIX) from None
-    if not good:
-        raise UserError("not a URL", where=where, fix=URL_FIX)
-    return url
-
-
-def _checked_key(key: str, variable: str, name: str) -> str:
-    """``key`` when it can go into an HTTP header; UserError that does not show it."""
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise UserError(
-            f"the value of {variable} is not a key: it holds a blank, a line end or a character outside ASCII",
+        key = checked_key(
+            environment_value(variable, wanted_for=f"--secret {name}"),
+            shown=variable,
             where=f"--secret {name}",
             fix=f"export {variable} again with the key alone",
         )
-    return key
+        return key, f"--secret {name}=env:{variable}"
+
+    return role_endpoints(run.spec, engine_url=engine_url, key_of=key_of)
 
 
 def locate(uri: str, base: Path) -> str:
@@ -137,22 +94,24 @@ def read_splits(run: PromptLearningRun, task: Task, given: StandIns, base: Path)
     """Every split, read and checked. DataError when heldOut or test shares a row with train."""
     splits: dict[str, Dataset] = {}
     for name, source in sources(run).items():
-        uri = given.data[name] if name in given.data else locate(source.uri or "", base)
-        splits[name] = task.read_rows(read_lines(uri, max_bytes=MAX_ROW_BYTES), uri)
-    for name in ("heldOut", "test"):
-        if name in splits:
-            _refuse_overlap(splits["train"], splits[name], name)
+        if name in given.data:
+            splits[name] = read_split(task, _local_copy(name, given))
+        else:
+            splits[name] = read_split(task, locate(source.uri or "", base), _secret_of(source, given))
+    refuse_overlap(splits)
     return splits
 
 
-def _refuse_overlap(train: Dataset, other: Dataset, name: str) -> None:
-    shared = overlap(train, other)
-    if shared:
-        raise DataError(
-            f"{len(shared)} of {len(other.examples)} rows are in train too: scores on them would show memory, not learning",
-            where=f"spec.task.data.{name}",
-            fix=f"Remove them from train or from {name}; the first is {name} row {shared[0]}",
-        )
+def _secret_of(source: DataSource, given: StandIns) -> dict[str, str] | None:
+    """The keys of the Secret of an address, from the variables that stand for them."""
+    if source.secret_ref is None:
+        return None
+    name = source.secret_ref.name
+    return {
+        pair.removeprefix(f"{name}/"): environment_value(variable, wanted_for=f"--secret {pair}")
+        for pair, variable in given.secrets.items()
+        if pair.startswith(f"{name}/")
+    }
 
 
 def read_initial_playbook(run: PromptLearningRun, given: StandIns, base: Path) -> str:
@@ -160,13 +119,18 @@ def read_initial_playbook(run: PromptLearningRun, given: StandIns, base: Path) -
     initial = run.spec.task.initial_playbook
     if initial is None:
         return ""
-    uri = given.data[INITIAL_PLAYBOOK] if INITIAL_PLAYBOOK in given.data else locate(initial.uri or "", base)
-    data = b"".join(read_lines(uri, max_bytes=MAX_PLAYBOOK_BYTES))
-    if len(data) > MAX_PLAYBOOK_BYTES:
+    if INITIAL_PLAYBOOK in given.data:
+        return read_playbook(_local_copy(INITIAL_PLAYBOOK, given))
+    return read_playbook(locate(initial.uri or "", base))
+
+
+def _local_copy(name: str, given: StandIns) -> str:
+    """The path that ``--data`` gives for a split."""
+    path = locate(given.data[name], Path())
+    if "://" in path:
         raise DataError(
-            f"{len(data):,} bytes", where=uri, fix=f"A playbook has at most {MAX_PLAYBOOK_BYTES:,} bytes"
+            f"{uri_scheme(path)}: addresses cannot be read here: --data stands for a file",
+            where=path,
+            fix="Give the path of a local copy, or write the address in the manifest",
         )
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise DataError("not UTF-8", where=uri, fix="Save the playbook as UTF-8 text") from None
+    return path

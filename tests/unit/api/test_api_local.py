@@ -44,8 +44,8 @@ def test_local_files_and_all_stand_ins_are_enough(uri: str) -> None:
 CLUSTER_DATA = [
     ("{configMap: {name: c, key: k}}", "spec.task.data.train.configMap", ManifestError),
     ("{pvc: {claimName: c, path: a.jsonl}}", "spec.task.data.train.pvc", ManifestError),
-    ("{uri: 's3://b/k', secretRef: {name: s3}}", "spec.task.data.train.uri", NotAvailableError),
-    ("{uri: 'https://h/k'}", "spec.task.data.train.uri", NotAvailableError),
+    ("{uri: 'gs://b/k'}", "spec.task.data.train.uri", NotAvailableError),
+    ("{uri: 'az://b/k'}", "spec.task.data.train.uri", NotAvailableError),
 ]
 
 
@@ -55,6 +55,27 @@ def test_cluster_data_need_a_file(train: str, where: str, kind: type[UserError])
         check(train=train)
     assert caught.value.where == where
     assert "--data train=PATH" in str(caught.value)
+    check(train=train, data=frozenset({"train"}))
+
+
+@pytest.mark.parametrize("uri", ["s3://b/k", "https://h/k", "S3://b/k"])
+def test_addresses_of_s3_and_https_are_read_here_too(uri: str) -> None:
+    check(train=f"{{uri: '{uri}'}}")
+
+
+ADDRESS_SECRETS = [("s3", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]), ("https", ["TOKEN"])]
+
+
+@pytest.mark.parametrize(("scheme", "keys"), ADDRESS_SECRETS)
+def test_the_secret_of_an_address_needs_a_variable_for_each_key(scheme: str, keys: list[str]) -> None:
+    train, given = f"{{uri: '{scheme}://h/k', secretRef: {{name: mine}}}}", set(SECRETS)
+    for key in keys:
+        with pytest.raises(ManifestError) as caught:
+            check(train=train, secrets=given)
+        assert caught.value.where == "spec.task.data.train.secretRef"
+        assert f"--secret mine/{key}=env:VAR" in str(caught.value)
+        given.add(f"mine/{key}")
+    check(train=train, secrets=given)
     check(train=train, data=frozenset({"train"}))
 
 
