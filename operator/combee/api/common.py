@@ -8,11 +8,22 @@ only spelling read, and each field has a description, from which documentation a
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    JsonValue,
+    Strict,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 API_VERSION = "combee.dev/v1alpha1"
 REMOTE_SCHEMES = ("s3", "gs", "az", "https")
@@ -22,9 +33,16 @@ WRITABLE_SCHEMES = ("s3", "gs", "az")
 LARGEST_INT = 2**53 - 1
 """largest whole number that JSON carries exactly everywhere."""
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
-_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}\Z")
+LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+KEY = r"([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*"
+QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?"
+LABEL_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+LABEL_VALUE = "([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
+"""what Kubernetes takes as names, keys and quantities; the CRDs' rules are made of the same texts."""
+OUR_PREFIX = "combee.dev/"
+"""of labels and annotations that are the operator's to set."""
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)\Z", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x20\x7f\\]")
 
@@ -87,7 +105,7 @@ class Model(BaseModel):
 
 
 def _label(value: str) -> str:
-    if not _LABEL.match(value):
+    if not re.fullmatch(LABEL, value):
         raise refuse(
             "not a valid name",
             "Use 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit.",
@@ -96,7 +114,7 @@ def _label(value: str) -> str:
 
 
 def _subdomain(value: str) -> str:
-    if len(value) > 253 or not _SUBDOMAIN.match(value):
+    if not re.fullmatch(SUBDOMAIN, value):
         raise refuse(
             "not a valid object name",
             "Use 1 to 253 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit.",
@@ -105,14 +123,16 @@ def _subdomain(value: str) -> str:
 
 
 def _key(value: str) -> str:
-    if not _KEY.match(value) or value in {".", ".."}:
-        raise refuse("not a valid key", "Use 1 to 253 of letters, digits, '-', '_' and '.'.")
+    if not re.fullmatch(KEY, value):
+        raise refuse(
+            "not a valid key", "Use 1 to 253 of letters, digits, '-', '_' and '.', not starting with '..'."
+        )
     return value
 
 
 def _inner_path(value: str) -> str:
     parts = value.split("/")
-    if value.startswith("/") or "" in parts or ".." in parts or "\x00" in value:
+    if "" in parts or ".." in parts or "\x00" in value:
         raise refuse(
             "not a path inside the volume", "Use a relative path without '..', such as formula/train.jsonl."
         )
@@ -176,27 +196,116 @@ def _endpoint_url(value: str) -> str:
 
 
 def _words(value: str) -> str:
-    if not value.strip():
+    if not re.search(r"\S", value, re.ASCII):
         raise refuse("empty", "Write a few words, or leave the field out.")
     return value
 
+
+def _quantity(value: str) -> str:
+    if not re.fullmatch(QUANTITY, value):
+        raise refuse("not a quantity", "Write one as Kubernetes has them, such as 500m, 2 or 4Gi.")
+    return value
+
+
+def _whole_as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _labels(value: dict[str, str]) -> dict[str, str]:
+    _label_keys(value)
+    for key, text in value.items():
+        if not re.fullmatch(LABEL_VALUE, text):
+            raise refuse(f"{key[:60]!r} has a value that labels cannot have", _LABEL_FIX)
+    return value
+
+
+def _label_keys(value: dict[str, str]) -> dict[str, str]:
+    for key in value:
+        if len(key) > 317 or not re.fullmatch(LABEL_KEY, key):
+            raise refuse(f"{key[:60]!r} is not a valid key", _LABEL_FIX)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Names a type of text in the JSON schema, where the CRDs' rules for it are found by that name."""
+
+    name: str
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The type's schema with its name."""
+        return {**handler(core), SCALAR_KEY: self.name}
+
+
+SCALAR_KEY = "x-combee-scalar"
+NOT_FILLED_IN: dict[str, JsonValue] = {"x-combee-default": False}
+"""for a field whose default the API server must not write into manifests."""
+MAP_BY_NAME: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+"""for a list whose items are told apart by name."""
+MAP_BY_TYPE: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+_LABEL_FIX = (
+    "Use at most 63 of letters, digits, '-', '_' and '.', starting and ending with a letter or digit."
+)
 
 Int = Annotated[int, Strict()]
 Float = Annotated[float, Strict()]
 Bool = Annotated[bool, Strict()]
 Str = Annotated[str, Strict()]
-Label = Annotated[str, Strict(), AfterValidator(_label)]
+Line = Annotated[str, Strict(), Field(max_length=2000)]
+"""an argument, or another text that is passed on."""
+Label = Annotated[str, Strict(), Field(max_length=63), AfterValidator(_label), Scalar("Label")]
 """a DNS label: runs, engines, Playbooks."""
-ObjectName = Annotated[str, Strict(), AfterValidator(_subdomain)]
+ObjectName = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_subdomain), Scalar("ObjectName")]
 """the name of a ConfigMap, Secret, claim or queue."""
-Key = Annotated[str, Strict(), AfterValidator(_key)]
+Key = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_key), Scalar("Key")]
 """a key inside a ConfigMap or Secret."""
-InnerPath = Annotated[str, Strict(), AfterValidator(_inner_path)]
-DataUri = Annotated[str, Strict(), AfterValidator(_data_uri)]
-StoreUri = Annotated[str, Strict(), AfterValidator(_store_uri)]
-EndpointUrl = Annotated[str, Strict(), AfterValidator(_endpoint_url)]
-Words = Annotated[str, Strict(), AfterValidator(_words)]
+InnerPath = Annotated[str, Strict(), Field(max_length=1000), AfterValidator(_inner_path), Scalar("InnerPath")]
+DataUri = Annotated[str, Strict(), Field(max_length=2000), AfterValidator(_data_uri), Scalar("DataUri")]
+StoreUri = Annotated[str, Strict(), Field(max_length=2000), AfterValidator(_store_uri), Scalar("StoreUri")]
+EndpointUrl = Annotated[
+    str, Strict(), Field(max_length=2000), AfterValidator(_endpoint_url), Scalar("EndpointUrl")
+]
+Words = Annotated[str, Strict(), AfterValidator(_words), Scalar("Words")]
 """text for people, not blank."""
+Quantity = Annotated[
+    str,
+    Strict(),
+    Field(max_length=32),
+    BeforeValidator(_whole_as_text),
+    AfterValidator(_quantity),
+    Scalar("Quantity"),
+]
+"""an amount of a resource; a whole number is fine."""
+Labels = Annotated[
+    dict[Str, Annotated[str, Strict(), Field(max_length=63)]],
+    Field(max_length=64),
+    AfterValidator(_labels),
+    Scalar("Labels"),
+]
+"""labels of pods or nodes."""
+Annotations = Annotated[
+    dict[Str, Annotated[str, Strict(), Field(max_length=4096)]],
+    Field(max_length=64),
+    AfterValidator(_label_keys),
+    Scalar("Annotations"),
+]
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+NamedT = TypeVar("NamedT", bound=_Named)
+
+
+def distinct(items: tuple[NamedT, ...], what: str) -> tuple[NamedT, ...]:
+    """``items``; refuses two of one name. ``what`` is what they are called, in the plural."""
+    names = [item.name for item in items]
+    for name in names:
+        if names.count(name) > 1:
+            raise refuse(f"two {what} are named {name}", f"Give each of the {what} a name of its own.")
+    return items
 
 
 class NameRef(Model):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic.fields import FieldInfo
 
-from combee.api.availability import ROWS, UNAVAILABLE_KINDS
+from combee.api.availability import ROWS
 from combee.api.common import ClaimPath, ClaimRef, ConfigMapKeyRef, Model, NameRef, SecretKeyRef
 from combee.api.fields import choices, default_of, expects, fields_of, item_of, model_of, yaml_text
 from combee.api.run import PromptLearningRun, RunSpec
@@ -36,7 +36,6 @@ def reference_markdown() -> str:
         lines.append("")
     lines.append("## Not available in this version\n\n| path | value | instead |\n|---|---|---|")
     lines += [f"| {row.path} | {row.value or 'any'} | {row.instead} |" for row in ROWS]
-    lines += [f"| kind | {kind} | |" for kind in UNAVAILABLE_KINDS]
     return "\n".join(lines) + "\n"
 
 

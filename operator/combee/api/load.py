@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import ValidationError
 
-from combee.api.availability import UNAVAILABLE_KINDS, not_available, refuse_kind
-from combee.api.common import API_VERSION
+from combee.api.availability import not_available
+from combee.api.common import API_VERSION, Model
 from combee.api.explain import closest, explain, path_text, summary
-from combee.api.fields import Loc
+from combee.api.fields import Loc, locate
+from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
 from combee.api.yamlread import Document, read_yaml
 from combee.errors import CombeeError, ManifestError, NotAvailableError
 
 KIND = "PromptLearningRun"
+KINDS: dict[str, type[Model]] = {
+    KIND: PromptLearningRun,
+    "Playbook": Playbook,
+    "PlaybookVersion": PlaybookVersion,
+}
+"""every kind; only runs are learned, the others belong to a cluster and are checked here."""
+Resource = PromptLearningRun | Playbook | PlaybookVersion
 
 
 def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
     """The runs of a YAML text with one or more documents, in order; at least one.
 
-    ``where`` is the file's name for messages. Raises ManifestError (``where`` is
+    Playbooks beside them are checked and left to the cluster. ``where`` is the file's name for messages. Raises ManifestError (``where`` is
     ``file:line: path``) or NotAvailableError, for the first thing that is wrong.
     """
     documents = read_yaml(text, where)
@@ -32,7 +40,9 @@ def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
         )
     runs: list[PromptLearningRun] = []
     for document in documents:
-        run = _run(document.value, _placed(where, document))
+        run = _resource(document.value, _placed(where, document))
+        if not isinstance(run, PromptLearningRun):
+            continue
         if any(other.name == run.name for other in runs):
             raise ManifestError(
                 f"two runs are named {run.name!r}",
@@ -40,12 +50,25 @@ def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
                 fix="Give each run a name of its own.",
             )
         runs.append(run)
+    if not runs:
+        raise ManifestError(
+            "there is no run in it, and only runs are learned", where=where, fix=f"Add one of kind: {KIND}."
+        )
     return runs
 
 
 def parse_run(data: object, where: str) -> PromptLearningRun:
     """One run from plain data, such as an object read from the API server. Errors as parse_runs."""
-    return _run(data, lambda loc: ": ".join(part for part in (where, path_text(loc)) if part))
+    place = _unplaced(where)
+    run = _resource(data, place)
+    if not isinstance(run, PromptLearningRun):
+        raise ManifestError(f"this is a {run.kind}", where=place(("kind",)), fix=f"Give a {KIND}.")
+    return run
+
+
+def parse_resource(data: object, where: str) -> Resource:
+    """One run, Playbook or PlaybookVersion from plain data. Errors as parse_runs."""
+    return _resource(data, _unplaced(where))
 
 
 def problems_in(text: str, where: str) -> list[CombeeError]:
@@ -59,7 +82,7 @@ def problems_in(text: str, where: str) -> list[CombeeError]:
     found: list[CombeeError] = []
     for document in documents:
         found += _problems(document.value, _placed(where, document))
-    if not found:
+    if not found and any(_kind(document.value) == KIND for document in documents):
         try:
             parse_runs(text, where)
         except CombeeError as error:
@@ -75,42 +98,72 @@ def _placed(where: str, document: Document) -> Callable[[Loc], str]:
     return place
 
 
+def _unplaced(where: str) -> Callable[[Loc], str]:
+    return lambda loc: ": ".join(part for part in (where, path_text(loc)) if part)
+
+
 def _problems(data: object, place: Callable[[Loc], str]) -> list[CombeeError]:
     try:
-        _check_kind(data, place)
-        run = PromptLearningRun.model_validate(data)
-        return [*_not_available(run, place)]
+        root = _check_kind(data, place)
+        resource = root.model_validate(data)
+        blank = _blanks(data, root, place)
+        return [*blank, *_not_available(resource, place)]
     except ValidationError as error:
-        return [*explain(error, root=PromptLearningRun, where=place)]
+        return [*explain(error, root=root, where=place)]
     except CombeeError as error:
         return [error]
 
 
-def _run(data: object, place: Callable[[Loc], str]) -> PromptLearningRun:
-    _check_kind(data, place)
+def _resource(data: object, place: Callable[[Loc], str]) -> Resource:
+    root = _check_kind(data, place)
     try:
-        run = PromptLearningRun.model_validate(data)
+        resource = root.model_validate(data)
     except ValidationError as error:
-        raise summary(explain(error, root=PromptLearningRun, where=place)) from None
-    for missing in _not_available(run, place):
-        raise missing
-    return run
+        raise summary(explain(error, root=root, where=place)) from None
+    for problem in (*_blanks(data, root, place), *_not_available(resource, place)):
+        raise problem
+    assert isinstance(resource, Resource)
+    return resource
 
 
-def _not_available(run: PromptLearningRun, place: Callable[[Loc], str]) -> list[NotAvailableError]:
-    return not_available(run, lambda path: place(tuple(path.split("."))))
+def _not_available(resource: Model, place: Callable[[Loc], str]) -> list[NotAvailableError]:
+    if not isinstance(resource, PromptLearningRun | Playbook):
+        return []
+    return not_available(resource, lambda path: place(tuple(path.split("."))))
 
 
-def _check_kind(data: object, place: Callable[[Loc], str]) -> None:
+def _blanks(data: object, root: type[Model], place: Callable[[Loc], str]) -> list[ManifestError]:
+    """An error for each field of the spec with nothing behind it: the API server refuses it, too."""
+    return [
+        ManifestError("nothing is written here", where=place(loc), fix="Remove the line or complete it.")
+        for loc in _nulls(data.get("spec") if isinstance(data, Mapping) else None, ("spec",))
+        if locate(root, loc)[1] is not None
+    ]
+
+
+def _nulls(value: object, loc: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if value is None:
+        yield loc
+    pairs = (
+        value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, inner in pairs:
+        yield from _nulls(inner, (*loc, key))
+
+
+def _kind(data: object) -> object:
+    return data.get("kind") if isinstance(data, Mapping) else None
+
+
+def _check_kind(data: object, place: Callable[[Loc], str]) -> type[Model]:
+    """The model of the kind that ``data`` says it is."""
     if not isinstance(data, Mapping):
         raise ManifestError("not a mapping", where=place(()), fix=f"Start with apiVersion: {API_VERSION}.")
-    kind = data.get("kind")
-    if kind in UNAVAILABLE_KINDS:
-        raise refuse_kind(str(kind), place(("kind",)))
-    if kind == KIND:
-        return
+    kind = _kind(data)
     if kind is None:
         raise ManifestError("kind is missing", where=place(("kind",)), fix=f"Add kind: {KIND}.")
-    word = kind if isinstance(kind, str) else ""
-    guess = f"Did you mean {KIND}?" if closest(word, [KIND]) else f"This reads kind {KIND} only."
+    if isinstance(kind, str) and kind in KINDS:
+        return KINDS[kind]
+    found = closest(kind, list(KINDS)) if isinstance(kind, str) else None
+    guess = f"Did you mean {found}?" if found else f"This reads kind {', '.join(KINDS)}."
     raise ManifestError(f"unknown kind {str(kind)[:60]!r}", where=place(("kind",)), fix=guess)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, Strict, field_validator, model_validator
 
 from combee.api.common import (
+    LARGEST_INT,
+    MAP_BY_NAME,
+    NOT_FILLED_IN,
+    OUR_PREFIX,
+    Annotations,
     Bool,
     ClaimPath,
     ClaimRef,
@@ -17,17 +22,34 @@ from combee.api.common import (
     Float,
     Int,
     Label,
+    Labels,
+    Line,
     Model,
     NameRef,
     ObjectName,
+    Quantity,
+    Scalar,
     SecretKeyRef,
     Str,
     Words,
+    distinct,
     refuse,
 )
 
 TaskType = Literal["Formula", "FiNER", "Traces", "Custom"]
-_OURS = ("--host", "--port", "--model", "--api-key", "--served-model-name", "--uds", "--root-path")
+SET_BY_US = ("--host", "--port", "--model", "--api-key", "--served-model-name", "--uds", "--root-path")
+
+
+CLASS_PATH = "[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
+
+
+def _import_path(value: str) -> str:
+    if not re.fullmatch(CLASS_PATH, value):
+        raise refuse("not a class path", 'Write "module:Class", such as "acme.tasks:Invoices".')
+    return value
+
+
+ClassPath = Annotated[str, Strict(), Field(max_length=500), AfterValidator(_import_path), Scalar("ClassPath")]
 
 
 class DataSource(Model):
@@ -76,29 +98,22 @@ class CustomContainer(Model):
     """A task that runs in a container of its own."""
 
     image: Str = Field(min_length=1, max_length=1000, description="Container image with the task.")
-    command: tuple[Str, ...] = Field(
+    command: tuple[Line, ...] = Field(
         default=(), max_length=64, description="Command; absent: the image's own."
     )
-    args: tuple[Str, ...] = Field(default=(), max_length=256, description="Arguments of the command.")
+    args: tuple[Line, ...] = Field(default=(), max_length=256, description="Arguments of the command.")
 
 
 class CustomTask(Model):
     """A task of the user's own."""
 
     exactly_one = ("class_", "container")
-    class_: Str | None = Field(
+    class_: ClassPath | None = Field(
         default=None, alias="class", description='Python class in the worker image, as "module:Class".'
     )
     container: CustomContainer | None = Field(
         default=None, description="Container that speaks the task protocol."
     )
-
-    @field_validator("class_")
-    @classmethod
-    def _import_path(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", value):
-            raise refuse("not a class path", 'Write "module:Class", such as "acme.tasks:Invoices".')
-        return value
 
 
 class InitialPlaybook(Model):
@@ -164,7 +179,11 @@ class Method(Model):
         description="ACE learns a playbook, GEPA a prompt of named components."
     )
     epochs: Int = Field(default=1, ge=1, le=100, description="Passes over the train rows.")
-    ace: AceOptions = Field(default_factory=AceOptions, description="Options of ACE; with type ACE only.")
+    ace: AceOptions = Field(
+        default_factory=AceOptions,
+        description="Options of ACE; with type ACE only.",
+        json_schema_extra=NOT_FILLED_IN,
+    )
     gepa: GepaOptions | None = Field(default=None, description="Options of GEPA; with type GEPA only.")
 
     @model_validator(mode="after")
@@ -180,31 +199,57 @@ class Method(Model):
 class Toleration(Model):
     """A pod's toleration, as in Kubernetes."""
 
-    key: Str | None = Field(default=None, description="Taint key.")
+    key: Str | None = Field(default=None, max_length=317, description="Taint key.")
     operator: Literal["Equal", "Exists"] | None = Field(default=None, description="How value is compared.")
-    value: Str | None = Field(default=None, description="Taint value.")
+    value: Str | None = Field(default=None, max_length=63, description="Taint value.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         default=None, description="Effect."
     )
     toleration_seconds: Int | None = Field(
-        default=None, ge=0, description="Seconds a NoExecute taint is tolerated."
+        default=None, ge=0, le=LARGEST_INT, description="Seconds a NoExecute taint is tolerated."
     )
+
+
+ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+RESOURCE = "cpu|memory|ephemeral-storage|rdma/[a-zA-Z0-9][-a-zA-Z0-9_.]{0,61}"
+
+
+def _env_name(value: str) -> str:
+    if not re.fullmatch(ENV_NAME, value):
+        raise refuse("not a variable's name", "Use letters, digits and '_', not starting with a digit.")
+    return value
+
+
+def _known_resources(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not re.fullmatch(RESOURCE, name):
+            raise refuse(
+                f"{name[:60]!r} cannot be asked for here",
+                "Use cpu, memory, ephemeral-storage or rdma/...; GPUs are vllm.gpusPerReplica.",
+            )
+    return value
+
+
+EnvName = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_env_name), Scalar("EnvName")]
+ResourceList = Annotated[
+    dict[Str, Quantity], Field(max_length=8), AfterValidator(_known_resources), Scalar("ResourceList")
+]
 
 
 class EnvVar(Model):
     """An environment variable with a plain value."""
 
-    name: Str = Field(min_length=1, max_length=253, description="Name; operations.md lists those allowed.")
+    name: EnvName = Field(description="Name; operations.md lists those allowed.")
     value: Str = Field(default="", max_length=4096, description="Value; never a secret.")
 
 
 class Resources(Model):
     """What a container asks for and may use at most, as in Kubernetes."""
 
-    requests: dict[Str, Str] = Field(
-        default_factory=dict, description='Asked for: cpu, memory, ephemeral-storage; quoted, as in cpu: "2".'
+    requests: ResourceList = Field(
+        default_factory=dict, description="Asked for: cpu, memory, ephemeral-storage, such as cpu: 500m."
     )
-    limits: dict[Str, Str] = Field(
+    limits: ResourceList = Field(
         default_factory=dict, description="Used at most; the same names. GPUs are gpusPerReplica's."
     )
 
@@ -212,14 +257,22 @@ class Resources(Model):
 class PodTemplateMeta(Model):
     """Labels and annotations added to the pods."""
 
-    labels: dict[Str, Str] = Field(default_factory=dict, description="Labels added to the pods.")
-    annotations: dict[Str, Str] = Field(default_factory=dict, description="Annotations added to the pods.")
+    labels: Labels = Field(default_factory=dict, description="Labels added to the pods.")
+    annotations: Annotations = Field(default_factory=dict, description="Annotations added to the pods.")
+
+    @field_validator("labels", "annotations")
+    @classmethod
+    def _not_ours(cls, value: dict[str, str]) -> dict[str, str]:
+        for key in value:
+            if key.startswith(OUR_PREFIX):
+                raise refuse(f"{key[:60]!r} is the operator's to set", "Use a prefix of your own.")
+        return value
 
 
 class PodTemplateSpec(Model):
     """What of the pods may be overridden: placement and size, nothing that changes what runs."""
 
-    node_selector: dict[Str, Str] = Field(default_factory=dict, description="Labels that nodes must have.")
+    node_selector: Labels = Field(default_factory=dict, description="Labels that nodes must have.")
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=64, description="Tolerations.")
     affinity: dict[str, Any] | None = Field(default=None, description="Affinity, as in Kubernetes.")
     topology_spread_constraints: tuple[dict[str, Any], ...] = Field(
@@ -235,9 +288,17 @@ class PodTemplateSpec(Model):
         default=(), max_length=16, description="Image pull Secrets."
     )
     env: tuple[EnvVar, ...] = Field(
-        default=(), max_length=64, description="Environment variables added; ours are never replaced."
+        default=(),
+        max_length=64,
+        description="Environment variables added; ours are never replaced.",
+        json_schema_extra=MAP_BY_NAME,
     )
     resources: Resources | None = Field(default=None, description="Resources; absent: the chart's.")
+
+    @field_validator("env")
+    @classmethod
+    def _env_names_differ(cls, value: tuple[EnvVar, ...]) -> tuple[EnvVar, ...]:
+        return distinct(value, "variables")
 
 
 class PodTemplate(Model):
@@ -259,7 +320,7 @@ class Vllm(Model):
     )
     gpus_per_replica: Int = Field(default=1, ge=0, le=64, description="GPUs of one replica; 0: CPU only.")
     replicas: Int = Field(default=1, ge=1, le=1000, description="Servers that share the calls.")
-    args: tuple[Str, ...] = Field(default=(), max_length=256, description="More arguments of vllm serve.")
+    args: tuple[Line, ...] = Field(default=(), max_length=128, description="More arguments of vllm serve.")
     model_cache: ClaimRef | None = Field(
         default=None, description="Claim that keeps the weights between runs."
     )
@@ -268,7 +329,7 @@ class Vllm(Model):
     @classmethod
     def _args_not_ours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for arg in value:
-            if (flag := arg.split("=", 1)[0].replace("_", "-")) in _OURS:
+            if (flag := arg.split("=", 1)[0].replace("_", "-")) in SET_BY_US:
                 raise refuse(
                     f"{flag} is set by the operator", "Remove it; model, revision and replicas have fields."
                 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from combee.api.common import (
     LARGEST_INT,
+    MAP_BY_NAME,
     Bool,
     ClaimRef,
     Float,
@@ -20,6 +21,7 @@ from combee.api.common import (
     ObjectMeta,
     StoreUri,
     Words,
+    distinct,
     refuse,
 )
 from combee.api.parts import Engine, Method, Models, PodTemplate, RoleModel, Task
@@ -101,7 +103,7 @@ class Batching(Model):
         default="Dynamic",
         description="Dynamic: planned anew before each iteration; Fixed: size, with a reason.",
     )
-    sizes: tuple[Int, ...] = Field(
+    sizes: tuple[Annotated[Int, Field(ge=1, le=100_000)], ...] = Field(
         default=(5, 10, 25, 50, 100),
         min_length=1,
         max_length=32,
@@ -122,8 +124,6 @@ class Batching(Model):
     @field_validator("sizes")
     @classmethod
     def _ascending(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(size < 1 or size > 100_000 for size in value):
-            raise refuse("a size is out of bounds", "Use sizes from 1 to 100000.")
         if any(a >= b for a, b in pairwise(value)):
             raise refuse("not ascending", f"Write {sorted(set(value))}.")
         return value
@@ -254,7 +254,10 @@ class RunSpec(Model):
     task: Task = Field(description="What is learned, from which rows.")
     method: Method = Field(description="The base method.")
     engines: tuple[Engine, ...] = Field(
-        default=(), max_length=16, description="Model servers that this run brings up and takes down."
+        default=(),
+        max_length=16,
+        description="Model servers that this run brings up and takes down.",
+        json_schema_extra=MAP_BY_NAME,
     )
     models: Models = Field(description="Models by role.")
     serial_baseline: SerialBaseline | None = Field(
@@ -267,24 +270,23 @@ class RunSpec(Model):
     stopping: Stopping = Field(default_factory=Stopping, description="When learning is over early.")
     budget: Budget = Field(default_factory=Budget, description="Hard limits.")
     workers: Workers = Field(default_factory=Workers, description="Resources of the whole run.")
-    queue: NameRef | None = Field(default=None, description="Kueue's local queue.")
+    queue: NameRef | None = Field(
+        default=None, description="Kueue's local queue; on a laptop without meaning."
+    )
     store: Store = Field(
         default_factory=_default_store,
         description="Where results are kept; absent: the claim combee-store. On a laptop the output folder is used instead.",
+        json_schema_extra={"default": {"pvc": {"claimName": "combee-store"}}},
     )
     seed: Int = Field(default=0, ge=0, le=LARGEST_INT, description="Seed of everything random.")
 
     @field_validator("engines")
     @classmethod
     def _engine_names_differ(cls, value: tuple[Engine, ...]) -> tuple[Engine, ...]:
-        names = [engine.name for engine in value]
-        for name in names:
-            if names.count(name) > 1:
-                raise refuse(f"two engines are named {name}", "Give each engine a name of its own.")
-        return value
+        return distinct(value, "engines")
 
     @model_validator(mode="after")
-    def _references_hold(self) -> Self:
+    def _engine_refs_hold(self) -> Self:
         names = [engine.name for engine in self.engines]
         for role, model in self.roles().items():
             if model.engine_ref is not None and model.engine_ref.name not in names:
@@ -292,6 +294,10 @@ class RunSpec(Model):
                     f"models.{role}.engineRef names engine {model.engine_ref.name!r}, which is not under engines",
                     f"Engines here: {', '.join(names) or 'none'}.",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _playbook_is_named(self) -> Self:
         initial = self.task.initial_playbook
         if initial is not None and initial.active_version and self.playbook_ref is None:
             raise refuse(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from combee.api.common import Model, one_line
+from combee.api.common import MAP_BY_TYPE, Model, one_line
 from combee.api.conditions import Condition
 
 MAX_STATUS_BYTES = 64 * 1024
@@ -129,13 +130,39 @@ class Pinned(Part):
     algorithm: str = Field(default="", description="Version of the algorithm.")
 
 
+class StepStatus(Part):
+    """A step under way: one Job."""
+
+    name: str = Field(description="Name of the Job.")
+    kind: str = Field(description="Kind of the step.")
+    shards: int = Field(default=1, ge=1, description="Pods it takes in all.")
+    succeeded: int = Field(default=0, ge=0, description="Pods that are done.")
+    failed: int = Field(default=0, ge=0, description="Pods that failed and were replaced.")
+    since: str = Field(default="", description="When it was created.")
+
+
+class Shown(Part):
+    """Figures in words, for the columns of `kubectl get`; made by ``shown``."""
+
+    iteration: str = Field(default="", description="Iterations done and planned, such as 3/6.")
+    held_out: str = Field(default="", description="Best score on select, such as 0.861.")
+    gain: str = Field(default="", description="Gain over the start, such as +0.221.")
+    rollouts: str = Field(default="", description="Rollouts used and allowed, such as 312/4000.")
+
+
 class RunStatus(Part):
     """All that a run says about itself."""
 
     observed_generation: int = Field(default=0, ge=0, description="metadata.generation this speaks about.")
     phase: Phase = Field(default=Phase.PENDING, description="Where the run stands.")
     message: str = Field(default="", description="The same in a sentence.")
-    conditions: tuple[Condition, ...] = Field(default=(), description="Conditions, one of a type.")
+    conditions: tuple[Condition, ...] = Field(
+        default=(), description="Conditions, one of a type.", json_schema_extra=MAP_BY_TYPE
+    )
+    start_time: str | None = Field(
+        default=None, description="When work started; the spec is immutable since then."
+    )
+    completion_time: str | None = Field(default=None, description="When it ended.")
     epoch: int = Field(default=0, ge=0, description="Epoch under way, from 0.")
     iteration: int = Field(default=0, ge=0, description="Iterations done.")
     iterations_planned: int | None = Field(default=None, ge=0, description="Iterations expected in all.")
@@ -158,6 +185,28 @@ class RunStatus(Part):
     best_digest: str = Field(default="", description="The best artifact.")
     resolved: dict[str, str] = Field(default_factory=dict, description="Effective values of what was Auto.")
     pinned: Pinned = Field(default_factory=Pinned, description="What was fixed at acceptance.")
+    steps: tuple[StepStatus, ...] = Field(default=(), description="Steps under way.")
+    attempts: dict[str, int] = Field(
+        default_factory=dict, description="Steps that were started again, and how often."
+    )
+    published: str = Field(default="", description="ConfigMap that holds the best artifact.")
+    shown: Shown = Field(default_factory=Shown, description="Figures as `kubectl get` shows them.")
+    state: dict[str, Any] = Field(default_factory=dict, description="The operator's memory; not for people.")
+
+
+def shown(status: RunStatus, rollouts_limit: int | None) -> Shown:
+    """The figures of ``status`` in words; what is not known yet is empty. ``rollouts_limit`` is the budget's."""
+    best, gain = status.held_out.best, status.gain
+    return Shown(
+        iteration=_of(status.iteration, status.iterations_planned),
+        held_out="" if best is None else f"{best:.3f}",
+        gain="" if gain is None else f"{gain:+.3f}",
+        rollouts=_of(status.spend.rollouts, rollouts_limit),
+    )
+
+
+def _of(done: int, limit: int | None) -> str:
+    return str(done) if limit is None else f"{done}/{limit}"
 
 
 def with_iteration(status: RunStatus, record: IterationStatus) -> RunStatus:

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from combee.api.load import parse_run, parse_runs, problems_in
+from combee.api.load import parse_resource, parse_run, parse_runs, problems_in
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.api.yamlread import MAX_MANIFEST_BYTES
 from combee.errors import CombeeError, ManifestError, NotAvailableError
@@ -157,8 +157,43 @@ def test_several_documents() -> None:
     assert [run.name for run in runs] == ["small", "other"]
     with pytest.raises(ManifestError, match=r"two\.yaml:13: metadata\.name: two runs are named 'small'"):
         parse_runs(f"{SMALL}---\n{SMALL}", "two.yaml")
-    with pytest.raises(NotAvailableError, match=r"two\.yaml:12: kind: kind Playbook is not available"):
-        parse_runs(f"{SMALL}---\napiVersion: x\nkind: Playbook\n", "two.yaml")
+
+
+PLAYBOOK = """apiVersion: combee.dev/v1alpha1
+kind: Playbook
+metadata: {name: formula}
+spec: {heldOut: {minScore: 0.85}, delivery: {configMap: {name: formula-playbook}}}
+"""
+
+
+def test_playbooks_are_checked_and_left_to_the_cluster() -> None:
+    assert [run.name for run in parse_runs(f"{PLAYBOOK}---\n{SMALL}", "two.yaml")] == ["small"]
+    assert problems_in(PLAYBOOK, "pb.yaml") == []
+    with pytest.raises(ManifestError, match="only runs are learned"):
+        parse_runs(PLAYBOOK, "pb.yaml")
+    with pytest.raises(ManifestError, match=r"pb\.yaml:4: spec\.heldOut\.minScore: 85 is out of bounds"):
+        parse_runs(PLAYBOOK.replace("0.85", "85"), "pb.yaml")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "canary: {mode: Shadow}",
+        f"version: {{pinnedDigest: {'ab' * 32}}}",
+        "delivery: {gateway: {enabled: true}}",
+    ],
+)
+def test_what_playbooks_cannot_do_yet_is_not_available(part: str) -> None:
+    text = PLAYBOOK.split("spec:")[0] + f"spec: {{{part}}}\n"
+    with pytest.raises(NotAvailableError, match="not available in this version"):
+        parse_resource(yaml.safe_load(text), "pb.yaml")
+
+
+@pytest.mark.parametrize("text", [SMALL + "  store:\n", SMALL.replace("{type: F", "{custom: ~, type: F")])
+def test_a_field_with_nothing_behind_it_is_refused_as_the_api_server_does(text: str) -> None:
+    with pytest.raises(ManifestError, match="nothing is written here"):
+        parse_runs(text, "small.yaml")
+    assert len(problems_in(text, "small.yaml")) == 1
 
 
 def test_merge_keys_and_aliases_work_in_reason() -> None:

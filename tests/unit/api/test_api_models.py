@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from combee.api.availability import ROWS
+from combee.api.availability import PLAYBOOK_ROWS, ROWS
 from combee.api.common import Model
 from combee.api.fields import fields_of, locate, model_of
+from combee.api.playbook import Playbook, PlaybookSpec, PlaybookVersion, VersionSpec
 from combee.api.run import PromptLearningRun
 from combee.api.status import RunStatus
 
@@ -25,7 +26,7 @@ def models(model: type[Model]) -> Iterator[type[Model]]:
             yield from models(inner)
 
 
-@pytest.mark.parametrize("root", [PromptLearningRun, RunStatus])
+@pytest.mark.parametrize("root", [PromptLearningRun, RunStatus, Playbook, PlaybookVersion])
 def test_every_model_and_field_is_described(root: type[Model]) -> None:
     for model in models(root):
         assert model.__doc__
@@ -34,8 +35,9 @@ def test_every_model_and_field_is_described(root: type[Model]) -> None:
             assert field.description.endswith((".", ")")), field.description
 
 
-def test_every_spec_model_is_strict_and_immutable() -> None:
-    for model in models(PromptLearningRun):
+@pytest.mark.parametrize("root", [PromptLearningRun, PlaybookSpec, VersionSpec])
+def test_every_spec_model_is_strict_and_immutable(root: type[Model]) -> None:
+    for model in models(root):
         assert model.model_config["extra"] == "forbid"
         assert model.model_config["frozen"] is True
 
@@ -44,6 +46,9 @@ def test_rows_of_the_table_are_fields() -> None:
     for row in ROWS:
         _, field = locate(PromptLearningRun, row.path.split("."))
         assert field is not None, row.path
+    for playbook_row in PLAYBOOK_ROWS:
+        _, field = locate(Playbook, playbook_row.path.split("."))
+        assert field is not None, playbook_row.path
 
 
 def test_importing_the_spec_is_light() -> None:

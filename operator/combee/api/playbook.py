@@ -1,0 +1,238 @@
+"""``Playbook``, what a service uses and when that may change, and ``PlaybookVersion``, one candidate for it.
+
+A Playbook is kept in git, like a Deployment. A PlaybookVersion is made by the operator, one for each
+candidate, and is never in git; people set only its ``decision``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, Strict, model_validator
+
+from combee.api.common import (
+    LARGEST_INT,
+    Bool,
+    Float,
+    Int,
+    Model,
+    NameRef,
+    ObjectMeta,
+    ObjectName,
+    Scalar,
+    Str,
+    refuse,
+)
+from combee.api.playbook_status import PlaybookStatus, VersionStatus
+from combee.api.run import RunSpec
+
+DIGEST = "[0-9a-f]{64}"
+CRON = "[^ ]+( [^ ]+){4}"
+
+
+def _digest(value: str) -> str:
+    if not re.fullmatch(DIGEST, value):
+        raise refuse("not a digest", "Write its 64 digits, as kubectl get pbv -o wide shows them.")
+    return value
+
+
+def _cron(value: str) -> str:
+    if not re.fullmatch(CRON, value):
+        raise refuse(
+            "not a schedule", 'Write five fields of cron, such as "0 3 * * 1" for Mondays at three, UTC.'
+        )
+    return value
+
+
+Digest = Annotated[str, Strict(), Field(max_length=64), AfterValidator(_digest), Scalar("Digest")]
+"""sha256 of an artifact, in hexadecimal."""
+Cron = Annotated[str, Strict(), Field(max_length=100), AfterValidator(_cron), Scalar("Cron")]
+
+
+class RunTemplate(RunSpec):
+    """The spec of the runs that a Playbook makes; playbookRef is filled in."""
+
+    @model_validator(mode="after")
+    def _playbook_is_named(self) -> Self:
+        if self.playbook_ref is not None:
+            raise refuse("playbookRef is given in a template", "Remove it: the runs are this Playbook's.")
+        return self
+
+
+class Learn(Model):
+    """Runs made by the Playbook, named by the template's hash."""
+
+    trigger: Literal["OnChange", "Schedule", "Manual"] = Field(
+        default="OnChange",
+        description="OnChange: when template or data change; Schedule: by cron; Manual: by `kubectl combee`.",
+    )
+    schedule: Cron | None = Field(
+        default=None, description="When, in five fields of cron, UTC; with trigger Schedule only."
+    )
+    history_limit: Int = Field(default=5, ge=1, le=100, description="Finished runs kept.")
+    template: RunTemplate = Field(description="A run's spec, without playbookRef.")
+
+    @model_validator(mode="after")
+    def _schedule_goes_with_trigger(self) -> Self:
+        if self.trigger == "Schedule" and self.schedule is None:
+            raise refuse("trigger Schedule without schedule", 'Add schedule: "0 3 * * 1".')
+        if self.trigger != "Schedule" and self.schedule is not None:
+            raise refuse(f"schedule is given with trigger {self.trigger}", "Set trigger: Schedule.")
+        return self
+
+
+class VersionPolicy(Model):
+    """Who decides which version is active."""
+
+    policy: Literal["Automatic", "Manual"] = Field(
+        default="Automatic",
+        description="Automatic: a candidate that passes its gates; Manual: people, by decision or pin.",
+    )
+    pinned_digest: Digest | None = Field(
+        default=None,
+        description="The version that is to be active, whatever the gates say; a refused one never is.",
+    )
+
+
+class HeldOutGate(Model):
+    """What a candidate must show on heldOut."""
+
+    min_score: Float | None = Field(default=None, ge=0, le=1, description="Least score; absent: any.")
+    min_gain: Float = Field(
+        default=0.0,
+        ge=-1,
+        le=1,
+        description="Least gain over the active version, at the interval's lower end.",
+    )
+    confidence: Float = Field(default=0.95, ge=0.5, lt=1, description="Confidence of the interval.")
+
+
+class Canary(Model):
+    """What a candidate must show on traffic before it is promoted."""
+
+    mode: Literal["Shadow", "Replay", "Prometheus", "Manual"] = Field(
+        description="Shadow: requests mirrored by the gateway; Replay: captured ones; Prometheus: queries; "
+        "Manual: somebody says so.",
+    )
+    traffic_percent: Float = Field(
+        default=5.0, gt=0, le=100, description="Share of requests that is looked at, in percent."
+    )
+    duration_seconds: Int = Field(default=86_400, ge=0, le=LARGEST_INT, description="Shortest time it takes.")
+    deadline_seconds: Int = Field(
+        default=259_200,
+        ge=1,
+        le=LARGEST_INT,
+        description="Longest time; then it is Inconclusive and the active version stays.",
+    )
+    min_samples: Int = Field(default=200, ge=1, le=LARGEST_INT, description="Least requests judged.")
+    epsilon: Float = Field(
+        default=0.005, ge=0, le=1, description="How much worse than the active version still passes."
+    )
+
+    @model_validator(mode="after")
+    def _deadline_is_later(self) -> Self:
+        if self.deadline_seconds < self.duration_seconds:
+            raise refuse(
+                "deadlineSeconds is shorter than durationSeconds",
+                "Give a deadline at least as long as the duration.",
+            )
+        return self
+
+
+class Gateway(Model):
+    """The reverse proxy that puts the active version in front of requests."""
+
+    enabled: Bool = Field(default=False, description="Whether the namespace's gateway serves this Playbook.")
+
+
+class Delivery(Model):
+    """How services get the active version."""
+
+    config_map: NameRef | None = Field(
+        default=None, description="ConfigMap that holds it; absent: named as the Playbook, with -playbook."
+    )
+    gateway: Gateway = Field(default_factory=Gateway, description="The gateway.")
+    deletion_policy: Literal["Orphan", "Delete"] = Field(
+        default="Orphan",
+        description="Orphan: the delivered ConfigMap outlives the Playbook; Delete: it goes with it.",
+    )
+
+
+class PlaybookSpec(Model):
+    """The spec of a Playbook."""
+
+    learn: Learn | None = Field(default=None, description="Runs made by the Playbook; absent: none.")
+    version: VersionPolicy = Field(
+        default_factory=VersionPolicy, description="Who decides which version is active."
+    )
+    held_out: HeldOutGate = Field(
+        default_factory=HeldOutGate, description="What a candidate must show on heldOut."
+    )
+    canary: Canary | None = Field(default=None, description="What it must show on traffic; absent: nothing.")
+    delivery: Delivery = Field(default_factory=Delivery, description="How services get the active version.")
+
+
+class Playbook(Model):
+    """The artifact that a service uses, and when a new version of it may be."""
+
+    api_version: Literal["combee.dev/v1alpha1"] = Field(description="Version of this API.")
+    kind: Literal["Playbook"] = Field(description="Kind of the object.")
+    metadata: ObjectMeta = Field(description="Name, and what Kubernetes adds.")
+    spec: PlaybookSpec = Field(description="What to deliver, and when.")
+    status: PlaybookStatus | None = Field(default=None, description="Written by the operator.")
+
+
+class RunRef(Model):
+    """The run that made a version."""
+
+    name: Str = Field(min_length=1, max_length=253, description="Its name.")
+    uid: Str | None = Field(default=None, max_length=64, description="Its UID; it may be gone by now.")
+
+
+class GateScore(Model):
+    """The one look at the gate rows."""
+
+    baseline: Float = Field(ge=0, le=1, description="Score of the start.")
+    best: Float = Field(ge=0, le=1, description="Score of this version.")
+    low: Float = Field(ge=-1, le=1, description="Lower end of the gain's confidence interval.")
+    high: Float = Field(ge=-1, le=1, description="Upper end of it.")
+    rows: Int = Field(ge=0, le=LARGEST_INT, description="Examples compared.")
+
+
+class Scores(Model):
+    """How the version scored when it was learned."""
+
+    select: Float | None = Field(default=None, ge=0, le=1, description="Score on heldOut's select half.")
+    gate: GateScore | None = Field(default=None, description="The one look at heldOut's gate half.")
+    test: Float | None = Field(default=None, ge=0, le=1, description="Score on test.")
+
+
+class VersionSpec(Model):
+    """The spec of a PlaybookVersion: a record that never changes, and people's decision on it."""
+
+    playbook_ref: NameRef = Field(description="The Playbook it is a version of.")
+    digest: Digest = Field(description="The artifact.")
+    parent_digest: Digest | None = Field(
+        default=None, description="The artifact that learning started from; absent: an empty one."
+    )
+    run_ref: RunRef | None = Field(
+        default=None, description="The run that made it; absent: given by a person."
+    )
+    scores: Scores = Field(default_factory=Scores, description="How it scored when it was learned.")
+    config_map_name: ObjectName = Field(description="Immutable ConfigMap with the content.")
+    decision: Literal["Auto", "Promote", "Refuse"] = Field(
+        default="Auto",
+        description="Auto: the gates decide; Promote: make it active; Refuse: never, and at once. Refuse, then a pin, "
+        "then Promote, then the gates.",
+    )
+
+
+class PlaybookVersion(Model):
+    """One candidate for a Playbook. Made by the operator; only ``decision`` can change."""
+
+    api_version: Literal["combee.dev/v1alpha1"] = Field(description="Version of this API.")
+    kind: Literal["PlaybookVersion"] = Field(description="Kind of the object.")
+    metadata: ObjectMeta = Field(description="Name, and what Kubernetes adds.")
+    spec: VersionSpec = Field(description="What it is, and what people decided.")
+    status: VersionStatus | None = Field(default=None, description="Written by the operator.")
