@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 
 from combee.api.run import RunSpec
 from combee.names import attempt_name, published_name, step_name
-from combee.plan.cluster.engines import EngineWish, account, engines_wished, gpu_seconds
+from combee.plan.cluster.engines import (
+    EngineWish,
+    account,
+    deadline,
+    engines_down,
+    engines_wished,
+    gpu_seconds,
+    waits_in_queue,
+)
 from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
 from combee.plan.cluster.seen import Seen
@@ -22,6 +30,8 @@ from combee.plan.state import RunState
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 
 MAX_NOTES = 20
+MAX_NOTE_REASON = 300
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +86,42 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
     finished = settled(memory, seen)
     if memory.ended:
         return _over(memory, seen, finished)
-    memory = replace(memory, started=memory.started or seen.now)
     if seen.suspend:
         return _suspended(run, memory, seen, finished)
-    memory = replace(memory, active_since=memory.active_since or seen.now)
+    memory = _clocked(run, memory, seen)
     upkeep = look_after(memory, seen)
     if upkeep.failed is not None:
         return _ended(run, upkeep.memory, upkeep.failed, seen, finished)
     memory, plan = _fold(run, upkeep.memory, seen, upkeep.summaries)
-    if plan.freeze is not None:
-        wished = engines_wished(run.spec, memory, seen, due=True)
-        memory = account(run.spec, memory, wished.wishes, seen.now)
-        return ClusterPlan(
-            memory, freeze=plan.freeze, delete=upkeep.delete, engines=wished.wishes, expire=finished
-        )
     start = plan.start
     if plan.outcome is not None:
         published = _published(run, memory, plan.outcome, upkeep.summaries)
         memory = replace(memory, published=published.config_map)
         if published.step is None:
-            memory = replace(memory, run=plan.state)
             return _ended(run, memory, published.outcome, seen, finished)
         start = (published.step,)
+    elif (late := deadline(run.spec, memory, seen.now).passed) is not None:
+        return _ended(run, memory, late, seen, finished)
+    elif plan.freeze is not None:
+        return _to_freeze(run, memory, seen, upkeep, plan.freeze, finished)
     return _at_work(run, memory, seen, upkeep, start[0], plan.then, finished)
+
+
+def _clocked(run: Run, memory: Memory, seen: Seen) -> Memory:
+    """The memory with the run's own clock going, or standing still while a queue holds it back."""
+    memory = replace(memory, started=memory.started or seen.now)
+    if waits_in_queue(run.spec, memory, seen):
+        return memory.paused(seen.now)
+    return replace(memory, active_since=memory.active_since or seen.now)
+
+
+def _to_freeze(
+    run: Run, memory: Memory, seen: Seen, upkeep: Upkeep, plan: IterationPlan, finished: tuple[str, ...]
+) -> ClusterPlan:
+    """Nothing of an iteration starts before its plan is written; its engines may."""
+    wished = engines_wished(run.spec, memory, seen, due=True)
+    memory = account(run.spec, replace(memory, idle_since=wished.idle_since), wished.wishes, seen.now)
+    return ClusterPlan(memory, freeze=plan, delete=upkeep.delete, engines=wished.wishes, expire=finished)
 
 
 def _at_work(
@@ -121,14 +144,18 @@ def _at_work(
         delete=(*upkeep.delete, *jobs.delete),
         expire=finished,
         engines=wished.wishes,
-        wake_after_seconds=_soonest(wished.wake_after_seconds, jobs.wake_after_seconds),
+        wake_after_seconds=_soonest(
+            wished.wake_after_seconds,
+            jobs.wake_after_seconds,
+            deadline(run.spec, memory, seen.now).seconds_left,
+        ),
         waiting=jobs.waiting,
     )
 
 
 def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSummary]) -> tuple[Memory, Plan]:
-    """Take every finished step into the memory, until something is to be done. An outcome is not
-    taken yet: the best playbook is published first."""
+    """Take every finished step into the memory, until something is to be done. With an outcome the
+    best playbook is published before the run is over."""
     snapshot = Snapshot(summaries, seen.plans)
     while True:
         plan = decide(
@@ -140,33 +167,38 @@ def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSumm
             gpu_seconds=gpu_seconds(run.spec, memory, seen.now),
         )
         if plan.outcome is not None:
-            return _judged(memory, summaries), plan
-        memory = _noted(memory, plan.state, summaries, seen)
+            failed = next((s.error for s in summaries.values() if s.error), "")
+            state = replace(plan.state, phase="Publishing")
+            return replace(_judged(memory, summaries), run=state, error=failed), plan
+        memory = _noted(run, memory, plan.state, summaries, seen)
         if plan.freeze is not None or plan.start:
             return memory, plan
 
 
-def _noted(memory: Memory, after: RunState, summaries: Mapping[str, StepSummary], seen: Seen) -> Memory:
+def _noted(
+    run: Run, memory: Memory, after: RunState, summaries: Mapping[str, StepSummary], seen: Seen
+) -> Memory:
     """The memory with ``after`` and what a person wants to know of the way there."""
     before = memory.run
+
+    def named(kind: str) -> str:
+        return step_name(run.who.name, run.who.uid, before.iteration, kind)
+
     if before.phase == "Profiling" and after.phase != "Profiling":
-        memory = replace(memory, baseline=after.artifact)
-    if after.iteration > before.iteration and (plan := seen.plans.get(before.iteration)) is not None:
-        memory = replace(memory, notes=(*memory.notes, _note(plan, before, after, summaries))[-MAX_NOTES:])
+        memory = replace(memory.settled({named("profile")}), baseline=after.artifact)
+    if after.iteration > before.iteration:
+        note = _note(seen.plans[before.iteration], after, summaries[named("finish")])
+        memory = memory.settled({named(kind) for kind in ("map", "reduce", "finish")})
+        memory = replace(memory, notes=(*memory.notes, note)[-MAX_NOTES:])
     return replace(memory, run=after)
 
 
-def _note(
-    plan: IterationPlan, before: RunState, after: RunState, summaries: Mapping[str, StepSummary]
-) -> IterationNote:
-    summary = next(
-        s for s in summaries.values() if s.kind == "finish" and s.counts["iteration"] == plan.iteration
-    )
+def _note(plan: IterationPlan, after: RunState, summary: StepSummary) -> IterationNote:
     return IterationNote(
         iteration=plan.iteration,
         epoch=plan.epoch,
         batch_size=plan.batch_size,
-        batch_reason=plan.batch_reason,
+        batch_reason=plan.batch_reason[:MAX_NOTE_REASON],
         seconds=summary.seconds.get("wall", 0.0),
         calls=sum(usage.calls for usage in summary.usage.values()),
         tokens=sum(usage.tokens for usage in summary.usage.values()),
@@ -233,30 +265,39 @@ def publish_step(run: Run, memory: Memory) -> Step:
 
 def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
     """Nothing runs: live Jobs go (the memo makes doing them again cheap), engines let their GPUs go."""
-    down = {name: EngineWish(replicas=0) for name in seen.engines}
+    down = engines_down(memory, seen)
     memory = account(run.spec, memory, down, seen.now)
-    memory = replace(
-        memory, active_seconds=memory.elapsed(seen.now), active_since=0.0, unplaced_since=0.0, idle_since=0.0
+    memory = replace(memory.paused(seen.now), unplaced_since=0.0, idle_since=0.0)
+    live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
+    held = any(engine.replicas for engine in seen.engines.values())
+    return ClusterPlan(
+        memory,
+        delete=live,
+        expire=finished,
+        engines=down,
+        wake_after_seconds=1.0 if live or held else None,
     )
-    live = tuple(job.name for job in seen.jobs.values() if job.live)
-    return ClusterPlan(memory, delete=live, expire=finished, engines=down)
 
 
 def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
     memory = account(run.spec, memory, {}, seen.now)
     memory = replace(
-        memory,
+        memory.paused(seen.now),
         run=replace(memory.run, phase="Complete", outcome=outcome),
         ended=seen.now,
-        active_seconds=memory.elapsed(seen.now),
-        active_since=0.0,
+        attempts={},
+        failures={},
+        lost={},
+        in_turn=(),
+        unplaced_since=0.0,
+        idle_since=0.0,
     )
     return _over(memory, seen, finished)
 
 
 def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
     """The run is over: engines and live Jobs go; finished ones stay a while, to be looked at."""
-    live = tuple(job.name for job in seen.jobs.values() if job.live)
+    live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
     gone = {name: EngineWish(replicas=0, remove=True) for name in seen.engines}
     return ClusterPlan(
         memory,

@@ -1,16 +1,21 @@
-"""When a run's engines hold their GPUs. Pure."""
+"""When a run's engines hold their GPUs, and what time alone uses up. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
+from combee.plan.decide import limits_of
+from combee.plan.types import Outcome
 
 LEAST_IDLE_SECONDS = 30.0
 """A pod takes a while to start: an engine is not idle for that."""
+LEAST_WAKE_SECONDS = 1.0
+"""Exactly reaching a limit is within it: ask again a little later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,9 @@ class Wishes:
 def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool) -> Wishes:
     """The engines a tick wants. ``due``: a step that calls models is to be done.
 
-    They come up with the first step that was admitted, stay while pods work, and go when no pod
-    of a placed Job has worked for their ``idleTimeoutSeconds``: work that waits for a node or for a
-    quota holds no GPU for ever.
+    They come up with the first step that was admitted, stay while pods work and from one step to the
+    next, and go when no pod of a live Job has worked for their ``idleTimeoutSeconds``: work that waits
+    for a node, a quota or a queue holds no GPU for ever.
     """
     used = engines_in_use(spec)
     live = [job for job in seen.jobs.values() if job.live and job.kind != "publish"]
@@ -51,13 +56,54 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool) -> W
             continue
         patience = max(engine.idle_timeout_seconds, LEAST_IDLE_SECONDS)
         left = patience - (seen.now - idle_since) if stuck else None
-        wanted = due and admitted and (left is None or left > 0)
+        held = engine.name in memory.engines_since
+        wanted = due and (admitted or held) and (left is None or left > 0)
         if wanted and left is not None:
             wake.append(left)
-        if wanted or engine.name in seen.engines:
+        if wanted or held or engine.name in seen.engines:
             wishes[engine.name] = EngineWish(engine.vllm.replicas if wanted else 0)
     ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in used)
     return Wishes(wishes, ready, idle_since, min(wake) if wake else None)
+
+
+def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
+    """No engine holds a GPU; one that was asked for and is not seen yet counts as there."""
+    return {name: EngineWish(replicas=0) for name in sorted({*seen.engines, *memory.engines_since})}
+
+
+def waits_in_queue(spec: RunSpec, memory: Memory, seen: Seen) -> bool:
+    """Whether a queue holds all there is to do back: such time is not the run's."""
+    live = [job for job in seen.jobs.values() if job.live]
+    if live:
+        return all(job.held for job in live)
+    return spec.queue is not None and not (memory.active_since or memory.active_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """How far the limits that time alone reaches are. ``passed``: the first that is."""
+
+    passed: Outcome | None
+    seconds_left: float | None
+    """until the next one; None: no such limit, or nothing counts towards it now."""
+
+
+def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
+    """wallClockSeconds and gpuSeconds, which hold whatever the run is at, as on a laptop."""
+    limits = replace(limits_of(spec), rollouts=None, tokens=None)
+    spent = Spend(gpu_seconds=gpu_seconds(spec, memory, now), wall_clock_seconds=memory.elapsed(now))
+    exceeded = fits(spent, Spend(), limits)
+    if exceeded is not None:
+        return Deadline(
+            Outcome("BudgetExhausted", f"the budget of {exceeded.limit:,.0f} {exceeded.name} is spent"), None
+        )
+    left = []
+    if limits.wall_clock_seconds is not None and memory.active_since:
+        left.append(limits.wall_clock_seconds - spent.wall_clock_seconds)
+    held = sum(_gpus(spec).get(name, 0) for name in memory.engines_since)
+    if limits.gpu_seconds is not None and held:
+        left.append((limits.gpu_seconds - spent.gpu_seconds) / held)
+    return Deadline(None, max(LEAST_WAKE_SECONDS, min(left)) if left else None)
 
 
 def engines_in_use(spec: RunSpec) -> tuple[str, ...]:

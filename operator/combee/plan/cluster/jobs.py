@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
+from combee.plan.cluster.results import result_of, yielded
+from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.types import Outcome, Step, StepSummary
 
 UNPLACED_SECONDS = 30.0
@@ -42,30 +43,31 @@ class Wanted:
     waiting: str = ""
 
 
-@dataclass(slots=True)
-class _Looking:
-    memory: Memory
-    summaries: dict[str, StepSummary] = field(default_factory=dict)
-    delete: list[str] = field(default_factory=list)
-    failed: Outcome | None = None
-
-
 def look_after(memory: Memory, seen: Seen) -> Upkeep:
     """Read finished Jobs, and give those a next attempt that yielded, failed or left nothing."""
-    looking = _Looking(memory)
-    for job in sorted(seen.jobs.values(), key=lambda job: (job.iteration, job.name)):
-        if _past(memory, job):
-            looking.delete += [job.name] if job.live else []
-        elif job.attempt > memory.attempt(job.step):
-            continue
-        elif job.failed:
-            _failed(looking, job)
-        elif job.complete:
-            _complete(looking, job)
-    for summary in list(looking.summaries.values()):
-        for step in _implied(summary):
-            looking.summaries.setdefault(step.step, step)
-    return Upkeep(looking.memory, looking.summaries, tuple(looking.delete), looking.failed)
+    memory = _caught_up(memory, seen)
+    jobs = sorted(seen.jobs.values(), key=lambda job: (job.iteration, job.name))
+    counting = [job for job in jobs if not _past(memory, job)]
+    summaries = {job.step: summary for job in counting if (summary := result_of(job)) is not None}
+    for summary in list(summaries.values()):
+        for implied in _implied(summary):
+            summaries.setdefault(implied.step, implied)
+    failed = None
+    for job in counting:
+        if job.step not in summaries:
+            memory, why = _again(memory, job)
+            failed = failed or why
+    delete = tuple(job.name for job in jobs if job.live and _past(memory, job))
+    return Upkeep(memory, summaries, delete, failed)
+
+
+def _caught_up(memory: Memory, seen: Seen) -> Memory:
+    """A later attempt that is there counts, even when the status that said so was never written."""
+    ahead = [j for j in seen.jobs.values() if not _past(memory, j) and j.attempt > memory.attempt(j.step)]
+    if not ahead:
+        return memory
+    latest = {job.step: job.attempt for job in sorted(ahead, key=lambda job: job.attempt)}
+    return replace(memory, attempts={**memory.attempts, **latest})
 
 
 def _implied(summary: StepSummary) -> Iterator[StepSummary]:
@@ -75,29 +77,22 @@ def _implied(summary: StepSummary) -> Iterator[StepSummary]:
         yield StepSummary(f"{head}{kind}-a0", kind)
 
 
-def _complete(looking: _Looking, job: JobSeen) -> None:
-    if job.kind == "map":
-        looking.summaries[job.step] = StepSummary(job.step, job.kind)
-    elif job.summary is None:
-        # Its pod is gone, or what it said was cut: its result is in the store and doing it again is cheap.
-        looking.memory = looking.memory.again(job.step)
-        if looking.memory.attempt(job.step) > MAX_LOST_RESULTS:
-            looking.failed = Outcome(
-                "Failed",
-                f"step {job.step} ended {MAX_LOST_RESULTS + 1} times without a result that can be read",
-            )
-    elif job.summary.error == YIELDED:
-        looking.memory = looking.memory.again(job.step, in_turn=True)
-    else:
-        looking.summaries[job.step] = job.summary
-
-
-def _failed(looking: _Looking, job: JobSeen) -> None:
-    if looking.memory.attempt(job.step) < FINAL_ATTEMPT:
-        looking.memory = looking.memory.again(job.step, in_turn=True)
-        return
-    why = f": {job.trouble.message}" if job.trouble else ""
-    looking.failed = Outcome("Failed", f"step {job.step} failed for good ({job.failed}){why}")
+def _again(memory: Memory, job: JobSeen) -> tuple[Memory, Outcome | None]:
+    """The next attempt of a Job that is over without a result, or why the run cannot go on."""
+    if job.failed:
+        if memory.failures.get(job.step, 0) < FINAL_ATTEMPT:
+            return memory.failed(job.step), None
+        why = f": {job.trouble.message}" if job.trouble else ""
+        return memory, Outcome("Failed", f"step {job.step} failed for good ({job.failed}){why}")
+    if not job.complete:
+        return memory, None
+    if yielded(job):
+        return memory.again(job.step, in_turn=True), None
+    # Its pod is gone, or what it said was cut: its result is in the store and doing it again is cheap.
+    if memory.lost.get(job.step, 0) < MAX_LOST_RESULTS:
+        return memory.missed(job.step), None
+    times = MAX_LOST_RESULTS + 1
+    return memory, Outcome("Failed", f"step {job.step} ended {times} times without a result that can be read")
 
 
 def settled(memory: Memory, seen: Seen) -> tuple[str, ...]:
@@ -112,12 +107,15 @@ def settled(memory: Memory, seen: Seen) -> tuple[str, ...]:
 
 
 def _past(memory: Memory, job: JobSeen) -> bool:
+    """Whether nothing will be read from a Job any more."""
     state = memory.run
     if memory.ended or job.attempt < memory.attempt(job.step):
         return True
     if job.kind == "profile":
         return state.phase != "Profiling"
-    return job.kind in ("map", "reduce", "finish") and job.iteration < state.iteration
+    if job.kind in ("map", "reduce", "finish"):
+        return job.iteration < state.iteration or state.phase not in ("Profiling", "Learning")
+    return job.kind == "evaluate" and state.outcome is not None
 
 
 def wanted_jobs(
@@ -144,8 +142,14 @@ def wanted_jobs(
         return _patience(memory, seen, mine, early)
     memory = replace(memory, unplaced_since=0.0)
     if not placed or spec.workers.overlap == "Never":
-        return Wanted(memory, (mine,))
+        return Wanted(memory, (mine,), waiting=_queue(spec, there))
     return Wanted(memory, (mine, *_placed_early(spec, memory, seen, then)))
+
+
+def _queue(spec: RunSpec, job: JobSeen | None) -> str:
+    if spec.queue is None or job is None or not job.held:
+        return ""
+    return f"queue {spec.queue.name} has not admitted {job.name} yet"
 
 
 def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, ...]) -> Iterator[Step]:

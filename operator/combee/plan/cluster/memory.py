@@ -6,16 +6,20 @@ not hold is derived from the objects that are there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from combee.errors import BugError
+from combee.plan.observed import Observed
 from combee.plan.state import RunState
 
 MEMORY_VERSION = 1
+PHASES = ("Profiling", "Learning", "Evaluating", "Publishing", "Complete")
+"""of ``RunState``; Publishing is a cluster's own: the outcome is known, its playbook is being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,17 @@ class Memory:
     started: float = 0.0
     ended: float = 0.0
     active_since: float = 0.0
-    """start of the stretch under way; 0 while suspended."""
+    """start of the stretch under way; 0 while suspended or waiting in a queue."""
     active_seconds: float = 0.0
-    """of the stretches before: suspended time does not count."""
+    """of the stretches before: time suspended or in a queue does not count."""
     attempts: Mapping[str, int] = field(default_factory=dict)
-    """step -> the attempt that counts, where it is not 0."""
+    """unsettled step -> the attempt that counts, where it is not 0."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """unsettled step -> its Jobs that failed for good."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """unsettled step -> its finished Jobs that left nothing that can be read."""
     in_turn: tuple[str, ...] = ()
-    """steps that are not placed early any more."""
+    """unsettled steps that are not placed early any more."""
     unplaced_since: float = 0.0
     idle_since: float = 0.0
     """since when no step's pod is at work."""
@@ -81,13 +89,17 @@ class Memory:
     test: float | None = None
     published: str = ""
     """the ConfigMap that holds the best playbook."""
+    error: str = ""
+    """code of the error that the run failed with; empty for a step that failed too often."""
     images: Mapping[str, str] = field(default_factory=dict)
     """what the run's pods are made from, pinned when it started."""
     version: int = MEMORY_VERSION
 
     def to_status(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """JSON-ready; under 24 KiB whatever the run is."""
         dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        run = dumped["run"]
+        run["observations"] = [list(one.values()) for one in run["observations"]]
         return dumped
 
     @classmethod
@@ -96,14 +108,14 @@ class Memory:
         if not raw:
             return cls()
         try:
-            return _ADAPTER.validate_python(raw)
+            memory = _ADAPTER.validate_python(_named(raw))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise BugError(
-                f"the state in the status cannot be read: {'.'.join(map(str, first['loc']))}: {first['msg']}",
-                where="status.state",
-                fix="It is written by the operator only; delete the run and apply it again: what was asked is kept",
-            ) from None
+            raise _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        wrong = next((said for holds, said in _invariants(memory) if not holds), None)
+        if wrong is not None:
+            raise _unreadable(wrong)
+        return memory
 
     def attempt(self, step: str) -> int:
         """Which attempt of a step counts."""
@@ -114,9 +126,82 @@ class Memory:
         turn = (*self.in_turn, step) if in_turn and step not in self.in_turn else self.in_turn
         return replace(self, attempts={**self.attempts, step: self.attempt(step) + 1}, in_turn=turn)
 
+    def failed(self, step: str) -> Memory:
+        """With one more failed Job of a step, which is tried again."""
+        tried = self.again(step, in_turn=True)
+        return replace(tried, failures={**self.failures, step: self.failures.get(step, 0) + 1})
+
+    def missed(self, step: str) -> Memory:
+        """With one more finished Job of a step that left nothing, which is done again."""
+        tried = self.again(step)
+        return replace(tried, lost={**self.lost, step: self.lost.get(step, 0) + 1})
+
+    def settled(self, steps: Collection[str]) -> Memory:
+        """Without what was noted of steps whose results are in: it would grow with every iteration."""
+        return replace(
+            self,
+            attempts=_without(self.attempts, steps),
+            failures=_without(self.failures, steps),
+            lost=_without(self.lost, steps),
+            in_turn=tuple(step for step in self.in_turn if step not in steps),
+        )
+
+    def paused(self, now: float) -> Memory:
+        """With the stretch under way ended."""
+        return replace(self, active_seconds=self.elapsed(now), active_since=0.0)
+
     def elapsed(self, now: float) -> float:
-        """Seconds the run was active."""
-        return self.active_seconds + (now - self.active_since if self.active_since else 0.0)
+        """Seconds the run was active. A clock that was set back takes nothing away."""
+        return self.active_seconds + (max(0.0, now - self.active_since) if self.active_since else 0.0)
 
 
 _ADAPTER: TypeAdapter[Memory] = TypeAdapter(Memory)
+MAX_ITERATIONS = 1_000_000
+MAX_ATTEMPTS = 1_000
+_OBSERVED = tuple(one.name for one in fields(Observed))
+
+
+def _without(of: Mapping[str, int], steps: Collection[str]) -> dict[str, int]:
+    return {step: number for step, number in of.items() if step not in steps}
+
+
+def _named(raw: Mapping[str, Any]) -> Any:
+    """``raw`` with the names of what observations hold, which ``to_status`` leaves out to save room."""
+    run = raw.get("run") if isinstance(raw, Mapping) else None
+    rows = run.get("observations") if isinstance(run, Mapping) else None
+    if not isinstance(rows, list):
+        return raw
+    named = [dict(zip(_OBSERVED, row, strict=False)) if isinstance(row, list) else row for row in rows]
+    return {**raw, "run": {**run, "observations": named}}
+
+
+def _invariants(memory: Memory) -> Iterator[tuple[bool, str]]:
+    """What decide relies on; the first that does not hold is told."""
+    run, phase = memory.run, memory.run.phase
+    known = (MEMORY_VERSION, MEMORY_VERSION - 1)
+    yield memory.version in known, f"version {memory.version}, this is version {MEMORY_VERSION}"
+    yield phase in PHASES, f"run.phase: {phase!r} is none of {', '.join(PHASES)}"
+    yield 0 <= run.iteration < MAX_ITERATIONS, f"run.iteration: {run.iteration} cannot be"
+    begun = run.facts is not None and run.best is not None
+    yield begun or phase in ("Profiling", "Complete"), f"run: {phase} without what profile found"
+    yield (
+        run.stop is not None or phase != "Evaluating",
+        "run: Evaluating without a reason why learning stopped",
+    )
+    over = run.outcome is not None
+    yield over or phase not in ("Publishing", "Complete"), f"run: {phase} without an outcome"
+    yield over or not memory.ended, "ended without an outcome"
+    counted = (*memory.attempts.values(), *memory.failures.values(), *memory.lost.values())
+    yield all(0 <= number < MAX_ATTEMPTS for number in counted), "attempts: a number cannot be"
+    times = (memory.started, memory.ended, memory.active_since, memory.active_seconds, memory.gpu_seconds)
+    times = (*times, memory.unplaced_since, memory.idle_since, *memory.engines_since.values())
+    yield all(map(math.isfinite, times)), "a time is not a number"
+
+
+def _unreadable(what: str) -> BugError:
+    return BugError(
+        f"the state in the status cannot be read: {what}",
+        where="status.state",
+        fix="Only the operator writes it: install the version that wrote it, or delete the run and apply it "
+        "again; what was asked of the models is kept",
+    )
