@@ -8,9 +8,9 @@ type            status  reasons
 =============== ======= =====================================================================
 Ready           True    Learned, NothingBetter, AlreadyLearned
                 False   Pending, Preparing, Learning, Finishing, Suspended, BudgetSpent, Stopped,
-                        and every reason of Failed=True
+                        and every reason of Failed=True and PlanAccepted=False
 Reconciling     True    Pending, Preparing, Learning, Finishing
-                False   Suspended, and every reason of Complete=True and Failed=True
+                False   Suspended, and every reason of Complete=True, Failed=True and PlanAccepted=False
 Stalled         True    every reason of PlanAccepted=False and Failed=True
                 False   Pending, Preparing, Learning, Finishing, Suspended, and every reason of
                         Complete=True
@@ -177,9 +177,11 @@ _REFUSED = (*_UNFIT, R.HELD_OUT_TOO_SMALL, R.SECRET_NOT_ALLOWED, R.PODS_NOT_ALLO
 
 TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.READY, "True"): _DONE,
-    (T.READY, "False"): (*_WORKING, R.SUSPENDED, R.BUDGET_SPENT, R.STOPPED, *_FAILED),
+    (T.READY, "False"): tuple(
+        dict.fromkeys((*_WORKING, R.SUSPENDED, R.BUDGET_SPENT, R.STOPPED, *_FAILED, *_REFUSED))
+    ),
     (T.RECONCILING, "True"): _WORKING,
-    (T.RECONCILING, "False"): (R.SUSPENDED, *_COMPLETE, *_FAILED),
+    (T.RECONCILING, "False"): tuple(dict.fromkeys((R.SUSPENDED, *_COMPLETE, *_FAILED, *_REFUSED))),
     (T.STALLED, "True"): tuple(dict.fromkeys((*_REFUSED, *_FAILED))),
     (T.STALLED, "False"): (*_WORKING, R.SUSPENDED, *_COMPLETE),
     (T.COMPLETE, "True"): _COMPLETE,

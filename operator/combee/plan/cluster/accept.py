@@ -1,0 +1,69 @@
+"""Is a run's plan good on this cluster? Pure: the object and the operator's policy in, a run out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from combee.api.conditions import Reason
+from combee.api.load import parse_run
+from combee.api.run import PromptLearningRun, RunSpec
+from combee.errors import CombeeError, ManifestError, NotAvailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the administrator allows."""
+
+    allow_custom_tasks: bool
+    secret_policy: bool
+    """whether the admission policy that guards Secrets is installed."""
+
+
+class RefusedError(CombeeError):
+    """The plan is not accepted; ``reason`` is the condition's."""
+
+    code = "Refused"
+
+    def __init__(self, reason: Reason, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.reason = reason
+
+
+def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
+    """The run of an object. Raises RefusedError saying what is wrong and what to do."""
+    body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
+    try:
+        run = parse_run(body, "")
+    except NotAvailableError as error:
+        raise RefusedError(Reason.NOT_AVAILABLE, error.what, where=error.where, fix=error.fix) from None
+    except ManifestError as error:
+        raise RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix) from None
+    if run.spec.task.type == "Custom" and not policy.allow_custom_tasks:
+        raise RefusedError(
+            Reason.PODS_NOT_ALLOWED,
+            "custom tasks are not allowed on this cluster",
+            where="spec.task.type",
+            fix="Ask its administrator for allowCustomTasks, or use a task of the registry",
+        )
+    if not policy.secret_policy and (named := secrets_of(run.spec)):
+        raise RefusedError(
+            Reason.SECRET_NOT_ALLOWED,
+            f"Secret {named[0]} is named, and nothing here checks who may use it",
+            where="spec",
+            fix="An administrator must install the chart's admission policy, or remove the secretRef",
+        )
+    return run
+
+
+def secrets_of(spec: RunSpec) -> list[str]:
+    """Names of all Secrets that a run's pods would mount, sorted."""
+    data = spec.task.data
+    refs = [data.train.secret_ref, data.held_out.secret_ref, spec.store.secret_ref]
+    refs += [data.test.secret_ref] if data.test else []
+    named = {ref.name for ref in refs if ref is not None}
+    for model in spec.roles().values():
+        if model.endpoint is not None and model.endpoint.api_key_secret_ref is not None:
+            named.add(model.endpoint.api_key_secret_ref.name)
+    return sorted(named)

@@ -1,0 +1,92 @@
+"""What is worth an Event between two statuses of a run: sentences for `kubectl describe`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from combee.api.conditions import Condition, ConditionType
+from combee.api.status import Phase, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One Event."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+def happenings(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
+    """What happened from ``before`` to ``after``, in the order in which people think of it."""
+    yield from _accepted(before, after)
+    if before.phase is Phase.SUSPENDED and after.phase is not Phase.SUSPENDED and not after.phase.over:
+        yield Happening("Normal", "Resumed", "the run goes on where it was")
+    if after.phase is Phase.SUSPENDED and before.phase is not Phase.SUSPENDED:
+        yield Happening("Normal", "Suspended", "its Jobs are deleted and its engines scaled to 0")
+    yield from _worked(before, after)
+    yield from _troubled(before, after)
+    if after.published and not before.published:
+        yield Happening("Normal", "Published", f"the best playbook is in ConfigMap {after.published}")
+    if after.phase.over and not before.phase.over:
+        good = after.phase is not Phase.FAILED
+        yield Happening("Normal" if good else "Warning", after.phase.value, after.message)
+
+
+def _accepted(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
+    old, new = _of(before, ConditionType.PLAN_ACCEPTED), _of(after, ConditionType.PLAN_ACCEPTED)
+    if new is None or (old is not None and (old.status, old.message) == (new.status, new.message)):
+        return
+    if new.status == "True":
+        yield Happening("Normal", "PlanAccepted", "the plan is good; the first step is being started")
+    elif new.status == "False":
+        yield Happening("Warning", new.reason.value, new.message)
+
+
+def _worked(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
+    if after.held_out.baseline is not None and before.held_out.baseline is None:
+        rows = after.held_out.select_rows
+        yield Happening(
+            "Normal", "Profiled", f"the start scores {after.held_out.baseline:.3f} on {rows} select rows"
+        )
+    known = {record.iteration for record in before.history}
+    for record in after.history:
+        if record.iteration not in known:
+            score = "" if record.select is None else f", select {record.select:.3f}"
+            best = " (best so far)" if record.best else ""
+            yield Happening(
+                "Normal",
+                "IterationDone",
+                f"iteration {record.iteration}: {record.batch_size} examples in {record.seconds:.1f} s{score}{best}",
+            )
+    planned = (after.iteration, after.batch_size)
+    if (
+        planned != (before.iteration, before.batch_size)
+        and after.phase is Phase.LEARNING
+        and after.batch_size
+    ):
+        yield Happening(
+            "Normal",
+            "IterationPlanned",
+            f"iteration {after.iteration}: {after.batch_size} examples, {after.batch_reason}",
+        )
+
+
+def _troubled(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
+    for type in (ConditionType.PODS_PLACED, ConditionType.ENGINES_READY, ConditionType.QUOTA_RESERVED):
+        old, new = _of(before, type), _of(after, type)
+        if new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason)):
+            continue
+        if new.status == "False" and new.reason.value not in ("Suspended", "ScaledDown", "Starting"):
+            yield Happening("Warning", new.reason.value, new.message)
+        elif type is ConditionType.ENGINES_READY and new.reason.value == "Serving":
+            yield Happening("Normal", "EnginesReady", new.message)
+    for step, times in after.attempts.items():
+        if times > before.attempts.get(step, 0):
+            yield Happening("Warning", "StartedAgain", f"step {step} is started again, attempt {times}")
+
+
+def _of(status: RunStatus, type: ConditionType) -> Condition | None:
+    return next((condition for condition in status.conditions if condition.type is type), None)

@@ -1,0 +1,142 @@
+"""Make a ClusterPlan true. Every write is asked of the fence first, and harmless when it is made twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee import names
+from combee.adapters.kube import Kube, Object
+from combee.api.run import PromptLearningRun
+from combee.errors import ClusterError
+from combee.manifests.engines import check_model_cache, engine_objects, prefetch_job
+from combee.manifests.jobs import step_job
+from combee.manifests.plans import plan_config, run_config
+from combee.manifests.types import Owner, Settings
+from combee.plan.cluster.decide import ClusterPlan, JobWish
+from combee.plan.cluster.engines import EngineWish
+from combee.plan.cluster.seen import Seen
+from combee.plan.types import IterationPlan
+from combee.runtime.operator.observe import owned
+
+KEEP_FINISHED_SECONDS = 900
+"""How long a finished Job and its pods stay, for people who want to see their logs."""
+
+
+class BeingDeletedError(ClusterError):
+    """An earlier object of the name is on its way out: ask again in a moment."""
+
+    code = "BeingDeleted"
+
+
+@dataclass(slots=True)
+class Executor:
+    """Writes children of runs."""
+
+    kube: Kube
+    fence: Callable[[], None]
+    """raises unless we may write."""
+    made: Callable[[str], None] = lambda kind: None
+    """told the kind of each object that was made."""
+    _shown: set[str] = field(default_factory=set)
+    """uids of runs whose ConfigMap is known to be there."""
+
+    async def freeze(self, plan: IterationPlan, owner: Owner) -> IterationPlan:
+        """Write the plan, or read back and obey the one that is there."""
+        body = plan_config(plan, owner)
+        kept = await self._ensure(body, owner)
+        return IterationPlan.from_json(kept["data"]["plan.json"].encode(), where=body["metadata"]["name"])
+
+    async def follow(
+        self, plan: ClusterPlan, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
+    ) -> None:
+        """Delete, scale, make and let expire what the plan says. ClusterError when one fails: the rest
+        is for the next tick."""
+        for name in plan.delete:
+            self.fence()
+            await self.kube.delete("Job", owner.namespace, name)
+        for name, wish in plan.engines.items():
+            await self._engine(name, wish, run, owner, settings, seen)
+        for job in plan.jobs:
+            if job.name not in seen.jobs:
+                await self._start(job, run, owner, settings, seen)
+        for name in plan.expire:
+            self.fence()
+            await self.kube.patch(
+                "Job", owner.namespace, name, {"spec": {"ttlSecondsAfterFinished": KEEP_FINISHED_SECONDS}}
+            )
+
+    async def _start(
+        self, wish: JobWish, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
+    ) -> None:
+        if owner.uid not in self._shown:
+            await self._ensure(run_config(run, owner), owner)
+            self._shown.add(owner.uid)
+        await self._ensure(
+            step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings),
+            owner,
+        )
+
+    async def _engine(
+        self,
+        name: str,
+        wish: EngineWish,
+        run: PromptLearningRun,
+        owner: Owner,
+        settings: Settings,
+        seen: Seen,
+    ) -> None:
+        there = seen.engines.get(name)
+        index = next(k for k, engine in enumerate(run.spec.engines) if engine.name == name)
+        called = names.engine_name(owner.name, owner.uid, index, name)
+        if wish.remove:
+            self.fence()
+            await self.kube.delete("Deployment", owner.namespace, called)
+            await self.kube.delete("Service", owner.namespace, called)
+        elif there is None and wish.replicas:
+            if await self._weights_are_there(run, owner, index, settings):
+                for body in engine_objects(run, owner, index, settings):
+                    await self._ensure(body, owner)
+        elif there is not None and there.replicas != wish.replicas:
+            self.fence()
+            await self.kube.patch(
+                "Deployment", owner.namespace, called, {"spec": {"replicas": wish.replicas}}, part="scale"
+            )
+
+    async def _weights_are_there(
+        self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings
+    ) -> bool:
+        """Whether the servers may start; with a model cache a Job fetches the weights into it first."""
+        engine = run.spec.engines[index]
+        if engine.vllm.model_cache is not None and engine.vllm.replicas > 1:
+            name = engine.vllm.model_cache.claim_name
+            claim = await self.kube.get("PersistentVolumeClaim", owner.namespace, name)
+            if claim is not None:
+                check_model_cache(engine, claim["spec"].get("accessModes", ()), index)
+        body = prefetch_job(run, owner, index, settings)
+        if body is None:
+            return True
+        job = await self._ensure(body, owner)
+        conditions = job.get("status", {}).get("conditions", ())
+        return any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
+
+    async def _ensure(self, body: Object, owner: Owner) -> Object:
+        """The object, made or found. Adopted only when it was made for this very run."""
+        self.fence()
+        made = await self.kube.create(body)
+        if made is not None:
+            self.made(body["kind"])
+            return made
+        kind, name = body["kind"], body["metadata"]["name"]
+        found: dict[str, Any] | None = await self.kube.get(kind, owner.namespace, name)
+        if found is None or "deletionTimestamp" in found["metadata"]:
+            raise BeingDeletedError("an earlier one is being deleted", where=f"{kind} {name}", status=409)
+        if not owned(found, owner):
+            raise ClusterError(
+                "an object of this name is there that was not made for this run",
+                where=f"{kind} {owner.namespace}/{name}",
+                fix="Delete or rename it",
+                status=409,
+            )
+        return found

@@ -1,0 +1,63 @@
+"""kopf's part: it watches, and wakes the run that an event is about. Nothing else happens in a handler.
+
+Only ``on.event`` is used: timers, daemons and delete handlers add finalizers, under which a deletion
+hangs while the operator is down; an index grows worse than quadratically in its first pass. Pods are
+never watched: a Job's are listed when one asks about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+
+from combee.names import API_VERSION, LABEL_MANAGED_BY, LABEL_RUN, MANAGED_BY
+from combee.runtime.operator.tick import Key
+
+GROUP, VERSION = API_VERSION.split("/")
+PAGE = 500
+IDLE_SECONDS = 30.0
+"""A kopf worker of an object that nothing happens to goes after it: 50,000 objects stay small."""
+
+
+def settings() -> kopf.OperatorSettings:
+    """kopf as this operator wants it. Handed to ``kopf.operator``, so that it holds from the first request."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.watching.chunk_size = PAGE
+    chosen.watching.inactivity_timeout = 180.0
+    chosen.watching.server_timeout = 300.0
+    chosen.watching.connect_timeout = 10.0
+    chosen.queueing.idle_timeout = IDLE_SECONDS
+    chosen.queueing._batch_window = 0.02
+    chosen.scanning.disabled = True
+    chosen.peering.standalone = True
+    ours = f"{LABEL_MANAGED_BY}={MANAGED_BY},{LABEL_RUN}"
+    chosen.watching.label_selectors["batch", "v1", "jobs"] = ours
+    chosen.watching.label_selectors["apps", "v1", "deployments"] = ours
+    return chosen
+
+
+def registry(wake: Callable[[Key], None]) -> kopf.OperatorRegistry:
+    """Handlers for runs, their Jobs and their engines."""
+    handlers = kopf.OperatorRegistry()
+
+    @kopf.on.event(GROUP, VERSION, "promptlearningruns", registry=handlers)
+    def run_changed(namespace: str | None, name: str | None, **_: Any) -> None:
+        wake((namespace or "", name or ""))
+
+    @kopf.on.event("batch", "v1", "jobs", registry=handlers)
+    def job_changed(namespace: str | None, labels: Any, **_: Any) -> None:
+        _wake_owner(wake, namespace, labels)
+
+    @kopf.on.event("apps", "v1", "deployments", registry=handlers)
+    def engine_changed(namespace: str | None, labels: Any, **_: Any) -> None:
+        _wake_owner(wake, namespace, labels)
+
+    return handlers
+
+
+def _wake_owner(wake: Callable[[Key], None], namespace: str | None, labels: Any) -> None:
+    if labels.get(LABEL_MANAGED_BY) == MANAGED_BY and (run := labels.get(LABEL_RUN)):
+        wake((namespace or "", run))
