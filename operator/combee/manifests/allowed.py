@@ -65,7 +65,7 @@ ENV_NEVER = re.compile(
 RESOURCES = ("cpu", "memory", "ephemeral-storage")
 RESOURCE_PREFIXES = ("rdma/",)
 
-_OTHERS = ("kubernetes.io", "k8s.io", names.API_GROUP)
+_OTHERS = ("kubernetes.io", "k8s.io", "x-k8s.io", names.API_GROUP)
 _RESERVED_LABELS = ("job-name", "controller-uid", "pod-template-hash")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
