@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from combee.api.conditions import Condition, ConditionType, Reason, merge
 from combee.api.run import RunSpec
@@ -73,6 +72,7 @@ class About:
     image: str
     """what its worker pods are made from."""
     algorithm: str
+    when: When
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,11 @@ class _End:
     message: str
 
 
-def rfc3339(seconds: float) -> str:
-    """A time as the API has them; empty for 0."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+When = Callable[[float], str]
+"""seconds since 1970 as the API writes times; empty for 0."""
 
 
-def refused_status(before: RunStatus, generation: int, reason: Reason, message: str, now: float) -> RunStatus:
+def refused_status(before: RunStatus, generation: int, reason: Reason, message: str, now: str) -> RunStatus:
     """The status of a run whose plan is not accepted: it waits for a better spec."""
     new = [
         _condition(T.READY, "False", reason, message),
@@ -124,10 +123,10 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         message=end.message,
         conditions=merge(
             before.conditions,
-            _dated(_conditions(about, memory, plan, seen, end), about.generation, seen.now),
+            _dated(_conditions(about, memory, plan, seen, end), about.generation, about.when(seen.now)),
         ),
-        start_time=rfc3339(memory.started),
-        completion_time=rfc3339(memory.ended),
+        start_time=about.when(memory.started),
+        completion_time=about.when(memory.ended),
         epoch=state.epoch,
         iteration=state.iteration,
         iterations_planned=_planned(memory, total, frozen.batch_size if frozen else None),
@@ -338,8 +337,8 @@ def _condition(type: ConditionType, status: str, reason: Reason, message: str) -
     return Condition.model_validate({"type": type, "status": status, "reason": reason, "message": message})
 
 
-def _dated(conditions: Iterator[Condition] | list[Condition], generation: int, now: float) -> list[Condition]:
-    at = {"observed_generation": generation, "last_transition_time": rfc3339(now)}
+def _dated(conditions: Iterator[Condition] | list[Condition], generation: int, now: str) -> list[Condition]:
+    at = {"observed_generation": generation, "last_transition_time": now}
     return [condition.model_copy(update=at) for condition in conditions]
 
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from combee import __version__
@@ -73,7 +74,7 @@ class Ticker:
 
     async def _refuse(self, raw: Object, before: RunStatus, error: RefusedError) -> float:
         after = refused_status(
-            before, raw["metadata"].get("generation", 0), error.reason, str(error), self.clock()
+            before, raw["metadata"].get("generation", 0), error.reason, str(error), rfc3339(self.clock())
         )
         await self._write(raw, before, after)
         return NEVER
@@ -102,6 +103,7 @@ class Ticker:
             manifest_digest=manifest_digest(run),
             image=settings.worker_image,
             algorithm=__version__,
+            when=rfc3339,
         )
         await self._write(raw, before, run_status(about, before, plan, seen))
         return plan.wake_after_seconds
@@ -149,6 +151,15 @@ class Ticker:
         self.seen((meta["namespace"], meta["name"]), after)
         for happening in happenings(before, after):
             await self.teller.tell(raw, happening)
+
+
+def rfc3339(seconds: float) -> str:
+    """A time as the API writes them; empty for 0.
+
+    >>> rfc3339(1.0), rfc3339(0.0)
+    ('1970-01-01T00:00:01Z', '')
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
 
 
 def _over(old: Any, new: Any) -> Any:
