@@ -95,11 +95,6 @@ def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Set
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
-def scale_patch(replicas: int) -> Object:
-    """A merge patch that sets how many servers a Deployment has."""
-    return {"spec": {"replicas": replicas}}
-
-
 def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
     """The image of an engine: its own if the operator allows it, else the chart's.
 

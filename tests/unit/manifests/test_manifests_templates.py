@@ -10,7 +10,8 @@ from manifests_makers import FULL, OWNER, PLAIN, SETTINGS, run_of, step_of
 
 from combee.api.parts import PodTemplate
 from combee.errors import ManifestError
-from combee.manifests.allowed import check_template, check_templates
+from combee.manifests.allowed import check_template
+from combee.manifests.check import check_run
 from combee.manifests.engines import check_model_cache, engine_image
 from combee.manifests.jobs import step_job
 from combee.manifests.overrides import resources_of
@@ -108,15 +109,17 @@ def test_refused_with_its_path_and_what_to_do(name: str) -> None:
         assert caught.value.fix
 
 
-def test_every_template_of_a_run_is_checked_and_no_object_is_made_of_a_bad_one() -> None:
+def test_a_run_is_checked_as_a_whole_and_no_object_is_made_of_a_bad_template() -> None:
     bad = {"metadata": {"annotations": {"cdi.k8s.io/x": "y"}}}
     for spec, path in (
         ({**PLAIN, "workers": {"template": bad}}, "spec.workers.template.metadata.annotations"),
         (_with_engine(template=bad), "spec.engines[0].template.metadata.annotations"),
+        (_with_engine(image="elsewhere/vllm:1"), "spec.engines[0].vllm.image"),
     ):
         with pytest.raises(ManifestError) as caught:
-            check_templates(run_of(spec).spec)
+            check_run(run_of(spec), SETTINGS)
         assert caught.value.where == path
+    check_run(run_of(FULL), SETTINGS)
     with pytest.raises(ManifestError):
         step_job(run_of({**PLAIN, "workers": {"template": bad}}), OWNER, step_of("map"), 0, SETTINGS)
 
