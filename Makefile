@@ -7,7 +7,7 @@ OUT ?= out
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help demo evidence test bench check format types imports generated lock clean install dev
+.PHONY: help demo evidence test cluster cluster-down cluster-env images bench check format types imports generated lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -42,9 +42,25 @@ evidence: $(VENV)/run.stamp  ## compare strategies over 10 seeds with simulated 
 test: $(VENV)/dev.stamp  ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about fifteen minutes on two cores
+NODE := tests/cluster/node/node.sh
+
+cluster: $(VENV)/dev.stamp  ## bring up a real one-node Kubernetes here (root on Linux; twenty minutes once, then seconds), or check KUBECONFIG's
+	@PYTHON=$(abspath $(BIN))/python $(NODE) up
+
+cluster-down:  ## remove that node and all it left, but not what was built for it
+	@$(NODE) down
+
+cluster-env:  ## print KUBECONFIG and PATH of that node: eval "$$(make -s cluster-env)"
+	@$(NODE) env
+
+images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated model; load them into that node where it runs
+	@PYTHON=$(abspath $(BIN))/python $(NODE) images
+
+# ACE=DIR and GEPA=DIR are checkouts of the peers (docs/evidence/peers.md says which commits), PEER_PYTHON what runs them.
+bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about ten minutes on two cores; ACE=DIR GEPA=DIR for peers
 	@mkdir -p $(OUT)
-	@PYTHONPATH=.:operator $(BIN)/python -m bench --json $(OUT)/bench.json
+	@PYTHONPATH=.:operator $(BIN)/python -m bench --json $(OUT)/bench.json $(ROWS) \
+	  $(if $(ACE),--peer ace=$(ACE)) $(if $(GEPA),--peer gepa=$(GEPA)) $(if $(PEER_PYTHON),--peer-python $(PEER_PYTHON))
 
 sensitivity: $(VENV)/run.stamp  ## sweep the simulated model's settings, say where our choices lose; about ten minutes on two cores
 	@mkdir -p $(OUT)

@@ -1,4 +1,6 @@
-"""`python -m bench [ROW ...] [--json PATH]`: measure, print a table, write JSON. Nothing fails for being slow."""
+"""`python -m bench [ROW ...] [--json PATH] [--peer NAME=DIR ...]`: measure, print a table, write JSON.
+
+Nothing fails for being slow. Without rows named, all but those of memory, which take minutes."""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.core import ROWS
+from bench.core import BY_NAME_ONLY, ROWS
 from bench.harness import Row
+from bench.peers import rows as peer_rows
 
+Rows = Mapping[str, Callable[[Path], Row]]
 VERDICTS = {True: "met", False: "NOT MET", None: ""}
 
 
@@ -22,36 +27,50 @@ def main() -> int:
     """Exit code 1 only when a row could not be measured at all."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "rows", nargs="*", metavar="ROW", help=f"which ones: {', '.join(ROWS)} (default: all)"
+        "rows", nargs="*", metavar="ROW", help="which ones (default: all but the memory ones)"
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here, too")
+    parser.add_argument(
+        "--peer", action="append", default=[], metavar="NAME=DIR", help="ace or gepa: a checkout"
+    )
+    parser.add_argument("--peer-python", metavar="PATH", help="the Python that runs them (default: this one)")
     asked = parser.parse_args()
-    unknown = sorted(set(asked.rows) - set(ROWS))
+    try:
+        given = peer_rows.from_arguments(asked.peer, asked.peer_python or None)
+    except ValueError as error:
+        parser.error(str(error))
+    rows = {**ROWS, **peer_rows.rows(given)}
+    unknown = sorted(set(asked.rows) - set(rows))
     if unknown:
-        parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
-    rows, failed = measure(asked.rows or list(ROWS))
-    print_table(rows)
+        parser.error(f"no row {unknown[0]}; there are {', '.join(rows)}")
+    names = asked.rows or [name for name in rows if name not in BY_NAME_ONLY]
+    started = time.monotonic()
+    found, failed = measure({name: rows[name] for name in names})
+    seconds = round(time.monotonic() - started)
+    print_table(found)
+    print(f"\n{len(found)} rows in {seconds} s" + (f"; not measured: {', '.join(failed)}" if failed else ""))
     if asked.json:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
-        asked.json.write_text(json.dumps(document(rows, failed), indent=1) + "\n")
+        asked.json.write_text(json.dumps(document(found, failed, seconds), indent=1) + "\n")
     return 1 if failed else 0
 
 
-def measure(names: list[str]) -> tuple[list[Row], list[str]]:
+def measure(rows: Rows) -> tuple[list[Row], list[str]]:
     """The rows that were measured, and the names of those that could not be."""
-    rows, failed = [], []
-    for name in names:
+    found, failed = [], []
+    for number, (name, row) in enumerate(rows.items(), 1):
+        print(f"[{number}/{len(rows)}] {name} ...", file=sys.stderr, flush=True)
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="combee-bench-") as folder:
             try:
-                rows.append(ROWS[name](Path(folder)))
-                word = "measured"
+                found.append(row(Path(folder)))
+                word = "done"
             except (RuntimeError, OSError, KeyError, StopIteration) as error:
                 print(f"{name}: {error!r}", file=sys.stderr)
                 failed.append(name)
                 word = "could not be measured"
-        print(f"{name}: {word} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-    return rows, failed
+        print(f"[{number}/{len(rows)}] {name}: {word}, {time.monotonic() - started:.0f} s", file=sys.stderr)
+    return found, failed
 
 
 def print_table(rows: list[Row]) -> None:
@@ -59,7 +78,7 @@ def print_table(rows: list[Row]) -> None:
     width = max((len(row.name) for row in rows), default=0)
     print(f"{'what':<{width}}  {'figure':>16}  {'target':<24}")
     for row in rows:
-        figure = f"{row.figure:g} {row.unit}"
+        figure = "not run" if row.figure is None else f"{row.figure:g} {row.unit}"
         print(f"{row.name:<{width}}  {figure:>16}  {row.target:<24}{VERDICTS[row.met]}")
     for row in rows:
         print(f"\n{row.name}\n  {row.how}")
@@ -77,11 +96,12 @@ def shown(numbers: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in numbers.items())
 
 
-def document(rows: list[Row], failed: list[str]) -> dict[str, Any]:
+def document(rows: list[Row], failed: list[str], seconds: int) -> dict[str, Any]:
     """What ``--json`` writes."""
     return {
         "version": 1,
         "machine": {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()},
+        "seconds": seconds,
         "rows": [row.as_dict() for row in rows],
         "failed": failed,
     }

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.controller import controller
 from bench.faults import faults, straggler
 from bench.harness import (
     COMBEE,
@@ -23,6 +24,8 @@ from bench.harness import (
     run,
     simulated,
 )
+from bench.killed import killed
+from bench.learning import learning_speed
 from combee.algo.schedule import list_schedule
 from combee.algo.tree import plan_tree
 
@@ -243,14 +246,19 @@ def _kept(measured: Measured) -> dict[str, Any]:
 
 
 ROWS = {
+    "learning": learning_speed,
     "wall": wall_over_critical_path,
-    "memory-batches": memory_in_batches,
-    "memory-one": memory_in_one_batch,
-    "help": help_time,
-    "plan": planning,
-    "throughput": throughput,
     "kept": kept,
+    "controller": controller,
+    "killed": killed,
+    "plan": planning,
     "faults": faults,
     "straggler": straggler,
+    "throughput": throughput,
+    "help": help_time,
+    "memory-batches": memory_in_batches,
+    "memory-one": memory_in_one_batch,
 }
 """Name on the command line -> row."""
+BY_NAME_ONLY = frozenset({"memory-batches", "memory-one"})
+"""Three minutes each of two cores: only when named."""

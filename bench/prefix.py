@@ -1,0 +1,100 @@
+"""What a prefix cache saves a map wave: the playbook first, as the product's prompts have it, against last.
+
+The prompts are the product's own, sized like those measured on the H200. The simulated model's server says how
+many of their tokens it had cached; seconds follow from these by the latency law, so that neither the machine nor
+its load is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench.harness import FORMULA, MODEL, Row, formula_key, simulated
+from combee.algo.latency import LatencyLaw, replay
+from combee.methods.ace.prompts import rollout_prompt
+from combee.sim.prompts import tokens
+
+H200 = {1: (4.47, 4.58), 16: (5.21, 6.55), 64: (7.76, 13.8), 256: (18.8, 50.5)}
+"""Calls in flight -> seconds of the wave with vLLM (8B, bf16): playbook first, playbook last."""
+PLAYBOOK_TOKENS, TASK_TOKENS, OUT_TOKENS = 4_096, 1_024, 256
+INSTRUCTIONS = "Answer with the number alone."
+
+
+def prefix(folder: Path) -> Row:
+    """Waves of 1 to 256 rollouts."""
+    table: dict[str, Any] = {}
+    with simulated(folder, "--key", formula_key(folder), "--time-scale", "0") as url:
+        first, last = 0.0, 0.0
+        for n, measured in H200.items():
+            first, first_share = _wave(url, n, last=False)
+            last, last_share = _wave(url, n, last=True)
+            table[f"{n} at once"] = {
+                "first s": round(first, 2),
+                "cached": f"{first_share:.0%}",
+                "last s": round(last, 2),
+                "cached then": f"{last_share:.0%}",
+                "last / first": round(last / first, 2),
+                "H200 first s": measured[0],
+                "H200 last s": measured[1],
+                "H200 last / first": round(measured[1] / measured[0], 2),
+            }
+    return Row(
+        name="prefix cache: playbook last / first, 256 rollouts at once",
+        figure=round(last / first, 2),
+        target=f"{H200[256][1] / H200[256][0]:.2f} on an H200",
+        unit="x",
+        how=f"the product's rollout prompt, {PLAYBOOK_TOKENS:,} tokens of playbook, {TASK_TOKENS:,} of task, "
+        f"{OUT_TOKENS} out; cached tokens as the simulated model's server counts them, seconds by the latency law; "
+        "H200: measured with vLLM, 8B",
+        detail=table,
+    )
+
+
+def _wave(url: str, n: int, *, last: bool) -> tuple[float, float]:
+    """Seconds of a wave of ``n`` calls by the law, and the share of their prompt tokens that was cached."""
+    _ask(url, _messages(f"the one before, {n}", last=last))
+    with ThreadPoolExecutor(16) as pool:
+        used = list(
+            pool.map(lambda k: _ask(url, _messages(f"{k} of {n}, {last}", last=last)), range(n)),
+        )
+    chains = [[(prompt - cached, OUT_TOKENS)] for prompt, cached in used]
+    share = sum(cached for _, cached in used) / sum(prompt for prompt, _ in used)
+    return replay([chains], n, LatencyLaw()).seconds, share
+
+
+def _messages(name: str, *, last: bool) -> list[dict[str, str]]:
+    """The product's prompt, or the same with its playbook moved behind the task."""
+    playbook, task = _filled("- Use the formula that the task names, rule", PLAYBOOK_TOKENS), _task(name)
+    prompt = rollout_prompt(INSTRUCTIONS, "" if last else playbook, task, tokens=OUT_TOKENS)
+    said = [{"role": one.role, "content": one.content} for one in prompt.messages]
+    if last:
+        said[-1]["content"] += f"\n\n# PLAYBOOK\n\n{playbook}\n"
+    return said
+
+
+def _task(name: str) -> str:
+    row = json.loads((FORMULA / "train.jsonl").read_text().splitlines()[0])
+    return _filled(f"Task {name}. {row['context']}\nFurther reading, page", TASK_TOKENS)
+
+
+def _filled(line: str, count: int) -> str:
+    """Numbered lines of about ``count`` tokens."""
+    lines: list[str] = []
+    made = 0
+    while made < count:
+        lines.append(f"{line} {len(lines)}.")
+        made += tokens(f"{lines[-1]}\n")
+    return "\n".join(lines)
+
+
+def _ask(url: str, messages: list[dict[str, str]]) -> tuple[int, int]:
+    """(prompt tokens, of these cached) as the server counts them."""
+    body = json.dumps({"model": MODEL, "messages": messages, "max_tokens": OUT_TOKENS}).encode()
+    request = urllib.request.Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request) as response:
+        usage = json.loads(response.read())["usage"]
+    return usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
