@@ -35,7 +35,7 @@ seen = {
     "step": json.loads(os.environ["COMBEE_STEP"])["name"],
     "index": os.environ["JOB_COMPLETION_INDEX"],
     "token": os.path.exists("/var/run/secrets/kubernetes.io/serviceaccount/token"),
-    "links": sorted(name for name in os.environ if name.endswith("_SERVICE_PORT_HTTP")),
+    "links": sorted(name for name in os.environ if name.startswith("VLLM_")),
     "writable": [f for f in ("/tmp", "/", "/etc/combee/run", "/etc/combee/secrets/store", "/home") if writable(f)],
     "capabilities": next(l for l in open("/proc/self/status") if l.startswith("CapEff")).split()[1],
     "seccomp": next(l for l in open("/proc/self/status") if l.startswith("Seccomp:")).split()[1],
@@ -126,7 +126,7 @@ def test_a_step_pod_sees_its_share_and_writes_nowhere_else(
         )
     for name in ("full/run-config.yaml", "full/plan-config.yaml"):
         kubectl("create", "-f", "-", stdin=_golden(GOLDEN / name, namespace))
-    kubectl("create", "service", "clusterip", "vllm", "--tcp=http:8000")
+    kubectl("create", "service", "clusterip", "vllm", "--tcp=8000")
     kubectl("create", "-f", "-", stdin=job)
     seen = _said(cluster, namespace, job["metadata"]["name"])
     assert seen["user"] == [10001, 10001] and seen["groups"] == [10001]
@@ -145,6 +145,37 @@ def test_a_step_pod_sees_its_share_and_writes_nowhere_else(
     assert seen["writable"] == ["/tmp"]
     assert int(seen["capabilities"], 16) == 0
     assert seen["seccomp"] == "2" and seen["no_new_privileges"] == "1"
+
+
+def test_an_engine_comes_up_as_it_is_made_and_gives_its_place_back(
+    cluster: Cluster, namespace: str, kubectl: Callable[..., str], accounts: None
+) -> None:
+    """The plain run's engine, with the simulated model's image: the restricted pod can serve, the
+    probes find it, the headless Service names it, and none is left at 0."""
+    service, deployment = (
+        _golden(GOLDEN / f"plain/engine-main-{part}.yaml", namespace) for part in ("service", "deployment")
+    )
+    vllm = deployment["spec"]["template"]["spec"]["containers"][0]
+    vllm["image"] = cluster.image("sim")
+    vllm["resources"] = {"requests": {"cpu": "10m", "memory": "64Mi"}}
+    kubectl("create", "-f", "-", stdin=service)
+    kubectl("create", "-f", "-", stdin=deployment)
+    name = deployment["metadata"]["name"]
+    slices = (f"-lkubernetes.io/service-name={name}",)
+
+    def addresses() -> list[str]:
+        found = cluster.get("endpointslices", *slices, namespace=namespace)["items"]
+        ready = [e for part in found for e in part["endpoints"] or [] if e["conditions"]["ready"]]
+        return [address for endpoint in ready for address in endpoint["addresses"]]
+
+    pods = (f"-lcombee.dev/engine={deployment['metadata']['labels']['combee.dev/engine']}",)
+    eventually("the engine is ready", addresses, seconds=120)
+    (pod,) = cluster.get("pods", *pods, namespace=namespace)["items"]
+    assert addresses() == [pod["status"]["podIP"]]
+    assert kubectl("exec", pod["metadata"]["name"], "--", "id", "-u").strip() == "10001"
+    kubectl("scale", "deployment", name, "--replicas=0")
+    eventually("its pod is gone", lambda: not cluster.get("pods", *pods, namespace=namespace)["items"])
+    eventually("nobody is sent there", lambda: not addresses())
 
 
 def _make_runnable(job: dict[str, Any], image: str) -> None:
