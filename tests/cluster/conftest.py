@@ -1,0 +1,69 @@
+"""A real cluster for the tests below: the one that ``make cluster`` brings up, or that of KUBECONFIG."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cluster_tools import NODE, Cluster
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # The first test waits until the cluster is up, which on a bare machine is until it is built.
+    for item in items:
+        if NODE.parent in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(600, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """Brought up when it is not; several processes may ask at once, for the script takes a lock."""
+    foreign = os.environ.get("KUBECONFIG")
+    if not foreign and not (sys.platform == "linux" and os.geteuid() == 0):
+        message = "no cluster: it needs root on Linux, or KUBECONFIG set to one"
+        if os.environ.get("COMBEE_REQUIRE_CLUSTER") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    script = NODE / "node.sh"
+    up = subprocess.run(
+        [script, "up"],
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if up.returncode:
+        pytest.fail(f"make cluster failed:\n{up.stdout}{up.stderr}")
+    lines = subprocess.run([script, "env"], capture_output=True, text=True, check=True).stdout
+    shell = subprocess.run(
+        ["bash", "-c", f"{lines}\nenv -0"], capture_output=True, text=True, check=True
+    ).stdout
+    return Cluster(dict(pair.split("=", 1) for pair in shell.split("\0") if "=" in pair))
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A new namespace that admits restricted pods only; deleted afterwards with all in it."""
+    name = f"test-{secrets.token_hex(4)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    cluster.kubectl("create", "-f", "-", stdin=manifest)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, namespace: str) -> Callable[..., str]:
+    """kubectl in the test's own namespace: ``kubectl("get", "pods")`` is what it printed."""
+
+    def call(*arguments: str, stdin: str | dict[str, Any] | list[Any] = "") -> str:
+        return cluster.kubectl(*arguments, namespace=namespace, stdin=stdin)
+
+    return call

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Builds the cluster's programs from public Go modules, once per version, into the cache folder.
+#   build.sh                 all that `make cluster` needs
+#   build.sh kwok            what only `make scale` needs
+source "$(dirname "$0")/settings.sh"
+
+# Builds into a folder that only gets its name when it is whole: a killed build leaves nothing that looks finished.
+once() {  # once NAME-VERSION FUNCTION ARGUMENTS...
+  local folder=$CACHE/$1; shift
+  [ -d "$folder" ] && return
+  command -v go >/dev/null || die "Go 1.24 or newer is needed to build $(basename "$folder"); see https://go.dev/dl"
+  say "building $(basename "$folder") (once; minutes)"
+  rm -rf "$folder".part* && mkdir -p "$folder.part"
+  ("$@" "$folder.part") >"$CACHE/$(basename "$folder").log" 2>&1 || {
+    tail -20 "$CACHE/$(basename "$folder").log" >&2
+    die "building $(basename "$folder") failed; the whole log is $CACHE/$(basename "$folder").log"
+  }
+  rm -rf "$folder.part/.src"
+  mv "$folder.part" "$folder"
+}
+
+# Kubernetes names its own staging modules by folder, so a module of our own must name them by version.
+kubernetes() {
+  local out=$1 source=$1/.src staged=v0.${KUBERNETES#1.} module program
+  local programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
+  mkdir -p "$source" && cd "$source"
+  module=$(go mod download -json "k8s.io/kubernetes@v$KUBERNETES" | sed -n 's/.*"GoMod": "\(.*\)",/\1/p')
+  {
+    printf 'module cluster\n\ngo 1.24.0\n\nrequire k8s.io/kubernetes v%s\n\nreplace (\n' "$KUBERNETES"
+    sed -nE "s,^\s*(k8s.io/[a-z-]+) => ./staging.*,\t\1 => \1 $staged,p" "$module"
+    printf ')\n'
+  } >go.mod
+  {
+    printf '//go:build tools\n\npackage tools\n\nimport (\n'
+    for program in "${programs[@]}"; do printf '\t_ "k8s.io/kubernetes/cmd/%s"\n' "$program"; done
+    printf ')\n'
+  } >tools.go
+  go mod tidy -e
+  local key=k8s.io/component-base/version
+  CGO_ENABLED=0 nice go build -trimpath -o "$out/" -ldflags "-s -w -X $key.gitVersion=v$KUBERNETES
+    -X $key.gitMajor=1 -X $key.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES")" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
+}
+
+module() {  # module PACKAGE@VERSION FOLDER
+  GOBIN=$2 GOFLAGS=-trimpath CGO_ENABLED=0 nice go install -ldflags "-s -w" "$1"
+}
+
+programs() {
+  once "kubernetes-$KUBERNETES" kubernetes
+  once "coredns-$COREDNS" module "github.com/coredns/coredns@v$COREDNS"
+  once "minio-$MINIO" module "github.com/minio/minio@$MINIO"
+  once "helm-$HELM" module "helm.sh/helm/v3/cmd/helm@v$HELM"
+}
+
+kwok() {
+  once "kwok-$KWOK" module "sigs.k8s.io/kwok/cmd/kwok@v$KWOK"
+}
+
+mkdir -p "$CACHE"
+case ${1:-programs} in
+  programs|kwok) locked build "${1:-programs}" ;;
+  *) die "unknown: $1" ;;
+esac

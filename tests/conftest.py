@@ -1,0 +1,14 @@
+"""Says once, at the end, when the tests that need a cluster did not run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NO_CLUSTER = "no cluster:"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if NO_CLUSTER in str(r.longrepr)]
+    if skipped:
+        line = f"{len(skipped)} CLUSTER TESTS DID NOT RUN: a cluster needs root on Linux, or KUBECONFIG set to one"
+        terminalreporter.write_line(line, red=True, bold=True)
