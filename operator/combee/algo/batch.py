@@ -88,6 +88,15 @@ def paper_batch_size(fit: Fit | Law, sizes: Sequence[int]) -> float:
     return bounded_power(law.alpha / (PAPER_SHARE * steepest), 1 / (law.alpha + 1))
 
 
+def rule_size(fit: Fit | Law, rule: Rule, share: float, sizes: Sequence[int]) -> float:
+    """What ``rule`` says of a law before bounds and caps, in examples; inf: larger is always better.
+
+    >>> rule_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9, r2=1.0), "Saving", share=0.45, sizes=[5, 100])
+    44.0
+    """
+    return paper_batch_size(fit, sizes) if rule == "Paper" else saving_batch_size(fit, share)
+
+
 def choose_batch(
     *,
     fit: Fit | Law | None,
@@ -166,12 +175,10 @@ def _wanted(
         return 1.0, f"{cost}, so a larger batch saves nothing worth having"
     if law.f <= 0 and law.name == T_ITER:
         return math.inf, f"{cost}, so its time does not grow with the batch and larger is always cheaper"
+    wanted = rule_size(law, rule, share, sizes)
+    past = f"saves less than {_number(100 * share)} % of the time"
     if rule == "Paper":
-        wanted = paper_batch_size(law, sizes)
         past = "saves less than 1.6 % of what the first steps save"
-    else:
-        wanted = saving_batch_size(law, share)
-        past = f"saves less than {_number(100 * share)} % of the time"
     if math.isinf(wanted):
         return wanted, f"{cost}, a law without a floor, so larger is always cheaper an example"
     whole = math.floor(wanted + 0.5)

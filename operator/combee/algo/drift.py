@@ -1,8 +1,8 @@
 """Which observations still speak of today's delay law: a workload may change in mid-run.
 
 Observations are walked in the order they were made. Each is compared with the law of the *era* so
-far: d = ln(seconds / predicted). A new era begins where the mean of the last one to three d, all of one
-sign and like size, is beyond 2.6 standard errors (the era's scatter, drawn towards 20 % while few were
+far: d = ln(seconds / predicted). A new era begins where the mean of the last one to five d, all of one
+sign and like size, is beyond 3.3 standard errors (the era's scatter, drawn towards 20 % while few were
 seen, and the law's own uncertainty there) and beyond a factor of 1.25. What came before then only lends its shape, scaled to today's level, until
 the new era has two batch sizes of its own. An observation that stands alone, the next one being back
 at the old law, was an accident: it begins nothing and is left out.
@@ -11,7 +11,7 @@ at the old law, was an accident: it begins nothing and is left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,19 +24,19 @@ SPREAD = 1.5
 """Sizes closer than this ratio say nothing of a slope."""
 KNOWN = 3
 """An era of fewer observations has no law to disagree with."""
-_ERRORS = 2.6
+_ERRORS = 3.3
 _LEAST_FACTOR = math.log(1.25)
-_PRIOR_SCATTER, _PRIOR_WEIGHT = 0.2, 4
-"""The scatter of an era is taken as if four observations with 20 % noise had been seen before."""
-_LOOK_BACK = 3
+_PRIOR_SCATTER, _PRIOR_WEIGHT = 0.2, 8
+"""The scatter of an era is taken as if eight observations with 20 % noise had been seen before."""
+_LOOK_BACK = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Today:
     """What is believed before the next iteration.
 
-    ``laws``: fitted on the era's own observations; None while it has no two sizes. ``law``: the one to
-    plan with: ``laws.chosen``, else the earlier era's law scaled
+    ``laws``: fitted on the era's own observations; None while it has no two sizes. ``law``: what
+    describes them: ``laws.chosen``, else the earlier era's law scaled
     to today's level (``borrowed``), else None. ``start``: index of the era's first observation.
     ``factor``: how many times as slow as expected the era began; None in the first.
     """
@@ -47,10 +47,9 @@ class Today:
     factor: float | None = None
     borrowed: bool = False
 
-    @property
-    def floored(self) -> Law | None:
-        """As ``law``, for a rule whose answer a law without a floor leaves open (``Laws.floored``)."""
-        return self.law if self.laws is None else self.laws.floored
+    def planned(self, size: Callable[[Law], float]) -> Law | None:
+        """The law that a rule plans with, which asks ``size`` of each: ``Laws.typical``, else ``law``."""
+        return self.law if self.laws is None else self.laws.typical(size)
 
 
 def spread(sizes: Sequence[float]) -> bool:
@@ -81,31 +80,35 @@ def today(obs: Sequence[Observation]) -> Today:
     position = 0
     while position < len(made):
         era = made[start:position]
-        own = _own(era) if len(era) >= KNOWN else None
-        if own is not None:
-            known[position] = own.chosen
+        if len(era) >= KNOWN and (law := _law(_own(era), before, era)) is not None:
+            known[position] = law
         broken = _break(known, made, start, position)
         position += 1
         if broken is None:
             continue
-        law, deviations = broken
+        old, deviations = broken
         mean = sum(deviations) / len(deviations)
-        if _back(law, mean, made[position : position + 1]):
+        if _back(old, mean, made[position : position + 1]):
             if len(deviations) == 1 and abs(mean) > HUBER:
                 position -= 1
                 del seen[position], made[position]
             continue
-        before, factor = law, _factor(mean)
+        before, factor = old, _factor(mean)
         start, known = position - len(deviations), {}
     era = made[start:]
     laws = _own(era)
     first = seen[start][0] if seen else 0
     if laws is not None:
         return Today(laws, laws.chosen, first, factor)
-    if before is None or not era or factor is None:
-        return Today(None, None, first, factor)
-    level = _factor(sum(_deviations(before, era)) / len(era))
-    return Today(None, before.scaled(level), first, factor, borrowed=True)
+    borrowed = _law(None, before, era)
+    return Today(None, borrowed, first, factor, borrowed=borrowed is not None)
+
+
+def _law(own: Laws | None, before: Law | None, era: Sequence[Observation]) -> Law | None:
+    """What describes an era: its own law, else the shape of the one before at the era's level."""
+    if own is not None or before is None or not era:
+        return own.chosen if own is not None else None
+    return before.scaled(_factor(sum(_deviations(before, era)) / len(era)))
 
 
 def _factor(log: float) -> float:
@@ -116,7 +119,7 @@ def _factor(log: float) -> float:
 def _break(
     known: Mapping[int, Law], made: Sequence[Observation], start: int, position: int
 ) -> tuple[Law, list[float]] | None:
-    """The law that held until now and the deviations of the last one to three observations from it,
+    """The law that held until now and the deviations of the last one to five observations from it,
     if they no longer follow it. ``known[p]`` is the law of the era's observations before ``p``."""
     for count in range(1, _LOOK_BACK + 1):
         first = position + 1 - count

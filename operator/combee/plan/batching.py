@@ -18,11 +18,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from combee.algo.batch import Cap, choose_batch, tightest
+from combee.algo.batch import Cap, choose_batch, rule_size, tightest
 from combee.algo.delay import Observation, usable
 from combee.algo.drift import Today, spread, today
 from combee.algo.laws import Law, fit_laws
-from combee.api.run import RunSpec
+from combee.api.run import Batching, RunSpec
 from combee.errors import BugError
 from combee.plan.engine import engine_digest, hardware_slots
 from combee.plan.observed import Observed, of_engine, retention_cap, variance_cap
@@ -53,9 +53,9 @@ class Delay:
     observations: tuple[Observation, ...]
     source: str
 
-    def law(self, rule: str) -> Law | None:
-        """The law that a rule plans with."""
-        return self.today.floored if rule == "Saving" else self.today.law
+    def law(self, batching: Batching) -> Law | None:
+        """The law that the rule plans with."""
+        return self.today.planned(lambda law: rule_size(law, batching.rule, batching.share, batching.sizes))
 
 
 def measured(spec: RunSpec, state: RunState) -> tuple[Observed, ...]:
@@ -139,7 +139,7 @@ def _planned(spec: RunSpec, state: RunState, left: int, caps: list[Cap]) -> Next
     """The rule's size; just after a change one that tells the new law."""
     batching, delay = spec.batching, delay_of(spec, state)
     choice = choose_batch(
-        fit=delay.law(batching.rule),
+        fit=delay.law(batching),
         rule=batching.rule,
         share=batching.share,
         sizes=batching.sizes,

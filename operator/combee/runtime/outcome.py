@@ -10,7 +10,7 @@ from typing import Any
 
 from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
-from combee.api.run import PromptLearningRun
+from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, Rendered
 from combee.plan.batching import Delay, delay_of
 from combee.plan.decide import Identity
@@ -200,7 +200,7 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
         plan, summary = session.plans[number], finished[number]
         before, state = state, after_iteration(state, plan, summary)
         record = records.iterations[number]
-        row = _iteration(delay_of(spec, before), spec.batching.rule, state, plan, summary, record)
+        row = _iteration(delay_of(spec, before), spec.batching, state, plan, summary, record)
         best = session.state.best
         rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
     return rows
@@ -208,7 +208,7 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
 
 def _iteration(
     delay: Delay,
-    rule: str,
+    batching: Batching,
     after: RunState,
     plan: IterationPlan,
     summary: StepSummary,
@@ -234,7 +234,7 @@ def _iteration(
         best=after.best is not None and after.best.iteration == plan.iteration,
         retention=Retention.model_validate(record["retention"]),
         verification=Verification.model_validate(record["verification"]),
-        delay_fit=_fit(delay, rule),
+        delay_fit=_fit(delay, batching),
         observations=tuple((float(o.batch_size), o.seconds) for o in delay.observations),
         trial=plan.trial,
         prompt_tokens=summary.counts.get("promptTokens", 0),
@@ -266,6 +266,7 @@ def _faults(record: Mapping[str, Any]) -> Faults:
         repaired=record.get("repaired", 0),
         hedges=record.get("hedges", 0),
         lost=record.get("lost", 0),
+        limits=record.get("limits", ()),
     )
 
 
@@ -275,12 +276,13 @@ def _all_faults(parts: Sequence[Faults]) -> Faults:
         repaired=sum(part.repaired for part in parts),
         hedges=sum(part.hedges for part in parts),
         lost=sum(part.lost for part in parts),
+        limits=tuple(change for part in parts for change in part.limits),
     )
 
 
-def _fit(delay: Delay, rule: str) -> DelayFit | None:
+def _fit(delay: Delay, batching: Batching) -> DelayFit | None:
     """The fit as the report shows it; a law borrowed from before a change has no line of its own."""
-    law, laws = delay.law(rule), delay.today.laws
+    law, laws = delay.law(batching), delay.today.laws
     if law is None:
         return None
     line = laws.line if laws is not None else None
