@@ -6,16 +6,17 @@ import contextlib
 import json as jsonlib
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
 from combee.errors import CombeeError
+from combee.runtime.crash import bug_text
+
+__all__ = ["bug_text", "forget", "guarded", "say", "say_line", "write"]
 
 USER_ERROR = 2
 OUR_ERROR = 5
-_FRAMES = 3
 
 
 def say(error: CombeeError, *, as_json: bool = False) -> None:
@@ -54,19 +55,6 @@ def forget(stream: TextIO) -> None:
     """Point a stream whose reader has gone at nothing, so that no later flush fails."""
     with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nothing:
         os.dup2(nothing.fileno(), stream.fileno())
-
-
-def bug_text(error: BaseException) -> str:
-    """What is said of an error nobody foresaw: its class and where, never its message or its values,
-    since these can hold rows of data (the name of a missing module cannot)."""
-    if isinstance(error, ImportError):
-        return f"{error}. Install combee with all its dependencies: pip install combee-operator"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "combee" in frame.filename]
-    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames[-_FRAMES:]]
-    return (
-        f"{type(error).__name__} at {' > '.join(places) or 'an unknown place'}. "
-        "This is a bug in combee; please report this line with the command you ran"
-    )
 
 
 def guarded(work: Callable[[], int], *, as_json: bool = False) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -24,9 +24,15 @@ KeyOf = Callable[[str, SecretKeyRef], tuple[str, str]]
 
 
 def role_endpoints(
-    spec: RunSpec, *, engine_url: EngineUrl, key_of: KeyOf, balanced: bool = False
+    spec: RunSpec,
+    *,
+    engine_url: EngineUrl,
+    key_of: KeyOf,
+    only: Collection[str] = ROLES_IN_USE,
+    balanced: bool = False,
 ) -> dict[str, Endpoint]:
-    """The endpoints of the roles in use. UserError naming the place that holds a wrong URL or key.
+    """The endpoints of the roles in use, ``only`` these. UserError naming the place that holds a wrong
+    URL or key.
 
     ``balanced``: an engine's host name stands for several servers that share the calls.
     """
@@ -34,7 +40,7 @@ def role_endpoints(
     return {
         role: _endpoint(spec, role, roles[role], engine_url, key_of, balanced)
         for role in ROLES_IN_USE
-        if role in roles
+        if role in roles and role in only
     }
 
 

@@ -50,15 +50,16 @@ async def help_others(
 
     Nothing is claimed and nothing can be left behind: the memo makes the same call by two pods
     harmless, an owner that dies loses nothing, and a helper stops where it meets the owner (the
-    first example whose rollout is answered already) or when the shard's manifest is there.
+    first example whose rollout is answered already) or when the shard's manifest is there. Helpers
+    of the same shard take every (shards - 1)-th piece of it, each another, so that they never ask the
+    same calls.
     """
     batch_members = await members(context, plan)
     parts = dealt(batch_members, plan)
     taken = 0
-    for step_on in range(1, plan.shards):
-        other = (shard + step_on) % plan.shards
-        for start in range(0, len(parts[other]), context.concurrency):
-            chunk = parts[other][::-1][start : start + context.concurrency]
+    for rank in range(plan.shards - 1):
+        other = (shard + rank + 1) % plan.shards
+        for chunk in _pieces(parts[other], context.concurrency)[rank :: plan.shards - 1]:
             if await read_manifest(context, step.name, other) is not None:
                 break
             asker = context.asker()
@@ -71,6 +72,16 @@ async def help_others(
             if any(row.hit for row in asker.rows):
                 break
     return taken
+
+
+def _pieces(positions: list[int], size: int) -> list[list[int]]:
+    """Positions from their far end, in pieces.
+
+    >>> _pieces([1, 2, 3, 4, 5], 2)
+    [[5, 4], [3, 2], [1]]
+    """
+    backwards = positions[::-1]
+    return [backwards[start : start + size] for start in range(0, len(backwards), size)]
 
 
 async def run_map(

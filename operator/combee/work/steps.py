@@ -1,4 +1,4 @@
-"""Run one step, whatever its kind: the same function in a pod and on a laptop."""
+"""Run one step, whatever its kind: all of it on a laptop, one shard of it in a pod."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from combee.errors import BugError
+from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.work.context import WorkContext, total, total_usage
 from combee.work.evaluate import run_evaluate
 from combee.work.finish import run_finish
-from combee.work.map import run_map
+from combee.work.map import help_others, run_map
 from combee.work.profile import run_profile
 from combee.work.reduce import run_reduce
 
@@ -26,29 +27,55 @@ async def run_step(
 ) -> StepSummary:
     """All shards of a step; a finished one is found and returned. ``baseline``: digest of the
     untouched artifact (only ``evaluate`` needs it)."""
+    plan = plans.get(step.iteration)
+    if step.kind != "map" or plan is None:
+        return await run_shard(context, step, plan, baseline)
+    _, shown = await _shown(context, step, plan)
+    context.progress.begin("map", plan.batch_size)
+    try:
+        async with asyncio.TaskGroup() as group:
+            shards = [
+                group.create_task(run_map(context, step, plan, shard, shown.text))
+                for shard in range(step.shards)
+            ]
+    except BaseExceptionGroup as error_group:
+        raise error_group.exceptions[0] from None
+    return rolled_up(step, [shard.result() for shard in shards])
+
+
+async def run_shard(
+    context: WorkContext, step: Step, plan: IterationPlan | None, baseline: str, shard: int = 0
+) -> StepSummary:
+    """One shard of a step (only ``map`` has more than one), as a pod does it."""
     if step.kind == "profile":
         return await run_profile(context, step)
-    artifact = await load_artifact(context, step.inputs["artifact"])
     if step.kind == "evaluate":
+        artifact = await load_artifact(context, step.inputs["artifact"])
         return await run_evaluate(context, step, artifact, await load_artifact(context, baseline))
-    plan = plans[step.iteration]
-    shown = context.method.render(artifact, budget_tokens=plan.render_token_budget, verify=plan.verify)
+    if plan is None:
+        raise BugError(f"no plan for iteration {step.iteration}", where=step.name)
+    artifact, shown = await _shown(context, step, plan)
     if step.kind == "map":
-        context.progress.begin("map", plan.batch_size)
-        try:
-            async with asyncio.TaskGroup() as group:
-                shards = [
-                    group.create_task(run_map(context, step, plan, shard, shown.text))
-                    for shard in range(step.shards)
-                ]
-        except BaseExceptionGroup as error_group:
-            raise error_group.exceptions[0] from None
-        return rolled_up(step, [shard.result() for shard in shards])
+        return await run_map(context, step, plan, shard, shown.text)
     if step.kind == "reduce":
         return await run_reduce(context, step, plan, shown)
     if step.kind == "finish":
         return await run_finish(context, step, plan, artifact, shown)
     raise BugError(f"unknown step kind {step.kind}", where=step.name)
+
+
+async def help_map(context: WorkContext, step: Step, plan: IterationPlan, shard: int) -> int:
+    """What a map pod does once its own shard is done; how many examples of other shards it took."""
+    _, shown = await _shown(context, step, plan)
+    return await help_others(context, step, plan, shard, shown.text)
+
+
+async def _shown(context: WorkContext, step: Step, plan: IterationPlan) -> tuple[Any, Rendered]:
+    """The artifact of an iteration, and the playbook that its agents see."""
+    artifact = await load_artifact(context, step.inputs["artifact"])
+    return artifact, context.method.render(
+        artifact, budget_tokens=plan.render_token_budget, verify=plan.verify
+    )
 
 
 def rolled_up(step: Step, shards: list[StepSummary]) -> StepSummary:

@@ -1,0 +1,54 @@
+"""A pod's part of what is left of the run's budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from combee.algo.budget import Limits, Spend
+from combee.errors import BugError
+from combee.plan.state import spend_of
+from combee.plan.types import StepSummary
+
+
+def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Spend:
+    """What the run had spent when this step began.
+
+    The operator says what was spent before the iteration (``spent``: rollouts, tokens,
+    wallClockSeconds); what the iteration's own steps spent stands in their manifests.
+    """
+    told = params.get("spent") or {}
+    try:
+        spend = Spend(
+            rollouts=int(told.get("rollouts", 0)),
+            tokens=int(told.get("tokens", 0)),
+            wall_clock_seconds=float(told.get("wallClockSeconds", 0.0)),
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise BugError("spent is no table of numbers", where="COMBEE_STEP") from None
+    for summary in inputs:
+        own = spend_of(summary)
+        spend += Spend(rollouts=own.rollouts, tokens=own.tokens)
+    return spend
+
+
+def shared_limits(limits: Limits, spent: Spend, parts: int, index: int) -> Limits:
+    """Limits that let all pods of a step together spend what is left and no more.
+
+    >>> left = [shared_limits(Limits(rollouts=110), Spend(rollouts=100), 3, index).rollouts for index in range(3)]
+    >>> left, sum(one - 100 for one in left)
+    ([104, 103, 103], 10)
+    """
+    return replace(
+        limits,
+        rollouts=_part(limits.rollouts, spent.rollouts, parts, index),
+        tokens=_part(limits.tokens, spent.tokens, parts, index),
+    )
+
+
+def _part(limit: int | None, spent: int, parts: int, index: int) -> int | None:
+    if limit is None:
+        return None
+    left = max(0, limit - spent)
+    return spent + left // parts + (index < left % parts)

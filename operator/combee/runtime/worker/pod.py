@@ -1,0 +1,134 @@
+"""What a step's pod was given: its files and variables, read and checked, as plain data.
+
+/etc/combee/run/run.json      the run: name, namespace, uid, spec with defaults filled in
+/etc/combee/plan/plan.json    the iteration's plan (map, reduce, finish)
+/etc/combee/secrets/<use>/    a Secret's keys as files
+/data/<split>/                a ConfigMap's key or a claim
+/store                        the store, where it is a claim
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from combee.api.run import PromptLearningRun, RunSpec
+from combee.errors import BugError
+from combee.plan.types import IterationPlan, Step
+from combee.settings import WorkerSettings
+
+RUN_FILE = "/etc/combee/run/run.json"
+PLAN_FILE = "/etc/combee/plan/plan.json"
+SECRETS_FOLDER = "/etc/combee/secrets"
+DATA_FOLDER = "/data"
+TERMINATION_LOG = "/dev/termination-log"
+PLANNED = ("map", "reduce", "finish")
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod's part of a run."""
+
+    settings: WorkerSettings
+    run: PromptLearningRun
+    step: Step
+    shard: int
+    plan: IterationPlan | None
+    engines: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.run.name
+
+    @property
+    def namespace(self) -> str:
+        """The run's namespace."""
+        return self.run.metadata.namespace or ""
+
+    @property
+    def uid(self) -> str:
+        """The run's uid."""
+        return str(self.run.metadata.uid)
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run's spec, defaults filled in."""
+        return self.run.spec
+
+    @property
+    def store_uri(self) -> str:
+        """Where the store is: a folder of the pod, or an address."""
+        store = self.settings.store
+        return str(self.settings.path(store)) if store.startswith("/") else store
+
+    def data_file(self, split: str, inner: str) -> str:
+        """The path of a split's file."""
+        return str(self.settings.path(f"{DATA_FOLDER}/{split}/{inner}"))
+
+    def secret(self, use: str) -> dict[str, str] | None:
+        """The keys of a mounted Secret; None when none is mounted for that use."""
+        folder = self.settings.path(f"{SECRETS_FOLDER}/{use}")
+        if not folder.is_dir():
+            return None
+        # The kubelet's own entries (..data) begin with dots.
+        return {
+            file.name: file.read_text(encoding="utf-8")
+            for file in sorted(folder.iterdir())
+            if file.is_file() and not file.name.startswith("..")
+        }
+
+
+def read_pod(settings: WorkerSettings) -> Pod:
+    """Everything the pod was given. BugError when what the operator wrote cannot be read."""
+    run = _run(settings.path(RUN_FILE))
+    step = _checked(Step, settings.step.encode(), "COMBEE_STEP")
+    if not 0 <= settings.shard < max(1, step.shards):
+        raise BugError(f"shard {settings.shard} of {step.shards}", where=step.name)
+    plan = None
+    if step.kind in PLANNED:
+        plan = IterationPlan.from_json(_content(settings.path(PLAN_FILE)), where=PLAN_FILE)
+    return Pod(
+        settings=settings,
+        run=run,
+        step=step,
+        shard=settings.shard,
+        plan=plan,
+        engines=_checked(dict[str, str], settings.engines.encode(), "COMBEE_ENGINES"),
+    )
+
+
+def _run(path: Path) -> PromptLearningRun:
+    try:
+        run = PromptLearningRun.model_validate(json.loads(_content(path)))
+    except (ValidationError, ValueError) as error:
+        raise BugError(f"not a run ({_first(error)})", where=RUN_FILE) from None
+    if not run.metadata.uid:
+        raise BugError("the run has no uid", where=RUN_FILE)
+    return run
+
+
+def _checked(kind: Any, data: bytes, where: str) -> Any:
+    try:
+        return TypeAdapter(kind).validate_json(data)
+    except ValidationError as error:
+        raise BugError(f"it cannot be read ({_first(error)})", where=where) from None
+
+
+def _first(error: Exception) -> str:
+    """Where it is wrong and why, without the value."""
+    if not isinstance(error, ValidationError):
+        return "no JSON"
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BugError(f"it cannot be read ({error.strerror})", where=str(path)) from None

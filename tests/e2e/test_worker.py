@@ -1,0 +1,106 @@
+"""The worker as processes in the layout of a pod: what a laptop learns from the same plans, byte for byte."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from e2e_support import FORMULA, Manifest, Sim, Sims, combee, result_of
+from pods import UID, Cluster, Pod, wait_for
+
+from combee.adapters.store import Store
+from combee.names import step_name
+from combee.plan.types import StepSummary
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
+
+CONCURRENCY = 9
+SHARDS = 3
+WORKERS = {"concurrency": CONCURRENCY, "parallelism": SHARDS, "hedgeBudget": 0, "waitSeconds": 60}
+
+
+@pytest.fixture
+def rows36(tmp_path: Path) -> dict[str, Path]:
+    """36 train rows and 40 heldOut rows of the real data."""
+    paths = {}
+    for name, source, count in (("train", "train", 36), ("heldOut", "heldout", 40)):
+        paths[name] = tmp_path / f"{name}.jsonl"
+        lines = (FORMULA / f"{source}.jsonl").read_bytes().splitlines(keepends=True)
+        paths[name].write_bytes(b"".join(lines[:count]))
+    return paths
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[list[Cluster]]:
+    made: list[Cluster] = []
+    yield made
+    for cluster in made:
+        cluster.stop()
+
+
+def claims(path: Path) -> Path:
+    """The manifest with its data on a claim and in a ConfigMap, as a cluster has it."""
+    document = yaml.safe_load(path.read_text())
+    document["spec"]["task"]["data"] = {
+        "train": {"pvc": {"claimName": "rows", "path": "deep/train.jsonl"}},
+        "heldOut": {"configMap": {"name": "rows", "key": "heldOut.jsonl"}},
+    }
+    written = path.with_name("cluster.yaml")
+    written.write_text(yaml.safe_dump(document))
+    return written
+
+
+def twice(sim: Sim) -> int:
+    return sum(count - 1 for count in sim.answered().values())
+
+
+def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
+    sims: Sims,
+    key: Path,
+    manifest: Manifest,
+    rows36: dict[str, Path],
+    tmp_path: Path,
+    clusters: list[Cluster],
+) -> None:
+    sim = sims.start("--key", key, "--time-scale", "0.05")
+    local = manifest(
+        name="pods",
+        train=rows36["train"],
+        held_out=rows36["heldOut"],
+        batching={"mode": "Fixed", "size": 18, "reason": "test"},
+        workers=WORKERS,
+    )
+    cluster = Cluster(tmp_path / "cluster", claims(local), sim.url.replace("127.0.0.1", "localhost"))
+    clusters.append(cluster)
+
+    def kill_one(pods: list[Pod], iteration: int) -> None:
+        if iteration == 1:
+            asked = sum(sim.answered().values())
+            wait_for(lambda: sum(sim.answered().values()) >= asked + 6)
+            pods[1].kill()
+
+    state = cluster.to_the_end(kill_one)
+    assert state.outcome is not None and state.iteration == 2
+    print(f"{twice(sim)} calls answered twice, {sum(sim.answered().values())} in all; {state.outcome.name}")
+    assert twice(sim) <= 2 * CONCURRENCY  # in flight when it was killed, and where a helper met an owner
+
+    plans, out = tmp_path / "plans", tmp_path / "laptop"
+    plans.mkdir()
+    for number, plan in cluster.plans.items():
+        (plans / f"i{number:03d}.json").write_bytes(plan.to_json())
+    laptop = sims.start("--key", key, "--time-scale", "0")
+    done = combee("run", "-f", local, "-o", out, "--engine", f"main={laptop.url}", "--plans", plans)
+    assert done.returncode in (0, 3), done.stderr
+    own, other = Store.open(str(cluster.folder / "store")), Store.open(str(out / "store"))
+    mine = [cluster.summaries[step_name("pods", UID, n, "finish")].outputs for n in sorted(cluster.plans)]
+    steps = sorted((out / "steps").glob("*-finish-a0.json"))
+    theirs = [StepSummary.decode(path.read_bytes()) for path in steps]
+    assert len(mine) == len(theirs) == 2
+    for ours, summary in zip(mine, theirs, strict=True):
+        assert summary is not None
+        for what in ("artifact", "playbook"):
+            assert own.get_blob(ours[what]) == other.get_blob(summary.outputs[what])
+    assert state.best is not None and state.best.artifact == result_of(out)["playbook"]["digest"]
