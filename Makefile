@@ -56,20 +56,6 @@ cluster-env:  ## print KUBECONFIG and PATH of that node: eval "$$(make -s cluste
 images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated model; load them into that node where it runs
 	@PYTHON=$(abspath $(BIN))/python $(NODE) images
 
-NODE := tests/cluster/node/node.sh
-
-cluster: $(VENV)/dev.stamp  ## bring up a real one-node Kubernetes here (root on Linux; twenty minutes once, then seconds), or check KUBECONFIG's
-	@PYTHON=$(abspath $(BIN))/python $(NODE) up
-
-cluster-down:  ## remove that node and all it left, but not what was built for it
-	@$(NODE) down
-
-cluster-env:  ## print KUBECONFIG and PATH of that node: eval "$$(make -s cluster-env)"
-	@$(NODE) env
-
-images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated model; load them into that node where it runs
-	@PYTHON=$(abspath $(BIN))/python $(NODE) images
-
 # ACE=DIR and GEPA=DIR are checkouts of the peers (docs/evidence/peers.md says which commits), PEER_PYTHON what runs them.
 bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about ten minutes on two cores; ACE=DIR GEPA=DIR for peers
 	@mkdir -p $(OUT)
