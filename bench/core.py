@@ -26,6 +26,7 @@ from bench.harness import (
 )
 from bench.killed import killed
 from bench.learning import learning_speed
+from bench.prefix import prefix
 from combee.algo.schedule import list_schedule
 from combee.algo.tree import plan_tree
 
@@ -250,6 +251,7 @@ ROWS = {
     "wall": wall_over_critical_path,
     "kept": kept,
     "controller": controller,
+    "prefix": prefix,
     "killed": killed,
     "plan": planning,
     "faults": faults,
