@@ -9,13 +9,25 @@ day and not an overload: back-off alone deals with it. So it settles instead of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 OVERLOAD_SHARE = 0.1
 MIN_WINDOW = 32
 """Fewer answers than this say little: one refusal in eight may be one in a hundred."""
 CAREFUL_FROM = 0.9
 CAREFUL_WINDOWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChange:
+    """A limit that went from ``before`` to ``after`` at the ``call``-th answer (or refusal) of its role since the
+    process began. ``reason``: what most refusals of the window were; empty where the limit grew."""
+
+    call: int
+    before: int
+    after: int
+    reason: str
 
 
 @dataclass(slots=True)
@@ -27,19 +39,23 @@ class AdaptiveLimit:
     ceiling: float = float("inf")
     """where the server last refused too much."""
     _answers: int = 0
-    _refused: int = 0
+    _reasons: Counter[str] = field(default_factory=Counter)
     _quiet_windows: int = 0
+    _calls: int = 0
 
     def __post_init__(self) -> None:
         self.allowed = self.most
 
-    def answered(self, *, overloaded: bool) -> bool:
-        """Count one answer (or refusal); True when ``allowed`` changed."""
+    def answered(self, *, overloaded: bool, reason: str = "overload") -> LimitChange | None:
+        """Count one answer (or refusal, and its reason); the change when ``allowed`` changed."""
+        self._calls += 1
         self._answers += 1
-        self._refused += overloaded
+        if overloaded:
+            self._reasons[reason] += 1
         if self._answers < max(self.allowed, MIN_WINDOW):
-            return False
-        share, self._answers, self._refused = self._refused / self._answers, 0, 0
+            return None
+        share, most = self._reasons.total() / self._answers, self._reasons.most_common(1)
+        self._answers, self._reasons = 0, Counter()
         before = self.allowed
         if share > OVERLOAD_SHARE:
             self.allowed = max(1, int(self.allowed * (1.0 - share)))
@@ -48,7 +64,9 @@ class AdaptiveLimit:
         else:
             self._quiet_windows += 1
             self.allowed = min(self.most, self.allowed + self._step())
-        return self.allowed != before
+        if self.allowed == before:
+            return None
+        return LimitChange(self._calls, before, self.allowed, most[0][0] if self.allowed < before else "")
 
     def _step(self) -> int:
         if self.allowed < CAREFUL_FROM * self.ceiling:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-from combee.adapters.adaptive import AdaptiveLimit
+from combee.adapters.adaptive import AdaptiveLimit, LimitChange
 from combee.adapters.backoff import wait_seconds
 from combee.adapters.body import QUIRKS, Reply, prompt_tokens, read_reply, request_body
 from combee.adapters.connection import Connection, ConnectionPool, ServedModel
@@ -124,6 +124,7 @@ class ChatClient:
         self._hedger = hedger
         self._adaptive = adaptive
         self._own_limits = RunLimits(adaptive.allowed) if adaptive is not None else None
+        self._limit_changes: list[LimitChange] = []
         self._sleep = sleep
         self._clock = clock
         self._wall_clock = wall_clock
@@ -150,6 +151,9 @@ class ChatClient:
             self._record(call, None, "Cancelled")
             raise
         self._record(call, answered, "")
+        if self._limit_changes and not answered.hit:
+            answered = replace(answered, limit_changes=tuple(self._limit_changes))
+            self._limit_changes.clear()
         return answered
 
     async def check(self) -> ServedModel:
@@ -230,8 +234,11 @@ class ChatClient:
         if self._adaptive is None or self._own_limits is None or isinstance(outcome, Quirk):
             return
         overloaded = isinstance(outcome, Again) and outcome.reason in OVERLOADS
-        if self._adaptive.answered(overloaded=overloaded):
-            self._own_limits.resize(self._adaptive.allowed)
+        reason = outcome.reason if isinstance(outcome, Again) else ""
+        change = self._adaptive.answered(overloaded=overloaded, reason=reason)
+        if change is not None:
+            self._own_limits.resize(change.after)
+            self._limit_changes.append(change)
 
     async def _raced(
         self, request: ChatRequest, asked: Asked, quirks: frozenset[str], call: _Call, key: str

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from combee.adapters.adaptive import LimitChange
 from combee.errors import ManifestError
 from combee.records import Prompt
 
@@ -149,10 +150,12 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """``hit``: the memo (or an equal call already in flight) answered, no request was made for it."""
+    """``hit``: the memo (or an equal call already in flight) answered, no request was made for it.
+    ``limit_changes``: how the role's limit changed since the answer before; never part of the memo."""
 
     completion: Completion
     hit: bool
+    limit_changes: tuple[LimitChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,8 @@ class CallRow:
     """why it was asked again, one word an attempt."""
     hedged: bool = False
     """whether a second request raced it."""
+    limits: tuple[tuple[int, int, int, str], ...] = ()
+    """how the role's concurrency changed with it: (answers so far, from, to, why)."""
 
 
 @dataclass(slots=True)
@@ -141,6 +143,7 @@ class Asker:
                 done.attempts,
                 done.retried_for,
                 done.hedged,
+                tuple((one.call, one.before, one.after, one.reason) for one in answered.limit_changes),
             )
         )
         return done.text, done.finish_reason == "length"
@@ -163,7 +166,8 @@ class Asker:
 
     def encode(self) -> bytes:
         """The call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit, attempts;
-        then, only where something happened, why it was asked again and whether it was raced."""
+        then, only where something happened, why it was asked again, whether it was raced, and what became of the
+        role's concurrency."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         lines = [
             json.dumps(
@@ -177,12 +181,19 @@ class Asker:
                     r.cached_tokens,
                     r.hit,
                     r.attempts,
-                    *((r.retried_for, r.hedged) if r.retried_for or r.hedged else ()),
+                    *_what_happened(r),
                 ]
             )
             for r in ordered
         ]
         return ("\n".join(lines) + "\n" if lines else "").encode()
+
+
+def _what_happened(row: CallRow) -> tuple[object, ...]:
+    """The end of an encoded row: as much of it as there is."""
+    if row.limits:
+        return (row.retried_for, row.hedged, row.limits)
+    return (row.retried_for, row.hedged) if row.retried_for or row.hedged else ()
 
 
 def is_broken_json(text: str) -> bool:
@@ -209,6 +220,7 @@ def decode_rows(data: bytes) -> list[CallRow]:
         role, stage, *rest = json.loads(line)
         row = CallRow(sys.intern(role), sys.intern(stage), *rest)
         row.retried_for = tuple(map(sys.intern, row.retried_for))
+        row.limits = tuple((call, before, after, why) for call, before, after, why in row.limits)
         rows.append(row)
     return rows
 

@@ -16,7 +16,8 @@ QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 
 def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any]:
-    """``stages`` (in the order in which they ran), ``faults`` by reason, ``hedges``.
+    """``stages`` (in the order in which they ran), ``faults`` by reason, ``hedges``, and ``limits``: how the
+    concurrency of each role followed the server, in order.
 
     ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
     """
@@ -31,7 +32,16 @@ def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any
         "stages": stages,
         "faults": dict(sorted(faults.items())),
         "hedges": sum(row.hedged for row in calls),
+        "limits": _limits(calls),
     }
+
+
+def _limits(calls: Iterable[CallRow]) -> list[dict[str, Any]]:
+    changes = sorted((row.role, change) for row in calls for change in row.limits)
+    return [
+        {"role": role, "call": call, "before": before, "after": after, "reason": reason}
+        for role, (call, before, after, reason) in changes
+    ]
 
 
 def _stage(step: str, stage: str, rows: list[CallRow], slots: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from adapters_bench import Bench, ask, refuse, slow, until
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.adapters.adaptive import AdaptiveLimit
+from combee.adapters.adaptive import AdaptiveLimit, LimitChange
 from combee.adapters.hedge import MIN_SAMPLES, Hedger
 from combee.adapters.limits import RunLimits
 from combee.errors import TransientError
@@ -201,6 +201,14 @@ def test_the_limit_stays_within_its_bounds(answers: list[bool], most: int) -> No
         assert 1 <= limit.allowed <= most
 
 
+def test_a_change_says_from_what_to_what_at_which_call_and_why() -> None:
+    limit = AdaptiveLimit(64)
+    told = [limit.answered(overloaded=n % 2 == 0, reason="503" if n % 8 == 0 else "429") for n in range(64)]
+    assert [one for one in told if one] == [LimitChange(64, 64, 32, "429")]
+    grown = [limit.answered(overloaded=False) for _ in range(32)]
+    assert [one for one in grown if one] == [LimitChange(96, 32, 36, "")]
+
+
 async def test_refusals_shrink_a_roles_slots_and_the_others_keep_theirs(bench: Bench) -> None:
     limit = AdaptiveLimit(8)
     bench.server.always = refuse(429)
@@ -209,6 +217,11 @@ async def test_refusals_shrink_a_roles_slots_and_the_others_keep_theirs(bench: B
     assert all(isinstance(result, TransientError) for result in results)
     assert limit.allowed < 8
     bench.server.always = None
+    first, second = await client.ask(ask("then")), await client.ask(ask("and then"))
+    (change,) = first.limit_changes
+    assert (change.before, change.after, change.reason) == (8, limit.allowed, "429") and change.call >= 32
+    assert second.limit_changes == (), "a change is told once"
+    assert (await client.ask(ask("then"))).limit_changes == (), "an answer from the memo tells none"
     await asyncio.gather(*(bench.client("task").ask(ask(str(n))) for n in range(8)))
 
 

@@ -251,6 +251,18 @@ def test_faults_are_said_in_one_line_and_a_table():
     assert words.faults(made_up.bare()) == ""
 
 
+def test_concurrency_that_followed_the_server_is_shown_with_the_faults():
+    limits = [
+        {"role": "task", "call": 64, "before": 64, "after": 32, "reason": "429"},
+        {"role": "task", "call": 96, "before": 32, "after": 36},
+    ]
+    result = made_up.result(faults={"limits": limits})
+    (row,) = tables(result)["faults"].rows
+    assert row[:2] == ("concurrency, task", "2")
+    assert row[2] == "64 to 32 at call 64 (429), 32 to 36 at call 96; lowest 32, last 36"
+    assert row[2] in Page(made(result).html).text
+
+
 def test_lineage_is_told_beside_the_entry(full):
     page = Page(full.html).text
     for told in (

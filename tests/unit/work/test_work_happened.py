@@ -96,7 +96,18 @@ def test_time_by_stage_and_faults_by_reason() -> None:
     assert (first["step"], first["stage"], first["calls"]) == ("map", "map", 10)
     assert [first[name] for name in ("p50", "p90", "p99", "max")] == [0.5, 0.9, 1.0, 1.0]
     assert 2.75 <= first["scheduledSeconds"] <= 3.5 and second["scheduledSeconds"] == 2.0
-    assert happened({}, slots=1) == {"stages": [], "faults": {}, "hedges": 0}
+    assert happened({}, slots=1) == {"stages": [], "faults": {}, "hedges": 0, "limits": []}
+
+
+def test_changes_of_a_roles_concurrency_are_recorded_in_order() -> None:
+    later, sooner = row("map", 0.2), row("map", 0.1)
+    later.limits, sooner.limits = ((96, 32, 36, ""),), ((64, 64, 32, "429"),)
+    asker = Asker({}, {}, rows=[later, sooner], stages=["map"])
+    told = happened({"map": decode_rows(asker.encode())}, slots=2)["limits"]
+    assert told == [
+        {"role": "task", "call": 64, "before": 64, "after": 32, "reason": "429"},
+        {"role": "task", "call": 96, "before": 32, "after": 36, "reason": ""},
+    ]
 
 
 def test_a_quantile_is_always_one_that_was_measured() -> None:

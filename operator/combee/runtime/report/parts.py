@@ -101,6 +101,17 @@ class StageTime(Model):
     max: Amount
 
 
+class LimitChange(Model):
+    """A role's concurrency that followed the server. ``call``: its how manyeth answer or refusal of the process."""
+
+    role: str
+    call: Count
+    before: Count
+    after: Count
+    reason: str = ""
+    """What most refusals were (an HTTP status, ``timeout``); empty where the limit grew again."""
+
+
 class Faults(Model):
     """What went wrong on the way, mended or not. Answers from the memo met no fault."""
 
@@ -112,6 +123,8 @@ class Faults(Model):
     """Slow calls raced by a second request."""
     lost: Count = 0
     """Calls that brought no usable answer for all that."""
+    limits: tuple[LimitChange, ...] = ()
+    """How many calls of a role were let be in flight, as the server was found to take them."""
 
     @property
     def any(self) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from combee.runtime.report import happened
+from combee.runtime.report.parts import LimitChange
 from combee.runtime.report.result import Result
 from combee.runtime.report.table import Table
 from combee.runtime.report.text import duration, percent
 
+CHANGES_TOLD = 4
 MEANINGS = {
     "429": "too many requests: waited as long as the server asked for, and a little more",
     "503": "not available: waited, and asked again",
@@ -61,9 +65,26 @@ def faults(result: Result) -> Table:
         ("lost examples", sum(it.failed for it in result.iterations), "got no answer; they count as wrong"),
     )
     rows += [(name, f"{number:,}", said) for name, number, said in others if number]
+    rows += _concurrency(met.limits)
     columns = ("what", "#how often", "what was done")
     missing = "No call had to be asked again, and none was lost."
     return Table("faults", "Faults met", columns, tuple(rows), missing)
+
+
+def _concurrency(changes: Sequence[LimitChange]) -> list[tuple[str, str, str]]:
+    """A row for each role whose concurrency was changed: the first changes, the lowest and the last value."""
+    rows = []
+    for role in dict.fromkeys(change.role for change in changes):
+        its = [change for change in changes if change.role == role]
+        told = [
+            f"{one.before:,} to {one.after:,} at call {one.call:,}"
+            + (f" ({one.reason})" if one.reason else "")
+            for one in its[:CHANGES_TOLD]
+        ]
+        more = f" and {len(its) - len(told)} more" if len(its) > len(told) else ""
+        ends = f"lowest {min(one.after for one in its):,}, last {its[-1].after:,}"
+        rows.append((f"concurrency, {role}", f"{len(its):,}", f"{', '.join(told)}{more}; {ends}"))
+    return rows
 
 
 def _meaning(reason: str) -> str:
