@@ -53,7 +53,8 @@ class ClusterPlan:
 
     memory: Memory
     freeze: IterationPlan | None = None
-    """write it, or read back the one that is there, and decide again."""
+    """write it, or read back the one that is there, and decide again with it beside the plans that were
+    seen: the memory may still be of the iteration before."""
     jobs: tuple[JobWish, ...] = ()
     """to be made unless they are there."""
     delete: tuple[str, ...] = ()
