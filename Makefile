@@ -39,7 +39,8 @@ demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated mod
 evidence: $(VENV)/run.stamp  ## compare strategies over 10 seeds with simulated models, about 20 minutes; goes on where it stopped
 	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
 
-test: $(VENV)/dev.stamp  ## run the whole test suite
+test: $(VENV)/dev.stamp  ## run the whole test suite; where it can (root on Linux, or KUBECONFIG) on a real cluster, too
+	@if [ "$$(uname -s) $$(id -u)" = "Linux 0" ] || [ -n "$$KUBECONFIG" ]; then $(MAKE) -s cluster; fi
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 NODE := tests/cluster/node/node.sh
