@@ -49,7 +49,7 @@ def faults(folder: Path) -> Row:
     )
 
     def measured(name: str, *flags: str) -> Measured:
-        path = manifest(folder, name, train, held_out, 250, **spec)
+        path = manifest(folder, name, train, held_out, 500, **spec)
         with simulated(folder, "--key", key, "--time-scale", "1", *flags) as url:
             return run(folder, path, url)
 
@@ -66,7 +66,7 @@ def faults(folder: Path) -> Row:
         target=f"<= {RATIO_TARGET:.2f}, nothing lost",
         unit="x",
         met=ratio <= RATIO_TARGET and lost == 0,
-        how="500 Formula rows, 2 epochs, batch 250, 64 slots, time scale 1, simulated model; 5 % errors, 5 % 429 "
+        how="500 Formula rows, 2 epochs, batch 500, 64 slots, time scale 1, simulated model; 5 % errors, 5 % 429 "
         f"(Retry-After 1), 1 in 50 ten times slower, 1 % broken JSON; {HELD_OUT} heldOut rows; both runs side by side",
         detail={
             "undisturbedSeconds": plain.result["wallSeconds"],
