@@ -135,7 +135,7 @@ def wanted_jobs(
     there = _job(memory, seen, due)
     if there is None and due.kind != "publish" and spec.queue is None and not engines_ready:
         return Wanted(memory, waiting="its engines are not ready yet")
-    mine = _with_waits(due, spec, early=False)
+    mine = _equipped(due, spec, memory, early=False)
     placed = there is not None and there.placed and not there.held and not there.deleting
     early = [job for step in then if (job := _job(memory, seen, step)) is not None and job.live]
     if not placed and early:
@@ -156,7 +156,7 @@ def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, .
     for step in then:
         if step.name in memory.in_turn:
             return
-        yield _with_waits(step, spec, early=True)
+        yield _equipped(step, spec, memory, early=True)
         job = _job(memory, seen, step)
         if job is None or not job.placed or job.deleting:
             return
@@ -179,8 +179,20 @@ def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:
     return next((j for j in seen.jobs.values() if j.step == step.name and j.attempt == attempt), None)
 
 
-def _with_waits(step: Step, spec: RunSpec, *, early: bool) -> Step:
+def _equipped(step: Step, spec: RunSpec, memory: Memory, *, early: bool) -> Step:
+    """The step with what its pod must know beyond the plan."""
+    state = memory.run
     params = dict(step.params)
+    if state.facts is not None and step.kind in ("map", "finish", "evaluate"):
+        params["digests"] = dict(state.facts.digests)
+    if step.kind == "evaluate":
+        params["baseline"] = memory.baseline
+    if step.kind not in ("profile", "publish"):
+        params["spent"] = {
+            "rollouts": state.spend.rollouts,
+            "tokens": state.spend.tokens,
+            "wallClockSeconds": round(state.spend.wall_clock_seconds, 3),
+        }
     if spec.engines and step.kind != "publish":
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS
     if early:
