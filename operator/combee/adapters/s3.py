@@ -20,6 +20,7 @@ TRIES = 4
 _PASSING_ERRNOS = {errno.EBUSY, errno.EREMOTEIO, errno.ETIMEDOUT, errno.ECONNRESET}
 _PASSING_NAMES = {
     "HTTPClientError",
+    "ConnectionError",
     "FSTimeoutError",
     "IncompleteReadError",
     "ResponseParserError",

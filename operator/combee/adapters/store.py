@@ -205,6 +205,10 @@ def _translated(error: Exception, where: str) -> CombeeError:
         return StoreError(
             "a file is in the way of a folder", where=where, fix="Move it, or give another store."
         )
+    if isinstance(error, FileNotFoundError):
+        return StoreError(
+            "there is no such bucket or folder", where=where, fix="Make it, or correct the URI."
+        )
     if is_without_credentials(error):
         return StoreError("no credentials for it", where=where, fix="Give a Secret with store.secretRef.")
     if is_passing(error):
