@@ -1,27 +1,36 @@
 #!/usr/bin/env bash
-# The paper's comparison on one machine with the simulated model: `make evidence`. About 20 minutes on 2 cores.
-# Stopped and started again it goes on: finished cells are kept in $OUT/compare.
+# The paper's comparison on one machine with the simulated model, on every task: `make evidence`.
+# Stopped and started again it goes on: finished cells are kept in $OUT/<task>.
+# ROWS: rows of the first file to learn from, a number or task=number ...; @all in STRATEGIES is that number.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BIN=${BIN:-.venv/bin}
-OUT=${OUT:-out/evidence}
+OUT=$(realpath -m "${OUT:-out/evidence}")
 SEEDS=${SEEDS:-10}
-ROWS=${ROWS:-250}
+ROWS=${ROWS:-formula=250 finer=350}
 JOBS=${JOBS:-3}
-STRATEGIES=${STRATEGIES:-Sequential,Naive@100,ParallelScan@100,ParallelScan:Duplicate@100,ParallelScan:Model:Sqrt:Duplicate@100,ParallelScan@250,ParallelScan:Duplicate@250}
-MANIFESTS=${MANIFESTS:-examples/formula.yaml}
+STRATEGIES=${STRATEGIES:-Sequential,Naive@100,ParallelScan@100,ParallelScan:Duplicate@100,ParallelScan:Model:Sqrt:Duplicate@100,ParallelScan@all,ParallelScan:Duplicate@all}
+MANIFESTS=${MANIFESTS:-examples/formula.yaml examples/finer.yaml}
 SLOTS=${SLOTS:-256}
 mkdir -p "$OUT/data"
 
-keys=() files=()
+rows_of() {
+  local one
+  for one in $ROWS; do
+    case $one in "$1"=*) echo "${one#*=}"; return ;; *=*) ;; *) echo "$one"; return ;; esac
+  done
+  wc -l <"$2"
+}
+
+keys=()
 for manifest in $MANIFESTS; do
   name=$(basename "$manifest" .yaml)
   data=examples/data/$name
   "$BIN/combee" sim key --task "$name" --data "$data/train.jsonl" --data "$data/heldout.jsonl" -o "$OUT/data/$name.key.json"
   keys+=(--key "$OUT/data/$name.key.json")
-  head -n "$ROWS" "$data/train.jsonl" >"$OUT/data/$name.train.jsonl"
+  head -n "$(rows_of "$name" "$data/train.jsonl")" "$data/train.jsonl" >"$OUT/data/$name.train.jsonl"
   # The manifest as it is, but for the rows, the slots, and no budget: paths become absolute.
-  "$BIN/python" - "$manifest" "$PWD/$OUT/data/$name.train.jsonl" "$PWD/$data/heldout.jsonl" "$SLOTS" >"$OUT/data/$name.yaml" <<'PY'
+  "$BIN/python" - "$manifest" "$OUT/data/$name.train.jsonl" "$PWD/$data/heldout.jsonl" "$SLOTS" >"$OUT/data/$name.yaml" <<'PY'
 import sys, yaml
 path, train, held_out, slots = sys.argv[1:]
 run = yaml.safe_load(open(path))
@@ -31,7 +40,6 @@ data["train"], data["heldOut"] = {"uri": train}, {"uri": held_out}
 run["spec"].setdefault("workers", {})["concurrency"] = int(slots)
 print(yaml.safe_dump(run, sort_keys=False))
 PY
-  files+=(-f "$OUT/data/$name.yaml")
 done
 
 # A server of its own for each seed: another seed is another model, with other rules unknown to it.
@@ -52,5 +60,10 @@ for seed in $(seq 0 $((SEEDS - 1))); do
   engines+=(--engine "main=http://127.0.0.1:$(cat "$OUT/data/port$seed")/v1")
 done
 
-"$BIN/combee" compare "${files[@]}" --strategies "$STRATEGIES" --seeds "$SEEDS" --jobs "$JOBS" -o "$OUT/compare" "${engines[@]}"
-echo "see $OUT/compare/compare.html"
+for manifest in $MANIFESTS; do
+  name=$(basename "$manifest" .yaml)
+  all=$(wc -l <"$OUT/data/$name.train.jsonl")
+  "$BIN/combee" compare -f "$OUT/data/$name.yaml" --strategies "${STRATEGIES//@all/@$all}" --seeds "$SEEDS" --jobs "$JOBS" \
+    -o "$OUT/$name" "${engines[@]}"
+  echo "see $OUT/$name/compare.html"
+done
