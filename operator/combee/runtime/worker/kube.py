@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ class ConfigMaps:
 
     def _once(self, method: str, path: str, body: dict[str, Any] | None) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {self.token()}", "Accept": "application/json"}
-        context = httpx2.create_ssl_context(verify=str(self.ca_file), trust_env=False)
+        context = ssl.create_default_context(cafile=str(self.ca_file))
         with httpx2.Client(
             verify=context, timeout=REQUEST_SECONDS, trust_env=False, follow_redirects=False
         ) as client:
