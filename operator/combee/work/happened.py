@@ -53,6 +53,8 @@ def _stage(step: str, stage: str, rows: list[CallRow], slots: int) -> dict[str, 
         "scheduledSeconds": round(modelled_seconds(rows, slots), 6),
         **{name: round(quantile(latencies, share), 6) for name, share in QUANTILES.items()},
         "max": round(latencies[-1], 6),
+        "promptTokens": sum(row.prompt_tokens for row in rows),
+        "cachedTokens": sum(row.cached_tokens for row in rows),
     }
 
 

@@ -28,7 +28,15 @@ TEXTS = [
 def stage(step: str, name: str, calls: int, seconds: float) -> dict[str, Any]:
     """One stage's time."""
     quantiles = {"p50": 0.5 * seconds, "p90": 0.8 * seconds, "p99": seconds, "max": 1.2 * seconds}
-    return {"step": step, "stage": name, "calls": calls, "scheduledSeconds": 2 * seconds, **quantiles}
+    tokens = {"promptTokens": 2_000 * calls, "cachedTokens": 1_500 * calls}
+    return {
+        "step": step,
+        "stage": name,
+        "calls": calls,
+        "scheduledSeconds": 2 * seconds,
+        **quantiles,
+        **tokens,
+    }
 
 
 def iteration(number: int, select: float | None, batch: int, **changes: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import made_up
 import pytest
 
-from combee.runtime.report import words
+from combee.runtime.report import views, words
 from combee.runtime.report.build import build_report, playbook_markdown
 from combee.runtime.report.figures import figures
 from combee.runtime.report.result import to_bytes, validate_result
@@ -174,6 +174,7 @@ def test_every_figure_has_words_and_axes_with_units():
         "residuals",
         "path",
         "latency",
+        "prefix",
         "levels",
         "rarity",
     ]
@@ -326,3 +327,19 @@ def test_partial_credit_stands_beside_the_exact_score_where_the_task_has_it():
     assert "partial credit 0.791 → 0.875" in tables(result)["paired"].note
     assert "partial credit" not in words.gate_line(made_up.result().held_out.gate)
     assert "partial credit" not in tables(made_up.result())["paired"].note
+
+
+def test_what_the_prefix_cache_saved_by_step_role_and_iteration():
+    made = made_up.result()
+    rows = {(row[0], row[1]): row[2:] for row in tables(made)["prefix"].rows}
+    assert rows["step", "map"] == ("1,208,000", "906,000", "75 %", "28 s")
+    assert rows["role", "task"][1] == f"{made.usage['task'].cached_tokens:,}"
+    figure = figures(made)["prefix"]
+    assert "map 20 s, 28 s more with nothing cached" in figure.alt and "one H200" in figure.caption
+    *before, last = (it.model_copy(update={"cached_tokens": 1_000_000}) for it in made.iterations)
+    last = last.model_copy(update={"observations": tuple((float(it.batch_size), 9.0) for it in before)})
+    learned = made.model_copy(update={"iterations": (*before, last)})
+    assert [s for _, s in views.uncached(learned)] == pytest.approx([40.0] * len(before))
+    assert "Hollow" in figures(learned)["delay"].caption
+    bare = made.model_copy(update={"iterations": (), "profile": None, "evaluation": None, "usage": {}})
+    assert tables(bare)["prefix"].rows == () and "prefix" not in figures(bare)

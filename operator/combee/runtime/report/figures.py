@@ -16,6 +16,7 @@ from combee.runtime.report import svg, views
 from combee.runtime.report.draw import Figure, draw, grid
 from combee.runtime.report.figures_delay import batch_size, delay, residuals
 from combee.runtime.report.figures_happened import critical_path, latencies
+from combee.runtime.report.prefix import prefix_figure
 from combee.runtime.report.result import Paired, Result
 from combee.runtime.report.text import amount, percent, score, signed, visible, wilson
 
@@ -34,6 +35,7 @@ def figures(result: Result) -> dict[str, Figure]:
         residuals,
         critical_path,
         latencies,
+        prefix_figure,
         _levels,
         _rarity,
     )

@@ -51,10 +51,13 @@ def delay(result: Result) -> Figure | None:
     fit = seen.fit
     sizes = [size for size, _ in seen.observations]
     reach = 1.12 * max(sizes)
+    without = views.uncached(result)
 
     def paint(axes: Axes) -> None:
         grid(axes, "y")
-        top = max(seconds for _, seconds in seen.observations)
+        top = max(seconds for _, seconds in (*seen.observations, *without))
+        if without:
+            axes.plot(*zip(*without, strict=True), "o", color=svg.MUTED, markersize=6, fillstyle="none")
         if fit is not None:
             steps = [reach * k / 60 for k in range(1, 61)]
             drawn = [seen.predict(size) or 0.0 for size in steps]
@@ -86,6 +89,8 @@ def delay(result: Result) -> Figure | None:
         if _line(fit) and fit.b_half is not None:
             caption += " b½: where fixed and growing cost are equal."
         caption += f" {rivals}" if (rivals := views.rivals(fit)) else ""
+    if without:
+        caption += " Hollow: what they would have taken with no prompt token cached, by the latency law."
     alt = f"Time of an iteration by batch size: {told}. {caption}"
     return Figure("delay", "Time by batch size", draw("delay", alt, 2.6, paint), alt, caption)
 

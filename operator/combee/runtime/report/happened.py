@@ -23,6 +23,8 @@ class StageSum:
     p90: float
     p99: float
     max: float
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 def stage_sums(result: Result) -> tuple[StageSum, ...]:
@@ -58,6 +60,8 @@ def _sum(stages: list[StageTime]) -> StageSum:
         p90=mean("p90"),
         p99=mean("p99"),
         max=max(stage.max for stage in stages),
+        prompt_tokens=sum(stage.prompt_tokens for stage in stages),
+        cached_tokens=sum(stage.cached_tokens for stage in stages),
     )
 
 

@@ -99,6 +99,10 @@ class StageTime(Model):
     p90: Amount
     p99: Amount
     max: Amount
+    prompt_tokens: Count = 0
+    """Of all its calls, as the server counted them."""
+    cached_tokens: Count = 0
+    """Of these, served from the server's prefix cache."""
 
 
 class LimitChange(Model):

@@ -7,6 +7,7 @@ has a whole report.
 from __future__ import annotations
 
 from combee.runtime.report import views, words
+from combee.runtime.report.prefix import prefix_table
 from combee.runtime.report.result import IterationRecord, Paired, Result
 from combee.runtime.report.table import Table as Table
 from combee.runtime.report.tables_happened import faults, latency, path
@@ -26,6 +27,7 @@ def tables(result: Result) -> dict[str, Table]:
         _time(result),
         path(result),
         latency(result),
+        prefix_table(result),
         faults(result),
         _levels(result),
         _lessons(result),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from combee.runtime.report.prefix import saved_seconds
 from combee.runtime.report.result import DelayFit, DelayModel, IterationRecord, Result
 
 
@@ -130,6 +131,23 @@ def rivals(fit: DelayFit) -> str:
         return ""
     scores = ", ".join(f"{one.name} {one.aicc:.1f}" for one in fit.models if one.aicc is not None)
     return f"AICc (the lowest wins): {scores}. Planned with {fit.model.name}."
+
+
+def uncached(result: Result) -> tuple[tuple[float, float], ...]:
+    """The observations behind the newest fit as they would have been with no prompt token cached, by the
+    latency law; none where it cannot be told which iterations they are."""
+    for index in reversed(range(len(result.iterations))):
+        it = result.iterations[index]
+        if it.delay_fit:
+            seen = it.observations
+            its = result.iterations[max(0, index - len(seen)) : index]
+            if [float(one.batch_size) for one in its] != [size for size, _ in seen]:
+                return ()
+            return tuple(
+                (size, seconds + saved_seconds(one.cached_tokens))
+                for one, (size, seconds) in zip(its, seen, strict=True)
+            )
+    return ()
 
 
 def delay(result: Result) -> Delay:
