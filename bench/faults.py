@@ -152,12 +152,15 @@ class _Proxy:
         body = await request.body()
         late = self._is_the_one(body)
         began = time.monotonic()
-        said = await self.client.request(
-            request.method,
-            f"{self.base}/{request.path_params['path']}",
-            content=body,
-            headers={"content-type": "application/json"},
-        )
+        try:
+            said = await self.client.request(
+                request.method,
+                f"{self.base}/{request.path_params['path']}",
+                content=body,
+                headers={"content-type": "application/json"},
+            )
+        except httpx2.TransportError:  # the server closed an idle connection just then: the client asks again
+            return Response(status_code=502)
         if late:
             await asyncio.sleep((FACTOR - 1) * (time.monotonic() - began))
         return Response(said.content, said.status_code, media_type="application/json")
