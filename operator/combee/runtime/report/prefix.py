@@ -89,7 +89,7 @@ def prefix_figure(result: Result) -> Figure | None:
         axes.set_xlim(0, 1.18 * max(seconds + more for seconds, more in steps.values()))
         axes.set_ylim(-len(steps) + 0.4, 0.6)
         axes.set_xlabel("time on the critical path, all iterations (s)")
-        legend = axes.figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=8.6)
+        legend = axes.figure.legend(loc="outside upper left", ncols=1, frameon=False, fontsize=8.6)
         for text in legend.get_texts():
             text.set_color(svg.INK)
 
@@ -99,5 +99,5 @@ def prefix_figure(result: Result) -> Figure | None:
     )
     alt = f"What the prefix cache saved: {told}"
     caption = f"With the playbook last hardly anything would be cached. {LAW}"
-    drawn = draw("prefix", alt, 1.15 + 0.3 * len(steps), paint)
+    drawn = draw("prefix", alt, 1.4 + 0.3 * len(steps), paint)
     return Figure("prefix", "What the prefix cache saved", drawn, alt, caption)
