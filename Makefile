@@ -82,12 +82,14 @@ imports: $(VENV)/dev.stamp
 generated: $(VENV)/dev.stamp
 	$(BIN)/python -m combee.api.docs | diff -u docs/manifest.md - || { echo "docs/manifest.md is out of date: make fix"; exit 1; }
 	$(BIN)/python -m combee.runtime.report.schema --check
+	$(BIN)/python -m combee.api.crd --check
 
 fix: $(VENV)/dev.stamp  ## format the code and write the generated files anew
 	$(BIN)/ruff format operator tests
 	$(BIN)/ruff check --fix operator tests
 	$(BIN)/python -m combee.api.docs > docs/manifest.md.new && mv docs/manifest.md.new docs/manifest.md
 	$(BIN)/python -m combee.runtime.report.schema --write
+	$(BIN)/python -m combee.api.crd --write
 
 lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 
 from combee.api.availability import not_available
 from combee.api.common import API_VERSION, Model
 from combee.api.explain import closest, explain, path_text, summary
-from combee.api.fields import Loc, locate
+from combee.api.fields import Loc
 from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
 from combee.api.yamlread import Document, read_yaml
@@ -106,8 +106,7 @@ def _problems(data: object, place: Callable[[Loc], str]) -> list[CombeeError]:
     try:
         root = _check_kind(data, place)
         resource = root.model_validate(data)
-        blank = _blanks(data, root, place)
-        return [*blank, *_not_available(resource, place)]
+        return [*_not_available(resource, place)]
     except ValidationError as error:
         return [*explain(error, root=root, where=place)]
     except CombeeError as error:
@@ -120,8 +119,8 @@ def _resource(data: object, place: Callable[[Loc], str]) -> Resource:
         resource = root.model_validate(data)
     except ValidationError as error:
         raise summary(explain(error, root=root, where=place)) from None
-    for problem in (*_blanks(data, root, place), *_not_available(resource, place)):
-        raise problem
+    for missing in _not_available(resource, place):
+        raise missing
     assert isinstance(resource, Resource)
     return resource
 
@@ -130,25 +129,6 @@ def _not_available(resource: Model, place: Callable[[Loc], str]) -> list[NotAvai
     if not isinstance(resource, PromptLearningRun | Playbook):
         return []
     return not_available(resource, lambda path: place(tuple(path.split("."))))
-
-
-def _blanks(data: object, root: type[Model], place: Callable[[Loc], str]) -> list[ManifestError]:
-    """An error for each field of the spec with nothing behind it: the API server refuses it, too."""
-    return [
-        ManifestError("nothing is written here", where=place(loc), fix="Remove the line or complete it.")
-        for loc in _nulls(data.get("spec") if isinstance(data, Mapping) else None, ("spec",))
-        if locate(root, loc)[1] is not None
-    ]
-
-
-def _nulls(value: object, loc: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    if value is None:
-        yield loc
-    pairs = (
-        value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    )
-    for key, inner in pairs:
-        yield from _nulls(inner, (*loc, key))
 
 
 def _kind(data: object) -> object:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, Field, Strict, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from combee.api.common import (
     LARGEST_INT,
@@ -27,29 +26,25 @@ from combee.api.common import (
     Model,
     NameRef,
     ObjectName,
-    Quantity,
-    Scalar,
     SecretKeyRef,
     Str,
     Words,
     distinct,
     refuse,
 )
+from combee.api.texts import ClassPath, EnvName, ResourceList
 
 TaskType = Literal["Formula", "FiNER", "Traces", "Custom"]
-SET_BY_US = ("--host", "--port", "--model", "--api-key", "--served-model-name", "--uds", "--root-path")
-
-
-CLASS_PATH = "[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
-
-
-def _import_path(value: str) -> str:
-    if not re.fullmatch(CLASS_PATH, value):
-        raise refuse("not a class path", 'Write "module:Class", such as "acme.tasks:Invoices".')
-    return value
-
-
-ClassPath = Annotated[str, Strict(), Field(max_length=500), AfterValidator(_import_path), Scalar("ClassPath")]
+SET_BY_US = (
+    "--host",
+    "--port",
+    "--model",
+    "--revision",
+    "--api-key",
+    "--served-model-name",
+    "--uds",
+    "--root-path",
+)
 
 
 class DataSource(Model):
@@ -210,32 +205,6 @@ class Toleration(Model):
     )
 
 
-ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
-RESOURCE = "cpu|memory|ephemeral-storage|rdma/[a-zA-Z0-9][-a-zA-Z0-9_.]{0,61}"
-
-
-def _env_name(value: str) -> str:
-    if not re.fullmatch(ENV_NAME, value):
-        raise refuse("not a variable's name", "Use letters, digits and '_', not starting with a digit.")
-    return value
-
-
-def _known_resources(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
-        if not re.fullmatch(RESOURCE, name):
-            raise refuse(
-                f"{name[:60]!r} cannot be asked for here",
-                "Use cpu, memory, ephemeral-storage or rdma/...; GPUs are vllm.gpusPerReplica.",
-            )
-    return value
-
-
-EnvName = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_env_name), Scalar("EnvName")]
-ResourceList = Annotated[
-    dict[Str, Quantity], Field(max_length=8), AfterValidator(_known_resources), Scalar("ResourceList")
-]
-
-
 class EnvVar(Model):
     """An environment variable with a plain value."""
 
@@ -320,7 +289,7 @@ class Vllm(Model):
     )
     gpus_per_replica: Int = Field(default=1, ge=0, le=64, description="GPUs of one replica; 0: CPU only.")
     replicas: Int = Field(default=1, ge=1, le=1000, description="Servers that share the calls.")
-    args: tuple[Line, ...] = Field(default=(), max_length=128, description="More arguments of vllm serve.")
+    args: tuple[Line, ...] = Field(default=(), max_length=256, description="More arguments of vllm serve.")
     model_cache: ClaimRef | None = Field(
         default=None, description="Claim that keeps the weights between runs."
     )
@@ -329,7 +298,7 @@ class Vllm(Model):
     @classmethod
     def _args_not_ours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for arg in value:
-            if (flag := arg.split("=", 1)[0].replace("_", "-")) in SET_BY_US:
+            if arg[:2] + (flag := arg.split("=", 1)[0].replace("_", "-"))[2:] in SET_BY_US:
                 raise refuse(
                     f"{flag} is set by the operator", "Remove it; model, revision and replicas have fields."
                 )

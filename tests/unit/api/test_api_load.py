@@ -189,13 +189,6 @@ def test_what_playbooks_cannot_do_yet_is_not_available(part: str) -> None:
         parse_resource(yaml.safe_load(text), "pb.yaml")
 
 
-@pytest.mark.parametrize("text", [SMALL + "  store:\n", SMALL.replace("{type: F", "{custom: ~, type: F")])
-def test_a_field_with_nothing_behind_it_is_refused_as_the_api_server_does(text: str) -> None:
-    with pytest.raises(ManifestError, match="nothing is written here"):
-        parse_runs(text, "small.yaml")
-    assert len(problems_in(text, "small.yaml")) == 1
-
-
 def test_merge_keys_and_aliases_work_in_reason() -> None:
     text = SMALL.replace("task: {endpoint: {", "task: &m {endpoint: {").replace(
         'proposer: {endpoint: {url: "http://127.0.0.1:8000/v1", model: m}}',

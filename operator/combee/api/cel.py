@@ -1,0 +1,179 @@
+"""CEL rules: what the API server checks beyond types and bounds. This file: rules of texts.
+
+A rule stands at a model or at a type of text, wherever a manifest has one; ``mirrors`` names the
+validator here that refuses the same, or CLUSTER for what only a cluster asks for
+(``combee.api.cluster`` checks that again). ``combee.api.cel_table`` has all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from combee.api import common, playbook, texts
+from combee.api.common import Model
+from combee.api.playbook import Playbook, PlaybookVersion
+from combee.api.run import PromptLearningRun
+
+CLUSTER = "cluster"
+_CONTROL = r"[\\x00-\\x20\\x7f\\\\]"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: where it stands, the expression that must be true, what is said when it is not."""
+
+    at: type[Model] | str
+    """a model, or the name of a type of text."""
+    cel: str
+    message: str
+    """what the person who applies reads."""
+    mirrors: str
+    field: str = ""
+    """the field at fault, below ``at``."""
+
+
+def _matches(pattern: str) -> str:
+    return f"self.matches('^({_text(pattern)})$')"
+
+
+def _text(pattern: str) -> str:
+    """A regular expression inside a CEL string."""
+    return pattern.replace("\\", "\\\\")
+
+
+def _uri(at: str, schemes: tuple[str, ...], mirrors: str) -> tuple[Rule, ...]:
+    allowed = ", ".join(f"{scheme}://" for scheme in schemes)
+    return (
+        Rule(at, "!self.contains('::')", "'::' chains filesystems, which is not allowed", mirrors),
+        Rule(
+            at,
+            f"!self.matches('{_CONTROL}')",
+            "holds blanks, backslashes or control characters",
+            mirrors,
+        ),
+        Rule(
+            at,
+            f"self.matches('^(?i)({'|'.join(schemes)})://[^/]')",
+            f"on a cluster only {allowed} with a bucket or host can be used",
+            CLUSTER,
+        ),
+        Rule(
+            at,
+            "!self.matches('^[^/]*://[^/]*@')",
+            "credentials inside a URI: put them in a Secret and name it with secretRef",
+            mirrors,
+        ),
+    )
+
+
+NAMES: tuple[Rule, ...] = tuple(
+    Rule(
+        kind,
+        f"self.metadata.name.matches('^({common.LABEL})$')",
+        "not a valid name: use 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit",
+        "common._label",
+        ".metadata.name",
+    )
+    for kind in (PromptLearningRun, Playbook, PlaybookVersion)
+)
+TEXTS: tuple[Rule, ...] = (
+    Rule(
+        "Label",
+        _matches(common.LABEL),
+        "not a valid name: use 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit",
+        "common._label",
+    ),
+    Rule(
+        "ObjectName",
+        _matches(common.SUBDOMAIN),
+        "not a valid object name: use 1 to 253 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit",
+        "common._subdomain",
+    ),
+    Rule(
+        "Key",
+        _matches(common.KEY),
+        "not a valid key: use 1 to 253 of letters, digits, '-', '_' and '.', not starting with '..'",
+        "common._key",
+    ),
+    Rule(
+        "InnerPath",
+        "!self.matches('\\\\x00') && self.split('/').all(part, part != '' && part != '..')",
+        "not a path inside the volume: use a relative path without '..', such as formula/train.jsonl",
+        "common._inner_path",
+    ),
+    *_uri("DataUri", common.REMOTE_SCHEMES, "common._data_uri"),
+    *_uri("StoreUri", common.WRITABLE_SCHEMES, "common._store_uri"),
+    Rule(
+        "EndpointUrl",
+        f"!self.matches('{_CONTROL}') && self.matches('^https?://[^/?#]+(/[^?#]*)?$')",
+        "not an http or https address without query or fragment, such as https://llm.example.com/v1",
+        "common._endpoint_url",
+    ),
+    Rule(
+        "EndpointUrl",
+        "!self.matches('^https?://[^/?#]*@')",
+        "credentials inside an address: put the key in a Secret and name it with apiKeySecretRef",
+        "common._endpoint_url",
+    ),
+    Rule(
+        "EndpointUrl",
+        "!self.matches('^https?://[^/?#@]+(/|$)') || "
+        "self.matches('^https?://(\\\\[[0-9A-Fa-f:.]+\\\\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/|$)')",
+        "not a valid host in the address",
+        "common._endpoint_url",
+    ),
+    Rule(
+        "Words", "self.matches('\\\\S')", "empty: write a few words, or leave the field out", "common._words"
+    ),
+    Rule(
+        "Quantity",
+        f"type(self) == int ? self >= 0 : self.matches('^({_text(common.QUANTITY)})$')",
+        "not a quantity: write one as Kubernetes has them, such as 500m, 2 or 4Gi",
+        "common._quantity",
+    ),
+    Rule(
+        "Labels",
+        f"self.all(key, size(key) <= 317 && key.matches('^({_text(common.LABEL_KEY)})$')"
+        f" && self[key].matches('^({_text(common.LABEL_VALUE)})$'))",
+        "not a valid label: use at most 63 of letters, digits, '-', '_' and '.' after an optional prefix/, starting and "
+        "ending with a letter or digit",
+        "common._labels",
+    ),
+    Rule(
+        "Annotations",
+        f"self.all(key, size(key) <= 317 && key.matches('^({_text(common.LABEL_KEY)})$'))",
+        "not a valid annotation: its key is at most 63 of letters, digits, '-', '_' and '.' after an optional prefix/",
+        "common._label_keys",
+    ),
+    Rule(
+        "ResourceList",
+        f"self.all(key, key.matches('^({_text(texts.RESOURCE)})$'))",
+        "not a resource that can be asked for here: use cpu, memory, ephemeral-storage or rdma/...; GPUs are "
+        "vllm.gpusPerReplica",
+        "texts._known_resources",
+    ),
+    Rule(
+        "EnvName",
+        _matches(texts.ENV_NAME),
+        "not a variable's name: use letters, digits and '_', not starting with a digit",
+        "texts._env_name",
+    ),
+    Rule(
+        "ClassPath",
+        _matches(texts.CLASS_PATH),
+        "not a class path: write module:Class, such as acme.tasks:Invoices",
+        "texts._import_path",
+    ),
+    Rule(
+        "Digest",
+        _matches(playbook.DIGEST),
+        "not a digest: write its 64 digits, as kubectl get pbv -o wide shows them",
+        "playbook._digest",
+    ),
+    Rule(
+        "Cron",
+        _matches(playbook.CRON),
+        "not a schedule: write five fields of cron, such as 0 3 * * 1 for Mondays at three, UTC",
+        "playbook._cron",
+    ),
+)

@@ -1,0 +1,63 @@
+"""CEL rules of change: what of a started run, and of a PlaybookVersion, can never be changed again.
+
+A run has started when its status has startTime. They compare field by field, so that the message
+names the field; a field added later is frozen by itself.
+"""
+
+from __future__ import annotations
+
+from combee.api.cel import CLUSTER, Rule
+from combee.api.fields import fields_of
+from combee.api.playbook import PlaybookVersion, VersionSpec
+from combee.api.run import Budget, PromptLearningRun, RunSpec, Workers
+
+FREE = ("suspend", "budget.*", "workers.parallelism")
+"""what may be changed in a started run; a budget may only grow."""
+_LIMITS = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds")
+_RUNNING = "has(oldSelf.status) && has(oldSelf.status.startTime)"
+
+
+def _same(path: str) -> str:
+    new, old = f"self.{path}", f"oldSelf.{path}"
+    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+
+
+def _frozen(path: str) -> Rule:
+    return Rule(
+        PromptLearningRun,
+        f"!({_RUNNING}) || ({_same(f'spec.{path}')})",
+        f"spec.{path} cannot be changed once the run has started: make a new run "
+        f"(only suspend, a larger budget and workers.parallelism can)",
+        CLUSTER,
+        f".spec.{path}",
+    )
+
+
+def _grows(limit: str) -> Rule:
+    new, old = f"self.spec.budget.{limit}", f"oldSelf.spec.budget.{limit}"
+    return Rule(
+        PromptLearningRun,
+        f"!({_RUNNING}) || !has({new}) || (has({old}) && {new} >= {old})",
+        f"spec.budget.{limit} can only be raised or removed once the run has started",
+        CLUSTER,
+        f".spec.budget.{limit}",
+    )
+
+
+def _recorded(name: str) -> Rule:
+    return Rule(
+        PlaybookVersion,
+        _same(f"spec.{name}"),
+        f"spec.{name} of a PlaybookVersion never changes: only decision can",
+        CLUSTER,
+        f".spec.{name}",
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    *(_frozen(name) for name in fields_of(RunSpec) if name not in ("suspend", "budget", "workers")),
+    *(_frozen(f"workers.{name}") for name in fields_of(Workers) if name != "parallelism"),
+    *(_frozen(f"budget.{name}") for name in fields_of(Budget) if name not in _LIMITS),
+    *(_grows(limit) for limit in _LIMITS),
+    *(_recorded(name) for name in fields_of(VersionSpec) if name != "decision"),
+)

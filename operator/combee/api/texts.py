@@ -1,0 +1,45 @@
+"""Types of text that few fields have: class paths, names of variables, amounts of resources."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, Strict
+
+from combee.api.common import Quantity, Scalar, Str, refuse
+
+CLASS_PATH = "[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
+ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+RESOURCE = "cpu|memory|ephemeral-storage|rdma/[a-zA-Z0-9][-a-zA-Z0-9_.]{0,61}"
+
+
+def _import_path(value: str) -> str:
+    if not re.fullmatch(CLASS_PATH, value):
+        raise refuse("not a class path", 'Write "module:Class", such as "acme.tasks:Invoices".')
+    return value
+
+
+ClassPath = Annotated[str, Strict(), Field(max_length=500), AfterValidator(_import_path), Scalar("ClassPath")]
+
+
+def _env_name(value: str) -> str:
+    if not re.fullmatch(ENV_NAME, value):
+        raise refuse("not a variable's name", "Use letters, digits and '_', not starting with a digit.")
+    return value
+
+
+def _known_resources(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not re.fullmatch(RESOURCE, name):
+            raise refuse(
+                f"{name[:60]!r} cannot be asked for here",
+                "Use cpu, memory, ephemeral-storage or rdma/...; GPUs are vllm.gpusPerReplica.",
+            )
+    return value
+
+
+EnvName = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_env_name), Scalar("EnvName")]
+ResourceList = Annotated[
+    dict[Str, Quantity], Field(max_length=8), AfterValidator(_known_resources), Scalar("ResourceList")
+]
