@@ -197,12 +197,14 @@ class _Worker:
         guard = BudgetGuard(limits_of(pod.spec), lambda: 0.0)
         waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
 
+        said: set[tuple[str, str]] = set()
+
         def on_call(record: CallRecord) -> None:
             guard.settle(record)
-            if record.retried_for or record.error:
-                why = ", ".join(record.retried_for) or record.error
-                level = "DEBUG" if record.error == "Cancelled" else "WARNING"
-                self.log.say(level, f"a call was asked again or lost ({why})", modelRole=record.role)
+            for why in (*record.retried_for, record.error):
+                if why and why != "Cancelled" and (record.role, why) not in said:
+                    said.add((record.role, why))
+                    self.log.say("WARNING", f"a call was asked again or lost ({why})", modelRole=record.role)
 
         try:
             endpoints = _endpoints(pod)
