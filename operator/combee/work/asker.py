@@ -8,6 +8,7 @@ the latency that were recorded when it was made.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -216,7 +217,7 @@ def is_broken_json(text: str) -> bool:
 def decode_rows(data: bytes) -> list[CallRow]:
     """The rows that ``Asker.encode`` wrote. Roles and stages are few and shared."""
     rows = []
-    for line in data.splitlines():
+    for line in io.BytesIO(data):
         role, stage, *rest = json.loads(line)
         row = CallRow(sys.intern(role), sys.intern(stage), *rest)
         row.retried_for = tuple(map(sys.intern, row.retried_for))

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from combee.errors import DataError
@@ -98,17 +98,22 @@ class Ledger:
 
     def to_json(self) -> bytes:
         """Canonical JSON: sorted facts, sorted keys, ASCII, no blanks."""
-        body = {
-            "version": VERSION,
-            "entries": [entry.text for entry in sorted(self.entries)],
-            "supports": _rows(self.supports),
-            "votes": _rows(self.votes),
-            "changes": _rows(self.changes),
-            "verdicts": _rows(self.verdicts),
-            "refusals": _rows(self.refusals),
-            "initial": sorted(self.initial),
+        facts = {
+            name: partial(_rows, getattr(self, name))
+            for name in ("supports", "votes", "changes", "verdicts", "refusals")
         }
-        return json.dumps(body, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
+        body: dict[str, Callable[[], Any]] = {
+            "version": lambda: VERSION,
+            "entries": lambda: [entry.text for entry in sorted(self.entries)],
+            "initial": lambda: sorted(self.initial),
+            **facts,
+        }
+        # Part by part: whole, the lists, their text and its bytes would all be held at once.
+        parts = (f'"{name}":{_dumps(body[name]())}'.encode("ascii") for name in sorted(body))
+        return b"{" + b",".join(parts) + b"}"
+
+
+_dumps = partial(json.dumps, ensure_ascii=True, separators=(",", ":"))
 
 
 def _rows(facts: Iterable[Any]) -> list[list[Any]]:
