@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from combee.api.cluster import check_cluster
 from combee.api.conditions import Reason
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun, RunSpec
@@ -36,6 +37,8 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
     body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
     try:
         run = parse_run(body, "")
+        for problem in check_cluster(run):
+            raise problem
     except NotAvailableError as error:
         raise RefusedError(Reason.NOT_AVAILABLE, error.what, where=error.where, fix=error.fix) from None
     except ManifestError as error:

@@ -1,0 +1,77 @@
+"""What the API server cannot know is refused by the operator, with the reason and the words it must have."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from combee.api.conditions import TABLE, ConditionType, Reason
+from combee.errors import ManifestError
+from combee.manifests.allowed import check_templates
+from combee.manifests.engines import check_model_cache, engine_image
+from combee.manifests.types import Settings
+from combee.plan.cluster.accept import Policy, RefusedError, accept
+
+SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))
+POLICY = Policy(allow_custom_tasks=True, secret_policy=False)
+
+
+def _cases() -> ModuleType:
+    path = Path(__file__).parents[2] / "cluster" / "admission_cases.py"
+    spec = importlib.util.spec_from_file_location("admission_cases", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+CASES = _cases()
+KIND = "PromptLearningRun"
+
+
+def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
+    """The reason and message of PlanAccepted=False; empty when the plan is good."""
+    try:
+        run = accept(manifest, POLICY)
+        check_templates(run.spec)
+        for index, engine in enumerate(run.spec.engines):
+            engine_image(engine, SETTINGS, index)
+            check_model_cache(engine, ("ReadWriteOnce",), index)
+    except RefusedError as error:
+        return error.reason, str(error)
+    except ManifestError as error:
+        return Reason.INVALID_MANIFEST, str(error)
+    return "", ""
+
+
+@pytest.mark.parametrize("case", [c for c in CASES.bad() if c.operator], ids=lambda case: case.name)
+def test_what_only_the_operator_can_know_is_refused_with_a_reason(case: Any) -> None:
+    reason, message = verdict(case.manifest)
+    assert reason == case.reason
+    assert case.says in message
+    assert reason in TABLE[ConditionType.PLAN_ACCEPTED, "False"]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        c
+        for c in CASES.bad()
+        if not c.operator and c.manifest.get("kind") == KIND and "specs" not in c.manifest
+    ],
+    ids=lambda case: case.name,
+)
+def test_what_the_api_server_refuses_the_operator_refuses_too(case: Any) -> None:
+    # An older CRD may have let it through.
+    assert verdict(case.manifest)[0] == Reason.INVALID_MANIFEST
+
+
+def test_a_good_run_is_accepted() -> None:
+    assert verdict(CASES.base(KIND)) == ("", "")
