@@ -162,6 +162,14 @@ def test_a_budget_that_is_spent_ends_the_step(cluster: Cluster) -> None:
     assert summary.error == "BudgetExhausted" and "20 rollouts" in summary.message
 
 
+def test_a_budget_that_was_raised_meanwhile_is_the_operators_word(cluster: Cluster) -> None:
+    step = next_step(cluster)
+    assert ended(cluster.start(step, budget={"rollouts": 5}), 0).error == "BudgetExhausted"
+    for path in manifests(cluster, step):
+        path.unlink()
+    assert ended(cluster.start(step, budget={"rollouts": 500}), 0).error == ""
+
+
 def test_sigterm_stops_at_once(cluster: Cluster, sims: Sims, key: Path) -> None:
     sim = sims.start("--key", key, "--time-scale", "10")
     cluster.engine = sim.url

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from combee.algo.budget import Limits, Spend
+from combee.api.run import Budget, RunSpec
 from combee.errors import BugError
 from combee.plan.state import spend_of
 from combee.plan.types import StepSummary
@@ -31,6 +34,18 @@ def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Sp
         own = spend_of(summary)
         spend += Spend(rollouts=own.rollouts, tokens=own.tokens)
     return spend
+
+
+def with_budget(spec: RunSpec, params: Mapping[str, Any]) -> RunSpec:
+    """``spec`` with the budget that the operator tells, where it does: a run's budget may be raised while
+    it works, and the file that shows a pod its run never changes."""
+    told = params.get("budget")
+    if told is None:
+        return spec
+    try:
+        return spec.model_copy(update={"budget": Budget.model_validate(told)})
+    except ValidationError:
+        raise BugError("budget is not one of a run", where="COMBEE_STEP") from None
 
 
 def shared_limits(limits: Limits, spent: Spend, parts: int, index: int) -> Limits:

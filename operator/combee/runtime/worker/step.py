@@ -31,7 +31,7 @@ from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import checked_key, role_endpoints
 from combee.runtime.guard import BudgetGuard
 from combee.runtime.splits import refuse_overlap, refuse_too_small
-from combee.runtime.worker.budget import shared_limits, spent_before
+from combee.runtime.worker.budget import shared_limits, spent_before, with_budget
 from combee.runtime.worker.data import PodData, initial_playbook
 from combee.runtime.worker.inputs import others_done, read_inputs
 from combee.runtime.worker.log import LogProgress, PodLog
@@ -163,7 +163,8 @@ class _Worker:
     def _start_guard(self, guard: BudgetGuard, inputs: list[StepSummary]) -> None:
         pod = self.pod
         spent = spent_before(pod.step.params, inputs)
-        guard.limits = shared_limits(limits_of(pod.spec), spent, pod.step.shards, pod.shard)
+        limits = limits_of(with_budget(pod.spec, pod.step.params))
+        guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
         guard.start_step(spent)
         started = time.monotonic()
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - started
