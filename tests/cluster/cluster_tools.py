@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,3 +107,19 @@ def restricted_pod(name: str, image: str, command: list[str], **spec: Any) -> di
             **spec,
         },
     }
+
+
+def run_python(
+    cluster: Cluster, kubectl: Callable[..., str], program: str, *, image: str = "worker", **spec: Any
+) -> str:
+    """What ``program`` printed, run by an image's Python in a restricted pod."""
+    command = ["python", "-c", textwrap.dedent(program)]
+    kubectl("create", "-f", "-", stdin=restricted_pod("probe", cluster.image(image), command, **spec))
+    ended = ("Succeeded", "Failed")
+    phase = eventually(
+        "the pod ends",
+        lambda: (p := kubectl("get", "pod", "probe", "-o", "jsonpath={.status.phase}")) in ended and p,
+    )
+    printed = kubectl("logs", "probe")
+    assert phase == "Succeeded", printed
+    return printed

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import textwrap
 from collections.abc import Callable
 
 import pytest
-from cluster_tools import NODE, Cluster, eventually, restricted_pod
+from cluster_tools import NODE, Cluster, eventually, restricted_pod, run_python
 
 Kubectl = Callable[..., str]
 
@@ -17,20 +16,6 @@ def own(cluster: Cluster) -> Cluster:
     if not cluster.own:
         pytest.skip("a fact of the project's own test node, and KUBECONFIG names another cluster")
     return cluster
-
-
-def run_python(cluster: Cluster, kubectl: Kubectl, program: str, **spec: object) -> str:
-    """What ``program`` printed, run by the worker image's Python in a restricted pod."""
-    command = ["python", "-c", textwrap.dedent(program)]
-    kubectl("create", "-f", "-", stdin=restricted_pod("probe", cluster.image("worker"), command, **spec))
-    ended = ("Succeeded", "Failed")
-    phase = eventually(
-        "the pod ends",
-        lambda: (p := kubectl("get", "pod", "probe", "-o", "jsonpath={.status.phase}")) in ended and p,
-    )
-    printed = kubectl("logs", "probe")
-    assert phase == "Succeeded", printed
-    return printed
 
 
 def test_the_node_is_ready_and_of_the_version_we_support(cluster: Cluster) -> None:

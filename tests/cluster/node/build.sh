@@ -37,18 +37,18 @@ kubernetes() {
   } >tools.go
   go mod tidy -e
   local key=k8s.io/component-base/version
-  CGO_ENABLED=0 nice go build -trimpath -o "$out/" -ldflags "-s -w -X $key.gitVersion=v$KUBERNETES
+  CGO_ENABLED=0 go build -trimpath -o "$out/" -ldflags "-s -w -X $key.gitVersion=v$KUBERNETES
     -X $key.gitMajor=1 -X $key.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES")" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
 }
 
 module() {  # module PACKAGE@VERSION FOLDER
-  GOBIN=$2 GOFLAGS=-trimpath CGO_ENABLED=0 nice go install -ldflags "-s -w" "$1"
+  GOBIN=$2 GOFLAGS=-trimpath CGO_ENABLED=0 go install -ldflags "-s -w" "$1"
 }
 
 programs() {
   once "kubernetes-$KUBERNETES" kubernetes
   once "coredns-$COREDNS" module "github.com/coredns/coredns@v$COREDNS"
-  once "minio-$MINIO" module "github.com/minio/minio@$MINIO"
+  once "minio-$MINIO" module "github.com/minio/minio@v$MINIO"
   once "helm-$HELM" module "helm.sh/helm/v3/cmd/helm@v$HELM"
 }
 

@@ -134,14 +134,17 @@ EOF
 # Names outside the cluster do not exist for pods: a test says the same with and without a network.
 write_corefile() {
   cat <<EOF
-.:53 {
+cluster.local:53 in-addr.arpa:53 {
   bind $ADDRESS
   errors
   ready 127.0.0.1:$DNS_READY_PORT
-  kubernetes cluster.local in-addr.arpa {
+  kubernetes {
     kubeconfig $STATE/coredns.conf
     ttl 1
   }
+}
+.:53 {
+  bind $ADDRESS
   template ANY ANY {
     rcode NXDOMAIN
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # One real Kubernetes node on this machine, for tests: `make cluster`, `make cluster-down`, `make cluster-env`.
 #   node.sh up      nothing when all runs; starts what does not; begins anew when that does not help
+#   node.sh bare    the same without images, to try this script out
 #   node.sh down    removes all but the cache
 #   node.sh env     prints what a shell must evaluate to use it
 #   node.sh images  builds the images anew; and loads them where this node runs
@@ -182,13 +183,14 @@ case ${1:-} in
     if foreign; then
       check_foreign
     else
-      locked node up
+      locked "node-$CGROUP" up
       "$HERE/images.sh" load
       say "up; use it with: eval \$(make -s cluster-env)"
     fi
     ;;
-  down) if foreign; then say "leaving the cluster of KUBECONFIG alone"; else locked node remove; fi ;;
+  bare) locked "node-$CGROUP" up ;;
+  down) if foreign; then say "leaving the cluster of KUBECONFIG alone"; else locked "node-$CGROUP" remove; fi ;;
   env) print_env ;;
   images) if running containerd; then "$HERE/images.sh" load; else "$REPO/images/build.sh"; fi ;;
-  *) die "say node.sh up, down, env or images" ;;
+  *) die "say node.sh up, bare, down, env or images" ;;
 esac

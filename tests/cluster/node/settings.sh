@@ -21,7 +21,7 @@ HELM=3.19.4
 KWOK=0.7.0
 
 NODE=node1
-CGROUP=combee-cluster
+CGROUP=$(basename "$STATE")
 BRIDGE=combee0 # has no port: it only carries the node's address, since a bare machine may have no `dummy` device
 ADDRESS=10.250.0.1
 POD_CIDR=10.244.0.0/24
