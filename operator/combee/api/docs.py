@@ -30,13 +30,27 @@ def reference_markdown() -> str:
     """The whole reference: a table for each part of the spec, in the manifest's order."""
     lines = [_HEAD]
     for path, model in _sections(RunSpec, "spec"):
-        lines.append(f"## {path}\n\n{' '.join((model.__doc__ or '').split())}{_rule(model)}\n")
-        lines.append("| field | value | default | |\n|---|---|---|---|")
-        lines += [_row(path, name, field) for name, field in fields_of(model).items()]
-        lines.append("")
+        lines += _table(f"## {path}", path, model)
     lines.append("## Not available in this version\n\n| path | value | instead |\n|---|---|---|")
     lines += [f"| {row.path} | {row.value or 'any'} | {row.instead} |" for row in ROWS]
     return "\n".join(lines) + "\n"
+
+
+def sections_markdown(
+    root: type[Model], path: str, kind: str, leave: tuple[type[Model], ...] = ()
+) -> Iterator[str]:
+    """Tables for each part below ``root``, as the API reference has them; parts of ``leave`` are left out."""
+    for at, model in _sections(root, path):
+        if not any(issubclass(model, other) for other in leave) and ".template." not in at:
+            yield from _table(f"### {kind}: {at}", at, model, later=False)
+
+
+def _table(title: str, path: str, model: type[Model], *, later: bool = True) -> Iterator[str]:
+    yield f"{title}\n\n{' '.join((model.__doc__ or '').split())}{_rule(model)}\n"
+    yield "| field | value | default | |\n|---|---|---|---|"
+    for name, field in fields_of(model).items():
+        yield _row(path, name, field, later=later)
+    yield ""
 
 
 def _sections(model: type[Model], path: str) -> Iterator[tuple[str, type[Model]]]:
@@ -54,7 +68,7 @@ def _rule(model: type[Model]) -> str:
     return f" Exactly one of {', '.join(by_attribute[name] for name in model.exactly_one)}."
 
 
-def _row(path: str, name: str, field: FieldInfo) -> str:
+def _row(path: str, name: str, field: FieldInfo, *, later: bool) -> str:
     inner = model_of(field.annotation)
     value = expects(field)
     if inner is not None and inner in _INLINE:
@@ -73,8 +87,8 @@ def _row(path: str, name: str, field: FieldInfo) -> str:
             "see its fields" if inner is not None and field.default_factory else "absent"
         )
     plain_path = f"{path}.{name}".replace("[]", "")
-    later = [row for row in ROWS if row.path == plain_path]
-    note = f" **later**{': ' + ', '.join(r.value for r in later) if later[0].value else ''}" if later else ""
+    rows = [row for row in ROWS if later and row.path == plain_path]
+    note = f" **later**{': ' + ', '.join(r.value for r in rows) if rows[0].value else ''}" if rows else ""
     return f"| {name} | {value} | {default.replace('|', chr(92) + '|')} | {field.description}{note} |"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -49,6 +50,8 @@ def model_of(annotation: Any) -> type[Model] | None:
 def choices(annotation: Any) -> tuple[str, ...]:
     """The allowed words of an enumeration, or none."""
     base = plain(annotation)
+    if isinstance(base, type) and issubclass(base, StrEnum):
+        return tuple(base)
     if get_origin(base) is not Literal:
         return ()
     return tuple("true" if value is True else str(value) for value in get_args(base))

@@ -19,8 +19,11 @@ from combee.api.cel import CLUSTER, Rule
 from combee.api.cel_table import RULES
 from combee.api.cluster import check_cluster
 from combee.api.common import Model
+from combee.api.conditions import TABLE
 from combee.api.crd import FOLDER, KINDS, MAX_FILE_BYTES, definition, files, main
+from combee.api.docs_api import api_markdown
 from combee.api.load import parse_resource
+from combee.api.playbook import RunTemplate
 from combee.api.run import PromptLearningRun
 from combee.api.status import HeldOutStatus, RunStatus, SpendStatus, shown
 from combee.errors import ManifestError, NotAvailableError
@@ -213,3 +216,12 @@ def test_defaults_are_written_out_where_their_parts_are_left_out() -> None:
     # With type GEPA, options of ACE that the server filled in would be refused.
     assert "default" not in spec["method"]["properties"]["ace"]
     assert json.dumps(spec["suspend"]["default"]) == "false"
+
+
+def test_the_reference_is_up_to_date_and_has_every_rule_and_condition() -> None:
+    text = api_markdown()
+    assert text == (ROOT / "docs" / "api.md").read_text()
+    for rule in RULES:
+        assert rule.message.replace("|", "\\|") in text or rule.at in (RunTemplate,)
+    for about, status in TABLE:
+        assert f"| {about} | {status} |" in text
