@@ -85,6 +85,8 @@ class OperatorSettings:
     allow_custom_tasks: bool
     secret_policy: bool
     """whether the admission policy that guards Secrets is installed."""
+    make_accounts: bool
+    """whether the accounts of step pods are made where a namespace's first run is."""
     resync_seconds: float
     metrics_port: int
     log_level: str
@@ -105,6 +107,7 @@ def operator_settings() -> OperatorSettings:
         worker_resources=os.environ.get("COMBEE_WORKER_RESOURCES", ""),
         allow_custom_tasks=_yes("COMBEE_ALLOW_CUSTOM_TASKS"),
         secret_policy=_yes("COMBEE_SECRET_POLICY"),
+        make_accounts=_yes("COMBEE_MAKE_ACCOUNTS"),
         resync_seconds=float(_whole("COMBEE_RESYNC_SECONDS", 60)),
         metrics_port=_whole("COMBEE_METRICS_PORT", 8080),
         log_level=os.environ.get("COMBEE_LOG_LEVEL", "INFO").upper(),

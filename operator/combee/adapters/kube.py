@@ -29,6 +29,8 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "Event": (_CORE, "events"),
     "Deployment": (_APPS, "deployments"),
     "PersistentVolumeClaim": (_CORE, "persistentvolumeclaims"),
+    "ServiceAccount": (_CORE, "serviceaccounts"),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     RUN_KIND: (_OURS, "promptlearningruns"),
     PLAYBOOK_KIND: (_OURS, "playbooks"),

@@ -169,7 +169,7 @@ def _named(raw: Mapping[str, Any]) -> Any:
     """``raw`` with the names of what observations hold, which ``to_status`` leaves out to save room."""
     run = raw.get("run") if isinstance(raw, Mapping) else None
     rows = run.get("observations") if isinstance(run, Mapping) else None
-    if not isinstance(rows, list):
+    if not isinstance(run, Mapping) or not isinstance(rows, list):
         return raw
     named = [dict(zip(_OBSERVED, row, strict=False)) if isinstance(row, list) else row for row in rows]
     return {**raw, "run": {**run, "observations": named}}
@@ -193,8 +193,8 @@ def _invariants(memory: Memory) -> Iterator[tuple[bool, str]]:
     yield over or not memory.ended, "ended without an outcome"
     counted = (*memory.attempts.values(), *memory.failures.values(), *memory.lost.values())
     yield all(0 <= number < MAX_ATTEMPTS for number in counted), "attempts: a number cannot be"
-    times = (memory.started, memory.ended, memory.active_since, memory.active_seconds, memory.gpu_seconds)
-    times = (*times, memory.unplaced_since, memory.idle_since, *memory.engines_since.values())
+    spans = (memory.started, memory.ended, memory.active_since, memory.active_seconds, memory.gpu_seconds)
+    times = (*spans, memory.unplaced_since, memory.idle_since, *memory.engines_since.values())
     yield all(map(math.isfinite, times)), "a time is not a number"
 
 

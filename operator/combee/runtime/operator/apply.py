@@ -10,6 +10,7 @@ from combee import names
 from combee.adapters.kube import Kube, Object
 from combee.api.run import PromptLearningRun
 from combee.errors import ClusterError
+from combee.manifests.accounts import account_objects
 from combee.manifests.engines import check_model_cache, engine_objects, prefetch_job
 from combee.manifests.jobs import step_job
 from combee.manifests.plans import plan_config, run_config
@@ -37,10 +38,14 @@ class Executor:
     kube: Kube
     fence: Callable[[], None]
     """raises unless we may write."""
+    make_accounts: bool = False
+    """whether the accounts of step pods are ours to make; else an administrator made them."""
     made: Callable[[str], None] = lambda kind: None
     """told the kind of each object that was made."""
     _shown: set[str] = field(default_factory=set)
     """uids of runs whose ConfigMap is known to be there."""
+    _settled: set[str] = field(default_factory=set)
+    """namespaces whose accounts are known to be there."""
 
     async def freeze(self, plan: IterationPlan, owner: Owner) -> IterationPlan:
         """Write the plan, or read back and obey the one that is there."""
@@ -56,6 +61,11 @@ class Executor:
         for name in plan.delete:
             self.fence()
             await self.kube.delete("Job", owner.namespace, name)
+        if self.make_accounts and owner.namespace not in self._settled and (plan.jobs or plan.engines):
+            for body in account_objects(owner.namespace, settings):
+                self.fence()
+                await self.kube.create(body)
+            self._settled.add(owner.namespace)
         for name, wish in plan.engines.items():
             await self._engine(name, wish, run, owner, settings, seen)
         for job in plan.jobs:

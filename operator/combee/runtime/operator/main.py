@@ -62,7 +62,9 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
     ticker = Ticker(
         kube=kube,
         observer=Observer(kube),
-        executor=Executor(kube, fence.check, made=lambda kind: metrics.made.labels(kind).inc()),
+        executor=Executor(
+            kube, fence.check, settings.make_accounts, made=lambda kind: metrics.made.labels(kind).inc()
+        ),
         teller=Teller(kube, settings.pod_name, fence.check),
         settings=manifest_settings(settings),
         policy=Policy(settings.allow_custom_tasks, settings.secret_policy),
@@ -172,3 +174,7 @@ async def _end(parts: Parts, work: list[asyncio.Task[None]]) -> None:
     except CombeeError as error:
         log.warning("the Lease could not be given up", extra={"error": str(error)})
     await parts.kube.aclose()
+
+
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,7 @@ from combee.api.conditions import Reason
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.api.status import RunStatus
 from combee.errors import BugError, ManifestError
+from combee.manifests.check import check_run
 from combee.manifests.types import Owner, Settings
 from combee.names import RUN_KIND
 from combee.plan.cluster.accept import Policy, RefusedError, accept
@@ -68,8 +69,11 @@ class Ticker:
             return NEVER
         try:
             run = accept(raw, self.policy)
+            check_run(run, self.settings)
         except RefusedError as error:
             return await self._refuse(raw, before, error)
+        except ManifestError as error:
+            return await self._refuse(raw, before, _refusal(error))
         return await self._go_on(key, raw, run, before)
 
     async def _refuse(self, raw: Object, before: RunStatus, error: RefusedError) -> float:
@@ -92,11 +96,7 @@ class Ticker:
         except BeingDeletedError:
             return SOON_SECONDS
         except ManifestError as error:
-            return await self._refuse(
-                raw,
-                before,
-                RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix),
-            )
+            return await self._refuse(raw, before, _refusal(error))
         about = About(
             spec=run.spec,
             generation=meta.get("generation", 0),
@@ -151,6 +151,10 @@ class Ticker:
         self.seen((meta["namespace"], meta["name"]), after)
         for happening in happenings(before, after):
             await self.teller.tell(raw, happening)
+
+
+def _refusal(error: ManifestError) -> RefusedError:
+    return RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix)
 
 
 def rfc3339(seconds: float) -> str:

@@ -26,9 +26,9 @@ def settings() -> kopf.OperatorSettings:
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.watching.chunk_size = PAGE
-    chosen.watching.inactivity_timeout = 180.0
-    chosen.watching.server_timeout = 300.0
-    chosen.watching.connect_timeout = 10.0
+    chosen.watching.inactivity_timeout = 180
+    chosen.watching.server_timeout = 300
+    chosen.watching.connect_timeout = 10
     chosen.queueing.idle_timeout = IDLE_SECONDS
     chosen.queueing._batch_window = 0.02
     chosen.scanning.disabled = True
@@ -42,6 +42,10 @@ def settings() -> kopf.OperatorSettings:
 def registry(wake: Callable[[Key], None]) -> kopf.OperatorRegistry:
     """Handlers for runs, their Jobs and their engines."""
     handlers = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=handlers)
+    def login(**given: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
 
     @kopf.on.event(GROUP, VERSION, "promptlearningruns", registry=handlers)
     def run_changed(namespace: str | None, name: str | None, **_: Any) -> None:

@@ -1,0 +1,28 @@
+{{/* Labels of everything in the release. */}}
+{{- define "combee.labels" -}}
+app.kubernetes.io/name: combee-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* The operator's pods. */}}
+{{- define "combee.selector" -}}
+app.kubernetes.io/name: combee-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "combee.account" -}}
+system:serviceaccount:{{ .Release.Namespace }}:combee-operator
+{{- end }}
+
+{{/* Namespaces that get accounts and a store from the chart. */}}
+{{- define "combee.runNamespaces" -}}
+{{- if .Values.namespaces }}{{ toJson .Values.namespaces }}{{ else }}{{ toJson (list .Release.Namespace) }}{{ end }}
+{{- end }}
+
+{{/* Cluster-scoped names must not clash between releases. */}}
+{{- define "combee.clusterName" -}}
+combee-operator-{{ .Release.Namespace }}
+{{- end }}

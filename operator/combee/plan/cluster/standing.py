@@ -1,0 +1,202 @@
+"""Where a run stands, and its conditions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from combee.api.conditions import Condition, ConditionType, Reason
+from combee.api.run import RunSpec
+from combee.api.status import Phase
+from combee.plan.cluster.decide import ClusterPlan
+from combee.plan.cluster.engines import engines_in_use
+from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.seen import Seen, Trouble
+
+T, R = ConditionType, Reason
+
+ERRORS: Mapping[str, Reason] = {
+    "InvalidManifest": R.INVALID_MANIFEST,
+    "NotAvailable": R.NOT_AVAILABLE,
+    "InvalidData": R.INVALID_DATA,
+    "HeldOutMoved": R.HELD_OUT_MOVED,
+    "Endpoint": R.ENDPOINT_REFUSED,
+    "ContextLength": R.ENDPOINT_REFUSED,
+    "Store": R.STORE_UNUSABLE,
+    "ArtifactTooLarge": R.STORE_UNUSABLE,
+    "": R.TOO_MANY_FAILURES,
+}
+"""an error's code -> the reason of a failed run; any other is ours."""
+_ENDS: Mapping[str, tuple[Phase, Reason]] = {
+    "Learned": (Phase.LEARNED, R.LEARNED),
+    "NothingBetter": (Phase.NOTHING_BETTER, R.NOTHING_BETTER),
+    "BudgetExhausted": (Phase.BUDGET_EXHAUSTED, R.BUDGET_SPENT),
+    "Stopped": (Phase.STOPPED, R.STOPPED),
+}
+_WORK: Mapping[Phase, Reason] = {
+    Phase.PENDING: R.PENDING,
+    Phase.PREPARING: R.PREPARING,
+    Phase.LEARNING: R.LEARNING,
+    Phase.FINISHING: R.FINISHING,
+    Phase.SUSPENDED: R.SUSPENDED,
+}
+_SPENT: Mapping[str, Reason] = {
+    "rollouts": R.ROLLOUTS_SPENT,
+    "tokens": R.TOKENS_SPENT,
+    "gpuSeconds": R.GPU_SECONDS_SPENT,
+    "wallClockSeconds": R.WALL_CLOCK_SPENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where the run stands, and why."""
+
+    phase: Phase
+    reason: Reason
+    message: str
+
+
+def standing(memory: Memory, plan: ClusterPlan, seen: Seen) -> End:
+    """Where the run stands, in a phase, a reason and a sentence."""
+    outcome = memory.run.outcome
+    if memory.ended and outcome is not None:
+        if outcome.name == "Failed":
+            return End(Phase.FAILED, ERRORS.get(memory.error, R.INTERNAL_ERROR), outcome.reason)
+        phase, reason = _ENDS[outcome.name]
+        calls = sum(usage.calls - usage.hits for usage in memory.run.usage.values())
+        if outcome.name == "Learned" and not calls and memory.run.usage:
+            reason = R.ALREADY_LEARNED
+        return End(phase, reason, outcome.reason)
+    if seen.suspend:
+        return End(Phase.SUSPENDED, R.SUSPENDED, "spec.suspend is true: set it to false to go on")
+    state = memory.run
+    trouble = _trouble(seen)
+    if state.phase == "Profiling":
+        begun = any(job.ready or job.succeeded for job in seen.jobs.values())
+        phase = Phase.PREPARING if begun else Phase.PENDING
+        said = "the start is scored on heldOut" if begun else plan.waiting or "the first pod is being started"
+    elif state.phase == "Learning":
+        phase, said = Phase.LEARNING, f"iteration {state.iteration}"
+        if (frozen := seen.plans.get(state.iteration)) is not None:
+            said += f", {frozen.batch_size} examples"
+    else:
+        phase, said = Phase.FINISHING, "the best artifact is compared with the start on gate, and published"
+    return End(phase, _WORK[phase], f"{said}; {trouble.message}" if trouble else said)
+
+
+def _trouble(seen: Seen) -> Trouble | None:
+    jobs = [
+        job.trouble for job in sorted(seen.jobs.values(), key=lambda j: j.name) if job.live and job.trouble
+    ]
+    engines = [engine.trouble for _, engine in sorted(seen.engines.items()) if engine.trouble]
+    return next(iter([*engines, *jobs]), None)
+
+
+def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end: End) -> Iterator[Condition]:
+    over, failed = end.phase.over, end.phase is Phase.FAILED
+    good = end.reason in (R.LEARNED, R.NOTHING_BETTER, R.ALREADY_LEARNED)
+    suspended = end.phase is Phase.SUSPENDED
+    yield condition(T.READY, "True" if good else "False", end.reason, end.message)
+    working = not over and not suspended
+    yield condition(T.RECONCILING, "True" if working else "False", end.reason, end.message)
+    yield condition(T.STALLED, "True" if failed else "False", end.reason, end.message)
+    going = R.SUSPENDED if suspended else R.IN_PROGRESS
+    complete = over and not failed
+    yield condition(
+        T.COMPLETE, "True" if complete else "False", end.reason if complete else going, end.message
+    )
+    yield condition(T.FAILED, "True" if failed else "False", end.reason if over else going, end.message)
+    if failed and end.reason in _REFUSALS:
+        yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
+    else:
+        yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, "the plan is good")
+    yield _quota(spec, seen, suspended)
+    yield _placed(seen, suspended, over)
+    yield _engines(spec, seen, suspended or over)
+    yield _converging(memory)
+    yield _budget(memory)
+
+
+_REFUSALS = (R.INVALID_MANIFEST, R.NOT_AVAILABLE, R.INVALID_DATA, R.DATA_OVERLAP, R.HELD_OUT_MOVED)
+
+
+def _quota(spec: RunSpec, seen: Seen, suspended: bool) -> Condition:
+    if suspended:
+        return condition(T.QUOTA_RESERVED, "False", R.SUSPENDED, "the run is suspended")
+    if spec.queue is None:
+        return condition(T.QUOTA_RESERVED, "True", R.NO_QUEUE, "the run uses no queue")
+    held = sorted(job.name for job in seen.jobs.values() if job.live and job.held)
+    if held:
+        said = f"queue {spec.queue.name} has not admitted Job {held[0]} yet"
+        return condition(T.QUOTA_RESERVED, "False", R.WAITING_FOR_QUOTA, said)
+    return condition(T.QUOTA_RESERVED, "True", R.RESERVED, f"queue {spec.queue.name} admitted its Jobs")
+
+
+def _placed(seen: Seen, suspended: bool, over: bool) -> Condition:
+    if suspended:
+        return condition(T.PODS_PLACED, "False", R.SUSPENDED, "the run is suspended")
+    live = [job for job in seen.jobs.values() if job.live]
+    for job in sorted(live, key=lambda job: job.name):
+        if job.trouble is not None and job.trouble.reason in _UNPLACED:
+            return condition(T.PODS_PLACED, "False", Reason(job.trouble.reason), job.trouble.message)
+    if not live and not over:
+        return condition(T.PODS_PLACED, "Unknown", R.NOT_STARTED, "no pod is asked for now")
+    return condition(T.PODS_PLACED, "True", R.PLACED, "every pod has a node or is being started")
+
+
+_UNPLACED = (R.UNSCHEDULABLE.value, R.IMAGE_PULL_FAILED.value, R.WAITING_FOR_QUOTA.value)
+
+
+def _engines(spec: RunSpec, seen: Seen, down: bool) -> Condition:
+    used = engines_in_use(spec)
+    if not used:
+        return condition(T.ENGINES_READY, "True", R.NO_ENGINES, "the run has none of its own")
+    if down:
+        return condition(T.ENGINES_READY, "False", R.SCALED_DOWN, "they are taken down")
+    missing = [name for name in used if name not in seen.engines]
+    if missing:
+        return condition(
+            T.ENGINES_READY, "Unknown", R.NOT_STARTED, f"not asked for yet: {', '.join(missing)}"
+        )
+    for name in used:
+        engine = seen.engines[name]
+        if not engine.replicas:
+            return condition(
+                T.ENGINES_READY, "False", R.SCALED_DOWN, f"engine {name} is taken down: it was idle"
+            )
+        if not engine.ready:
+            reason = R.CRASHING if engine.trouble and engine.trouble.reason == "Crashing" else R.STARTING
+            said = engine.trouble.message if engine.trouble else "its servers load the model"
+            return condition(T.ENGINES_READY, "False", reason, f"engine {name}: {said}")
+    counts = ", ".join(f"{n} {seen.engines[n].ready}/{seen.engines[n].replicas}" for n in used)
+    return condition(T.ENGINES_READY, "True", R.SERVING, f"servers ready: {counts}")
+
+
+def _converging(memory: Memory) -> Condition:
+    state = memory.run
+    if state.best is None or state.last_select is None:
+        return condition(T.CONVERGING, "Unknown", R.NOT_EVALUATED, "heldOut was not scored yet")
+    if state.evaluations_since_best:
+        said = (
+            f"{state.evaluations_since_best} evaluations without a better score than {state.best.select:.3f}"
+        )
+        return condition(T.CONVERGING, "False", R.PLATEAU, said)
+    return condition(T.CONVERGING, "True", R.IMPROVING, f"best score on select {state.best.select:.3f}")
+
+
+def _budget(memory: Memory) -> Condition:
+    stop = memory.run.stop or memory.run.outcome
+    if stop is None or stop.name != "BudgetExhausted":
+        return condition(T.BUDGET_EXHAUSTED, "False", R.WITHIN_BUDGET, "no limit is reached")
+    reason = next((r for name, r in _SPENT.items() if name in stop.reason), R.ROLLOUTS_SPENT)
+    return condition(T.BUDGET_EXHAUSTED, "True", reason, stop.reason)
+
+
+def condition(type: ConditionType, status: str, reason: Reason, message: str) -> Condition:
+    return Condition.model_validate({"type": type, "status": status, "reason": reason, "message": message})
+
+
+def dated(conditions: Iterator[Condition] | list[Condition], generation: int, now: str) -> list[Condition]:
+    at = {"observed_generation": generation, "last_transition_time": now}
+    return [condition.model_copy(update=at) for condition in conditions]
