@@ -58,7 +58,7 @@ images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated
 	@PYTHON=$(abspath $(BIN))/python $(NODE) images
 
 # ACE=DIR and GEPA=DIR are checkouts of the peers (docs/evidence/peers.md says which commits), PEER_PYTHON what runs them.
-bench: $(VENV)/run.stamp  ## measure the figures that are promised, in about ten minutes on two cores; ACE=DIR GEPA=DIR for peers
+bench: $(VENV)/run.stamp  ## measure the figures that are promised; ACE=DIR GEPA=DIR run the peers, too
 	@mkdir -p $(OUT)
 	@PYTHONPATH=.:operator $(BIN)/python -m bench --json $(OUT)/bench.json $(ROWS) \
 	  $(if $(ACE),--peer ace=$(ACE)) $(if $(GEPA),--peer gepa=$(GEPA)) $(if $(PEER_PYTHON),--peer-python $(PEER_PYTHON))

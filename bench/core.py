@@ -263,6 +263,6 @@ ROWS = {
 }
 """Name on the command line -> row."""
 BY_NAME_ONLY = frozenset({"memory-batches", "memory-one"})
-"""Three minutes each of two cores: only when named."""
+"""Minutes of both cores each: only when named."""
 NO_CLOCK = frozenset({"learning", "kept", "controller", "killed"})
 """Their figures are counts, scores or modelled seconds: how busy the machine is changes none of them."""
