@@ -36,7 +36,7 @@ dev: $(VENV)/dev.stamp  ## install combee and its development tools into .venv
 demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated model, in about two minutes
 	@BIN=$(BIN) OUT=$(OUT)/demo bash examples/demo.sh
 
-evidence: $(VENV)/run.stamp  ## compare strategies over 10 seeds with simulated models, about 20 minutes; goes on where it stopped
+evidence: $(VENV)/run.stamp  ## compare strategies on Formula and FiNER over 10 seeds with simulated models, about an hour on two busy cores; goes on where it stopped
 	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
 
 test: $(VENV)/dev.stamp  ## run the whole test suite; where it can (root on Linux, or KUBECONFIG) on a real cluster, too
