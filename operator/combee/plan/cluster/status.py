@@ -95,42 +95,12 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         batch_size=frozen.batch_size if frozen else before.batch_size,
         batch_reason=frozen.batch_reason if frozen else before.batch_reason,
         held_out=_held_out(memory),
-        gain=state.best.select - state.baseline_select if state.best and state.best.iteration >= 0 else None,
+        gain=_gain(memory),
         gate=_gate(memory),
         test_score=memory.test,
-        usage={
-            role: RoleUsage(
-                calls=u.calls - u.hits,
-                hits=u.hits,
-                prompt_tokens=u.prompt_tokens,
-                completion_tokens=u.completion_tokens,
-                cached_tokens=u.cached_tokens,
-            )
-            for role, u in state.usage.items()
-        },
-        spend=SpendStatus(
-            rollouts=state.spend.rollouts,
-            tokens=state.spend.tokens,
-            gpu_seconds=round(gpu_seconds(spec, memory, memory.ended or _last_change(memory)), 1),
-            wall_clock_seconds=round(state.spend.wall_clock_seconds, 1),
-        ),
-        history=tuple(
-            IterationStatus(
-                iteration=note.iteration,
-                epoch=note.epoch,
-                batch_size=note.batch_size,
-                batch_reason=note.batch_reason,
-                seconds=note.seconds,
-                calls=note.calls,
-                tokens=note.tokens,
-                rollouts=note.rollouts,
-                train_score=note.train,
-                select=note.select,
-                best=state.best is not None and state.best.iteration == note.iteration,
-                artifact_digest=note.artifact,
-            )
-            for note in memory.notes
-        ),
+        usage=_usage(memory),
+        spend=_spend(spec, memory),
+        history=_history(memory),
         delay_observations=tuple(
             DelayObservation(batch_size=one.batch_size, seconds=one.seconds)
             for one in state.observations
@@ -139,19 +109,72 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         artifact_digest=state.artifact,
         best_digest=state.best.artifact if state.best else "",
         resolved=before.resolved,
-        pinned=Pinned(
-            manifest_digest=about.manifest_digest,
-            data_digests=facts.digests if facts else {},
-            image=about.image,
-            algorithm=about.algorithm,
-        ),
+        pinned=_pinned(about, memory),
         steps=tuple(_step(job) for job in sorted(seen.jobs.values(), key=lambda j: j.name) if job.live),
         attempts=dict(memory.attempts),
         published=memory.published,
         state=memory.to_status(),
     )
-    status = status.model_copy(update={"shown": shown(status, spec.budget.rollouts)})
-    return bounded(status)
+    return bounded(status.model_copy(update={"shown": shown(status, spec.budget.rollouts)}))
+
+
+def _gain(memory: Memory) -> float | None:
+    best = memory.run.best
+    return best.select - memory.run.baseline_select if best and best.iteration >= 0 else None
+
+
+def _pinned(about: About, memory: Memory) -> Pinned:
+    facts = memory.run.facts
+    return Pinned(
+        manifest_digest=about.manifest_digest,
+        data_digests=facts.digests if facts else {},
+        image=about.image,
+        algorithm=about.algorithm,
+    )
+
+
+def _usage(memory: Memory) -> dict[str, RoleUsage]:
+    return {
+        role: RoleUsage(
+            calls=used.calls - used.hits,
+            hits=used.hits,
+            prompt_tokens=used.prompt_tokens,
+            completion_tokens=used.completion_tokens,
+            cached_tokens=used.cached_tokens,
+        )
+        for role, used in memory.run.usage.items()
+    }
+
+
+def _spend(spec: RunSpec, memory: Memory) -> SpendStatus:
+    spent = memory.run.spend
+    return SpendStatus(
+        rollouts=spent.rollouts,
+        tokens=spent.tokens,
+        gpu_seconds=round(gpu_seconds(spec, memory, memory.ended or _last_change(memory)), 1),
+        wall_clock_seconds=round(spent.wall_clock_seconds, 1),
+    )
+
+
+def _history(memory: Memory) -> tuple[IterationStatus, ...]:
+    best = memory.run.best
+    return tuple(
+        IterationStatus(
+            iteration=note.iteration,
+            epoch=note.epoch,
+            batch_size=note.batch_size,
+            batch_reason=note.batch_reason,
+            seconds=note.seconds,
+            calls=note.calls,
+            tokens=note.tokens,
+            rollouts=note.rollouts,
+            train_score=note.train,
+            select=note.select,
+            best=best is not None and best.iteration == note.iteration,
+            artifact_digest=note.artifact,
+        )
+        for note in memory.notes
+    )
 
 
 def _planned(memory: Memory, total: int, batch: int | None) -> int | None:

@@ -131,7 +131,7 @@ class Ticker:
         """One patch, and only when something changed; the resourceVersion makes it the successor of
         what was read."""
         old: dict[str, Any] = raw.get("status") or {}
-        new = after.dump()
+        new = {name: value for name, value in after.dump().items() if value != ""}
         if new == old:
             return
         self.fence()
