@@ -17,7 +17,7 @@ Stalled         True    every reason of PlanAccepted=False and Failed=True
 Complete        True    Learned, NothingBetter, AlreadyLearned, BudgetSpent, Stopped
                 False   InProgress, Suspended
 Failed          True    InvalidManifest, NotAvailable, InvalidData, DataOverlap, HeldOutMoved,
-                        EndpointRefused, StoreUnusable, TooManyFailures, InternalError
+                        HeldOutTooSmall, EndpointRefused, StoreUnusable, TooManyFailures, InternalError
                 False   InProgress, Suspended, and every reason of Complete=True
 PlanAccepted    True    Accepted
                 False   InvalidManifest, NotAvailable, InvalidData, DataOverlap, HeldOutMoved,
@@ -172,7 +172,14 @@ _WORKING = (R.PENDING, R.PREPARING, R.LEARNING, R.FINISHING)
 _DONE = (R.LEARNED, R.NOTHING_BETTER, R.ALREADY_LEARNED)
 _COMPLETE = (*_DONE, R.BUDGET_SPENT, R.STOPPED)
 _UNFIT = (R.INVALID_MANIFEST, R.NOT_AVAILABLE, R.INVALID_DATA, R.DATA_OVERLAP, R.HELD_OUT_MOVED)
-_FAILED = (*_UNFIT, R.ENDPOINT_REFUSED, R.STORE_UNUSABLE, R.TOO_MANY_FAILURES, R.INTERNAL_ERROR)
+_FAILED = (
+    *_UNFIT,
+    R.HELD_OUT_TOO_SMALL,
+    R.ENDPOINT_REFUSED,
+    R.STORE_UNUSABLE,
+    R.TOO_MANY_FAILURES,
+    R.INTERNAL_ERROR,
+)
 _REFUSED = (*_UNFIT, R.HELD_OUT_TOO_SMALL, R.SECRET_NOT_ALLOWED, R.PODS_NOT_ALLOWED)
 
 TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {

@@ -183,6 +183,9 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, *, early: bool) -> Step
     """The step with what its pod must know beyond the plan."""
     state = memory.run
     params = dict(step.params)
+    if step.kind != "publish":
+        # What its pods read of the run never changes; a budget may grow.
+        params["budget"] = spec.budget.dump()
     if state.facts is not None and step.kind in ("map", "finish", "evaluate"):
         params["digests"] = dict(state.facts.digests)
     if step.kind == "evaluate":

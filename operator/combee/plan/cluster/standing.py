@@ -18,7 +18,10 @@ T, R = ConditionType, Reason
 ERRORS: Mapping[str, Reason] = {
     "InvalidManifest": R.INVALID_MANIFEST,
     "NotAvailable": R.NOT_AVAILABLE,
+    "UserError": R.INVALID_MANIFEST,
     "InvalidData": R.INVALID_DATA,
+    "DataOverlap": R.DATA_OVERLAP,
+    "HeldOutTooSmall": R.HELD_OUT_TOO_SMALL,
     "HeldOutMoved": R.HELD_OUT_MOVED,
     "Endpoint": R.ENDPOINT_REFUSED,
     "ContextLength": R.ENDPOINT_REFUSED,
@@ -118,7 +121,14 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     yield _budget(memory)
 
 
-_REFUSALS = (R.INVALID_MANIFEST, R.NOT_AVAILABLE, R.INVALID_DATA, R.DATA_OVERLAP, R.HELD_OUT_MOVED)
+_REFUSALS = (
+    R.INVALID_MANIFEST,
+    R.NOT_AVAILABLE,
+    R.INVALID_DATA,
+    R.DATA_OVERLAP,
+    R.HELD_OUT_MOVED,
+    R.HELD_OUT_TOO_SMALL,
+)
 
 
 def _quota(spec: RunSpec, seen: Seen, suspended: bool) -> Condition:

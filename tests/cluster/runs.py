@@ -1,0 +1,136 @@
+"""Runs on a real cluster: an operator as a process of its own, and what a run left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cluster_tools import REPOSITORY, Cluster, eventually
+
+FORMULA = REPOSITORY / "examples" / "data" / "formula"
+ENDED = ("Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped")
+
+
+def quickstart() -> list[dict[str, Any]]:
+    """The objects of examples/quickstart.yaml."""
+    return list(yaml.safe_load_all((REPOSITORY / "examples" / "quickstart.yaml").read_text()))
+
+
+@dataclass
+class Runs:
+    """The runs of one namespace."""
+
+    cluster: Cluster
+    namespace: str
+
+    def apply(self, change: Callable[[dict[str, Any]], None] = lambda run: None) -> None:
+        """Apply the quickstart, with its run changed."""
+        objects = quickstart()
+        change(next(o for o in objects if o["kind"] == "PromptLearningRun"))
+        self.cluster.kubectl("apply", "-f", "-", namespace=self.namespace, stdin=objects)
+
+    def get(self, name: str = "quickstart") -> dict[str, Any]:
+        return self.cluster.get("promptlearningrun", name, namespace=self.namespace)
+
+    def status(self, name: str = "quickstart") -> dict[str, Any]:
+        return self.get(name).get("status", {})
+
+    def ended(self, name: str = "quickstart", *, seconds: float = 400) -> dict[str, Any]:
+        """The status of a run that is over."""
+
+        def over() -> dict[str, Any] | None:
+            status = self.status(name)
+            return status if status.get("phase") in ENDED else None
+
+        try:
+            return eventually(f"{name} is over", over, seconds=seconds, every=1)
+        except BaseException:
+            print(self.cluster.kubectl("describe", "plr", name, namespace=self.namespace)[-6000:])
+            print(self.cluster.kubectl("get", "pods,jobs", "-o", "wide", namespace=self.namespace))
+            raise
+
+    def plans(self, folder: Path) -> Path:
+        """The frozen plans, as the folder that ``combee run --plans`` reads."""
+        folder.mkdir(parents=True)
+        for item in self.cluster.get("configmap", namespace=self.namespace)["items"]:
+            if "plan.json" in item["data"]:
+                plan = item["data"]["plan.json"]
+                (folder / f"i{json.loads(plan)['iteration']:03d}.json").write_text(plan)
+        return folder
+
+    def playbook(self, name: str = "quickstart") -> str:
+        """The published playbook."""
+        config = self.status(name)["published"]
+        return self.cluster.get("configmap", config, namespace=self.namespace)["data"]["playbook.md"]
+
+    def left(self) -> str:
+        """Names of the objects that runs made and that are still there."""
+        return self.cluster.kubectl(
+            "get",
+            "jobs,deployments,services,pods,configmaps",
+            "-l",
+            "combee.dev/run-uid",
+            "-o",
+            "name",
+            namespace=self.namespace,
+        )
+
+
+@dataclass
+class Operator:
+    """The operator as a process: the code under test, on the real API server."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+
+
+def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> Operator:
+    """An operator for one namespace, which also holds its Lease."""
+    environment = {
+        **cluster.environment,
+        "PYTHONPATH": str(REPOSITORY / "operator"),
+        "POD_NAMESPACE": namespace,
+        "POD_NAME": f"operator-{os.getpid()}-{time.monotonic_ns()}",
+        "COMBEE_NAMESPACES": namespace,
+        "COMBEE_WORKER_IMAGE": cluster.image("worker"),
+        "COMBEE_ENGINE_IMAGES": "localhost/combee-sim",
+        "COMBEE_SECRET_POLICY": "true",
+        "COMBEE_MAKE_ACCOUNTS": "true",
+        "COMBEE_METRICS_PORT": "0",
+        **more,
+    }
+    command = [sys.executable, "-m", "combee.runtime.operator.main"]
+    process = subprocess.Popen(command, env=environment, stdout=log.open("ab"), stderr=subprocess.STDOUT)
+    return Operator(process, log)
+
+
+@contextmanager
+def operating(cluster: Cluster, namespace: str, log: Path, **more: str) -> Iterator[Operator]:
+    """An operator that is stopped at the end, however the test goes."""
+    operator = start_operator(cluster, namespace, log, **more)
+    try:
+        yield operator
+    finally:
+        if operator.process.poll() is None:
+            operator.kill()

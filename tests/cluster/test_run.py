@@ -1,0 +1,153 @@
+"""A run's whole life on a real cluster, with the simulated model as its engine."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster_tools import REPOSITORY, Cluster, eventually
+from runs import FORMULA, Operator, Runs, operating, quickstart, start_operator
+
+sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
+from e2e_support import COMBEE, Sims, environment
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def definitions(cluster: Cluster) -> None:
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "combee-publish"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}],
+    }
+    cluster.kubectl("apply", "-f", "-", stdin=role)
+
+
+@pytest.fixture
+def runs(cluster: Cluster, namespace: str) -> Runs:
+    return Runs(cluster, namespace)
+
+
+@pytest.fixture
+def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
+    with operating(cluster, namespace, tmp_path / "operator.log") as running:
+        yield running
+
+
+def locally(runs: Runs, folder: Path) -> None:
+    """Learn on this machine with ``combee run --plans``, from the plans of the run."""
+    rows = next(o for o in quickstart() if o["kind"] == "ConfigMap")["data"]
+    run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
+    for name, text in rows.items():
+        (folder / name).write_text(text)
+    (folder / "run.yaml").write_text(yaml.safe_dump(run))
+    key = folder / "key.json"
+    data = [f for name in ("train", "heldout") for f in ("--data", str(FORMULA / f"{name}.jsonl"))]
+    subprocess.run(
+        [*COMBEE, "sim", "key", "--task", "formula", *data, "-o", str(key)], check=True, env=environment()
+    )
+    sims = Sims(folder)
+    sim = sims.start("--key", str(key), "--time-scale", "0")
+    try:
+        flags = ["--engine", f"main={sim.url}", "--plans", str(runs.plans(folder / "plans"))]
+        flags += [
+            "--data",
+            f"train={folder / 'train.jsonl'}",
+            "--data",
+            f"heldOut={folder / 'heldout.jsonl'}",
+        ]
+        done = subprocess.run(
+            [*COMBEE, "run", "-f", str(folder / "run.yaml"), "-o", str(folder / "out"), *flags],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=400,
+        )
+        assert done.returncode == 0, done.stderr
+    finally:
+        sim.stop()
+
+
+def blob(folder: Path, text: str) -> Path:
+    """Where the local run keeps ``text``, if it has learned the very same."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return folder / "out" / "store" / "blobs" / digest[:2] / digest
+
+
+def test_the_quickstart_learns_what_a_laptop_learns_from_the_same_plans(
+    runs: Runs, operator: Operator, tmp_path: Path
+) -> None:
+    runs.apply()
+    status = runs.ended()
+    assert status["phase"] == "Learned", status["message"]
+    playbook = runs.playbook()
+    locally(runs, tmp_path)
+    assert blob(tmp_path, playbook).exists(), "the laptop learned another playbook"
+    print(f"{status['message']}; playbook {hashlib.sha256(playbook.encode()).hexdigest()[:12]} on both")
+    shown = runs.cluster.kubectl("get", "plr", namespace=runs.namespace)
+    assert "Learned" in shown and status["shown"]["gain"] in shown
+    assert not runs.cluster.get("deployments", namespace=runs.namespace)["items"], "engines are taken down"
+    assert operator.process.poll() is None
+
+
+def test_suspend_frees_everything_and_resume_goes_on(runs: Runs, operator: Operator) -> None:
+    runs.apply()
+    eventually("it learns", lambda: runs.status().get("phase") == "Learning", seconds=300)
+    patch = '{"spec":{"suspend":%s}}'
+    runs.cluster.kubectl(
+        "patch", "plr", "quickstart", "--type=merge", "-p", patch % "true", namespace=runs.namespace
+    )
+
+    def running() -> list[str]:
+        pods = runs.cluster.get("pods", namespace=runs.namespace)["items"]
+        return [p["metadata"]["name"] for p in pods if p["status"]["phase"] in ("Pending", "Running")]
+
+    eventually("no pod is left", lambda: not running(), seconds=60)
+    eventually("it says so", lambda: runs.status()["phase"] == "Suspended")
+    before = runs.status()
+    runs.cluster.kubectl(
+        "patch", "plr", "quickstart", "--type=merge", "-p", patch % "false", namespace=runs.namespace
+    )
+    after = runs.ended()
+    assert after["phase"] == "Learned", after["message"]
+    assert after["iteration"] >= before["iteration"]
+
+
+def test_a_run_deleted_while_the_operator_is_down_leaves_nothing(
+    runs: Runs, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    operator = start_operator(cluster, namespace, tmp_path / "operator.log")
+    try:
+        runs.apply()
+        eventually("it works", lambda: runs.status().get("steps"), seconds=300)
+    finally:
+        operator.kill()
+    runs.cluster.kubectl("delete", "plr", "quickstart", "--timeout=30s", namespace=namespace)
+    eventually("nothing is left", lambda: not runs.left().strip(), seconds=90)
+
+
+def test_an_operator_killed_again_and_again_ends_with_the_same_playbook(
+    runs: Runs, cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    runs.apply()
+    log = tmp_path / "operator.log"
+    for phase in ("Preparing", "Learning", "Finishing"):
+        with operating(cluster, namespace, log):
+            eventually(
+                f"it is {phase}",
+                lambda phase=phase: runs.status().get("phase") in (phase, "Finishing", "Learned"),
+                seconds=300,
+            )
+    with operating(cluster, namespace, log):
+        status = runs.ended()
+    assert status["phase"] == "Learned", status["message"]
+    locally(runs, tmp_path)
+    assert blob(tmp_path, runs.playbook()).exists()
