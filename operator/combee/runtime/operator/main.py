@@ -9,12 +9,15 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 
 from combee import __version__
 from combee.adapters.kube import Kube
 from combee.errors import CombeeError, UserError
 from combee.manifests.types import Settings
+from combee.names import API_VERSION
 from combee.plan.cluster.accept import Policy
 from combee.runtime.operator.apply import Executor
 from combee.runtime.operator.lease import Fence
@@ -27,6 +30,7 @@ from combee.runtime.operator.tick import Key, Ticker
 from combee.settings import OperatorSettings, operator_settings
 
 log = logging.getLogger(__name__)
+RUNS = "promptlearningruns"
 STOP_SECONDS = 10.0
 """Ticks under way may end within it."""
 
@@ -127,7 +131,7 @@ async def operate(settings: OperatorSettings) -> None:
     log.info("waiting for the Lease", extra={"version": __version__, "holder": settings.pod_name})
     work: list[asyncio.Task[None]] = []
     try:
-        if not await _acquired(parts.fence, stop):
+        if not await _unless(stop, runs_served(parts.kube)) or not await _unless(stop, parts.fence.acquire()):
             return
         log.info("at work", extra={"namespaces": ",".join(settings.namespaces) or "all"})
         work = [asyncio.create_task(parts.fence.keep()), asyncio.create_task(parts.queue.run())]
@@ -152,9 +156,23 @@ async def operate(settings: OperatorSettings) -> None:
         await _end(parts, work)
 
 
-async def _acquired(fence: Fence, stop: asyncio.Event) -> bool:
-    """Whether the Lease is ours; False when we are told to stop while waiting for it."""
-    waiting = asyncio.create_task(fence.acquire())
+async def runs_served(kube: Kube, *, every_seconds: float = 1.0) -> None:
+    """Return when the API server serves runs. kopf looks for their definition only once, when it starts:
+    started earlier it would never hear of a run."""
+    warned = False
+    while True:
+        answer = await kube.request("GET", f"/apis/{API_VERSION}", quiet=(404,))
+        if answer.status == 200 and any(r["name"] == RUNS for r in answer.body["resources"]):
+            return
+        if not warned:
+            log.warning("waiting for the CustomResourceDefinitions", extra={"missing": RUNS})
+            warned = True
+        await asyncio.sleep(every_seconds)
+
+
+async def _unless(stop: asyncio.Event, wait: Coroutine[Any, Any, None]) -> bool:
+    """Whether ``wait`` came to its end; False when we are told to stop before."""
+    waiting = asyncio.create_task(wait)
     stopped = asyncio.create_task(stop.wait())
     done, pending = await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
