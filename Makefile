@@ -7,7 +7,7 @@ OUT ?= out
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help demo evidence test cluster cluster-down cluster-env images bench check format types imports generated lock clean install dev
+.PHONY: help demo demo-cluster evidence test cluster cluster-down cluster-env images bench check format types imports generated lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -35,6 +35,9 @@ dev: $(VENV)/dev.stamp  ## install combee and its development tools into .venv
 
 demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated model, in about two minutes
 	@BIN=$(BIN) OUT=$(OUT)/demo bash examples/demo.sh
+
+demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, images, chart, a run; as root on Linux, or with KUBECONFIG
+	@BIN=$(BIN) PYTHON=$(abspath $(BIN)/python) bash examples/demo-cluster.sh
 
 evidence: $(VENV)/run.stamp  ## compare strategies on Formula and FiNER over 10 seeds with simulated models, about an hour on two busy cores; goes on where it stopped
 	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
