@@ -1,10 +1,19 @@
-"""Says once, at the end, when the tests that need a cluster did not run."""
+"""Says once, at the end, when the tests that need a cluster did not run.
+
+``pytest --update-golden`` writes golden files anew; review them as a diff.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 NO_CLUSTER = "no cluster:"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

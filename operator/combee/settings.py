@@ -78,6 +78,8 @@ class OperatorSettings:
     engine_images: tuple[str, ...]
     """prefixes of images that engines may name."""
     image_pull_policy: str
+    image_pull_secrets: tuple[str, ...]
+    """names of Secrets, in the namespace of each run, with which its pods' images are pulled."""
     worker_account: str
     publish_account: str
     worker_resources: str
@@ -102,6 +104,7 @@ def operator_settings() -> OperatorSettings:
         vllm_image=os.environ.get("COMBEE_VLLM_IMAGE", ""),
         engine_images=_words("COMBEE_ENGINE_IMAGES"),
         image_pull_policy=os.environ.get("COMBEE_IMAGE_PULL_POLICY", "") or "IfNotPresent",
+        image_pull_secrets=_words("COMBEE_IMAGE_PULL_SECRETS"),
         worker_account=os.environ.get("COMBEE_WORKER_ACCOUNT", "") or "combee-worker",
         publish_account=os.environ.get("COMBEE_PUBLISH_ACCOUNT", "") or "combee-publish",
         worker_resources=os.environ.get("COMBEE_WORKER_RESOURCES", ""),

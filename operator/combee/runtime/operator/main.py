@@ -97,6 +97,7 @@ def manifest_settings(settings: OperatorSettings) -> Settings:
         vllm_image=settings.vllm_image,
         engine_images=settings.engine_images,
         image_pull_policy=settings.image_pull_policy,
+        image_pull_secrets=settings.image_pull_secrets,
         worker_account=settings.worker_account,
         publish_account=settings.publish_account,
     )
