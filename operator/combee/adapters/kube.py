@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -148,22 +148,13 @@ class Kube:
         content: str = "application/json",
     ) -> Answer:
         """One request. ClusterError for any status from 300 on that is not in ``quiet``, and for no answer."""
-        url = f"{self._client.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
-        headers = {"Accept": "application/json", "Content-Type": content}
         try:
-            bearer = (await self._client.configuration.auth_settings()).get("BearerToken")
-            if bearer is not None:
-                headers[bearer["key"]] = bearer["value"]
-            response = await self._client.call_api(
-                method, url, headers, body=body, _request_timeout=self._deadline_seconds
-            )
+            response = await self._asked(method, path, query, body, content, self._deadline_seconds)
             raw = await asyncio.wait_for(response.read(), self._deadline_seconds)
-        except BugError:
+        except (BugError, ClusterError):
             raise
         except (OSError, TimeoutError, ValueError) as error:
-            raise ClusterError(
-                f"the Kubernetes API does not answer ({type(error).__name__})", where=f"{method} {path}"
-            ) from None
+            raise _unanswered(error, f"{method} {path}") from None
         except Exception as error:  # the client library wraps connection errors in classes of its own
             raise ClusterError(
                 f"the request could not be made ({type(error).__name__})", where=f"{method} {path}"
@@ -172,6 +163,47 @@ class Kube:
         if answer.status >= 300 and answer.status not in quiet:
             raise _refused(answer, f"{method} {path}")
         return answer
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], silence_seconds: float | None = None
+    ) -> AsyncIterator[bytes]:
+        """The body of a GET as it comes, such as a log that is being written; no deadline but
+        ``silence_seconds`` between two pieces. ClusterError as of ``request``, and when it is cut off."""
+        from aiohttp import ClientError, ClientTimeout
+
+        where = f"GET {path}"
+        timeout = ClientTimeout(total=None, sock_connect=self._deadline_seconds, sock_read=silence_seconds)
+        try:
+            response = await self._asked("GET", path, query, None, "application/json", timeout)
+            if response.status >= 300:
+                raw = await asyncio.wait_for(response.read(), self._deadline_seconds)
+                raise _refused(Answer(response.status, _parsed(raw)), where)
+            async with response.response as body:
+                async for piece in body.content.iter_any():
+                    yield piece
+        except (OSError, TimeoutError, ClientError) as error:
+            raise _unanswered(error, where) from None
+
+    async def _asked(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        content: str,
+        wait: Any,
+    ) -> Any:
+        """The answer whose body is still to be read."""
+        url = f"{self._client.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = {"Accept": "application/json", "Content-Type": content}
+        bearer = (await self._client.configuration.auth_settings()).get("BearerToken")
+        if bearer is not None:
+            headers[bearer["key"]] = bearer["value"]
+        return await self._client.call_api(method, url, headers, body=body, _request_timeout=wait)
+
+
+def _unanswered(error: Exception, where: str) -> ClusterError:
+    return ClusterError(f"the Kubernetes API does not answer ({type(error).__name__})", where=where)
 
 
 def place(kind: str, namespace: str, name: str = "") -> str:

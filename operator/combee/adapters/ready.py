@@ -34,6 +34,8 @@ class Gate:
         self._lock = asyncio.Lock()
         self._open = False
         self._refusal: CombeeError | None = None
+        self.answer: object = None
+        """what the check returned; None while it has not."""
 
     async def __call__(self) -> None:
         """UnreachableError when nobody answered in time; EndpointError at once when the key or the
@@ -55,7 +57,7 @@ class Gate:
         until, pause = self._clock() + self._wait_seconds, FIRST_WAIT_SECONDS
         while True:
             try:
-                await self._check()
+                self.answer = await self._check()
                 return
             except (UnreachableError, TransientError) as error:
                 left = until - self._clock()

@@ -11,6 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from combee import __version__
+from combee.cli import kubectl
 from combee.cli.errors import OUR_ERROR, USER_ERROR, bug_text, forget, say_line
 
 EXAMPLES = """Examples:
@@ -20,6 +21,8 @@ EXAMPLES = """Examples:
   combee preview -f run.yaml
 
   combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1
+
+  kubectl combee status quickstart
 """
 
 app = typer.Typer(
@@ -110,16 +113,34 @@ def validate(filename: Manifest, json: Json = False) -> None:
     raise typer.Exit(run_validate(filename, as_json=json))
 
 
-@app.command(epilog="Example: combee preview -f run.yaml")
-def preview(filename: Manifest, data: Data = None, json: Json = False) -> None:
+@app.command(epilog="Examples: combee preview -f run.yaml; kubectl combee preview quickstart")
+def preview(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A run on a cluster, in place of a manifest.")
+    ] = None,
+    filename: Annotated[
+        Path | None, typer.Option("-f", "--filename", help="The manifest: a PromptLearningRun in YAML.")
+    ] = None,
+    data: Data = None,
+    json: Json = False,
+    namespace: kubectl.Namespace = None,
+    context: kubectl.Context = None,
+) -> None:
     """Show what a run would do and cost: batches, tree, calls, tokens, the smallest gain it can
     detect. Reads the data; spends nothing.
 
     Exit codes: 0 shown, 2 the manifest or its data is wrong.
     """
-    from combee.cli.preview import run_preview
+    if (name is None) == (filename is None):
+        raise typer.BadParameter("give either -f FILE or the NAME of a run on a cluster")
+    if filename is not None:
+        from combee.cli.preview import run_preview
 
-    raise typer.Exit(run_preview(filename, data or [], as_json=json))
+        raise typer.Exit(run_preview(filename, data or [], as_json=json))
+    from combee.cli.cluster.preview import run_cluster_preview
+
+    place = kubectl.place_of(namespace, context)
+    raise typer.Exit(run_cluster_preview(name or "", data or [], place, as_json=json))
 
 
 @app.command(epilog="Example: combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1")
@@ -204,6 +225,9 @@ def gc(
     raise typer.Exit(run_gc(folder, really=yes))
 
 
+kubectl.register(app)
+
+
 def main() -> None:
     """The entry point."""
     if len(sys.argv) > 1 and sys.argv[1] == "sim":
@@ -218,7 +242,8 @@ def _exit_code(arguments: list[str]) -> int:
     """Run a command; whatever goes wrong is one line on stderr, never a traceback."""
     try:
         name = Path(sys.argv[0]).name
-        code = app(arguments, prog_name="combee" if name == "main.py" else name, standalone_mode=False)
+        called = {"main.py": "combee", "kubectl-combee": "kubectl combee"}.get(name, name)
+        code = app(arguments, prog_name=called, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:

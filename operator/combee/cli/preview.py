@@ -24,7 +24,7 @@ def run_preview(path: Path, data: list[str], *, as_json: bool) -> int:
         else:
             from combee.cli.preview_text import preview_text
 
-            print(preview_text(prepared.run.name, path, shown))  # noqa: T201
+            print(preview_text(prepared.run.name, f"combee run -f {path} -o out", shown))  # noqa: T201
         return 0
 
     return guarded(work, as_json=as_json)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import groupby
-from pathlib import Path
 
 from combee.plan.preview import Batch, Preview
 
 LISTED = 12
 
 
-def preview_text(name: str, path: Path, shown: Preview) -> str:
+def preview_text(name: str, next_command: str, shown: Preview) -> str:
     """What people read: batches, tree, calls, tokens, detectable gain, warnings, the next command."""
     lines = [
         f"{name}: {len(shown.batches)} iterations at the sizes known now",
@@ -36,7 +35,7 @@ def preview_text(name: str, path: Path, shown: Preview) -> str:
     lines += [f"warning: {warning}" for warning in shown.warnings]
     if shown.refused:
         lines.append(f"would be refused: {shown.refused}")
-    lines.append(f"Nothing was spent. Next: combee run -f {path} -o out")
+    lines.append(f"Nothing was spent. Next: {next_command}")
     return "\n".join(lines)
 
 

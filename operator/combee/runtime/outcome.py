@@ -14,7 +14,7 @@ from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, Rendered
 from combee.plan.batching import Delay, delay_of
 from combee.plan.decide import Identity
-from combee.plan.state import RunState, after_iteration, after_profile
+from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
 from combee.runtime.lineage import entries_of
 from combee.runtime.report.result import (
@@ -361,4 +361,28 @@ def data_info(splits: Mapping[str, Any], select: int, gate: int) -> DataInfo:
         held_out=HeldOutInfo(rows=len(held_out.examples), digest=held_out.digest, select=select, gate=gate),
         test=SplitInfo(rows=len(test.examples), digest=test.digest) if test else None,
         warnings=tuple(warning for split in splits.values() if split for warning in split.warnings),
+    )
+
+
+def data_pinned(facts: DataFacts | None) -> DataInfo:
+    """The same where the data itself is not at hand; ``facts``: what ``profile`` found."""
+    if facts is None:
+        return DataInfo(train=SplitInfo(rows=0, digest=""))
+    digests = facts.digests
+    return DataInfo(
+        train=SplitInfo(rows=facts.train_rows, digest=digests.get("train", "")),
+        held_out=HeldOutInfo(
+            rows=facts.held_out_rows,
+            digest=digests.get("heldOut", ""),
+            select=facts.select_rows,
+            gate=facts.gate_rows,
+        ),
+        test=SplitInfo(rows=facts.test_rows, digest=digests["test"]) if "test" in digests else None,
+    )
+
+
+def model_info(model: str, host: str, words: str) -> ModelInfo:
+    """A role's model. ``words``: what its server says about itself."""
+    return ModelInfo(
+        model=model, endpoint_host=host, simulated="simulated" in words.casefold(), served_by=words
     )

@@ -24,15 +24,15 @@ from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, Outcome
 from combee.runtime.assembly import Models, keep_libraries_quiet, open_models, work_context
+from combee.runtime.bundle import texts
 from combee.runtime.folder import RunFolder, RunIdentity, given_plans
 from combee.runtime.guard import BudgetGuard
 from combee.runtime.local import LocalExecutor
 from combee.runtime.manifest import read_run
 from combee.runtime.meter import Listener, Meter
-from combee.runtime.outcome import Session, data_info, result_of
+from combee.runtime.outcome import Session, data_info, model_info
 from combee.runtime.progress import ProgressState
-from combee.runtime.report.child import build_apart
-from combee.runtime.report.result import DataInfo, ModelInfo, Result, to_bytes
+from combee.runtime.report.result import DataInfo, ModelInfo, Result
 from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
 from combee.runtime.splits import data_facts, refuse_too_small
 from combee.tasks.dataset import Dataset
@@ -63,12 +63,21 @@ class Prepared:
 
 def prepare(path: Path, given: StandIns, plans: Path | None = None, *, for_preview: bool = False) -> Prepared:
     """Read and check all inputs. Raises UserErrors only. ``for_preview`` asks for no endpoint."""
-    run = read_run(path)
+    return prepare_run(read_run(path), path.resolve().parent, given, plans, for_preview=for_preview)
+
+
+def prepare_run(
+    run: PromptLearningRun,
+    base: Path,
+    given: StandIns,
+    plans: Path | None = None,
+    *,
+    for_preview: bool = False,
+) -> Prepared:
+    """The same for a run that is read already; its paths are relative to ``base``."""
     if not for_preview:
         check_stand_ins(run, given)
-    task = task_for(run.spec.task.type)
-    base = path.resolve().parent
-    splits = read_splits(run, task, given, base)
+    splits = read_splits(run, task_for(run.spec.task.type), given, base)
     prepared = Prepared(
         run=run,
         splits=splits,
@@ -107,13 +116,7 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     try:
         for role, endpoint in prepared.endpoints.items():
             served = await ChatClient(endpoint, role, nowhere, limits, pool=pool).check()
-            words = served.owned_by
-            info[role] = ModelInfo(
-                model=endpoint.model,
-                endpoint_host=endpoint.host,
-                simulated="simulated" in words.casefold(),
-                served_by=words,
-            )
+            info[role] = model_info(endpoint.model, endpoint.host, served.owned_by)
     finally:
         await pool.aclose()
     return info
@@ -222,15 +225,9 @@ async def _until_outcome(executor: LocalExecutor) -> Outcome:
 
 async def _write(session: Session, folder: RunFolder) -> Result:
     """result.json last: where it is, the rest is."""
-    result = await result_of(session)
-    playbook, report = await build_apart(result)
-    for name, text in (
-        ("playbook.md", playbook),
-        ("report.md", report.markdown),
-        ("report.html", report.html),
-    ):
-        await folder.store.aput(name, text.encode())
-    await folder.store.aput("result.json", to_bytes(result))
+    result, files = await texts(session)
+    for name, data in files.items():
+        await folder.store.aput(name, data)
     return result
 
 

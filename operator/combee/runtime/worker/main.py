@@ -1,4 +1,4 @@
-"""``combee-worker step`` and ``combee-worker publish``: what runs in a run's pods.
+"""``combee-worker step``, ``publish`` and ``report``: what runs in a run's pods.
 
 Little is imported before the words are read, and publish never loads what only a step needs.
 """
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 STOPPED = 143
 USAGE = 64
-USAGE_TEXT = "usage: combee-worker step | publish\n"
+USAGE_TEXT = "usage: combee-worker step | publish | report\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one pod's work; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words not in (["step"], ["publish"]):
+    if words not in (["step"], ["publish"], ["report"]):
         sys.stderr.write(USAGE_TEXT)
         return USAGE
     # In a container this is process 1, which ignores signals that it does not handle.
@@ -45,6 +45,10 @@ def _run(word: str) -> int:
         from combee.runtime.worker.publish import run as publish
 
         return publish(pod, log)
+    if word == "report":
+        from combee.runtime.worker.results import run as report
+
+        return report(pod, log)
     from combee.runtime.worker.step import run as step
 
     return step(pod, log)

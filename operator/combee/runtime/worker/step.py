@@ -37,6 +37,7 @@ from combee.runtime.worker.inputs import others_done, read_inputs
 from combee.runtime.worker.log import LogProgress, PodLog
 from combee.runtime.worker.pod import Pod
 from combee.runtime.worker.report import open_store, permanent, tell
+from combee.runtime.worker.served import note_servers
 from combee.work.context import WorkContext, read_manifest, write_manifest
 from combee.work.steps import help_map, run_shard
 
@@ -79,6 +80,8 @@ class _Worker:
                 if done is None:
                     done = await self._result(context, guard)
                 self.tell(done)
+                if pod.shard == 0:
+                    await note_servers(context)
                 if pod.step.kind == "map" and not done.error:
                     await self._help(context)
         finally:

@@ -1,0 +1,1 @@
+"""The commands that speak to a cluster: ``kubectl combee status``, ``why``, ``logs`` and so on."""

@@ -1,0 +1,154 @@
+"""``combee logs``: of the step that matters: one at work, else one that failed, else the last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from combee import names
+from combee.adapters.kube import Object
+from combee.cli.cluster.log_text import readable
+from combee.cli.cluster.place import Found, Here, Place, find, note, on_cluster, say
+from combee.cli.cluster.pods import job_pods, log_lines, phase_of, shard_of, step_jobs
+from combee.errors import ClusterError, UserError
+from combee.plan.cluster.diagnose import diagnose
+from combee.plan.cluster.seen import JobSeen
+from combee.runtime.operator.observe import job_seen
+
+START_SECONDS = 600.0
+"""how long a pod that is not started yet is waited for with --follow."""
+LOOK_SECONDS = 1.0
+MAX_PODS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for."""
+
+    step: str | None = None
+    iteration: int | None = None
+    """counted from 1."""
+    shard: int | None = None
+    follow: bool = False
+    raw: bool = False
+
+
+def run_logs(name: str, place: Place, wish: Wish) -> int:
+    """Print the logs of a step's pods, as they come with ``follow``."""
+
+    async def work(here: Here) -> int:
+        found = await find(here, name)
+        jobs = {job["metadata"]["name"]: job for job in await step_jobs(here.kube, found.owner)}
+        chosen = choose([job_seen(job) for job in jobs.values()], wish)
+        if chosen is None:
+            raise _no_step(here, found, wish, list(jobs.values()))
+        pods = await job_pods(here.kube, jobs[chosen.name])
+        picked = pick(pods, wish.shard)
+        if not picked:
+            raise _no_pod(here, found, chosen, wish)
+        number = f"iteration {chosen.iteration + 1}, " if chosen.kind in ("map", "reduce", "finish") else ""
+        note(f"{chosen.kind} ({number}{_state(chosen)}): {chosen.name}")
+        many = len(picked) > 1
+        for pod in picked if not wish.follow else ():
+            await _print(here, pod, wish, many)
+        if wish.follow:
+            await asyncio.gather(*(_print(here, pod, wish, many) for pod in picked))
+        return 0
+
+    return on_cluster(place, work, quiet_stop=wish.follow)
+
+
+def choose(jobs: Sequence[JobSeen], wish: Wish) -> JobSeen | None:
+    """The Job whose logs matter among those that are wished for."""
+    wanted = [
+        job
+        for job in jobs
+        if (wish.step is None or job.kind == wish.step)
+        and (wish.iteration is None or job.iteration == wish.iteration - 1)
+    ]
+    order = {kind: at for at, kind in enumerate(names.STEP_KINDS)}
+
+    def place_of(job: JobSeen) -> tuple[int, int, int]:
+        return job.iteration, order.get(job.kind, 0), job.attempt
+
+    working = [job for job in wanted if job.live and job.ready]
+    waiting = [job for job in wanted if job.live]
+    failed = [job for job in wanted if job.failed]
+    # Of those at work the earliest is what the others wait for; of the rest the last.
+    if working:
+        return min(working, key=place_of)
+    if failed and not waiting:
+        return max(failed, key=place_of)
+    return min(waiting, key=place_of) if waiting else max(wanted, key=place_of, default=None)
+
+
+def pick(pods: Sequence[Object], shard: int | None) -> list[Object]:
+    """The newest pod of each shard, or of one; those that failed first."""
+    newest = {shard_of(pod): pod for pod in pods if shard is None or shard_of(pod) == shard}
+    return sorted(newest.values(), key=lambda pod: (phase_of(pod) != "Failed", shard_of(pod)))[:MAX_PODS]
+
+
+async def _print(here: Here, pod: Object, wish: Wish, many: bool) -> None:
+    lead = f"[{shard_of(pod)}] " if many and not wish.raw else ""
+    if wish.follow:
+        await _started(here, pod)
+    try:
+        async for line in log_lines(here.kube, pod, follow=wish.follow):
+            say(line if wish.raw else f"{lead}{readable(line)}")
+    except ClusterError as error:
+        if error.status != 400:
+            raise
+        trouble = diagnose([pod])
+        said = trouble.message if trouble else "it is being started; --follow waits for it"
+        note(f"{lead}no log yet: {said}")
+
+
+async def _started(here: Here, pod: Object) -> None:
+    """Wait until a pod has begun; what holds it is said once."""
+    meta, said = pod["metadata"], ""
+    async with asyncio.timeout(START_SECONDS):
+        while True:
+            now = await here.kube.get("Pod", meta["namespace"], meta["name"])
+            if now is None or phase_of(now) != "Pending":
+                return
+            trouble = diagnose([now])
+            if trouble is not None and trouble.message != said:
+                said = trouble.message
+                note(said)
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _state(job: JobSeen) -> str:
+    if job.failed:
+        return "failed"
+    if job.complete:
+        return "done"
+    return f"{job.succeeded} of {job.completions} done" if job.ready or job.succeeded else "waiting"
+
+
+def _no_step(here: Here, found: Found, wish: Wish, jobs: Sequence[Object]) -> UserError:
+    wished = " ".join(
+        [wish.step or "step", *([f"of iteration {wish.iteration}"] if wish.iteration is not None else [])]
+    )
+    held = sorted({job_seen(job).kind for job in jobs})
+    if held:
+        return UserError(f"{found.name} has no {wished}", fix=f"It has: {', '.join(held)}")
+    over = found.status.phase.over
+    fix = (
+        f"Finished Jobs go after a while; what came of it: {here.command(f'report {found.name} -o {found.name}')}"
+        if over
+        else f"See what it waits for: {here.command(f'why {found.name}')}"
+    )
+    return UserError(f"{found.name} has no {wished} on the cluster", fix=fix)
+
+
+def _no_pod(here: Here, found: Found, job: JobSeen, wish: Wish) -> UserError:
+    if wish.shard is not None and wish.shard >= job.completions:
+        return UserError(
+            f"{job.name} has no shard {wish.shard}", fix=f"Its shards are 0 to {job.completions - 1}"
+        )
+    return UserError(
+        f"{job.name} has no pod {'any more' if not job.live else 'yet'}",
+        fix=f"See what it waits for: {here.command(f'why {found.name}')}",
+    )

@@ -1,0 +1,199 @@
+"""From ``--context`` and ``--namespace`` to a cluster that answers; what it refuses, said in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from combee.adapters.kube import Kube, Object
+from combee.api.conditions import ConditionType, Reason
+from combee.api.load import parse_run
+from combee.api.run import PromptLearningRun
+from combee.api.status import RunStatus
+from combee.cli.errors import guarded, write
+from combee.errors import ClusterError, UserError
+from combee.manifests.types import Owner
+from combee.names import RUN_KIND
+
+CONNECT_SECONDS = 60.0
+"""for a program that the configuration names to hand out a token."""
+REQUEST_SECONDS = 20.0
+STOPPED = 130
+LISTED = 10
+_FORBIDDEN = re.compile(r'User "(.{1,200}?)" cannot (\w+) resource "([\w./-]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The flags that every command has. None: what the configuration says."""
+
+    namespace: str | None = None
+    context: str | None = None
+
+    def flags(self, namespace: str) -> str:
+        """The same flags for the next command."""
+        context = f" --context {self.context}" if self.context else ""
+        return f" -n {namespace}{context}"
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A namespace of a cluster that is connected to."""
+
+    kube: Kube
+    namespace: str
+    place: Place
+
+    def command(self, words: str) -> str:
+        """A command for people to run next."""
+        return f"kubectl combee {words}{self.place.flags(self.namespace)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run on a cluster."""
+
+    raw: Object
+    status: RunStatus
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return str(self.raw["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid."""
+        return str(self.raw["metadata"]["uid"])
+
+    @property
+    def owner(self) -> Owner:
+        """The run as the owner of its children."""
+        return Owner(self.name, str(self.raw["metadata"]["namespace"]), self.uid)
+
+    def run(self) -> PromptLearningRun:
+        """The run with its spec read. ManifestError when it is not one."""
+        body = {key: self.raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in self.raw}
+        return parse_run(body, "")
+
+
+def on_cluster(
+    place: Place, work: Callable[[Here], Awaitable[int]], *, as_json: bool = False, quiet_stop: bool = False
+) -> int:
+    """``work`` with a connection; its exit code, 2 for what a person has to mend, 130 for Ctrl-C
+    (0 with ``quiet_stop``: to stop watching is no failure)."""
+
+    def go() -> int:
+        try:
+            return asyncio.run(_interruptible(place, work))
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            return 0 if quiet_stop else STOPPED
+
+    return guarded(go, as_json=as_json)
+
+
+async def _interruptible(place: Place, work: Callable[[Here], Awaitable[int]]) -> int:
+    """SIGTERM ends like Ctrl-C, so that what was made for a moment is deleted."""
+    task = asyncio.current_task()
+    if task is not None:
+        with contextlib.suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        kube = await asyncio.wait_for(_connected(place), CONNECT_SECONDS)
+    except TimeoutError:
+        raise UserError(
+            f"no credentials within {CONNECT_SECONDS:.0f} s",
+            where="KUBECONFIG",
+            fix="See why its login program hangs: kubectl auth whoami",
+        ) from None
+    try:
+        return await work(Here(kube, place.namespace or kube.namespace, place))
+    except ClusterError as error:
+        raise explained(error, place) from None
+    finally:
+        await kube.aclose()
+
+
+async def _connected(place: Place) -> Kube:
+    try:
+        return await Kube.connect(context=place.context, deadline_seconds=REQUEST_SECONDS)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"the part that speaks to clusters is not installed ({error.name} is missing)",
+            fix="pip install 'combee-operator[operator]'",
+        ) from None
+
+
+def explained(error: ClusterError, place: Place = Place()) -> UserError:
+    """What the API server said, with what to do about it."""
+    flags = f" --context {place.context}" if place.context else ""
+    if error.status == 403 and (said := _FORBIDDEN.search(error.what)):
+        user, verb, resource = said.groups()
+        return UserError(
+            f"{user} may not {verb} {resource}{_in(error.what)}",
+            fix=f"Ask for a role that may (kubectl auth can-i {verb} {resource} tells); combee-viewer and "
+            "combee-editor are parts of view and edit",
+        )
+    if error.status == 401:
+        return UserError("the cluster does not know you", fix=f"Log in again: kubectl auth whoami{flags}")
+    if error.status == 404 and "combee.dev" in error.where:
+        return UserError(
+            "combee is not installed on this cluster (it knows no PromptLearningRun)",
+            fix="helm install combee-operator, or choose another cluster with --context",
+        )
+    if error.status == 0 and error.where.startswith(("GET", "POST", "PATCH", "DELETE")):
+        return UserError(
+            error.what, where="the cluster", fix=f"See whether it is up: kubectl{flags} get --raw /readyz"
+        )
+    return UserError(error.what, where=error.where, fix=error.fix)
+
+
+def _in(said: str) -> str:
+    found = re.search(r'in the namespace "([^"]{1,63})"', said)
+    return f" in the namespace {found[1]}" if found else ""
+
+
+async def find(here: Here, name: str) -> Found:
+    """The run of that name. UserError listing those that are there."""
+    raw = await here.kube.get(RUN_KIND, here.namespace, name)
+    if raw is not None:
+        return found_in(raw)
+    others = sorted(str(one["metadata"]["name"]) for one in await here.kube.list(RUN_KIND, here.namespace))
+    more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+    known = f"There are: {', '.join(others[:LISTED])}{more}" if others else "There is none"
+    raise UserError(
+        f"no run {name!r} in the namespace {here.namespace}",
+        fix=f"{known}. Another namespace is chosen with -n; kubectl get plr -A lists all",
+    )
+
+
+def found_in(raw: Object) -> Found:
+    """A run's object, read."""
+    return Found(raw, RunStatus.model_validate(readable(raw.get("status") or {})))
+
+
+def readable(status: dict[str, Any]) -> dict[str, Any]:
+    """A status without conditions that this version does not know: a newer operator may have written it."""
+    types, reasons = set(ConditionType), set(Reason)
+    kept = [
+        one
+        for one in status.get("conditions", ())
+        if one.get("type") in types and one.get("reason") in reasons
+    ]
+    return {**status, "conditions": kept} if "conditions" in status else status
+
+
+def say(text: str) -> None:
+    """What a command was asked for, on stdout."""
+    write(sys.stdout, text.rstrip("\n") + "\n")
+
+
+def note(text: str) -> None:
+    """A line for people beside it, on stderr."""
+    write(sys.stderr, text + "\n")

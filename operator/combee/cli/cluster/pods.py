@@ -1,0 +1,75 @@
+"""Pods of a run and their logs, through the API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from combee import names
+from combee.adapters.kube import Kube, Object, place
+from combee.manifests.types import Owner
+
+WORKER = "worker"
+SILENCE_SECONDS = 30.0
+"""of a log that is read and not followed."""
+JOB_LABEL = "batch.kubernetes.io/job-name"
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+
+
+def mine(owner: Owner, **more: str) -> str:
+    """The label selector of a run's children."""
+    chosen = {names.LABEL_RUN_UID: owner.uid, **more}
+    return ",".join(f"{key}={value}" for key, value in chosen.items())
+
+
+async def step_jobs(kube: Kube, owner: Owner) -> list[Object]:
+    """The Jobs of a run's steps."""
+    found = await kube.list("Job", owner.namespace, labels=mine(owner))
+    return [job for job in found if names.LABEL_STEP in job["metadata"].get("labels", {})]
+
+
+async def job_pods(kube: Kube, job: Object) -> list[Object]:
+    """A Job's pods, by shard, the newest of a shard last."""
+    meta = job["metadata"]
+    pods = await kube.list("Pod", meta["namespace"], labels=f"{JOB_LABEL}={meta['name']}")
+    return sorted(pods, key=lambda pod: (shard_of(pod), pod["metadata"]["creationTimestamp"]))
+
+
+def shard_of(pod: Object) -> int:
+    """The shard that a step's pod does; 0 where it has none."""
+    return int(pod["metadata"].get("labels", {}).get(INDEX_LABEL, "0"))
+
+
+def phase_of(pod: Object) -> str:
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    return str(pod.get("status", {}).get("phase", "Unknown"))
+
+
+async def log_lines(
+    kube: Kube, pod: Object, *, follow: bool = False, tail: int | None = None, container: str = WORKER
+) -> AsyncIterator[str]:
+    """The lines of a pod's log; ``follow``: as they come, until the pod ends. ClusterError when there is
+    none (yet, or any more)."""
+    meta = pod["metadata"]
+    query = {"container": container}
+    query |= {"follow": "true"} if follow else {}
+    query |= {"tailLines": str(tail)} if tail is not None else {}
+    silence = None if follow else SILENCE_SECONDS
+    path = f"{place('Pod', meta['namespace'], meta['name'])}/log"
+    rest = b""
+    async for piece in kube.stream(path, query=query, silence_seconds=silence):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+    if rest:
+        yield rest.decode("utf-8", "replace")
+
+
+def events_about(events: list[Any], limit: int) -> list[Any]:
+    """The newest ``limit`` events, oldest first."""
+    return sorted(events, key=event_time)[-limit:]
+
+
+def event_time(event: Object) -> str:
+    """When it was last seen."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

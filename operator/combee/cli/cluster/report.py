@@ -1,0 +1,209 @@
+"""``combee report``: what ``combee run`` would have written, fetched from a run's store.
+
+Only pods reach the store, so a short-lived one, made with the caller's own rights, builds the files and
+prints them; its log is read through the API, and it is deleted whatever happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from combee import names
+from combee.adapters.kube import Kube, Object
+from combee.adapters.store import Store
+from combee.cli.cluster.log_text import last_words
+from combee.cli.cluster.place import Found, Here, Place, find, note, on_cluster, say
+from combee.cli.cluster.pods import log_lines, mine, phase_of
+from combee.errors import ClusterError, StoreError, TransientError, UserError
+from combee.manifests.results import report_pod
+from combee.manifests.types import Settings
+from combee.plan.cluster.diagnose import diagnose
+from combee.plan.cluster.memory import Memory
+from combee.runtime.bundle import RESULT_FILE, unpacked
+
+LOOK_SECONDS = 0.5
+DELETE_SECONDS = 20.0
+_OURS = re.compile(r"(?:plans|steps)/[a-z0-9][a-z0-9.-]*\.json")
+
+
+def run_report(name: str, out: Path, place: Place, *, wait_seconds: float) -> int:
+    """Fetch the files into ``out``."""
+
+    async def work(here: Here) -> int:
+        found = await find(here, name)
+        _refuse_folder(out)
+        pod = await _pod(here, found)
+        files = await _fetched(here, pod, wait_seconds)
+        await asyncio.to_thread(written, files, out)
+        plans = sum(file.startswith("plans/") for file in files)
+        say(
+            f"{name}: {len(files)} files in {out} ({plans} plans)\n\nLook at\n  {out}/report.html    the whole story, "
+            f"with figures\n  {out}/playbook.md    what was learned, and from what\n  {out}/{RESULT_FILE}    every "
+            f"number, for programs\n\nLearn the same on this machine\n  combee run -f run.yaml --plans {out}/plans "
+            f"-o again"
+        )
+        return 0
+
+    return on_cluster(place, work)
+
+
+def written(files: Mapping[str, bytes], out: Path) -> None:
+    """Write the files, each whole or not at all; what an earlier fetch left and this one has not, goes."""
+    store = Store.open(str(out))
+    try:
+        for old in store.list():
+            if _OURS.fullmatch(old) and old not in files:
+                store.delete(old)
+        for file, data in files.items():
+            store.put(file, data)
+    finally:
+        store.close()
+
+
+def _refuse_folder(out: Path) -> None:
+    """A folder that holds something else is left alone."""
+    if (out / "run.json").exists():
+        raise UserError(
+            "a run of this machine lives in it", where=str(out), fix="Name another folder with -o"
+        )
+    try:
+        foreign = out.exists() and any(out.iterdir()) and not (out / RESULT_FILE).exists()
+    except OSError as error:
+        raise StoreError(
+            f"cannot be used ({error.strerror})", where=str(out), fix="Name a folder with -o"
+        ) from None
+    if foreign:
+        raise UserError(
+            "it holds files that are not a run's results", where=str(out), fix="Name a new folder with -o"
+        )
+
+
+async def _pod(here: Here, found: Found) -> Object:
+    """The pod to make. UserError when the run has not begun."""
+    status, owner = found.status, found.owner
+    if not status.start_time or not status.pinned.image:
+        raise UserError(
+            f"{found.name} has not begun: there is nothing to report",
+            fix=f"See what it waits for: {here.command(f'why {found.name}')}",
+        )
+    memory = Memory.from_status(status.state)
+    there = {
+        str(one["metadata"]["name"])
+        for one in await here.kube.list("ConfigMap", owner.namespace, labels=mine(owner))
+    }
+    if names.run_config_name(owner.name, owner.uid) not in there:
+        raise UserError(
+            "the ConfigMap that shows its pods the run is gone",
+            where=names.run_config_name(owner.name, owner.uid),
+            fix="The operator makes it again for a run that is not over",
+        )
+    wanted = [(n, names.plan_name(owner.name, owner.uid, n)) for n in range(memory.run.iteration)]
+    run = found.run()
+    return report_pod(
+        run,
+        owner,
+        state=memory.to_status(),
+        plans=[(number, plan) for number, plan in wanted if plan in there],
+        suffix=secrets.token_hex(3),
+        settings=Settings(worker_image=status.pinned.image),
+    )
+
+
+async def _fetched(here: Here, pod: Object, wait_seconds: float) -> dict[str, bytes]:
+    """Make the pod, read what it prints, and delete it, also when the caller is stopped."""
+    meta = pod["metadata"]
+    await _sweep(here.kube, pod)
+    await here.kube.create(pod)
+    try:
+        note(f"pod {meta['name']} reads the store")
+        async with asyncio.timeout(wait_seconds):
+            await _begun(here.kube, pod)
+            return await _read(here.kube, pod)
+    except TimeoutError:
+        now = await here.kube.get("Pod", meta["namespace"], meta["name"])
+        trouble = diagnose([now]) if now else None
+        raise UserError(
+            f"the results were not there within {wait_seconds:g} s{': ' + trouble.message if trouble else ''}",
+            where=f"pod {meta['name']}",
+            fix="Wait longer with --timeout",
+        ) from None
+    finally:
+        await asyncio.shield(asyncio.ensure_future(_deleted(here.kube, pod)))
+
+
+async def _deleted(kube: Kube, pod: Object) -> None:
+    meta = pod["metadata"]
+    try:
+        async with asyncio.timeout(DELETE_SECONDS):
+            await kube.delete("Pod", meta["namespace"], meta["name"])
+    except (ClusterError, TimeoutError):
+        note(f"pod {meta['name']} could not be deleted: it ends by itself and goes with the run")
+
+
+async def _sweep(kube: Kube, pod: Object) -> None:
+    """Delete what earlier fetches of this run that were killed left behind, as far as one may."""
+    meta = pod["metadata"]
+    chosen = {key: meta["labels"][key] for key in (names.LABEL_RUN_UID, names.LABEL_COMPONENT)}
+    labels = ",".join(f"{key}={value}" for key, value in chosen.items())
+    for old in await kube.list("Pod", meta["namespace"], labels=labels):
+        if phase_of(old) in ("Succeeded", "Failed"):
+            await kube.delete("Pod", meta["namespace"], old["metadata"]["name"])
+
+
+async def _begun(kube: Kube, pod: Object) -> None:
+    """Until the pod has started; what holds it is said."""
+    meta, said = pod["metadata"], ""
+    while True:
+        now = await kube.get("Pod", meta["namespace"], meta["name"])
+        if now is None:
+            raise UserError(f"pod {meta['name']} was deleted by somebody", fix="Run the command again")
+        if phase_of(now) != "Pending":
+            return
+        trouble = diagnose([now])
+        if trouble is not None and trouble.message != said:
+            said = trouble.message
+            note(said)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _read(kube: Kube, pod: Object) -> dict[str, bytes]:
+    """The files in the log. It is followed from its first line, since a node keeps the end of a long log
+    only; where the connection was cut, it is read again."""
+    lines = await _followed(kube, pod)
+    try:
+        return unpacked(lines)
+    except TransientError:
+        now = await _ended(kube, pod)
+        if phase_of(now) == "Failed":
+            raise UserError(last_words(lines) or "it failed without a word", where=_name(pod)) from None
+        return unpacked([line async for line in log_lines(kube, now)])
+
+
+async def _followed(kube: Kube, pod: Object) -> list[str]:
+    lines: list[str] = []
+    try:
+        async for line in log_lines(kube, pod, follow=True):
+            lines.append(line)
+    except ClusterError as error:
+        if error.status not in (0, 500, 502, 503, 504):
+            raise
+    return lines
+
+
+async def _ended(kube: Kube, pod: Object) -> Object:
+    meta = pod["metadata"]
+    while True:
+        now = await kube.get("Pod", meta["namespace"], meta["name"])
+        if now is None:
+            raise UserError(f"pod {meta['name']} was deleted by somebody", fix="Run the command again")
+        if phase_of(now) in ("Succeeded", "Failed"):
+            return now
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _name(pod: Object) -> str:
+    return f"pod {pod['metadata']['name']}"

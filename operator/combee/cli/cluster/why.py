@@ -1,0 +1,138 @@
+"""``combee why``: what a run waits for or died of, as it is now."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from combee import names
+from combee.adapters.kube import Kube, Object
+from combee.cli.cluster.log_text import last_words
+from combee.cli.cluster.place import Found, Here, Place, find, on_cluster, say
+from combee.cli.cluster.pods import JOB_LABEL, log_lines, mine, phase_of, step_jobs
+from combee.cli.cluster.status import shown
+from combee.cli.cluster.status_text import text, when
+from combee.cli.cluster.why_text import Facts, next_command, why
+from combee.errors import ClusterError
+from combee.plan.cluster.diagnose import diagnose
+from combee.plan.cluster.seen import Trouble
+from combee.runtime.operator.observe import PATIENCE_SECONDS, age, engine_seen, job_seen, summary_of
+
+TAIL = 50
+MAX_LAST_WORDS = 3
+
+
+def run_why(name: str, place: Place) -> int:
+    """Print why."""
+
+    async def work(here: Here) -> int:
+        found = await find(here, name)
+        facts = await _facts(here.kube, found)
+        say(text(why(facts), shutil.get_terminal_size((110, 24)).columns))
+        say(f"\nNext: {here.command(next_command(facts))}")
+        return 0
+
+    return on_cluster(place, work)
+
+
+async def _facts(kube: Kube, found: Found) -> Facts:
+    owner, now = found.owner, time.time()
+    jobs = await step_jobs(kube, owner)
+    pods = await kube.list("Pod", owner.namespace, labels=mine(owner))
+    engines = await kube.list("Deployment", owner.namespace, labels=mine(owner))
+    events = await _events(kube, owner.namespace)
+    facts = Facts(
+        shown(found),
+        generation=int(found.raw["metadata"].get("generation", 0)),
+        age_seconds=max(0.0, now - (when(found.raw["metadata"]["creationTimestamp"]) or now)),
+        events=[one for one in events if one.get("involvedObject", {}).get("uid") == found.uid],
+    )
+    if found.status.phase.over and found.status.phase.value != "Failed":
+        return facts
+    troubles = {
+        **_job_troubles(jobs, pods, events, now),
+        **_engine_troubles(engines, pods, events, now),
+    }
+    return replace(facts, troubles=troubles, last_words=await _last_words(kube, jobs, pods, found))
+
+
+async def _events(kube: Kube, namespace: str) -> list[Object]:
+    """Of the whole namespace, in one request. Who may not read them does without."""
+    try:
+        return await kube.list("Event", namespace)
+    except ClusterError as error:
+        if error.status != 403:
+            raise
+        return []
+
+
+def _job_troubles(
+    jobs: Sequence[Object], pods: Sequence[Object], events: Sequence[Object], now: float
+) -> dict[str, Trouble]:
+    found: dict[str, Trouble] = {}
+    for job in jobs:
+        seen = job_seen(job)
+        if seen.complete or (seen.live and (seen.placed or age(job, now) < PATIENCE_SECONDS)):
+            continue
+        if seen.held:
+            found[f"{seen.kind} step"] = Trouble("WaitingForQuota", f"{seen.name} is held back by its queue")
+            continue
+        own = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_LABEL) == seen.name]
+        about = [one for one in events if one.get("involvedObject", {}).get("uid") == job["metadata"]["uid"]]
+        trouble = diagnose(own, about)
+        if trouble is None and seen.failed:
+            trouble = Trouble("", f"{seen.name} failed: {seen.failed}")
+        if trouble is not None:
+            found[f"{seen.kind} step"] = trouble
+    return found
+
+
+def _engine_troubles(
+    engines: Sequence[Object], pods: Sequence[Object], events: Sequence[Object], now: float
+) -> dict[str, Trouble]:
+    found: dict[str, Trouble] = {}
+    for deployment in engines:
+        seen = engine_seen(deployment)
+        if seen.ready >= seen.replicas or age(deployment, now) < PATIENCE_SECONDS:
+            continue
+        own = [pod for pod in pods if pod["metadata"].get("labels", {}).get(names.LABEL_ENGINE) == seen.name]
+        start = f"{deployment['metadata']['name']}-"
+        about = [
+            one for one in events if str(one.get("involvedObject", {}).get("name", "")).startswith(start)
+        ]
+        trouble = diagnose(own, about) or Trouble(
+            "Starting", f"{seen.ready} of {seen.replicas} servers are ready"
+        )
+        found[f"engine {seen.name}"] = trouble
+    return found
+
+
+async def _last_words(
+    kube: Kube, jobs: Sequence[Object], pods: Sequence[Object], found: Found
+) -> dict[str, str]:
+    """Of the newest pods that failed: the error in their summary, else the end of their log. A Job that
+    is complete got over it."""
+    done = {job["metadata"]["name"] for job in jobs if job_seen(job).complete}
+    failed = found.status.phase.value == "Failed"
+    words: dict[str, str] = {}
+    for pod in sorted(pods, key=lambda one: str(one["metadata"]["creationTimestamp"]), reverse=True):
+        if len(words) >= MAX_LAST_WORDS:
+            break
+        name, labels = str(pod["metadata"]["name"]), pod["metadata"].get("labels", {})
+        summary = summary_of(pod)
+        if summary is not None and summary.error and (failed or labels.get(JOB_LABEL) not in done):
+            words[name] = f"{summary.error}: {summary.message}"
+        elif phase_of(pod) == "Failed" and labels.get(JOB_LABEL) not in done:
+            said = await _tail(kube, pod)
+            if said:
+                words[name] = said
+    return words
+
+
+async def _tail(kube: Kube, pod: Object) -> str:
+    try:
+        return last_words([line async for line in log_lines(kube, pod, tail=TAIL)])
+    except ClusterError:
+        return ""  # the node that had it is gone, or it never began

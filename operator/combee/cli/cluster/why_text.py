@@ -1,0 +1,142 @@
+"""What a run waits for or died of, in words. Pure: what was seen of it in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from combee.adapters.kube import Object
+from combee.api.conditions import Condition, Reason
+from combee.api.status import Phase, RunStatus
+from combee.cli.cluster.pods import event_time
+from combee.cli.cluster.status_text import Line, Shown, head, not_good
+from combee.plan.cluster.seen import Trouble
+from combee.runtime.report.text import visible
+
+EVENTS = 6
+R = Reason
+TO_DO: Mapping[Reason, str] = {
+    R.INVALID_MANIFEST: "Mend the field and apply the manifest again; `combee validate -f run.yaml` tells all that is wrong.",
+    R.NOT_AVAILABLE: "Leave the field out: its part is not in this version.",
+    R.INVALID_DATA: "Mend the data and start a new run: its rows were pinned.",
+    R.DATA_OVERLAP: "Take the shared rows out of train or heldOut.",
+    R.HELD_OUT_MOVED: "Put the data back as it was, or start a new run under another name.",
+    R.HELD_OUT_TOO_SMALL: "Add rows to heldOut.",
+    R.SECRET_NOT_ALLOWED: "Ask an administrator for the chart's admission policy, or name no Secret.",
+    R.PODS_NOT_ALLOWED: "Ask an administrator to allow it, or leave the template out.",
+    R.ENDPOINT_REFUSED: "See the model's name, the key and the endpoint's own log; a new run finds all calls that were "
+    "answered in memory.",
+    R.STORE_UNUSABLE: "See whether the claim is full, or the Secret may write to the bucket; a new run finds what is kept.",
+    R.TOO_MANY_FAILURES: "See the last words below; mend that, then start a new run: answered calls are kept.",
+    R.INTERNAL_ERROR: "This is ours: please report it with the output of this command.",
+    R.WAITING_FOR_QUOTA: "It goes on by itself when there is room: see kubectl describe quota, or the queue's.",
+    R.UNSCHEDULABLE: "See kubectl describe nodes, and workers.template or engines[].template in the manifest.",
+    R.IMAGE_PULL_FAILED: "See the image's name, and imagePullSecrets in the template.",
+    R.STARTING: "Large models load for minutes; it goes on by itself.",
+    R.LOAD_FAILED: "See the engine's log; mend engines[].vllm and start a new run.",
+    R.CRASHING: "See its log; mend what it says.",
+    R.ROLLOUTS_SPENT: "Raise budget.rollouts and apply the manifest again.",
+    R.TOKENS_SPENT: "Raise budget.tokens and apply the manifest again.",
+    R.GPU_SECONDS_SPENT: "Raise budget.gpuSeconds and apply the manifest again.",
+    R.WALL_CLOCK_SPENT: "Raise budget.wallClockSeconds and apply the manifest again.",
+}
+_OVER_BUDGET = "A finished run stays as it is: start a new one with a larger budget; answered calls are kept."
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was seen of a run and of what it made."""
+
+    shown: Shown
+    generation: int = 0
+    age_seconds: float = 0.0
+    troubles: Mapping[str, Trouble] = field(default_factory=dict)
+    """step or engine -> why it does not run."""
+    last_words: Mapping[str, str] = field(default_factory=dict)
+    """pod that failed -> what it said last."""
+    events: Sequence[Object] = ()
+
+
+def why(facts: Facts) -> list[Line]:
+    """Lines that say what it waits for or died of, and what to do."""
+    shown = facts.shown
+    lines = [Line("", head(shown), "bold")]
+    lines += [Line("" if index else "why", said) for index, said in enumerate(_reasons(facts))]
+    for index, (what, trouble) in enumerate(sorted(facts.troubles.items())):
+        lines.append(Line("" if index else "now", f"{visible(what)}: {visible(trouble.message)}"))
+    for index, (pod, words) in enumerate(sorted(facts.last_words.items())):
+        lines.append(Line("" if index else "last words", f"{pod}: {visible(words)}"))
+    for index, event in enumerate(sorted(facts.events, key=event_time)[-EVENTS:]):
+        lines.append(Line("" if index else "events", _event(event)))
+    return lines
+
+
+def next_command(facts: Facts) -> str:
+    """The words after ``kubectl combee`` that help most."""
+    shown = facts.shown
+    name, status = shown.name, shown.status
+    if status.phase is Phase.SUSPENDED:
+        return f"resume {name}"
+    if facts.last_words:
+        return f"logs {name}"
+    if status.published:
+        return f"playbook {name}"
+    if status.phase.over:
+        return f"report {name} -o {name}" if status.start_time else f"status {name}"
+    return f"logs {name} --follow" if status.steps and not facts.troubles else f"status {name}"
+
+
+def _reasons(facts: Facts) -> Iterator[str]:
+    shown, status = facts.shown, facts.shown.status
+    if not status.conditions and not status.phase.over:
+        yield "no operator has looked at it."
+        yield (
+            "Is one installed (helm list -A), does it run (kubectl get pods -A -l app.kubernetes.io/name=combee-operator), "
+            f"and does it watch the namespace {shown.namespace}?"
+        )
+        return
+    if status.observed_generation < facts.generation and not status.phase.over:
+        yield (
+            "the operator has not looked at its last change yet; it does so within seconds. If this stays, see the "
+            "operator's log."
+        )
+    if status.phase is Phase.SUSPENDED:
+        yield "it is suspended (spec.suspend is true), and goes on when it is resumed."
+        return
+    yield from _of_conditions(status)
+
+
+def _of_conditions(status: RunStatus) -> Iterator[str]:
+    bad = not_good(status)
+    said: set[str] = set()
+    for one in bad:
+        if one.message not in said:
+            said.add(one.message)
+            yield f"{one.reason.value}: {visible(one.message)}"
+            if advice := _advice(status, one):
+                yield advice
+    if bad:
+        return
+    if status.phase.over:
+        yield f"nothing is wrong: it is over ({status.phase.value}). {visible(status.message)}"
+    elif status.phase is Phase.PENDING:
+        yield f"it is about to start: {visible(status.message)}"
+    else:
+        yield f"nothing is wrong: it is at work ({status.phase.value}). {visible(status.message)}"
+
+
+def _advice(status: RunStatus, one: Condition) -> str:
+    if status.phase.over and one.type.value == "BudgetExhausted":
+        return _OVER_BUDGET
+    return TO_DO.get(one.reason, "")
+
+
+def _event(event: Object) -> str:
+    mark = "! " if event.get("type") == "Warning" else ""
+    about = event.get("involvedObject", {})
+    what = (
+        ""
+        if about.get("kind") == "PromptLearningRun"
+        else f"{about.get('kind', '').lower()} {about.get('name', '')}: "
+    )
+    return f"{event_time(event)[11:19]} {mark}{visible(what)}{event.get('reason', '')}: {visible(str(event.get('message', '')))}"

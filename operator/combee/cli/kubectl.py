@@ -1,0 +1,159 @@
+"""The commands that speak to a cluster, as typer has them; ``kubectl combee`` finds them under these names.
+
+Their work is in ``cli.cluster`` and imported when they run: ``--help`` is there at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from combee.cli.cluster.place import Place
+
+RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run.")]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NAME", help="Its namespace; absent: the context's."),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A context of the kubeconfig; absent: the current one."),
+]
+Format = Annotated[Literal["text", "json"] | None, typer.Option("-o", "--output", help="json: for programs.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    for command, example in (
+        (
+            status,
+            "kubectl combee status; kubectl combee status quickstart; kubectl combee status quickstart -o json",
+        ),
+        (why, "kubectl combee why quickstart"),
+        (
+            logs,
+            "kubectl combee logs quickstart --follow; kubectl combee logs quickstart --step map --shard 1",
+        ),
+        (playbook, "kubectl combee playbook quickstart > playbook.md"),
+        (suspend, "kubectl combee suspend quickstart"),
+        (resume, "kubectl combee resume quickstart"),
+        (report, "kubectl combee report quickstart -o out"),
+    ):
+        app.command(epilog=f"Examples: {example}")(command)
+
+
+def place_of(namespace: str | None, context: str | None) -> Place:
+    """The flags, together."""
+    from combee.cli.cluster.place import Place
+
+    return Place(namespace, context)
+
+
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A run; absent: all of them.")] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: Format = None,
+    watch: Annotated[
+        bool | None,
+        typer.Option("--watch/--no-watch", "-w", help="Go on until it is over; absent: on a terminal."),
+    ] = None,
+) -> None:
+    """Show where a run on a cluster stands: live on a terminal, once elsewhere. Without NAME: all runs.
+
+    Exit codes: 0 shown, 2 no such run, no cluster or no right to look.
+    """
+    from combee.cli.cluster.status import run_status
+
+    place = place_of(namespace, context)
+    raise typer.Exit(run_status(name, place, watch=watch, as_json=output == "json"))
+
+
+def why(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
+    """Say what a run on a cluster waits for, or what it died of, and what to do about it.
+
+    Exit codes: 0 said, 2 no such run, no cluster or no right to look.
+    """
+    from combee.cli.cluster.why import run_why
+
+    raise typer.Exit(run_why(name, place_of(namespace, context)))
+
+
+def logs(
+    name: RunName,
+    namespace: Namespace = None,
+    context: Context = None,
+    step: Annotated[
+        Literal["profile", "map", "reduce", "finish", "evaluate", "publish"] | None,
+        typer.Option(help="Of this kind; absent: the one that matters."),
+    ] = None,
+    iteration: Annotated[int | None, typer.Option(min=1, help="Of this iteration, from 1.")] = None,
+    shard: Annotated[int | None, typer.Option(min=0, help="Of this shard; absent: of all.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it is written.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The JSON lines as they are.")] = False,
+) -> None:
+    """Print the logs of a run's step: the one at work, else the one that failed, else the last.
+
+    Exit codes: 0 printed, 2 no such run, step or right.
+    """
+    from combee.cli.cluster.logs import Wish, run_logs
+
+    wish = Wish(step, iteration, shard, follow, raw)
+    raise typer.Exit(run_logs(name, place_of(namespace, context), wish))
+
+
+def playbook(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
+    """Print the playbook that a run on a cluster published.
+
+    Exit codes: 0 printed, 2 there is none (and why).
+    """
+    from combee.cli.cluster.playbook import run_playbook
+
+    raise typer.Exit(run_playbook(name, place_of(namespace, context)))
+
+
+def suspend(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
+    """Stop a run on a cluster for a while: its pods go, its GPUs are free, what it knows stays.
+
+    Exit codes: 0 done, 2 no such run, or it is over.
+    """
+    from combee.cli.cluster.change import run_suspend
+
+    raise typer.Exit(run_suspend(name, place_of(namespace, context), suspend=True))
+
+
+def resume(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
+    """Let a suspended run go on where it was.
+
+    Exit codes: 0 done, 2 no such run, or it is over.
+    """
+    from combee.cli.cluster.change import run_suspend
+
+    raise typer.Exit(run_suspend(name, place_of(namespace, context), suspend=False))
+
+
+def report(
+    name: RunName,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for the files; a new or an earlier one."),
+    ],
+    namespace: Namespace = None,
+    context: Context = None,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for the files."),
+    ] = 300,
+) -> None:
+    """Fetch what `combee run` would have written: result.json, reports, playbook, plans, summaries.
+
+    A short-lived pod, made with your own rights, reads the run's store and is deleted afterwards.
+
+    Exit codes: 0 written, 2 no such run, right or result.
+    """
+    from combee.cli.cluster.report import run_report
+
+    raise typer.Exit(run_report(name, output, place_of(namespace, context), wait_seconds=timeout))

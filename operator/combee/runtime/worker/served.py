@@ -1,0 +1,45 @@
+"""Which servers answered a run, in their own words: noted while they are there, for its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from combee.adapters.connection import ServedModel
+from combee.adapters.ready import Gate
+from combee.adapters.store import Store
+from combee.adapters.wire import Endpoint
+from combee.errors import CombeeError
+from combee.runtime.outcome import model_info
+from combee.runtime.report.result import ModelInfo
+from combee.work.context import WorkContext
+
+
+async def note_servers(context: WorkContext) -> None:
+    """Write what the server of each role that was asked says about itself; the first word stays."""
+    for role, client in context.clients.items():
+        served = client.ready.answer if isinstance(client.ready, Gate) else None
+        if isinstance(served, ServedModel):
+            said = json.dumps({"servedBy": served.owned_by}).encode()
+            try:
+                await context.store.aput_new(_path(context.prefix, role), said)
+            except CombeeError:
+                return  # a report without it says so; a step does not fail for it
+
+
+async def served_models(
+    store: Store, prefix: str, endpoints: Mapping[str, Endpoint]
+) -> tuple[dict[str, ModelInfo], list[str]]:
+    """Role -> model, and the roles whose servers were not noted."""
+    found: dict[str, ModelInfo] = {}
+    unknown: list[str] = []
+    for role, endpoint in endpoints.items():
+        data = await store.aget(_path(prefix, role))
+        words = str(json.loads(data).get("servedBy", "")) if data else ""
+        unknown += [] if data else [role]
+        found[role] = model_info(endpoint.model, endpoint.host, words)
+    return found, unknown
+
+
+def _path(prefix: str, role: str) -> str:
+    return f"{prefix}/models/{role}.json"
