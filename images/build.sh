@@ -12,20 +12,20 @@ PYTHON=${PYTHON:-python3}
 [ -n "$BUILDER" ] || { echo "neither buildah nor docker is installed" >&2; exit 1; }
 VERSION=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' operator/combee/__init__.py)
 
-build() { # build IMAGE: names it REGISTRY/combee-IMAGE:VERSION
-  local image=$1 name=$REGISTRY/combee-$1:$VERSION arguments=()
-  "$PYTHON" images/context.py "$image" "$CONTEXTS/$image"
+build() { # build IMAGE: names it REGISTRY/combee-IMAGE:VERSION; nothing when it was built from the same before
+  local image=$1 name=$REGISTRY/combee-$1:$VERSION base=${BASE:-} argument=BASE made_of
+  local context=$CONTEXTS/$image
+  "$PYTHON" images/context.py "$image" "$context"
   if [ "$image" = sim ]; then
-    arguments+=(--build-arg "WORKER=$REGISTRY/combee-worker:$VERSION")
-  elif [ -n "${BASE:-}" ]; then
-    arguments+=(--build-arg "BASE=$BASE")
+    argument=WORKER base=$REGISTRY/combee-worker:$VERSION
   fi
-  if [ "$(basename "$BUILDER")" = buildah ]; then
-    "$BUILDER" build -q --layers --isolation chroot --pull-never "${arguments[@]}" -t "$name" "$CONTEXTS/$image" >/dev/null
-  else
-    "$BUILDER" build -q "${arguments[@]}" -t "$name" "$CONTEXTS/$image" >/dev/null
-  fi
+  made_of=$({ cat "$context"/.*.made-of "$context/Dockerfile"; echo "$base $("$BUILDER" images -q "$base" 2>/dev/null)"; } | sha256sum)
   echo "$name"
+  [ "$made_of" != "$(cat "$context.built" 2>/dev/null)" ] || [ -z "$("$BUILDER" images -q "$name" 2>/dev/null)" ] || return 0
+  local options=(-q ${base:+--build-arg "$argument=$base"} -t "$name")
+  [ "$(basename "$BUILDER")" != buildah ] || options+=(--layers --isolation chroot --pull-never)
+  "$BUILDER" build "${options[@]}" "$context" >/dev/null
+  echo "$made_of" >"$context.built"
 }
 
 [ $# -gt 0 ] || set -- worker operator sim

@@ -88,6 +88,13 @@ def build_own_wheel(folder: Path) -> None:
         pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, copy)
 
 
+def own_wheel(folder: Path) -> Path:
+    """``folder``, with this package's wheel: built once for all images beside it."""
+    own = [REPOSITORY / name for name in ("operator", "pyproject.toml", "README.md", "LICENSE")]
+    once(folder, digest(*own), build_own_wheel)
+    return folder
+
+
 def files_below(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
@@ -154,8 +161,7 @@ def main() -> None:
     shutil.copy2(IMAGES / image / "Dockerfile", context / "Dockerfile")
     if (lock := IMAGES / image / "requirements.lock").exists():
         add_wheels(context, lock, IMAGES / "pip.lock")
-        own = [REPOSITORY / name for name in ("operator", "pyproject.toml", "README.md")]
-        once(context / "package", digest(*own), build_own_wheel)
+        add_files(context, "package", own_wheel(context.parent / "package"))
     for folder, source in FILES.get(image, {}).items():
         add_files(context, folder, source)
 

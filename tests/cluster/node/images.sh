@@ -7,6 +7,7 @@ source "$(dirname "$0")/settings.sh"
 
 SUITE=bookworm # the release of Debian whose Python is the one the lock files are for, 3.11
 STORE=$CACHE/containers
+LAYOUT=$CACHE/layout
 BASE=localhost/combee-base:$SUITE-2
 
 store() { buildah --root "$STORE" --runroot "$STORE/run" --storage-driver overlay "$@"; }
@@ -53,34 +54,60 @@ build() {
   store rm --all >/dev/null 2>&1 || true # containers of a build that was killed
   build_base
   write_builder
-  BUILDER=$CACHE/builder/buildah BASE=$BASE CONTEXTS=$CACHE/contexts nice "$REPO/images/build.sh"
+  BUILDER=$CACHE/builder/buildah BASE=$BASE CONTEXTS=$CACHE/contexts "$REPO/images/build.sh"
 }
 
-# give NAME: to the node, unless it has it already
+# lay_out NAME...: into one OCI layout that stays, so that a layer is written once, however many images have it.
+lay_out() {
+  local name id
+  mkdir -p "$LAYOUT" "$LAYOUT.ids"
+  for name; do
+    id=$(store inspect --type image --format '{{.FromImageID}}' "$name")
+    [ "$(cat "$LAYOUT.ids/${name//\//_}" 2>/dev/null)" != "$id" ] || continue
+    # Not `buildah push`: it would compress every layer anew each time.
+    skopeo copy -q --dest-oci-accept-uncompressed-layers "containers-storage:[overlay@$STORE+$STORE/run]$name" "oci:$LAYOUT:$name"
+    echo "$id" >"$LAYOUT.ids/${name//\//_}"
+  done
+}
+
+# The blobs that the layout's index reaches: manifests, and what they name.
+reached() {
+  local manifest digest
+  grep -o 'sha256:[0-9a-f]*' "$LAYOUT/index.json" | while read -r manifest; do
+    echo "$manifest"
+    grep -o 'sha256:[0-9a-f]*' "$LAYOUT/blobs/sha256/${manifest#sha256:}"
+  done | sort -u | while read -r digest; do
+    [ ! -f "$LAYOUT/blobs/sha256/${digest#sha256:}" ] || echo "$digest" # annotations name layers that are elsewhere
+  done
+}
+
+# Forgets the blobs of images that have been replaced, and gives the node those that it lacks.
 give() {
-  local name=$1 id given archive
-  id=$(store inspect --type image --format '{{.FromImageID}}' "$name")
-  given=$STATE/images/$(tr / _ <<<"$name")
-  [ "$(cat "$given" 2>/dev/null)" = "$id" ] && return
-  say "loading $name"
-  archive=$(mktemp -p "$CACHE" image.XXXXXX)
-  rm -f "$archive"
-  store push -q --disable-compression "$name" "oci-archive:$archive:$name"
-  ctr -a "$SOCKET" -n k8s.io images import "$archive" >/dev/null
-  rm -f "$archive"
-  mkdir -p "$STATE/images"
-  echo "$id" >"$given"
+  local blob given=$STATE/images
+  cmp -s "$LAYOUT/index.json" "$given" && return
+  say "loading images"
+  reached >"$LAYOUT.reached"
+  for blob in "$LAYOUT"/blobs/sha256/*; do
+    grep -q "${blob##*/}" "$LAYOUT.reached" || rm "$blob"
+  done
+  ctr -a "$SOCKET" -n k8s.io content ls -q | sort >"$LAYOUT.present"
+  comm -23 "$LAYOUT.reached" "$LAYOUT.present" | sed 's,sha256:,blobs/sha256/,' |
+    tar -C "$LAYOUT" -cf - oci-layout index.json -T - | ctr -a "$SOCKET" -n k8s.io images import - >/dev/null
+  cp "$LAYOUT/index.json" "$given"
 }
 
 load() {
-  local names name
+  local names
   names=$(build)
-  for name in $names; do give "$name"; done
+  # shellcheck disable=SC2086 # one word per image
+  lay_out $names
+  give
 }
 
 pause() {
   build_pause
-  give localhost/pause:1
+  lay_out localhost/pause:1
+  give
 }
 
 mkdir -p "$CACHE"

@@ -10,7 +10,7 @@ source "$(dirname "$0")/part.sh"
 source "$HERE/config.sh"
 
 PACKAGES=(buildah busybox-static conntrack containerd containernetworking-plugins curl etcd-server gettext-base
-  iproute2 iptables mmdebstrap openssl runc util-linux)
+  iproute2 iptables mmdebstrap openssl runc skopeo util-linux)
 
 foreign() { [ -n "${KUBECONFIG:-}" ] && [ "$KUBECONFIG" != "$ADMIN" ]; }
 
