@@ -1,0 +1,108 @@
+"""Releases of the chart on a real cluster."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cluster_tools import REPOSITORY, Cluster
+
+CHART = REPOSITORY / "charts" / "combee-operator"
+NAME = "combee"
+LABEL = f"app.kubernetes.io/instance={NAME}"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release named ``NAME`` in a namespace; ``user`` is who installs it, the administrator if empty."""
+
+    cluster: Cluster
+    namespace: str
+    user: str = ""
+
+    @property
+    def account(self) -> str:
+        """The operator's account as the server calls it."""
+        return f"system:serviceaccount:{self.namespace}:combee-operator"
+
+    def helm(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
+        """What helm printed; fails with what it said."""
+        program = shutil.which("helm", path=self.cluster.environment["PATH"])
+        if program is None:
+            pytest.fail("helm is not on the PATH; make cluster builds one")
+        asked = subprocess.run(
+            [
+                program,
+                *arguments,
+                *("-n", self.namespace),
+                *(["--kube-as-user", self.user] if self.user else []),
+                *(["-f", "-"] if values is not None else []),
+            ],
+            env=self.cluster.environment,
+            input=yaml.safe_dump(values) if values is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert asked.returncode == 0, f"helm {' '.join(arguments)}: {asked.stderr}"
+        return asked.stdout
+
+    def install(self, values: dict[str, Any]) -> str:
+        """Install and wait until the operator is ready; what helm told its user. What is in the cluster
+        already, such as CRDs that stayed, becomes the release's."""
+        try:
+            return self.helm(
+                *("install", NAME, str(CHART), "--take-ownership", "--wait", "--timeout", "240s"),
+                values=values,
+            )
+        except BaseException:
+            for command in (("describe", "pods"), ("logs", "deployment/combee-operator", "--tail=50")):
+                print(self.cluster.try_kubectl(*command, namespace=self.namespace).stdout[-4000:])
+            raise
+
+    def uninstall(self) -> None:
+        """Take away what helm may take away; nothing where there is no release."""
+        self.helm("uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "120s")
+
+    def may(self, verb: str, resource: str, *more: str) -> bool:
+        """Whether the operator may do it; ``more`` is -A or -n and a namespace."""
+        asked = self.cluster.try_kubectl("auth", "can-i", verb, resource, *more, "--as", self.account)
+        assert asked.stdout.strip() in ("yes", "no"), asked.stderr
+        return asked.stdout.strip() == "yes"
+
+    def left(self, *namespaces: str) -> set[tuple[str, str]]:
+        """Kind and name of every object that this release made, in the namespaces and in the cluster."""
+        found: set[tuple[str, str]] = set()
+        for scope in ([], *(["-n", namespace] for namespace in namespaces)):
+            listed = self.cluster.kubectl(
+                "api-resources", "--verbs=list", "-o", "name", f"--namespaced={str(bool(scope)).lower()}"
+            )
+            kinds = ",".join(kind for kind in listed.split() if not kind.startswith("componentstatuses"))
+            for made in self.cluster.get(kinds, "-l", LABEL, *scope)["items"]:
+                found.add((made["kind"], made["metadata"]["name"]))
+        return found
+
+
+@contextmanager
+def operators(*, everywhere: bool = False) -> Iterator[None]:
+    """Held while operators serve some namespaces each; ``everywhere`` keeps all others away, for one that
+    serves the whole cluster, or a release with objects that there are only once."""
+    with Path(tempfile.gettempdir(), "combee-operators.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if everywhere else fcntl.LOCK_SH)
+        yield
+
+
+def apply_crds(cluster: Cluster) -> None:
+    """The CRDs of this working copy, served."""
+    folder = str(REPOSITORY / "crds")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", folder)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", folder)

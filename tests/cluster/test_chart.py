@@ -1,0 +1,234 @@
+"""The chart on a real API server: every object taken, the operator at work, and what stays at uninstall."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from cluster_tools import Cluster, eventually
+from releases import CHART, NAME, Release, apply_crds, operators
+
+pytestmark = pytest.mark.timeout(900)
+
+CRDS = {f"{plural}.combee.dev" for plural in ("promptlearningruns", "playbooks", "playbookversions")}
+CLAIM = ("PersistentVolumeClaim", "combee-store")
+SMALL = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
+FULL: dict[str, Any] = {
+    "image": {"pullSecrets": ["registry"], "vllm": "docker.io/vllm/vllm-openai:v0.11.0"},
+    "engineImages": ["localhost/combee-sim"],
+    "operator": {
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"key": "system", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "podAnnotations": {"example.com/team": "platform"},
+    },
+    "store": {"storageClassName": "shared"},
+    "metrics": {"serviceMonitor": {"create": True, "labels": {"release": "prometheus"}}},
+    "networkPolicy": {"create": True},
+}
+
+
+@pytest.fixture
+def team(cluster: Cluster) -> Iterator[str]:
+    """A second namespace, for runs."""
+    name = f"test-{secrets.token_hex(4)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    cluster.kubectl("create", "-f", "-", stdin=manifest)
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.mark.parametrize("values", [{}, FULL], ids=["default", "full"])
+@pytest.mark.parametrize("listed", [False, True], ids=["cluster", "namespaces"])
+def test_the_server_takes_every_object_as_it_is(
+    cluster: Cluster, namespace: str, team: str, values: dict[str, Any], listed: bool
+) -> None:
+    values = {**values, "namespaces": [namespace, team] if listed else []}
+    version = json.loads(cluster.kubectl("get", "--raw", "/version"))["gitVersion"]
+    rendered = Release(cluster, namespace).helm(
+        "template", NAME, str(CHART), "--kube-version", version, values=values
+    )
+    objects = [made for made in yaml.safe_load_all(rendered) if made]
+    # Prometheus' operator is not there.
+    known = [made for made in objects if made["kind"] != "ServiceMonitor"]
+    assert len(objects) - len(known) == bool(values.get("metrics"))
+    assert len(known) > 15
+    with operators(everywhere=True):
+        cluster.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict"),
+            *("--warnings-as-errors", "-f", "-"),
+            stdin=known,
+        )
+
+
+def test_serves_the_whole_cluster_and_leaves_definitions_claim_and_versions(
+    cluster: Cluster, namespace: str, team: str
+) -> None:
+    release = Release(cluster, namespace)
+    with operators(everywhere=True):
+        try:
+            told = release.install({"operator": {"resources": SMALL}})
+            assert "is installed for all namespaces" in told
+            assert f"kubectl -n {namespace} rollout status deployment/combee-operator" in told
+            assert release.may("list", "promptlearningruns.combee.dev", "-A")
+            for place in (("-A",), ("-n", namespace), ("-n", team)):
+                assert not release.may("get", "secrets", *place)
+                assert not release.may("list", "secrets", *place)
+            _learns(cluster, team)
+            _is_measured(cluster, namespace)
+            cluster.kubectl("create", "-f", "-", namespace=team, stdin=VERSION)
+        finally:
+            release.uninstall()
+        _left(release, team, {*(("CustomResourceDefinition", name) for name in CRDS), CLAIM})
+        assert cluster.get("playbookversion", "p-0123456789ab", namespace=team)
+        # Runs are their users', and nothing holds them back when the operator is gone.
+        cluster.kubectl("delete", "plr", "first", "--timeout=30s", namespace=team)
+        eventually("the run's objects are gone", lambda: not _made(cluster, team), seconds=120)
+
+
+def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
+    cluster: Cluster, namespace: str, team: str
+) -> None:
+    installer = f"system:serviceaccount:{namespace}:installer"
+    cluster.kubectl("create", "serviceaccount", "installer", namespace=namespace)
+    for place in (namespace, team):
+        cluster.kubectl(
+            *("create", "rolebinding", "installer", "--clusterrole=cluster-admin"),
+            f"--serviceaccount={namespace}:installer",
+            namespace=place,
+        )
+    release = Release(cluster, namespace, user=installer)
+    off = {"install": False}
+    values = {
+        "namespaces": [team],
+        "crds": off,
+        "admissionPolicy": off,
+        "userRoles": {"create": False},
+        "operator": {"resources": SMALL},
+        "networkPolicy": {"create": True},
+    }
+    with operators():
+        apply_crds(cluster)
+        try:
+            told = release.install(values)
+            assert f"is installed for namespaces {team}" in told
+            assert "Runs that name a Secret are refused" in told
+            assert release.may("list", "promptlearningruns.combee.dev", "-n", team)
+            for verb, resource in (("list", "promptlearningruns.combee.dev"), ("create", "jobs.batch")):
+                assert not release.may(verb, resource, "-A")
+                assert not release.may(verb, resource, "-n", namespace)
+            for place in (("-A",), ("-n", namespace), ("-n", team)):
+                assert not release.may("get", "secrets", *place)
+            _learns(cluster, team)
+            _refuses_secrets(cluster, team)
+            # An upgrade replaces the operator and nothing of a run.
+            before = _made(cluster, team)
+            values["operator"] = {"resources": SMALL, "logLevel": "DEBUG"}
+            release.helm("upgrade", NAME, str(CHART), "--wait", "--timeout", "240s", values=values)
+            assert before <= _made(cluster, team)
+        finally:
+            release.uninstall()
+        _left(release, team, {CLAIM})
+
+
+RUN: dict[str, Any] = {
+    "apiVersion": "combee.dev/v1alpha1",
+    "kind": "PromptLearningRun",
+    "metadata": {"name": "first"},
+    "spec": {
+        "playbookRef": {"name": "p"},
+        "task": {
+            "type": "Formula",
+            "data": {
+                "train": {"configMap": {"name": "rows", "key": "rows.jsonl"}},
+                "heldOut": {"configMap": {"name": "rows", "key": "rows.jsonl"}},
+            },
+        },
+        "method": {"type": "ACE"},
+        "models": {
+            role: {"endpoint": {"url": "http://192.0.2.1:9/v1", "model": "m"}}
+            for role in ("task", "proposer")
+        },
+    },
+}
+VERSION = {
+    "apiVersion": "combee.dev/v1alpha1",
+    "kind": "PlaybookVersion",
+    "metadata": {"name": "p-0123456789ab"},
+    "spec": {"playbookRef": {"name": "p"}, "digest": "0" * 64, "configMapName": "p-0123456789ab"},
+}
+
+
+def _learns(cluster: Cluster, team: str) -> None:
+    """A run is taken up: its first Job has a pod, of the worker's account and without a token."""
+    if not cluster.try_kubectl("get", "pvc", "combee-store", namespace=team).stdout:
+        claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        meta = {"name": "combee-store"}
+        manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": claim}
+        cluster.kubectl("create", "-f", "-", namespace=team, stdin=manifest)
+    rows = "\n".join(
+        json.dumps({"id": str(k), "context": f"{k} + 1", "target": str(k + 1)}) for k in range(40)
+    )
+    cluster.kubectl("create", "configmap", "rows", f"--from-literal=rows.jsonl={rows}", namespace=team)
+    cluster.kubectl("create", "-f", "-", namespace=team, stdin=RUN)
+
+    def pods() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = cluster.get("pods", "-l", "combee.dev/run=first", namespace=team)[
+            "items"
+        ]
+        return found
+
+    found = eventually("the run has a pod", pods, seconds=120)
+    for pod in found:
+        assert pod["spec"]["serviceAccountName"] == "combee-worker"
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        assert not [volume for volume in pod["spec"]["volumes"] if "projected" in volume]
+    eventually(
+        "somebody is told of it",
+        lambda: cluster.get("events", "--field-selector=involvedObject.name=first", namespace=team)["items"],
+    )
+    publish = f"--as=system:serviceaccount:{team}:combee-publish"
+    for what, allowed in (("configmaps", "yes"), ("secrets", "no"), ("pods", "no")):
+        asked = cluster.try_kubectl("auth", "can-i", "create", what, publish, namespace=team)
+        assert asked.stdout.strip() == allowed, (what, asked.stderr)
+
+
+def _refuses_secrets(cluster: Cluster, team: str) -> None:
+    """Without the admission policy a Secret cannot be named."""
+    named = json.loads(json.dumps(RUN))
+    named["metadata"]["name"] = "second"
+    named["spec"]["models"]["task"]["endpoint"]["apiKeySecretRef"] = {"name": "theirs", "key": "token"}
+    cluster.kubectl("create", "-f", "-", namespace=team, stdin=named)
+
+    def refused() -> dict[str, Any] | None:
+        status = cluster.get("plr", "second", namespace=team).get("status", {})
+        found = [c for c in status.get("conditions", ()) if c["type"] == "PlanAccepted"]
+        return found[0] if found else None
+
+    condition = eventually("the plan is judged", refused)
+    assert (condition["status"], condition["reason"]) == ("False", "SecretNotAllowed"), condition
+    assert not cluster.get("jobs", "-l", "combee.dev/run=second", namespace=team)["items"]
+
+
+def _is_measured(cluster: Cluster, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/services/combee-operator-metrics:metrics/proxy/metrics"
+    assert "combee_" in cluster.kubectl("get", "--raw", path)
+
+
+def _left(release: Release, team: str, stays: set[tuple[str, str]]) -> None:
+    eventually(
+        f"only {sorted(stays)} is left of the release",
+        lambda: not release.left(release.namespace, team) ^ stays,
+        every=2,
+    )
+
+
+def _made(cluster: Cluster, team: str) -> set[str]:
+    kinds = "jobs,deployments,services,configmaps"
+    return set(cluster.kubectl("get", kinds, "-l", "combee.dev/run", "-o", "name", namespace=team).split())

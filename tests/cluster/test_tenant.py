@@ -1,0 +1,324 @@
+"""What an account with only the editor's role cannot make a run's pods do for it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from admission_cases import Manifest, changed
+from cluster_tools import Cluster, eventually
+from releases import Release, operators
+
+EDITOR = "alice"
+TRUSTED = "bob"  # may get the Secret named theirs
+STRONG = "carol"  # may create pods
+ECHO = "https://echo.example.com/v1"
+REF = {"name": "theirs", "key": "token"}
+RUN: Manifest = {
+    "apiVersion": "combee.dev/v1alpha1",
+    "kind": "PromptLearningRun",
+    "metadata": {"name": "mine"},
+    "spec": {
+        "playbookRef": {"name": "p"},
+        "task": {
+            "type": "Formula",
+            "data": {"train": {"uri": "s3://data/train"}, "heldOut": {"uri": "s3://data/heldout"}},
+        },
+        "method": {"type": "ACE"},
+        "engines": [{"name": "main", "vllm": {"model": "m"}}],
+        "models": {role: {"endpoint": {"url": ECHO, "model": "m"}} for role in ("task", "proposer")},
+    },
+}
+DATA = "spec.task.data"
+# Each place of a run that can name a Secret, and a change that names the one called theirs there.
+PLACES: dict[str, dict[str, Any]] = {
+    "train": {f"{DATA}.train.secretRef": {"name": "theirs"}},
+    "heldOut": {f"{DATA}.heldOut.secretRef": {"name": "theirs"}},
+    "test": {f"{DATA}.test": {"uri": "s3://data/test", "secretRef": {"name": "theirs"}}},
+    "store": {"spec.store": {"uri": "s3://bucket/runs", "secretRef": {"name": "theirs"}}},
+    "task": {"spec.models.task.endpoint.apiKeySecretRef": REF},
+    "proposer": {"spec.models.proposer.endpoint.apiKeySecretRef": REF},
+    "evaluator": {"spec.models.evaluator": {"endpoint": {"url": ECHO, "model": "m", "apiKeySecretRef": REF}}},
+    "embedder": {"spec.models.embedder": {"endpoint": {"url": ECHO, "model": "m", "apiKeySecretRef": REF}}},
+    "workers": {"spec.workers.template": {"spec": {"imagePullSecrets": [{"name": "theirs"}]}}},
+    "engine": {"spec.engines.0.template": {"spec": {"imagePullSecrets": [{"name": "theirs"}]}}},
+}
+NO_SECRET = "SecretNotAllowed: you may not get the Secret theirs that is named here."
+NO_PODS = "PodsNotAllowed: a template or a Custom task shapes pods, and you may not create pods"
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A namespace of the release, and accounts of it."""
+
+    cluster: Cluster
+    release: Release
+    namespace: str
+
+    def create(
+        self, manifest: Manifest, user: str = "", *flags: str, keep: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Ask for it, by default without keeping it."""
+        return self.cluster.try_kubectl(
+            *("create", "-f", "-", "-o", "json", *flags),
+            *([] if keep else ["--dry-run=server"]),
+            *([f"--as={user}"] if user else []),
+            namespace=self.namespace,
+            stdin=manifest,
+        )
+
+    def patch(self, name: str, change: dict[str, Any], user: str) -> str:
+        """What the server says to a change of a run; empty when it is made."""
+        asked = ("patch", "plr", name, "--type=merge", "-p", json.dumps(change), f"--as={user}")
+        return self.cluster.try_kubectl(*asked, namespace=self.namespace).stderr
+
+
+@pytest.fixture(scope="module")
+def tenant(cluster: Cluster) -> Iterator[Tenant]:
+    """No operator runs: what is not refused at admission stays as it is."""
+    namespace = f"test-{secrets.token_hex(4)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    with operators():
+        meta = {"name": namespace, "labels": labels}
+        cluster.kubectl(
+            "create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+        )
+        release = Release(cluster, namespace)
+        tenant = Tenant(cluster, release, namespace)
+        try:
+            release.install(
+                {"namespaces": [namespace], "operator": {"replicas": 0}, "store": {"create": False}}
+            )
+            _accounts(tenant)
+            secret = changed(RUN, PLACES["task"])
+            eventually("the policy is in force", lambda: tenant.create(secret, EDITOR).returncode)
+            yield tenant
+        finally:
+            release.uninstall()
+            cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def _accounts(tenant: Tenant) -> None:
+    def bind(name: str, user: str, role: str) -> None:
+        tenant.cluster.kubectl(
+            *("create", "rolebinding", name, role, f"--user={user}"), namespace=tenant.namespace
+        )
+
+    def role(name: str, *rights: str) -> None:
+        tenant.cluster.kubectl("create", "role", name, *rights, namespace=tenant.namespace)
+
+    role("read-theirs", "--verb=get", "--resource=secrets", "--resource-name=theirs")
+    role("make-pods", "--verb=create", "--resource=pods")
+    role("make-runs", "--verb=create", "--resource=promptlearningruns.combee.dev")
+    for user in (EDITOR, TRUSTED, STRONG):
+        bind(f"{user}-edits", user, "--clusterrole=combee-editor")
+    bind("bob-reads", TRUSTED, "--role=read-theirs")
+    bind("carol-pods", STRONG, "--role=make-pods")
+    # What the operator will be given once Playbooks make runs.
+    bind("operator-runs", tenant.release.account, "--role=make-runs")
+    tenant.cluster.kubectl(
+        "create", "secret", "generic", "theirs", "--from-literal=token=x", namespace=tenant.namespace
+    )
+
+
+def test_the_editor_may_make_runs_that_name_nothing(tenant: Tenant) -> None:
+    made = tenant.create(RUN, EDITOR)
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_secret_of_the_namespace_is_refused_wherever_it_is_named(tenant: Tenant, place: str) -> None:
+    refused = tenant.create(changed(RUN, PLACES[place]), EDITOR)
+    assert refused.returncode and NO_SECRET in refused.stderr
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_playbook_is_asked_the_same(tenant: Tenant, place: str) -> None:
+    template = {k: v for k, v in changed(RUN, PLACES[place])["spec"].items() if k != "playbookRef"}
+    refused = tenant.create(_playbook(template), EDITOR)
+    assert refused.returncode and NO_SECRET in refused.stderr
+    plain = {k: v for k, v in RUN["spec"].items() if k != "playbookRef"}
+    assert tenant.create(_playbook(plain), EDITOR).returncode == 0
+
+
+def test_a_secret_of_another_namespace_cannot_even_be_said(tenant: Tenant) -> None:
+    there = {**REF, "namespace": "kube-system"}
+    refused = tenant.create(changed(RUN, {"spec.models.task.endpoint.apiKeySecretRef": there}), EDITOR)
+    assert 'unknown field "spec.models.task.endpoint.apiKeySecretRef.namespace"' in refused.stderr
+
+
+def test_who_may_get_the_secret_may_name_it_and_no_other(tenant: Tenant) -> None:
+    for place in PLACES.keys() - {"workers", "engine"}:
+        allowed = tenant.create(changed(RUN, PLACES[place]), TRUSTED)
+        assert allowed.returncode == 0, (place, allowed.stderr)
+    both = changed(RUN, {**PLACES["task"], f"{DATA}.train.secretRef": {"name": "another"}})
+    refused = tenant.create(both, TRUSTED)
+    assert "SecretNotAllowed: you may not get the Secret another that is named here" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"spec.workers.template": {"spec": {"nodeSelector": {"a": "b"}}}}, NO_PODS),
+        ({"spec.workers.template": {"metadata": {"labels": {"a": "b"}}}}, NO_PODS),
+        ({"spec.engines.0.template": {"spec": {"priorityClassName": "high"}}}, NO_PODS),
+        ({"spec.workers.template": {"spec": {"serviceAccountName": "admin"}}}, NO_PODS),
+        ({"spec.task.type": "Custom", "spec.task.custom": {"class": "thief:ReadsHeldOut"}}, NO_PODS),
+        ({f"{DATA}.train.uri": "file:///etc/passwd"}, "on a cluster only s3://, gs://, az://, https://"),
+        ({f"{DATA}.heldOut.uri": "simplecache::file:///etc/passwd"}, "'::' chains filesystems"),
+        ({"spec.store": {"uri": "file:///"}}, "on a cluster only s3://, gs://, az://"),
+    ],
+)
+def test_what_reaches_beyond_the_editors_rights_is_refused(
+    tenant: Tenant, change: dict[str, Any], says: str
+) -> None:
+    refused = tenant.create(changed(RUN, change), EDITOR)
+    assert refused.returncode and says in refused.stderr
+
+
+def test_who_may_create_pods_still_needs_leave_to_use_an_account(tenant: Tenant) -> None:
+    placed = changed(RUN, {"spec.workers.template": {"spec": {"nodeSelector": {"a": "b"}}}})
+    assert tenant.create(placed, STRONG).returncode == 0
+    for place in ("spec.workers.template", "spec.engines.0.template"):
+        refused = tenant.create(changed(RUN, {place: {"spec": {"serviceAccountName": "admin"}}}), STRONG)
+        assert "PodsNotAllowed: you may not use the service account admin" in refused.stderr
+
+
+def test_no_template_mounts_a_folder_of_the_node(tenant: Tenant) -> None:
+    volumes = [{"name": "node", "hostPath": {"path": "/"}}]
+    run = changed(RUN, {"spec.workers.template": {"spec": {"volumes": volumes, "hostNetwork": True}}})
+    assert 'unknown field "spec.workers.template.spec.volumes"' in tenant.create(run, STRONG).stderr
+    pruned = tenant.create(run, STRONG, "--validate=ignore")
+    assert pruned.returncode == 0, pruned.stderr
+    assert json.loads(pruned.stdout)["spec"]["workers"]["template"] == {"spec": {}}
+
+
+def test_the_most_that_is_asked_can_be_afforded_and_more_is_refused(tenant: Tenant) -> None:
+    """The server limits what the questions of one policy may cost."""
+    change = {
+        path: json.loads(json.dumps(value).replace("theirs", f"s{k}"))
+        for k, place in enumerate(list(PLACES)[:8])
+        for path, value in PLACES[place].items()
+    }
+    pulls = [{"name": f"s{k}"} for k in range(12)]
+    change["spec.workers.template"] = {"spec": {"imagePullSecrets": pulls, "serviceAccountName": "a0"}}
+    change["spec.engines"] = [
+        {"name": f"e{k}", "vllm": {"model": "m"}, "template": {"spec": {"serviceAccountName": f"a{k}"}}}
+        for k in range(4)
+    ]
+    run = changed(RUN, change)
+    allowed = tenant.create(run)
+    assert allowed.returncode == 0, allowed.stderr
+    for path, value, says in (
+        ("spec.workers.template.spec.imagePullSecrets", [*pulls[:8], *({"name": f"t{k}"} for k in range(5))],
+         "more than 12 different Secrets"),
+        ("spec.workers.template.spec.serviceAccountName", "a4", "more than 4 different service accounts"),
+    ):  # fmt: skip
+        assert says in tenant.create(changed(run, {path: value})).stderr
+
+
+def test_runs_that_the_operator_makes_for_a_playbook_are_exempt_and_no_others(tenant: Tenant) -> None:
+    owner = {
+        "apiVersion": "combee.dev/v1alpha1",
+        "kind": "Playbook",
+        "name": "p",
+        "uid": "0",
+        "controller": True,
+    }
+    named = changed(RUN, PLACES["task"])
+    owned = changed(named, {"metadata.ownerReferences": [owner]})
+    made = tenant.create(owned, tenant.release.account)
+    assert made.returncode == 0, made.stderr
+    other = changed(named, {"metadata.ownerReferences": [{**owner, "apiVersion": "example.com/v1"}]})
+    for run, user in ((named, tenant.release.account), (other, tenant.release.account), (owned, EDITOR)):
+        assert NO_SECRET in tenant.create(run, user).stderr
+
+
+def test_a_run_that_has_not_started_is_checked_again_when_it_changes(tenant: Tenant) -> None:
+    run = changed(RUN, {**PLACES["task"], "metadata.name": "bobs"})
+    assert tenant.create(run, TRUSTED, keep=True).returncode == 0
+    mine = _url("mine")
+    assert NO_SECRET in tenant.patch("bobs", mine, EDITOR)
+    assert tenant.patch("bobs", mine, TRUSTED) == ""
+    assert tenant.patch("bobs", {"metadata": {"labels": {"a": "b"}}}, EDITOR) == ""
+    # Nobody but the operator says that a run has started.
+    started = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+    asked = ("auth", "can-i", "patch", "promptlearningruns.combee.dev", "--subresource=status")
+    assert tenant.cluster.try_kubectl(*asked, f"--as={EDITOR}", namespace=tenant.namespace).stdout == "no\n"
+    tenant.cluster.kubectl(
+        *("patch", "plr", "bobs", "--type=merge", "--subresource=status", "-p", json.dumps(started)),
+        namespace=tenant.namespace,
+    )
+    assert "cannot be changed once the run has started" in tenant.patch("bobs", _url("other"), EDITOR)
+    assert tenant.patch("bobs", {"spec": {"suspend": True}}, EDITOR) == ""
+
+
+def test_the_garbage_collector_is_not_asked(tenant: Tenant) -> None:
+    """It takes a finalizer off with rights of its own, which are not to create pods."""
+    change = {"metadata.name": "carols", "spec.workers.template": {"spec": {"nodeSelector": {"a": "b"}}}}
+    assert tenant.create(changed(RUN, change), STRONG, keep=True).returncode == 0
+    tenant.cluster.kubectl(
+        *("delete", "plr", "carols", "--cascade=foreground", "--timeout=60s", f"--as={EDITOR}"),
+        namespace=tenant.namespace,
+    )
+
+
+def test_the_server_finds_nothing_wrong_with_the_policies(tenant: Tenant) -> None:
+    kind = "validatingadmissionpolicies"
+    policies = tenant.cluster.get(kind, "-l", "app.kubernetes.io/instance=combee")["items"]
+    assert len(policies) == 2
+    for policy in policies:
+        # Copies without a binding, made now that the server knows the CRDs; the second with a mistake.
+        name = f"{policy['metadata']['name']}-{secrets.token_hex(2)}"
+        spec = copy.deepcopy(policy["spec"])
+        spec["validations"].append({"expression": "object.spec.notThere == 1"})
+        try:
+            assert _warnings(tenant.cluster, f"{name}-good", policy["spec"]) == []
+            (warning,) = _warnings(tenant.cluster, f"{name}-bad", spec)
+            assert "notThere" in warning["warning"]
+        finally:
+            tenant.cluster.kubectl("delete", kind, f"{name}-good", f"{name}-bad", "--ignore-not-found")
+
+
+def _warnings(cluster: Cluster, name: str, spec: dict[str, Any]) -> list[dict[str, str]]:
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    cluster.kubectl("create", "-f", "-", stdin=policy)
+
+    def checked() -> dict[str, Any] | None:
+        status = cluster.get("validatingadmissionpolicy", name).get("status", {})
+        return status if "typeChecking" in status else None
+
+    found: list[dict[str, str]] = eventually("the types are checked", checked)["typeChecking"].get(
+        "expressionWarnings", []
+    )
+    return found
+
+
+def test_the_operator_may_not_get_secrets_anywhere(tenant: Tenant) -> None:
+    for place in (("-A",), ("-n", tenant.namespace), ("-n", "kube-system")):
+        for verb in ("get", "list", "watch"):
+            assert not tenant.release.may(verb, "secrets", *place)
+
+
+def _playbook(template: dict[str, Any]) -> Manifest:
+    return {
+        "apiVersion": "combee.dev/v1alpha1",
+        "kind": "Playbook",
+        "metadata": {"name": "p"},
+        "spec": {"learn": {"template": template}},
+    }
+
+
+def _url(name: str) -> dict[str, Any]:
+    return {"spec": {"models": {"task": {"endpoint": {"url": f"https://{name}.example.com/v1"}}}}}
