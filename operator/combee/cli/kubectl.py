@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
         (playbook, "kubectl combee playbook quickstart > playbook.md"),
         (suspend, "kubectl combee suspend quickstart"),
         (resume, "kubectl combee resume quickstart"),
-        (report, "kubectl combee report quickstart -o out"),
+        (report, "kubectl combee report quickstart; kubectl combee report quickstart -o out"),
     ):
         app.command(epilog=f"Examples: {example}")(command)
 
@@ -138,9 +138,9 @@ def resume(name: RunName, namespace: Namespace = None, context: Context = None) 
 def report(
     name: RunName,
     output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="DIR", help="Folder for the files; a new or an earlier one."),
-    ],
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for the files; absent: one called NAME."),
+    ] = None,
     namespace: Namespace = None,
     context: Context = None,
     timeout: Annotated[
@@ -156,4 +156,6 @@ def report(
     """
     from combee.cli.cluster.report import run_report
 
-    raise typer.Exit(run_report(name, output, place_of(namespace, context), wait_seconds=timeout))
+    raise typer.Exit(
+        run_report(name, output or Path(name), place_of(namespace, context), wait_seconds=timeout)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import signal
 import sys
@@ -121,6 +122,7 @@ async def _interruptible(place: Place, work: Callable[[Here], Awaitable[int]]) -
 
 
 async def _connected(place: Place) -> Kube:
+    logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what is wrong is said once, by us
     try:
         return await Kube.connect(context=place.context, deadline_seconds=REQUEST_SECONDS)
     except ModuleNotFoundError as error:

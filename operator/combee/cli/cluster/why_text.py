@@ -27,7 +27,7 @@ TO_DO: Mapping[Reason, str] = {
     R.ENDPOINT_REFUSED: "See the model's name, the key and the endpoint's own log; a new run finds all calls that were "
     "answered in memory.",
     R.STORE_UNUSABLE: "See whether the claim is full, or the Secret may write to the bucket; a new run finds what is kept.",
-    R.TOO_MANY_FAILURES: "See the last words below; mend that, then start a new run: answered calls are kept.",
+    R.TOO_MANY_FAILURES: "See its log and mend what it says, then start a new run: answered calls are kept.",
     R.INTERNAL_ERROR: "This is ours: please report it with the output of this command.",
     R.WAITING_FOR_QUOTA: "It goes on by itself when there is room: see kubectl describe quota, or the queue's.",
     R.UNSCHEDULABLE: "See kubectl describe nodes, and workers.template or engines[].template in the manifest.",

@@ -1,0 +1,220 @@
+"""The parts of `kubectl combee` that need no cluster: choosing logs, refusals, bundles, the report's pod."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubectl_samples import LEARNING
+
+from combee.api.load import parse_runs
+from combee.cli.cluster.log_text import last_words, readable
+from combee.cli.cluster.logs import Wish, choose, pick
+from combee.cli.cluster.place import Place, explained, found_in
+from combee.cli.cluster.pods import INDEX_LABEL
+from combee.cli.cluster.report import _refuse_folder, written
+from combee.errors import ClusterError, TransientError, UserError
+from combee.manifests.results import report_pod
+from combee.manifests.types import Owner, Settings
+from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.seen import JobSeen
+from combee.runtime.bundle import packed, unpacked
+from combee.settings import WorkerSettings
+
+NAMES = st.from_regex(r"(plans|steps)/[a-z0-9][a-z0-9.-]{0,20}\.json", fullmatch=True)
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def job(kind: str, iteration: int, **more: Any) -> JobSeen:
+    name = f"f-1-i{iteration:03d}-{kind}-a0"
+    return JobSeen(name=name, step=name, kind=kind, iteration=iteration, **more)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "wish", "chosen"),
+    [
+        ([job("map", 0, complete=True), job("reduce", 0, ready=1)], Wish(), "reduce"),
+        ([job("map", 1, ready=1), job("reduce", 1, ready=1)], Wish(), "map"),
+        ([job("profile", 0, complete=True), job("map", 0, failed="x")], Wish(), "map"),
+        ([job("map", 0, failed="x"), job("reduce", 1)], Wish(), "reduce"),
+        ([job("evaluate", 6, complete=True), job("publish", 6, complete=True)], Wish(), "publish"),
+        ([job("map", 0, complete=True), job("publish", 6, complete=True)], Wish(step="map"), "map"),
+        ([job("map", 0, complete=True), job("reduce", 1, ready=1)], Wish(iteration=1), "map"),
+    ],
+)
+def test_the_step_that_matters(jobs: list[JobSeen], wish: Wish, chosen: str) -> None:
+    found = choose(jobs, wish)
+    assert found is not None and found.kind == chosen
+
+
+def test_no_step_is_no_step() -> None:
+    assert choose([], Wish()) is None
+    assert choose([job("map", 0)], Wish(step="publish")) is None
+
+
+def pod(name: str, shard: int, phase: str) -> dict[str, Any]:
+    meta = {"name": name, "labels": {INDEX_LABEL: str(shard)}, "creationTimestamp": name}
+    return {"metadata": meta, "status": {"phase": phase}}
+
+
+def test_the_newest_pod_of_each_shard_failed_ones_first() -> None:
+    pods = [pod("a", 0, "Failed"), pod("b", 0, "Running"), pod("c", 1, "Succeeded"), pod("d", 2, "Failed")]
+    assert [one["metadata"]["name"] for one in pick(pods, None)] == ["d", "b", "c"]
+    assert [one["metadata"]["name"] for one in pick(pods, 1)] == ["c"]
+    assert pick(pods, 7) == []
+
+
+@given(st.text())
+def test_no_line_of_a_log_drives_a_terminal(text: str) -> None:
+    for line in (text, json.dumps({"time": text, "level": text, "message": text, text: text})):
+        assert readable(line).isprintable()
+
+
+def test_last_words_are_the_last_error_else_the_last_line() -> None:
+    error = json.dumps({"level": "error", "message": "the store is full"})
+    info = json.dumps({"level": "info", "message": "going"})
+    assert last_words([info, error, info]) == "the store is full"
+    assert last_words(["Traceback", info]) == "going"
+    assert last_words([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            ClusterError(
+                'pods is forbidden: User "ann" cannot create resource "pods" in API group "" in the namespace "a"',
+                where="POST /api/v1/namespaces/a/pods",
+                status=403,
+            ),
+            "ann may not create pods in the namespace a. Ask for a role",
+        ),
+        (ClusterError("Unauthorized", where="GET /x", status=401), "the cluster does not know you. Log in"),
+        (ClusterError("not found", where="GET /apis/combee.dev/v1alpha1/x", status=404), "not installed"),
+        (ClusterError("no answer", where="GET /x"), "kubectl --context c get --raw /readyz"),
+        (ClusterError("quota", where="POST /x", status=422), "POST /x: quota"),
+    ],
+)
+def test_what_the_cluster_refuses_comes_with_a_fix(error: ClusterError, said: str) -> None:
+    assert said in str(explained(error, Place(context="c")))
+
+
+def test_a_status_of_a_newer_operator_can_be_read() -> None:
+    new = {"type": "Ready", "status": "False", "reason": "Brooding", "message": ""}
+    raw = {"metadata": {"name": "x", "uid": "u"}, "status": {**LEARNING, "conditions": [new], "novel": 1}}
+    assert found_in(raw).status.conditions == ()
+
+
+@given(st.dictionaries(NAMES, st.binary(max_size=5000), max_size=5), st.integers(0, 1000))
+def test_files_survive_a_log_with_strange_lines(files: dict[str, bytes], at: int) -> None:
+    lines = list(packed(files))
+    at = at % (len(lines) + 1)
+    noise = '{"level": "info", "message": "x"}'
+    assert unpacked(["before", *lines[:at], noise, *lines[at:], "after"]) == files
+
+
+@given(st.data())
+def test_a_cut_log_is_noticed(data: st.DataObject) -> None:
+    lines = list(packed({"result.json": bytes(range(256)) * 40}))
+    cut = data.draw(st.integers(0, len(lines) - 1))
+    with pytest.raises(TransientError):
+        unpacked([*lines[:cut], *lines[cut + 1 :]])
+    with pytest.raises(TransientError):
+        unpacked(lines[: max(cut, 1)])
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.json", "/etc/passwd", "plans/../../x.json", "plans/a/b.json", "run.json"]
+)
+def test_a_name_that_leaves_the_folder_is_refused(name: str) -> None:
+    with pytest.raises(TransientError):
+        unpacked(packed({name: b"x"}))
+
+
+def test_what_is_fetched_again_replaces_the_old(tmp_path: Path) -> None:
+    written({"plans/i000.json": b"1", "plans/i001.json": b"2", "result.json": b"3"}, tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    written({"plans/i000.json": b"4", "result.json": b"5"}, tmp_path)
+    left = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*.*")}
+    assert left == {"plans/i000.json": b"4", "result.json": b"5", "notes.txt": b"mine"}
+
+
+@pytest.mark.parametrize("file", ["run.json", "letter.txt"])
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_text("{}")
+    with pytest.raises(UserError, match="folder"):
+        _refuse_folder(tmp_path)
+
+
+def a_pod(change: str = "") -> dict[str, Any]:
+    text = (EXAMPLES / "quickstart.yaml").read_text()
+    runs = text[text.index("apiVersion: combee.dev") :].partition("\n---")[0] + change
+    owner = Owner("quickstart", "team-a", "3fa9c1d2-0000")
+    return report_pod(
+        parse_runs(runs, "x")[0],
+        owner,
+        state=Memory().to_status(),
+        plans=[(0, "quickstart-3fa9c1d2-i000-plan"), (1, "quickstart-3fa9c1d2-i001-plan")],
+        suffix="abc",
+        settings=Settings(worker_image="worker:1"),
+    )
+
+
+def test_the_reports_pod_sees_the_store_and_nothing_to_keep_secret() -> None:
+    made = a_pod()
+    spec, worker = made["spec"], made["spec"]["containers"][0]
+    assert spec["automountServiceAccountToken"] is False and spec["serviceAccountName"] == "default"
+    assert spec["restartPolicy"] == "Never" and spec["activeDeadlineSeconds"] == 600
+    assert worker["command"] == ["combee-worker", "report"] and worker["image"] == "worker:1"
+    writable = [mount["mountPath"] for mount in worker["volumeMounts"] if not mount.get("readOnly")]
+    assert writable == ["/tmp"]
+    mounted = {mount["mountPath"] for mount in worker["volumeMounts"]}
+    assert mounted == {"/tmp", "/etc/combee/run", "/etc/combee/plans", "/store"}
+    paths = [s["configMap"]["items"][0]["path"] for s in volume(made, "plans")["projected"]["sources"]]
+    assert paths == ["i000.json", "i001.json"]
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "3fa9c1d2-0000"
+
+
+def test_the_reports_pod_meets_the_restricted_level() -> None:
+    made = a_pod()
+    spec, worker = made["spec"], made["spec"]["containers"][0]
+    assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["seccompProfile"]
+    security = worker["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]} and not security["allowPrivilegeEscalation"]
+    assert security["readOnlyRootFilesystem"] and set(worker["resources"]) == {"requests", "limits"}
+
+
+def volume(made: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in made["spec"]["volumes"] if one["name"] == name)
+
+
+def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
+    """The pod's variables are a step that the worker takes."""
+    from combee.runtime.worker.pod import RUN_FILE, read_pod
+    from combee.runtime.worker.results import PLANS_FOLDER
+
+    made = a_pod()
+    worker = made["spec"]["containers"][0]
+    env = {one["name"]: one["value"].replace("$$", "$") for one in worker["env"]}
+    run = next(iter(parse_runs((EXAMPLES / "quickstart.yaml").read_text().split("\n---\n")[1], "x")))
+    file = tmp_path / RUN_FILE.lstrip("/")
+    file.parent.mkdir(parents=True)
+    meta = {"name": run.name, "namespace": "team-a", "uid": "3fa9c1d2-0000"}
+    file.write_text(
+        json.dumps(
+            {"apiVersion": run.api_version, "kind": run.kind, "metadata": meta, "spec": run.spec.dump()}
+        )
+    )
+    pod = read_pod(
+        WorkerSettings(
+            tmp_path, env["COMBEE_STEP"], 0, env["COMBEE_STORE"], env["COMBEE_ENGINES"], "", "INFO"
+        )
+    )
+    assert pod.step.kind == "report" and Memory.from_status(pod.step.params["state"]) == Memory()
+    assert set(pod.engines) == {"main"} and pod.store_uri == str(tmp_path / "store")
+    mounts = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
+    assert mounts["plans"] == PLANS_FOLDER
