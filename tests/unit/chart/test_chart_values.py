@@ -99,6 +99,24 @@ def test_what_the_operator_may_take_for_granted(way: str, names: str, secrets: s
     assert environment["COMBEE_MAKE_ACCOUNTS"] == accounts
 
 
+def test_who_cannot_install_the_policy_can_say_that_it_is_there() -> None:
+    off, present = "admissionPolicy.install=false", "admissionPolicy.present=true"
+    made = helm("template", "x", str(CHART), "--kube-version", SERVER, "--set", f"{off},{present}")
+    assert 'COMBEE_SECRET_POLICY, value: "true"' in made.stdout
+    assert "ValidatingAdmissionPolicy" not in made.stdout
+
+
+def test_the_table_of_values_is_complete_and_has_their_defaults() -> None:
+    page = (REPOSITORY / "docs/install.md").read_text()
+    rows = re.findall(r"^\| `([\w.]+)` \| `(.*?)` \|", page, re.MULTILINE)
+    assert [name for name, _ in rows] == _leaves(VALUES)
+    for name, default in rows:
+        value: Any = VALUES
+        for part in name.split("."):
+            value = value[part]
+        assert json.loads(default) == value, name
+
+
 def _environment(way: str) -> dict[str, str]:
     (deployment,) = objects(way, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
