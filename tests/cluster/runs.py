@@ -106,8 +106,26 @@ class Operator:
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
 
+def make_accounts(cluster: Cluster, namespace: str) -> None:
+    """The accounts of step pods, and what publish may do."""
+    rbac = "rbac.authorization.k8s.io"
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        for name in ("combee-worker", "combee-publish")
+    ]
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}
+    meta = {"metadata": {"name": "combee-publish"}, "apiVersion": f"{rbac}/v1"}
+    subject = {"kind": "ServiceAccount", "name": "combee-publish", "namespace": namespace}
+    objects.append({**meta, "kind": "Role", "rules": [rule]})
+    role = {"apiGroup": rbac, "kind": "Role", "name": "combee-publish"}
+    objects.append({**meta, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]})
+    cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=objects)
+
+
 def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> Operator:
-    """An operator for one namespace, which also holds its Lease."""
+    """An operator for one namespace, which also holds its Lease; the accounts of step pods are made as
+    the chart makes them for a list of namespaces."""
+    make_accounts(cluster, namespace)
     environment = {
         **cluster.environment,
         "PYTHONPATH": str(REPOSITORY / "operator"),
@@ -117,7 +135,6 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
         "COMBEE_WORKER_IMAGE": cluster.image("worker"),
         "COMBEE_ENGINE_IMAGES": "localhost/combee-sim",
         "COMBEE_SECRET_POLICY": "true",
-        "COMBEE_MAKE_ACCOUNTS": "true",
         "COMBEE_METRICS_PORT": "0",
         **more,
     }

@@ -111,20 +111,14 @@ def _evict(cluster: Cluster, namespace: str, pod: str) -> None:
     cluster.try_kubectl("create", "--raw", path, "-f", "-", stdin=body)
 
 
-def served_elsewhere(cluster: Cluster, namespace: str) -> str:
+def served_elsewhere(cluster: Cluster, namespace: str, *flags: str) -> str:
     """A simulated model in a namespace of its own; its base URL."""
     labels = {"app": "llm"}
     container = {
         "name": "llm",
         "image": cluster.image("sim"),
-        "command": [
-            "vllm",
-            "serve",
-            "openai/gpt-oss-120b",
-            "--port=8000",
-            "--host=0.0.0.0",
-            "--time-scale=0.1",
-        ],
+        "command": ["vllm", "serve", "openai/gpt-oss-120b", "--port=8000", "--host=0.0.0.0"],
+        "args": list(flags or ("--time-scale=0.1",)),
         "readinessProbe": {"httpGet": {"path": "/v1/models", "port": 8000}, "periodSeconds": 1},
         "env": [{"name": "HOME", "value": "/tmp"}],
     }

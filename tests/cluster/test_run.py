@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,13 +23,6 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module", autouse=True)
 def definitions(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "combee-publish"},
-        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}],
-    }
-    cluster.kubectl("apply", "-f", "-", stdin=role)
 
 
 @pytest.fixture
@@ -42,13 +36,13 @@ def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Opera
         yield running
 
 
-def locally(runs: Runs, folder: Path) -> None:
+def locally(runs: Runs, folder: Path, change: Callable[[dict[str, Any]], None] = lambda run: None) -> None:
     """Learn on this machine with ``combee run --plans``, from the plans of the run."""
     rows = next(o for o in quickstart() if o["kind"] == "ConfigMap")["data"]
     run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
+    change(run)
     for name, text in rows.items():
         (folder / name).write_text(text)
-    (folder / "run.yaml").write_text(yaml.safe_dump(run))
     key = folder / "key.json"
     data = [f for name in ("train", "heldout") for f in ("--data", str(FORMULA / f"{name}.jsonl"))]
     subprocess.run(
@@ -57,7 +51,12 @@ def locally(runs: Runs, folder: Path) -> None:
     sims = Sims(folder)
     sim = sims.start("--key", str(key), "--time-scale", "0")
     try:
-        flags = ["--engine", f"main={sim.url}", "--plans", str(runs.plans(folder / "plans"))]
+        for model in run["spec"]["models"].values():
+            if "endpoint" in model:
+                model["endpoint"]["url"] = sim.url
+        (folder / "run.yaml").write_text(yaml.safe_dump(run))
+        engines = ["--engine", f"main={sim.url}"] if "engines" in run["spec"] else []
+        flags = [*engines, "--plans", str(runs.plans(folder / "plans"))]
         flags += [
             "--data",
             f"train={folder / 'train.jsonl'}",
