@@ -10,6 +10,8 @@ STORE=$CACHE/containers
 LAYOUT=$CACHE/layout
 BASE=localhost/combee-base:$SUITE-2
 
+export TMPDIR=$CACHE/tmp # what a killed build leaves there, the next one removes
+
 store() { buildah --root "$STORE" --runroot "$STORE/run" --storage-driver overlay "$@"; }
 
 # images/build.sh calls its builder by name, so a program named buildah that knows our store comes first.
@@ -110,8 +112,14 @@ pause() {
   give
 }
 
+one() { # one COMMAND: while nobody else builds
+  rm -rf "$TMPDIR" "$LAYOUT"/oci-put-blob*
+  mkdir -p "$TMPDIR"
+  "$1"
+}
+
 mkdir -p "$CACHE"
 case ${1:-} in
-  build | load | pause) locked images "$1" ;;
+  build | load | pause) locked images one "$1" ;;
   *) die "say images.sh build, load or pause" ;;
 esac

@@ -91,21 +91,21 @@ start_parts() {
   start containerd
   start minio
   start apiserver
-  wait_for 60 apiserver admin get --raw /readyz || return
+  wait_for 120 apiserver admin get --raw /readyz || return
   start controllers
   start scheduler
   start proxy
-  wait_for 20 apiserver apply_objects || return
+  wait_for 60 apiserver apply_objects || return
   start coredns
   start volumes
-  wait_for 30 containerd ctr -a "$SOCKET" version || return
-  "$HERE/images.sh" pause || return
+  wait_for 60 containerd ctr -a "$SOCKET" version || return
+  "$HERE/images.sh" pause || die "the image that every pod begins with could not be built and loaded"
   start kubelet
-  wait_for 60 kubelet node_ready || return
-  wait_for 20 apiserver show_gpus || return
-  wait_for 30 coredns curl -sf "http://127.0.0.1:$DNS_READY_PORT/ready" || return
-  wait_for 30 minio make_bucket || return
-  wait_for 30 controllers admin get serviceaccount default -n default
+  wait_for 120 kubelet node_ready || return
+  wait_for 60 apiserver show_gpus || return
+  wait_for 60 coredns curl -sf "http://127.0.0.1:$DNS_READY_PORT/ready" || return
+  wait_for 60 minio make_bucket || return
+  wait_for 60 controllers admin get serviceaccount default -n default
 }
 
 up() {
@@ -161,8 +161,9 @@ kill_pods() {
 }
 
 remove_rules() { # remove_rules iptables|ip6tables: every chain that kube-proxy, the kubelet or we made
-  "$1-save" 2>/dev/null | grep -q -e KUBE- -e COMBEE- || return 0
-  "$1-save" | grep -v -e KUBE- -e COMBEE- | "$1-restore" -w
+  local rules
+  rules=$("$1-save" 2>/dev/null) || return 0
+  case $rules in *KUBE-* | *COMBEE-*) grep -v -e KUBE- -e COMBEE- <<<"$rules" | "$1-restore" -w ;; esac
 }
 
 check_foreign() {
