@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import subprocess
+import tempfile
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +68,15 @@ class Cluster:
     def get(self, *arguments: str, namespace: str = "") -> Any:
         """One object, or a list, as data."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json", namespace=namespace))
+
+
+@contextmanager
+def sharing(*, alone: bool = False) -> Iterator[None]:
+    """Hold the cluster together with other tests, or ``alone``: what serves or breaks the whole cluster
+    must not meet the runs of another test."""
+    with (Path(tempfile.gettempdir()) / "combee-cluster-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
 
 
 def eventually(what: str, true: Callable[[], Any], *, seconds: float = 60, every: float = 0.3) -> Any:

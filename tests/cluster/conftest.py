@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster_tools import NODE, Cluster
+from cluster_tools import NODE, Cluster, sharing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,7 +49,14 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
+def together(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of other processes may use the cluster meanwhile, unless this one is marked ``alone``."""
+    with sharing(alone=request.node.get_closest_marker("alone") is not None):
+        yield
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, together: None) -> Iterator[str]:
     """A new namespace that admits restricted pods only; deleted afterwards with all in it."""
     name = f"test-{secrets.token_hex(4)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -67,6 +67,7 @@ def test_the_server_takes_every_object_as_it_is(
         )
 
 
+@pytest.mark.alone
 def test_serves_the_whole_cluster_and_leaves_definitions_claim_and_versions(
     cluster: Cluster, namespace: str, team: str
 ) -> None:
