@@ -17,6 +17,7 @@ __all__ = ["bug_text", "forget", "guarded", "say", "say_line", "write"]
 
 USER_ERROR = 2
 OUR_ERROR = 5
+STOPPED = 130
 
 
 def say(error: CombeeError, *, as_json: bool = False) -> None:

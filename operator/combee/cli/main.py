@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from combee import __version__
 from combee.cli import kubectl
-from combee.cli.errors import OUR_ERROR, USER_ERROR, bug_text, forget, say_line
+from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, bug_text, forget, say_line
 
 EXAMPLES = """Examples:
 
@@ -249,6 +249,8 @@ def _exit_code(arguments: list[str]) -> int:
     except BrokenPipeError:
         forget(sys.stdout)
         return USER_ERROR
+    except KeyboardInterrupt:
+        return STOPPED
     except TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "combee"

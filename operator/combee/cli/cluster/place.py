@@ -17,7 +17,7 @@ from combee.api.conditions import ConditionType, Reason
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
 from combee.api.status import RunStatus
-from combee.cli.errors import guarded, write
+from combee.cli.errors import STOPPED, guarded, write
 from combee.errors import ClusterError, UserError
 from combee.manifests.types import Owner
 from combee.names import RUN_KIND
@@ -25,7 +25,6 @@ from combee.names import RUN_KIND
 CONNECT_SECONDS = 60.0
 """for a program that the configuration names to hand out a token."""
 REQUEST_SECONDS = 20.0
-STOPPED = 130
 LISTED = 10
 _FORBIDDEN = re.compile(r'User "(.{1,200}?)" cannot (\w+) resource "([\w./-]+)"')
 

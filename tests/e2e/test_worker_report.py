@@ -1,0 +1,109 @@
+"""`combee-worker report` as a process in the layout of its pod: what a laptop writes from the same plans."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from e2e_support import FORMULA, Manifest, Sims, combee, environment
+from pods import UID, WORKER, Cluster
+from test_worker import WORKERS, claims
+
+from combee.plan.cluster.memory import Memory
+from combee.plan.types import Step, StepSummary
+from combee.runtime.bundle import unpacked
+
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
+
+
+@pytest.fixture
+def clusters() -> Iterator[list[Cluster]]:
+    made: list[Cluster] = []
+    yield made
+    for cluster in made:
+        cluster.stop()
+
+
+def report(cluster: Cluster, memory: Memory, number: int) -> subprocess.CompletedProcess[str]:
+    """What the pod printed."""
+    root = cluster.folder / f"report{number}"
+    step = Step("pods-report", "report", len(cluster.plans), 7, params={"state": memory.to_status()})
+    cluster._lay_out(root, step)
+    (root / "etc/combee/plans").mkdir()
+    for iteration, plan in cluster.plans.items():
+        (root / f"etc/combee/plans/i{iteration:03d}.json").write_bytes(plan.to_json())
+    variables = {
+        "COMBEE_ROOT": str(root),
+        "COMBEE_STEP": json.dumps(asdict(step)),
+        "COMBEE_STORE": cluster.store,
+        "COMBEE_ENGINES": json.dumps({"main": cluster.engine}),
+        "HOME": str(root / "tmp"),
+    }
+    return subprocess.run(
+        [*WORKER, "report"], env=environment(**variables), capture_output=True, text=True, timeout=240
+    )
+
+
+def test_a_pod_prints_what_a_laptop_writes(
+    sims: Sims, key: Path, manifest: Manifest, tmp_path: Path, clusters: list[Cluster]
+) -> None:
+    for name, source, count in (("train", "train", 36), ("heldOut", "heldout", 40)):
+        lines = (FORMULA / f"{source}.jsonl").read_bytes().splitlines(keepends=True)
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(lines[:count]))
+    sim = sims.start("--key", key, "--time-scale", "0")
+    local = manifest(
+        name="pods",
+        train=tmp_path / "train.jsonl",
+        held_out=tmp_path / "heldOut.jsonl",
+        batching={"mode": "Fixed", "size": 18, "reason": "test"},
+        workers=WORKERS,
+    )
+    cluster = Cluster(tmp_path / "cluster", claims(local), sim.url.replace("127.0.0.1", "localhost"))
+    clusters.append(cluster)
+    state = cluster.to_the_end()
+    assert state.outcome is not None
+    done = report(cluster, Memory(run=state, started=1.0, ended=2.0, active_seconds=61.5), 0)
+    assert done.returncode == 0, done.stderr
+    files = unpacked(done.stdout.splitlines())
+    result = json.loads(files["result.json"])
+    assert (result["outcome"], result["reason"]) == (state.outcome.name, state.outcome.reason)
+    assert result["wallSeconds"] == 61.5 and result["models"]["proposer"]["simulated"]
+    kept = {
+        summary.kind: summary
+        for name, data in files.items()
+        if name.startswith("steps/")
+        for summary in [StepSummary.decode(data)]
+        if summary
+    }
+    assert set(kept) == {"profile", "map", "reduce", "finish", "evaluate"}
+    assert kept["map"].step.startswith(f"pods-{UID[:8]}-") and kept["map"].counts["iteration"] in (0, 1)
+
+    plans, out = tmp_path / "plans", tmp_path / "laptop"
+    plans.mkdir()
+    for name, data in files.items():
+        if name.startswith("plans/"):
+            (tmp_path / name).write_bytes(data)
+    again = combee("run", "-f", local, "-o", out, "--engine", f"main={sim.url}", "--plans", plans)
+    assert again.returncode in (0, 3), again.stderr
+    assert (out / "playbook.md").read_bytes() == files["playbook.md"]
+    ours = json.loads((out / "result.json").read_text())
+    for part in ("heldOut", "entries", "playbook", "refusals", "data"):
+        assert ours[part] == result[part], part
+    assert [it["select"] for it in ours["iterations"]] == [it["select"] for it in result["iterations"]]
+
+    early = replace(state, outcome=None, stop=None, phase="Learning", iteration=1)
+    partly = report(cluster, Memory(run=early, started=1.0), 1)
+    assert partly.returncode == 0, partly.stderr
+    half = json.loads(unpacked(partly.stdout.splitlines())["result.json"])
+    assert half["outcome"] == "Stopped" and len(half["iterations"]) == 1 and half["evaluation"] is None
+
+    (cluster.folder / "store").rename(cluster.folder / "elsewhere")
+    (cluster.folder / "store").mkdir()
+    lost = report(cluster, Memory(run=state, started=1.0, ended=2.0), 2)
+    assert lost.returncode == 1 and lost.stdout == ""
+    assert "Was the store emptied?" in json.loads(lost.stderr.splitlines()[-1])["message"]
