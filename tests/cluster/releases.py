@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,15 +85,6 @@ class Release:
             for made in self.cluster.get(kinds, "-l", LABEL, *scope)["items"]:
                 found.add((made["kind"], made["metadata"]["name"]))
         return found
-
-
-@contextmanager
-def operators(*, everywhere: bool = False) -> Iterator[None]:
-    """Held while operators serve some namespaces each; ``everywhere`` keeps all others away, for one that
-    serves the whole cluster, or a release with objects that there are only once."""
-    with Path(tempfile.gettempdir(), "combee-operators.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if everywhere else fcntl.LOCK_SH)
-        yield
 
 
 def apply_crds(cluster: Cluster) -> None:

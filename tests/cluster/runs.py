@@ -16,7 +16,6 @@ from typing import Any
 
 import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually
-from releases import operators
 
 FORMULA = REPOSITORY / "examples" / "data" / "formula"
 ENDED = ("Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped")
@@ -146,10 +145,9 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
 @contextmanager
 def operating(cluster: Cluster, namespace: str, log: Path, **more: str) -> Iterator[Operator]:
     """An operator that is stopped at the end, however the test goes."""
-    with operators():
-        operator = start_operator(cluster, namespace, log, **more)
-        try:
-            yield operator
-        finally:
-            if operator.process.poll() is None:
-                operator.kill()
+    operator = start_operator(cluster, namespace, log, **more)
+    try:
+        yield operator
+    finally:
+        if operator.process.poll() is None:
+            operator.kill()

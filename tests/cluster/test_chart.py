@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster_tools import Cluster, eventually
-from releases import CHART, NAME, Release, apply_crds, operators
+from releases import CHART, NAME, Release, apply_crds
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -59,12 +59,11 @@ def test_the_server_takes_every_object_as_it_is(
     known = [made for made in objects if made["kind"] != "ServiceMonitor"]
     assert len(objects) - len(known) == bool(values.get("metrics"))
     assert len(known) > 15
-    with operators(everywhere=True):
-        cluster.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict"),
-            *("--warnings-as-errors", "-f", "-"),
-            stdin=known,
-        )
+    cluster.kubectl(
+        *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict"),
+        *("--warnings-as-errors", "-f", "-"),
+        stdin=known,
+    )
 
 
 @pytest.mark.alone
@@ -72,25 +71,24 @@ def test_serves_the_whole_cluster_and_leaves_definitions_claim_and_versions(
     cluster: Cluster, namespace: str, team: str
 ) -> None:
     release = Release(cluster, namespace)
-    with operators(everywhere=True):
-        try:
-            told = release.install({"operator": {"resources": SMALL}})
-            assert "is installed for all namespaces" in told
-            assert f"kubectl -n {namespace} rollout status deployment/combee-operator" in told
-            assert release.may("list", "promptlearningruns.combee.dev", "-A")
-            for place in (("-A",), ("-n", namespace), ("-n", team)):
-                assert not release.may("get", "secrets", *place)
-                assert not release.may("list", "secrets", *place)
-            _learns(cluster, team)
-            _is_measured(cluster, namespace)
-            cluster.kubectl("create", "-f", "-", namespace=team, stdin=VERSION)
-        finally:
-            release.uninstall()
-        _left(release, team, {*(("CustomResourceDefinition", name) for name in CRDS), CLAIM})
-        assert cluster.get("playbookversion", "p-0123456789ab", namespace=team)
-        # Runs are their users', and nothing holds them back when the operator is gone.
-        cluster.kubectl("delete", "plr", "first", "--timeout=30s", namespace=team)
-        eventually("the run's objects are gone", lambda: not _made(cluster, team), seconds=120)
+    try:
+        told = release.install({"operator": {"resources": SMALL}})
+        assert "is installed for all namespaces" in told
+        assert f"kubectl -n {namespace} rollout status deployment/combee-operator" in told
+        assert release.may("list", "promptlearningruns.combee.dev", "-A")
+        for place in (("-A",), ("-n", namespace), ("-n", team)):
+            assert not release.may("get", "secrets", *place)
+            assert not release.may("list", "secrets", *place)
+        _learns(cluster, team)
+        _is_measured(cluster, namespace)
+        cluster.kubectl("create", "-f", "-", namespace=team, stdin=VERSION)
+    finally:
+        release.uninstall()
+    _left(release, team, {*(("CustomResourceDefinition", name) for name in CRDS), CLAIM})
+    assert cluster.get("playbookversion", "p-0123456789ab", namespace=team)
+    # Runs are their users', and nothing holds them back when the operator is gone.
+    cluster.kubectl("delete", "plr", "first", "--timeout=30s", namespace=team)
+    eventually("the run's objects are gone", lambda: not _made(cluster, team), seconds=120)
 
 
 def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
@@ -114,28 +112,27 @@ def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
         "operator": {"resources": SMALL},
         "networkPolicy": {"create": True},
     }
-    with operators():
-        apply_crds(cluster)
-        try:
-            told = release.install(values)
-            assert f"is installed for namespaces {team}" in told
-            assert "Runs that name a Secret are refused" in told
-            assert release.may("list", "promptlearningruns.combee.dev", "-n", team)
-            for verb, resource in (("list", "promptlearningruns.combee.dev"), ("create", "jobs.batch")):
-                assert not release.may(verb, resource, "-A")
-                assert not release.may(verb, resource, "-n", namespace)
-            for place in (("-A",), ("-n", namespace), ("-n", team)):
-                assert not release.may("get", "secrets", *place)
-            _learns(cluster, team)
-            _refuses_secrets(cluster, team)
-            # An upgrade replaces the operator and nothing of a run.
-            before = _made(cluster, team)
-            values["operator"] = {"resources": SMALL, "logLevel": "DEBUG"}
-            release.helm("upgrade", NAME, str(CHART), "--wait", "--timeout", "240s", values=values)
-            assert before <= _made(cluster, team)
-        finally:
-            release.uninstall()
-        _left(release, team, {CLAIM})
+    apply_crds(cluster)
+    try:
+        told = release.install(values)
+        assert f"is installed for namespaces {team}" in told
+        assert "Runs that name a Secret are refused" in told
+        assert release.may("list", "promptlearningruns.combee.dev", "-n", team)
+        for verb, resource in (("list", "promptlearningruns.combee.dev"), ("create", "jobs.batch")):
+            assert not release.may(verb, resource, "-A")
+            assert not release.may(verb, resource, "-n", namespace)
+        for place in (("-A",), ("-n", namespace), ("-n", team)):
+            assert not release.may("get", "secrets", *place)
+        _learns(cluster, team)
+        _refuses_secrets(cluster, team)
+        # An upgrade replaces the operator and nothing of a run.
+        before = _made(cluster, team)
+        values["operator"] = {"resources": SMALL, "logLevel": "DEBUG"}
+        release.helm("upgrade", NAME, str(CHART), "--wait", "--timeout", "240s", values=values)
+        assert before <= _made(cluster, team)
+    finally:
+        release.uninstall()
+    _left(release, team, {CLAIM})
 
 
 RUN: dict[str, Any] = {

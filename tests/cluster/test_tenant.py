@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from admission_cases import Manifest, changed
-from cluster_tools import Cluster, eventually
-from releases import Release, operators
+from cluster_tools import Cluster, eventually, sharing
+from releases import Release
 
 EDITOR = "alice"
 TRUSTED = "bob"  # may get the Secret named theirs
@@ -84,7 +84,7 @@ def tenant(cluster: Cluster) -> Iterator[Tenant]:
     """No operator runs: what is not refused at admission stays as it is."""
     namespace = f"test-{secrets.token_hex(4)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    with operators():
+    with sharing():
         meta = {"name": namespace, "labels": labels}
         cluster.kubectl(
             "create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
