@@ -74,12 +74,8 @@ class Cluster:
 def sharing(*, alone: bool = False) -> Iterator[None]:
     """Hold the cluster together with other tests, or ``alone``: what serves or breaks the whole cluster
     must not meet the runs of another test."""
-    folder = Path(tempfile.gettempdir())
-    with (folder / "combee-cluster-tests.lock").open("w") as lock:
-        # Whoever waits stands in the door: others that would share go on behind it.
-        with (folder / "combee-cluster-tests.door").open("w") as door:
-            fcntl.flock(door, fcntl.LOCK_EX)
-            fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    with (Path(tempfile.gettempdir()) / "combee-cluster-tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
 
 

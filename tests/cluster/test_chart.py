@@ -12,7 +12,7 @@ import yaml
 from cluster_tools import Cluster, eventually
 from releases import CHART, NAME, Release, apply_crds
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(900, func_only=True)
 
 CRDS = {f"{plural}.combee.dev" for plural in ("promptlearningruns", "playbooks", "playbookversions")}
 CLAIM = ("PersistentVolumeClaim", "combee-store")
