@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,9 @@ import pytest
 import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod, sharing
 from runs import FORMULA, Runs, operating, quickstart
+
+from combee.adapters.kube import Kube
+from combee.cli.cluster.report import _begun, _read
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, Sims, environment
@@ -157,6 +163,34 @@ def learned_again(plans: Path, folder: Path) -> Path:
     finally:
         sim.stop()
     return folder / "out"
+
+
+def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
+    cluster: Cluster, kubectl: Callable[..., str], namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node rotates a log at 10 MiB."""
+    made = """
+        import random
+        from combee.runtime.bundle import packed
+        for line in packed({"result.json": random.Random(1).randbytes(20 << 20)}):
+            print(line)
+    """
+    image, command = cluster.image("worker"), ["python", "-c", textwrap.dedent(made)]
+    pod = restricted_pod("large", image, command)
+    pod["spec"]["containers"][0]["name"] = "worker"
+    pod["metadata"]["namespace"] = namespace
+    kubectl("create", "-f", "-", stdin=pod)
+    monkeypatch.setenv("KUBECONFIG", cluster.environment["KUBECONFIG"])
+
+    async def read() -> dict[str, bytes]:
+        kube = await Kube.connect()
+        try:
+            await _begun(kube, pod)
+            return await _read(kube, pod)
+        finally:
+            await kube.aclose()
+
+    assert asyncio.run(read()) == {"result.json": random.Random(1).randbytes(20 << 20)}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -367,6 +401,9 @@ def test_without_rights_the_verb_and_the_resource_are_named(
     eventually("it may look", lambda: here("status", "quickstart", KUBECONFIG=str(guest)).returncode == 0)
     assert "may not patch promptlearningruns" in refused(here("suspend", "quickstart", KUBECONFIG=str(guest)))
     assert "may not list jobs" in refused(here("logs", "quickstart", KUBECONFIG=str(guest)))
+    patch_status(cluster, namespace, pinned={"image": cluster.image("worker")})
+    said = refused(here("report", "quickstart", "-o", str(tmp_path / "out"), KUBECONFIG=str(guest)))
+    assert "may not list configmaps" in said and not (tmp_path / "out").exists()
 
 
 def kubeconfig(cluster: Cluster, namespace: str, path: Path) -> Path:

@@ -149,9 +149,13 @@ async def _sweep(kube: Kube, pod: Object) -> None:
     meta = pod["metadata"]
     chosen = {key: meta["labels"][key] for key in (names.LABEL_RUN_UID, names.LABEL_COMPONENT)}
     labels = ",".join(f"{key}={value}" for key, value in chosen.items())
-    for old in await kube.list("Pod", meta["namespace"], labels=labels):
-        if phase_of(old) in ("Succeeded", "Failed"):
-            await kube.delete("Pod", meta["namespace"], old["metadata"]["name"])
+    try:
+        for old in await kube.list("Pod", meta["namespace"], labels=labels):
+            if phase_of(old) in ("Succeeded", "Failed"):
+                await kube.delete("Pod", meta["namespace"], old["metadata"]["name"])
+    except ClusterError as error:
+        if error.status != 403:
+            raise
 
 
 async def _begun(kube: Kube, pod: Object) -> None:
