@@ -16,7 +16,7 @@ from test_run import blob, definitions, locally  # noqa: F401 - definitions inst
 
 pytestmark = pytest.mark.timeout(900)
 SLOTS = 16
-DAMAGES = ("worker pod", "finished pods", "a whole Job", "operator", "worker pod", "operator and a Job")
+DAMAGES = ("worker pod", "a whole Job", "operator", "finished pods", "worker pod", "operator and a Job")
 
 
 def answered(cluster: Cluster, namespace: str) -> Counter[str]:
