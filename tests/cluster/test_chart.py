@@ -50,11 +50,7 @@ def test_the_server_takes_every_object_as_it_is(
     cluster: Cluster, namespace: str, team: str, values: dict[str, Any], listed: bool
 ) -> None:
     values = {**values, "namespaces": [namespace, team] if listed else []}
-    version = json.loads(cluster.kubectl("get", "--raw", "/version"))["gitVersion"]
-    rendered = Release(cluster, namespace).helm(
-        "template", NAME, str(CHART), "--kube-version", version, values=values
-    )
-    objects = [made for made in yaml.safe_load_all(rendered) if made]
+    objects = _rendered(cluster, namespace, values)
     # Prometheus' operator is not there.
     known = [made for made in objects if made["kind"] != "ServiceMonitor"]
     assert len(objects) - len(known) == bool(values.get("metrics"))
@@ -124,14 +120,17 @@ def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
         for place in (("-A",), ("-n", namespace), ("-n", team)):
             assert not release.may("get", "secrets", *place)
         _learns(cluster, team)
-        _refuses_secrets(cluster, team)
-        # An upgrade replaces the operator and nothing of a run.
+        assert _judged(cluster, team, "second") == ("False", "SecretNotAllowed")
+        # An administrator installs the policy; the upgrade replaces the operator and nothing of a run.
         before = _made(cluster, team)
-        values["operator"] = {"resources": SMALL, "logLevel": "DEBUG"}
+        cluster.kubectl("apply", "-f", "-", stdin=_policy(cluster, namespace, team))
+        values["admissionPolicy"] = {"install": False, "present": True}
         release.helm("upgrade", NAME, str(CHART), "--wait", "--timeout", "240s", values=values)
         assert before <= _made(cluster, team)
+        assert _judged(cluster, team, "third")[0] == "True"
     finally:
         release.uninstall()
+        cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=_policy(cluster, namespace, team))
     _left(release, team, {CLAIM})
 
 
@@ -197,21 +196,40 @@ def _learns(cluster: Cluster, team: str) -> None:
         assert asked.stdout.strip() == allowed, (what, asked.stderr)
 
 
-def _refuses_secrets(cluster: Cluster, team: str) -> None:
-    """Without the admission policy a Secret cannot be named."""
+def _judged(cluster: Cluster, team: str, name: str) -> tuple[str, str]:
+    """What becomes of the plan of a run that names a Secret: status and reason."""
     named = json.loads(json.dumps(RUN))
-    named["metadata"]["name"] = "second"
+    named["metadata"]["name"] = name
     named["spec"]["models"]["task"]["endpoint"]["apiKeySecretRef"] = {"name": "theirs", "key": "token"}
     cluster.kubectl("create", "-f", "-", namespace=team, stdin=named)
 
-    def refused() -> dict[str, Any] | None:
-        status = cluster.get("plr", "second", namespace=team).get("status", {})
+    def condition() -> dict[str, str] | None:
+        status = cluster.get("plr", name, namespace=team).get("status", {})
         found = [c for c in status.get("conditions", ()) if c["type"] == "PlanAccepted"]
         return found[0] if found else None
 
-    condition = eventually("the plan is judged", refused)
-    assert (condition["status"], condition["reason"]) == ("False", "SecretNotAllowed"), condition
-    assert not cluster.get("jobs", "-l", "combee.dev/run=second", namespace=team)["items"]
+    found: dict[str, str] = eventually("the plan is judged", condition)
+    if found["status"] == "False":
+        assert not cluster.get("jobs", "-l", f"combee.dev/run={name}", namespace=team)["items"]
+    return found["status"], found["reason"]
+
+
+def _policy(cluster: Cluster, namespace: str, team: str) -> list[dict[str, Any]]:
+    """The admission policy alone, as docs/install.md has it rendered."""
+    rendered = _rendered(cluster, namespace, {"namespaces": [team]}, "-s", "templates/policy.yaml")
+    assert {made["kind"] for made in rendered} == {
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }
+    return rendered
+
+
+def _rendered(cluster: Cluster, namespace: str, values: dict[str, Any], *flags: str) -> list[dict[str, Any]]:
+    version = json.loads(cluster.kubectl("get", "--raw", "/version"))["gitVersion"]
+    text = Release(cluster, namespace).helm(
+        "template", NAME, str(CHART), "--kube-version", version, *flags, values=values
+    )
+    return [made for made in yaml.safe_load_all(text) if made]
 
 
 def _is_measured(cluster: Cluster, namespace: str) -> None:
