@@ -15,7 +15,8 @@ from pods import UID, WORKER, Cluster
 from test_worker import WORKERS, claims
 
 from combee.plan.cluster.memory import Memory
-from combee.plan.types import Step, StepSummary
+from combee.plan.state import RunState
+from combee.plan.types import Outcome, Step, StepSummary
 from combee.runtime.bundle import unpacked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
@@ -107,3 +108,12 @@ def test_a_pod_prints_what_a_laptop_writes(
     lost = report(cluster, Memory(run=state, started=1.0, ended=2.0), 2)
     assert lost.returncode == 1 and lost.stdout == ""
     assert "Was the store emptied?" in json.loads(lost.stderr.splitlines()[-1])["message"]
+
+    cluster.plans = {}
+    dead = RunState(phase="Complete", outcome=Outcome("Failed", "the endpoint refused the key"))
+    failed = report(cluster, Memory(run=dead, started=1.0, ended=2.0), 3)
+    assert failed.returncode == 0, failed.stderr
+    nothing = json.loads(unpacked(failed.stdout.splitlines())["result.json"])
+    assert (nothing["outcome"], nothing["reason"]) == ("Failed", "the endpoint refused the key")
+    assert nothing["heldOut"] is None and nothing["iterations"] == []
+    assert "whether it is a real model is not known" in nothing["data"]["warnings"][0]
