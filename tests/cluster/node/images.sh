@@ -55,7 +55,7 @@ build_base() {
 build() {
   store rm --all >/dev/null 2>&1 || true # containers of a build that was killed
   # Every build leaves its stages, so that the next one finds them; after many of them, begin anew.
-  [ "$(store images -a -q | wc -l)" -lt 300 ] || store rmi --prune >/dev/null
+  [ "$(store images -a -q | wc -l)" -lt 3000 ] || store rmi --prune >/dev/null
   build_base
   write_builder
   BUILDER=$CACHE/builder/buildah BASE=$BASE CONTEXTS=$CACHE/contexts "$REPO/images/build.sh"
