@@ -174,7 +174,7 @@ check_foreign() {
 }
 
 print_env() {
-  foreign || echo "export KUBECONFIG=$ADMIN COMBEE_CLUSTER_OWN=1"
+  if foreign; then echo "unset COMBEE_CLUSTER_OWN"; else echo "export KUBECONFIG=$ADMIN COMBEE_CLUSTER_OWN=1"; fi
   echo "export PATH=$PROGRAMS:\$PATH"
 }
 
