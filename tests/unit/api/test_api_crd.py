@@ -20,7 +20,7 @@ from combee.api.cel_table import RULES
 from combee.api.cluster import check_cluster
 from combee.api.common import Model
 from combee.api.conditions import TABLE
-from combee.api.crd import FOLDER, KINDS, MAX_FILE_BYTES, definition, files, main
+from combee.api.crd import CHART_FOLDER, FOLDER, KINDS, MAX_FILE_BYTES, definition, files, main
 from combee.api.docs_api import api_markdown
 from combee.api.load import parse_resource
 from combee.api.playbook import RunTemplate
@@ -80,7 +80,8 @@ def test_the_files_are_up_to_date_and_small(
 def test_a_stale_file_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / FOLDER).mkdir()
+    for folder in (FOLDER, CHART_FOLDER):
+        (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert main(["--check"]) == 1
     assert "crds/playbooks.yaml" in capsys.readouterr().err
