@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from conftest import Manifest, Sims, combee
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

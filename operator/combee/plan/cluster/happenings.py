@@ -59,7 +59,7 @@ def _worked(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
             yield Happening(
                 "Normal",
                 "IterationDone",
-                f"iteration {record.iteration}: {record.batch_size} examples in {record.seconds:.1f} s{score}{best}",
+                f"iteration {record.iteration + 1}: {record.batch_size} examples in {record.seconds:.1f} s{score}{best}",
             )
     planned = (after.iteration, after.batch_size)
     if (
@@ -70,7 +70,7 @@ def _worked(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
         yield Happening(
             "Normal",
             "IterationPlanned",
-            f"iteration {after.iteration}: {after.batch_size} examples, {after.batch_reason}",
+            f"iteration {after.iteration + 1}: {after.batch_size} examples, {after.batch_reason}",
         )
 
 

@@ -80,7 +80,7 @@ def standing(memory: Memory, plan: ClusterPlan, seen: Seen) -> End:
         phase = Phase.PREPARING if begun else Phase.PENDING
         said = "the start is scored on heldOut" if begun else plan.waiting or "the first pod is being started"
     elif state.phase == "Learning":
-        phase, said = Phase.LEARNING, f"iteration {state.iteration}"
+        phase, said = Phase.LEARNING, f"iteration {state.iteration + 1}"
         if (frozen := seen.plans.get(state.iteration)) is not None:
             said += f", {frozen.batch_size} examples"
     else:
