@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.cluster import cluster
 from bench.controller import controller
 from bench.faults import faults, straggler
 from bench.harness import (
@@ -260,9 +261,10 @@ ROWS = {
     "help": help_time,
     "memory-batches": memory_in_batches,
     "memory-one": memory_in_one_batch,
+    "cluster": cluster,
 }
 """Name on the command line -> row."""
-BY_NAME_ONLY = frozenset({"memory-batches", "memory-one"})
-"""Minutes of both cores each: only when named."""
+BY_NAME_ONLY = frozenset({"memory-batches", "memory-one", "cluster"})
+"""Minutes of both cores each, or in need of a cluster: only when named."""
 NO_CLOCK = frozenset({"learning", "kept", "controller", "killed"})
 """Their figures are counts, scores or modelled seconds: how busy the machine is changes none of them."""

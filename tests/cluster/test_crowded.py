@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster_tools import Cluster, eventually
 from runs import ENDED, Runs, operating, quickstart
-from test_run import definitions  # noqa: F401 - the fixture that installs the CRDs
+from test_life import definitions  # noqa: F401 - the fixture that installs the CRDs
 
 pytestmark = pytest.mark.timeout(900)
 QUOTA_PODS = 4

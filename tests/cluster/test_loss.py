@@ -12,7 +12,7 @@ import pytest
 from cluster_tools import Cluster, eventually
 from runs import ENDED, Runs, operating
 from test_crowded import served_elsewhere
-from test_run import blob, definitions, locally  # noqa: F401 - definitions installs the CRDs
+from test_life import blob, definitions, locally  # noqa: F401 - definitions installs the CRDs
 
 pytestmark = pytest.mark.timeout(900)
 SLOTS = 16
@@ -44,9 +44,8 @@ def test_damage_at_random_moments_changes_no_byte(cluster: Cluster, namespace: s
         broken = 0
         for damage in DAMAGES:
             with operating(cluster, namespace, tmp_path / "operator.log") as operator:
-                eventually("a step is at work", lambda: _at_work(runs), seconds=200)
-                pods = _at_work(runs)
-                if runs.status().get("phase") in ENDED or not pods:
+                pods = eventually("a step is at work", lambda: _at_work(runs), seconds=200)
+                if pods[0]["kind"] == "PromptLearningRun":
                     break
                 print(f"broke: {_break(damage, runs, operator, chance.choice(pods))}")
                 broken += 1
@@ -68,7 +67,11 @@ def _at_work(runs: Runs) -> list[dict[str, Any]]:
     if (run := runs.get()).get("status", {}).get("phase") in ENDED:
         return [run]
     pods = runs.cluster.get("pods", "-l", "combee.dev/step", namespace=runs.namespace)["items"]
-    return [pod for pod in pods if pod["status"]["phase"] == "Running"]
+    return [
+        {**pod, "kind": "Pod"}
+        for pod in pods
+        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+    ]
 
 
 def _break(damage: str, runs: Runs, operator: Any, pod: dict[str, Any]) -> str:
