@@ -26,7 +26,7 @@ def memory_mib(field: str) -> float:
 
 def _traced(marks: list[list[Any]]) -> None:
     """Have the meter note (seconds, CPU seconds, RSS, kind, name, units) of what it is told."""
-    from combee.runtime import session
+    from combee.runtime import bundle
     from combee.runtime.meter import Meter
 
     def mark(kind: str, name: str, units: int) -> None:
@@ -35,7 +35,7 @@ def _traced(marks: list[list[Any]]) -> None:
         )
 
     begin, planned, moved = Meter.begin, Meter.planned, Meter.moved
-    build = vars(session)["build_apart"]
+    build = vars(bundle)["build_apart"]
 
     def traced_begin(self: Meter, stage: str, total: int) -> None:
         mark("stage", stage, total)
@@ -55,7 +55,7 @@ def _traced(marks: list[list[Any]]) -> None:
         return build(*args, **keywords)
 
     Meter.begin, Meter.planned, Meter.moved = traced_begin, traced_planned, traced_moved  # type: ignore[method-assign]
-    vars(session)["build_apart"] = traced_build
+    vars(bundle)["build_apart"] = traced_build
 
 
 def main() -> None:
