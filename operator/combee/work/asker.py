@@ -78,7 +78,7 @@ class Asker:
         chain: int,
         ordinal: int = 0,
     ) -> Parsed:
-        """The parsed answer. Raises ParseError when one repair round did not help, and the errors
+        """The parsed answer. Raises ParseError when three repair rounds did not help, and the errors
         of ``ChatClient.ask`` untouched; what only concerns this ask (``LOSSES``) is counted.
 
         What a tolerant parser reads out of broken JSON is a guess: it is asked for again, too, and
@@ -110,13 +110,20 @@ class Asker:
         except ParseError as broken:
             reason = reason if cut else broken.what
         self.repaired += 1
-        try:
-            text, _ = await self._call(role, repair_prompt(prompt, text, reason), stage, chain, ordinal)
-            return parse(text)
-        except LOSSES:
-            if not usable:
-                raise
-            return usable[0]
+        for last in (False, False, True):
+            try:
+                text, _ = await self._call(role, repair_prompt(prompt, text, reason), stage, chain, ordinal)
+                return parse(text)
+            except ParseError as broken:
+                if last and not usable:
+                    raise
+                reason = broken.what
+            except LOSSES:
+                if not usable:
+                    raise
+            if usable:
+                return usable[0]
+        raise BugError("a repair ends with an answer or an error")
 
     async def _call(
         self, role: str, prompt: Prompt, stage: str, chain: int, ordinal: int

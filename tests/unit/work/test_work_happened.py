@@ -46,6 +46,12 @@ async def test_broken_json_is_asked_for_again_before_it_is_guessed_at() -> None:
     assert (answer, asker.repaired, asker.lost, client.asked) == ("12", 1, 0, [1, 3])
 
 
+async def test_an_answer_that_stays_useless_is_asked_for_three_times_more() -> None:
+    client = Scripted("", "", "", GOOD)
+    asker, answer = await ask(client)
+    assert (answer, asker.repaired, asker.lost, len(client.asked)) == ("12", 1, 0, 4)
+
+
 @pytest.mark.parametrize("second", ["", TransientError("gone")])
 async def test_the_guess_is_taken_when_asking_again_brings_nothing(second) -> None:
     asker, answer = await ask(Scripted(BROKEN, second))
@@ -65,7 +71,7 @@ async def test_plain_text_and_fences_are_no_broken_json() -> None:
 
 
 async def test_what_is_lost_is_counted_once() -> None:
-    for client in (Scripted("", ""), Scripted(TransientError("gone"))):
+    for client in (Scripted("", "", "", ""), Scripted(TransientError("gone"))):
         asker = Asker({"task": client}, {})
         with pytest.raises((ParseError, TransientError)):
             await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
