@@ -13,6 +13,7 @@ CombeeError
 ├── EndpointError           a model endpoint said no for good (wrong key, unknown model, a 400)
 │   ├── ContextLengthError  the request is longer than the model's context
 │   └── UnreachableError    nobody answers at the address (a pod tries again, a laptop's user mends it)
+├── RolloutError            a task in a container misbehaved on one example; ``code`` says how
 ├── TransientError          worth another try later (429, 5xx, reset, deadline)
 ├── ClusterError            the Kubernetes API refused or did not answer
 ├── BudgetExhaustedError    the run's own budget forbids the next call
@@ -121,6 +122,16 @@ class TransientError(CombeeError):
     """The same call may succeed later; raised only after the retries are spent."""
 
     code = "Transient"
+
+
+class RolloutError(CombeeError):
+    """What a container did with one example is no rollout: it hung, died, or left what cannot be read."""
+
+    code = "Rollout"
+
+    def __init__(self, code: str, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.code = code  # type: ignore[misc]
 
 
 class ClusterError(CombeeError):

@@ -13,6 +13,10 @@ PLAYBOOK_VERSION_KIND = "PlaybookVersion"
 MAX_NAME = 63
 """A Kubernetes label value, and so a pod's name, has at most this many characters."""
 
+PLAYBOOK_KEY, ARTIFACT_KEY, GATE_KEY = "playbook.md", "artifact.json", "gate.json"
+METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "components.json", "findings.json"
+"""the base method that a published text is of, absent with ACE; its components by name, where it has several."""
+"""Keys of a published version's ConfigMap: the text for models, what it was rendered from, its scores on gate."""
 STEP_KINDS = ("profile", "map", "reduce", "finish", "evaluate", "publish")
 
 MANAGED_BY = "combee-operator"
@@ -25,7 +29,28 @@ LABEL_STEP = f"{API_GROUP}/step"
 LABEL_ITERATION = f"{API_GROUP}/iteration"
 LABEL_ATTEMPT = f"{API_GROUP}/attempt"
 LABEL_ENGINE = f"{API_GROUP}/engine"
+LABEL_DESK = f"{API_GROUP}/desk"
+"""on the pods of steps that give rollouts to pods of the user's image."""
+ROLLOUT = "rollout"
+"""the component of what does rollouts in a user's image."""
+GATEWAY = "combee-gateway"
+"""the Deployment, Service and account of a namespace's gateway."""
 LABEL_PLAYBOOK = f"{API_GROUP}/playbook"
+LABEL_CANARY = f"{API_GROUP}/canary"
+LABEL_COMPARISON = f"{API_GROUP}/comparison"
+"""On a run: the comparison that it is a cell of."""
+CELL_ANNOTATION = f"{API_GROUP}/cell"
+"""On a run of a comparison: which cell it is, as JSON."""
+"""the test that judged pairs belong to."""
+DIGEST_ANNOTATION = f"{API_GROUP}/digest"
+"""of the artifact that a ConfigMap holds."""
+DATA_ANNOTATION = f"{API_GROUP}/data"
+"""of the delivered ConfigMap: SHA-256 of what was written into it."""
+PAIRS_KEY = "pairs.json"
+READING_KEY = "reading.json"
+"""keys of the ConfigMap that a Job of a canary makes: judged pairs, and what Prometheus said."""
+LEARN_ANNOTATION = f"{API_GROUP}/learn"
+"""on a Playbook: each new text asks for one run of ``spec.learn.template``."""
 
 
 def step_name(
@@ -69,9 +94,64 @@ def prefetch_name(run: str, uid: str, index: int) -> str:
     return f"{_lettered(run)}-{uid[:8]}-e{index}-fetch"
 
 
+def rollouts_name(run: str, uid: str) -> str:
+    """The Service where pods of a user's image find rollouts: ``formula-3fa9c1d2-rollouts``."""
+    return f"{_lettered(run)}-{uid[:8]}-rollouts"
+
+
+def rollout_job_name(run: str, uid: str, attempt: int) -> str:
+    """The Job of such pods, the first one or one that follows: ``formula-3fa9c1d2-rollouts-a0``."""
+    return f"{rollouts_name(run, uid)}-a{attempt}"
+
+
 def published_name(playbook: str, digest: str) -> str:
     """The immutable ConfigMap of one version of a Playbook: ``formula-1b2c3d4e5f60``."""
     return f"{playbook[:50].rstrip('-.')}-{digest[:12]}"
+
+
+def playbook_label(playbook: str) -> str:
+    """A Playbook's name as a label's value."""
+    return playbook[:MAX_NAME].rstrip("-.")
+
+
+def delivered_name(playbook: str, chosen: str = "") -> str:
+    """The ConfigMap that services mount: as the Playbook says, else ``formula-playbook``."""
+    return chosen or f"{playbook}-playbook"
+
+
+def traffic_folder(playbook: str, test: str = "") -> str:
+    """Where sampled traffic is in a store: ``traffic/formula/pairs/<test>``, or all that is kept of a Playbook's.
+
+    Below it are ``pairs/<test>`` (both answers to a request), ``requests`` (requests and answers captured) and what
+    ``work.sweeping`` knows.
+    """
+    return f"traffic/{playbook}/pairs/{test}" if test else f"traffic/{playbook}"
+
+
+def captured_folder(playbook: str) -> str:
+    """Where captured requests and their answers are in a store."""
+    return f"traffic/{playbook}/requests"
+
+
+def canary_labels(playbook: str, test: str) -> dict[str, str]:
+    """The labels of what a canary's test makes: Jobs that judge, and the pairs that they judged."""
+    return {
+        LABEL_NAME: "combee",
+        LABEL_MANAGED_BY: MANAGED_BY,
+        LABEL_COMPONENT: "canary",
+        LABEL_PLAYBOOK: playbook_label(playbook),
+        LABEL_CANARY: test,
+    }
+
+
+def pairs_name(playbook: str, digest: str) -> str:
+    """A ConfigMap of judged pairs: ``formula-pairs-1b2c3d4e5f60``."""
+    return f"{_short(playbook)}-pairs-{digest[:16]}"
+
+
+def judge_name(playbook: str, test_digest: str, slot: int) -> str:
+    """The Job that judges a test in a stretch of time: ``formula-judge-1b2c3d4e-90371234``."""
+    return f"{_short(playbook)}-judge-{test_digest[:8]}-{slot}"
 
 
 def run_labels(run: str, uid: str, component: str) -> dict[str, str]:

@@ -22,6 +22,8 @@ class Example:
     target: str
     digest: str
     """sha256 hex of the row's canonical content (input and target), independent of id."""
+    tokens: int = 0
+    """of all that the model reads of the row, where ``input`` is only its beginning; 0: ``input`` is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,16 @@ class Score:
     feedback: str
     partial: float | None = None
     """partial credit in [0, 1], reported beside ``value`` and never decided by; None where the task has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """That a trajectory was not rolled out here: which part of the recording it is, and whether how the
+    recording ended is known."""
+
+    part: int = 1
+    of: int = 1
+    judged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,22 @@ class Trajectory:
     error: str = ""
     partial: float | None = None
     """the score's partial credit; 0 for a failed call of a task that has it."""
+    recorded: Recorded | None = None
+    objectives: tuple[tuple[str, float], ...] = ()
+    """(name, score) by the objectives that the task has besides the score."""
+    records: tuple[tuple[str, str], ...] | None = None
+    """(component, text): what the task itself says of it, for each component it has something to say for; None where
+    a task says no such thing."""
+    variant: str = ""
+    """of several texts that an iteration works with the name of the one that was used; empty where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An artifact as those who work with it get it: its text, and (name, text) of its components where it has any."""
+
+    text: str
+    components: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +102,8 @@ class Reflection:
     lessons: tuple[Lesson, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
     """(bullet id, helpful | harmful | neutral) votes on the playbook's bullets."""
+    variant: str = ""
+    """that of its trajectory."""
 
 
 @dataclass(frozen=True, slots=True)

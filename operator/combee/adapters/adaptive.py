@@ -3,8 +3,9 @@
 A server that is asked too much says so: 429, 503, or no answer before the deadline. The share of
 refused requests in a window of as many answers as there are slots (32 at least) is the share that is
 too much, so the limit falls by just that share, once a window; it grows again quickly to nine tenths
-of where it last fell, and from there one slot at a time, every fourth window. A share below a tenth is a bad
-day and not an overload: back-off alone deals with it. So it settles instead of swinging.
+of where it last fell, and from there one slot at a time, every fourth window. A share below a tenth of a window is
+a bad day and not an overload: back-off alone deals with it. (Of windows of 64, at one refusal in twenty, one in some
+twenty-five has more by chance, and costs what it was refused.) So it settles instead of swinging.
 """
 
 from __future__ import annotations

@@ -84,9 +84,9 @@ def read_reply(content: bytes, prompt: Prompt) -> Reply | str:
         return "aborted"
     return Reply(
         text=text,
-        prompt_tokens=_count(counts[0], prompt_tokens(prompt)),
-        completion_tokens=_count(counts[1], estimate_tokens(text)),
-        cached_tokens=_count(counts[2], 0),
+        prompt_tokens=counted(counts[0], prompt_tokens(prompt)),
+        completion_tokens=counted(counts[1], estimate_tokens(text)),
+        cached_tokens=counted(counts[2], 0),
         finish_reason=finish,
     )
 
@@ -111,5 +111,6 @@ def _text_of(content: object) -> str:
     return content
 
 
-def _count(value: object, otherwise: int) -> int:
+def counted(value: object, otherwise: int) -> int:
+    """A count that a server gave, or ours where it gave none that can be one."""
     return value if isinstance(value, int) and value >= 0 else otherwise

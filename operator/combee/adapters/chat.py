@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from openai import APIConnectionError, APIStatusError, APITimeoutError
-
 from combee.adapters.adaptive import AdaptiveLimit, LimitChange
 from combee.adapters.backoff import wait_seconds
-from combee.adapters.body import QUIRKS, Reply, prompt_tokens, read_reply, request_body
+from combee.adapters.body import QUIRKS, Reply, prompt_tokens
 from combee.adapters.connection import Connection, ConnectionPool, ServedModel
+from combee.adapters.failures import NoAnswerError, NotInTimeError, StatusError
+from combee.adapters.forms import form_of
 from combee.adapters.hedge import Hedger
 from combee.adapters.limits import Clock, RunLimits, Sleep
 from combee.adapters.memo import Memo
@@ -76,7 +76,8 @@ class ChatClient:
     Parameters
     ----------
     role : str
-        "task", "proposer" or "evaluator"; a call of "task" is one rollout of the budget.
+        "task", "proposer", "evaluator" or "embedder"; a call of "task" is one rollout of the budget,
+        a call of "embedder" asks for embeddings (see ``embedding``), every other one is a chat.
     deadline_seconds : float
         Of one attempt, from sending to the last byte.
     max_attempts : int
@@ -113,6 +114,7 @@ class ChatClient:
     ) -> None:
         self.endpoint = endpoint
         self.role = role
+        self._form = form_of(role)
         self._memo = memo
         self._limits = limits
         self._own_pool = ConnectionPool() if pool is None else None
@@ -138,7 +140,7 @@ class ChatClient:
         EndpointError (ContextLengthError) when the endpoint refuses for good, TransientError when
         the attempts are spent, BudgetExhaustedError, StoreError when the answer cannot be kept.
         """
-        key = CanonicalRequest(self.endpoint, request).key
+        key = self._form.key(CanonicalRequest(self.endpoint, request))
         call = _Call(started=self._clock() - self._origin)
         try:
             answered = await self._memo.once(
@@ -165,11 +167,11 @@ class ChatClient:
         for attempt in range(1, _CHECK_ATTEMPTS + 1):
             try:
                 served = await self._connection.models(again=True)
-            except APIConnectionError as error:
+            except NoAnswerError as error:
                 raise _unreachable(asked, error) from None
             except ValueError:
                 raise unknown_model(asked, None) from None
-            except APIStatusError as error:
+            except StatusError as error:
                 if error.status_code in (404, 405):
                     raise unknown_model(asked, None) from None
                 verdict = judge(error, asked, self._wall_clock())
@@ -275,19 +277,19 @@ class ChatClient:
         call.queued += sent - waited_from
         call.attempts += 1
         call.started = sent - self._origin
-        body = request_body(self.endpoint.model, request, quirks)
+        body = self._form.body(self.endpoint.model, request, quirks)
         reply: Reply | str
         try:
             async with asyncio.timeout(self._deadline):
-                response = await self._connection.post_chat(body)
-            reply = read_reply(response.content, request.prompt)
+                response = await self._connection.post(self._form.path, body)
+            reply = self._form.read(response.content, request.prompt)
         except TimeoutError:
             return Again("timeout")
-        except APITimeoutError:
+        except NotInTimeError:
             return Again("connect")
-        except APIConnectionError:
+        except NoAnswerError:
             return Again("reset")
-        except APIStatusError as error:
+        except StatusError as error:
             return await self._verdict(error, asked, quirks)
         seconds = self._clock() - sent
         if isinstance(reply, str):
@@ -304,8 +306,8 @@ class ChatClient:
             attempts=call.attempts,
         )
 
-    async def _verdict(self, error: APIStatusError, asked: Asked, quirks: frozenset[str]) -> Again | Quirk:
-        verdict = judge(error, asked, self._wall_clock())
+    async def _verdict(self, error: StatusError, asked: Asked, quirks: frozenset[str]) -> Again | Quirk:
+        verdict = self._form.judge(error, asked, self._wall_clock())
         if isinstance(verdict, Again) or (isinstance(verdict, Quirk) and verdict.name not in quirks):
             return verdict
         if not isinstance(verdict, Quirk) and is_about_the_model(error):
@@ -317,7 +319,7 @@ class ChatClient:
     async def _served_names(self) -> tuple[str, ...] | None:
         try:
             return tuple(model.id for model in await self._connection.models())
-        except (APIStatusError, APIConnectionError, ValueError):
+        except (StatusError, NoAnswerError, ValueError):
             return None
 
     def _record(self, call: _Call, answered: Answered | None, error: str) -> None:
@@ -343,7 +345,7 @@ class ChatClient:
         )
 
 
-def _final(verdict: EndpointError | Quirk, error: APIStatusError, asked: Asked) -> EndpointError:
+def _final(verdict: EndpointError | Quirk, error: StatusError, asked: Asked) -> EndpointError:
     if isinstance(verdict, EndpointError):
         return verdict
     return EndpointError(
@@ -362,7 +364,7 @@ def _spent(asked: Asked, reasons: list[str]) -> TransientError:
     )
 
 
-def _unreachable(asked: Asked, error: APIConnectionError) -> UnreachableError:
+def _unreachable(asked: Asked, error: NoAnswerError) -> UnreachableError:
     cause = type(error.__cause__).__name__ if error.__cause__ else type(error).__name__
     return UnreachableError(
         f"the endpoint cannot be reached ({cause})",

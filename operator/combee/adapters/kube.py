@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
+from combee.adapters.kubeconfig import ONESELF, Identity, Login, login
 from combee.errors import BugError, ClusterError
 from combee.names import API_VERSION, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND, RUN_KIND
+from combee.settings import kubeconfig
 
 Object = dict[str, Any]
+_JSON = "application/json"
+_BARE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PAGE = 500
 """Objects asked for at once; a longer list comes in pages."""
 
@@ -50,35 +55,53 @@ class Answer:
 class Kube:
     """A connection to one cluster. Made by ``Kube.connect``; closed with ``aclose``."""
 
-    def __init__(self, client: Any, *, namespace: str, deadline_seconds: float) -> None:
+    def __init__(
+        self, client: Any, *, namespace: str, deadline_seconds: float, identity: Identity = ONESELF
+    ) -> None:
         self._client = client
         self.namespace = namespace
         """the namespace that the configuration names."""
+        self.identity = identity
+        """whom every request acts as, besides whoever makes it."""
+        self._headers = identity.headers()
         self._deadline_seconds = deadline_seconds
 
     @classmethod
-    async def connect(cls, *, context: str | None = None, deadline_seconds: float = 10.0) -> Kube:
-        """By the pod's own account inside a cluster, else by KUBECONFIG. ClusterError when neither is there."""
+    async def connect(
+        cls,
+        *,
+        context: str | None = None,
+        identity: Identity = ONESELF,
+        as_a_person: bool = False,
+        deadline_seconds: float = 10.0,
+    ) -> Kube:
+        """By the pod's own account inside a cluster, else by KUBECONFIG; ``as_a_person``: as kubectl chooses, by
+        KUBECONFIG where there is one. ``identity`` goes before the one that the configuration names. ClusterError
+        when there is no way to a cluster, or none that is as kubectl's."""
         from kubernetes.aio import client, config  # it takes a second to import
 
         configuration = client.Configuration()
         configuration.retries = False
+        files = kubeconfig()
+        by_file = context is not None or not _in_cluster() or (as_a_person and _there(files))
         try:
-            if context is None and _in_cluster():
-                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-                namespace = _own_namespace()
+            if by_file:
+                chosen = await login(configuration, files, context)
             else:
-                await config.load_kube_config(  # type: ignore[no-untyped-call]
-                    context=context, client_configuration=configuration
-                )
-                namespace = _chosen_namespace(config, context)
+                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                chosen = Login(_own_namespace(), ONESELF)
+            return cls(
+                client.ApiClient(configuration),
+                namespace=chosen.namespace,
+                deadline_seconds=deadline_seconds,
+                identity=identity.over(chosen.identity),
+            )
         except (config.ConfigException, OSError) as error:
             raise ClusterError(
                 f"no cluster is configured ({str(error).splitlines()[0][:200]})",
                 where="KUBECONFIG",
                 fix="Point KUBECONFIG at a cluster; `kubectl version` tells whether it answers",
             ) from None
-        return cls(client.ApiClient(configuration), namespace=namespace, deadline_seconds=deadline_seconds)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -89,15 +112,30 @@ class Kube:
         answer = await self.request("GET", place(kind, namespace, name), quiet=(404,))
         return None if answer.status == 404 else answer.body
 
-    async def list(self, kind: str, namespace: str, *, labels: str = "", fields: str = "") -> list[Object]:
-        """All objects that a label and a field selector match; ``namespace`` "" is all namespaces."""
-        query = {"limit": str(PAGE)}
-        query |= {"labelSelector": labels} if labels else {}
+    async def list(
+        self,
+        kind: str,
+        namespace: str,
+        *,
+        labels: str = "",
+        fields: str = "",
+        bare: bool = False,
+        cached: bool = False,
+    ) -> list[Object]:
+        """All objects that a label and a field selector match; ``namespace`` "" is all namespaces. ``bare``: only
+        their metadata, whatever else they hold. ``cached``: as the API server last heard of them, which is cheap
+        and may be a little late."""
+        # The few that a label picks are asked for at once: the API server answers that from its cache, while it may
+        # read and decode everything there is in the namespace for a page of them.
+        query = {"labelSelector": labels} if labels else {"limit": str(PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
+        query |= {"resourceVersion": "0"} if cached else {}
         found: list[Object] = []
         while True:
-            answer = await self.request("GET", place(kind, namespace), query=query)
-            found += answer.body.get("items", [])
+            answer = await self.request(
+                "GET", place(kind, namespace), query=query, accept=_BARE if bare else _JSON
+            )
+            found += answer.body.get("items") or []
             more = answer.body.get("metadata", {}).get("continue", "")
             if not more:
                 return found
@@ -146,11 +184,13 @@ class Kube:
         body: Mapping[str, Any] | None = None,
         quiet: tuple[int, ...] = (),
         content: str = "application/json",
+        accept: str = "application/json",
     ) -> Answer:
         """One request. ClusterError for any status from 300 on that is not in ``quiet``, and for no answer."""
         try:
-            response = await self._asked(method, path, query, body, content, self._deadline_seconds)
-            raw = await asyncio.wait_for(response.read(), self._deadline_seconds)
+            response = await self._asked(method, path, query, body, content, self._deadline_seconds, accept)
+            async with asyncio.timeout(self._deadline_seconds):  # wait_for may swallow a cancellation
+                raw = await response.read()
         except (BugError, ClusterError):
             raise
         except (OSError, TimeoutError, ValueError) as error:
@@ -176,7 +216,8 @@ class Kube:
         try:
             response = await self._asked("GET", path, query, None, "application/json", timeout)
             if response.status >= 300:
-                raw = await asyncio.wait_for(response.read(), self._deadline_seconds)
+                async with asyncio.timeout(self._deadline_seconds):
+                    raw = await response.read()
                 raise _refused(Answer(response.status, _parsed(raw)), where)
             async with response.response as body:
                 async for piece in body.content.iter_any():
@@ -192,10 +233,15 @@ class Kube:
         body: Mapping[str, Any] | None,
         content: str,
         wait: Any,
+        accept: str = "application/json",
     ) -> Any:
         """The answer whose body is still to be read."""
+        from multidict import CIMultiDict
+
         url = f"{self._client.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
-        headers = {"Accept": "application/json", "Content-Type": content}
+        headers: CIMultiDict[str] = CIMultiDict({"Accept": accept, "Content-Type": content})
+        for name, value in self._headers:
+            headers.add(name, value)
         bearer = (await self._client.configuration.auth_settings()).get("BearerToken")
         if bearer is not None:
             headers[bearer["key"]] = bearer["value"]
@@ -248,7 +294,7 @@ def _own_namespace() -> str:
     return Path(_ACCOUNT, "namespace").read_text().strip()
 
 
-def _chosen_namespace(config: Any, context: str | None) -> str:
-    contexts, active = config.list_kube_config_contexts()
-    chosen = next((c for c in contexts if c["name"] == context), active) or {}
-    return str(chosen.get("context", {}).get("namespace") or "default")
+def _there(files: str) -> bool:
+    from pathlib import Path
+
+    return any(Path(one).expanduser().is_file() for one in files.split(os.pathsep) if one)

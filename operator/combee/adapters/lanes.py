@@ -13,6 +13,10 @@ import httpx2
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """A longer body is no answer of a chat model; it is refused before it fills the memory."""
 
+IDLE_SECONDS = 3.0
+"""A lane unused for this long connects anew. Servers hang up on idle connections of their own accord
+(uvicorn, and with it vLLM, after 5 s), and a request that crosses such a goodbye is lost."""
+
 
 class LaneTransport(httpx2.AsyncBaseTransport):
     """Opens as many connections as there are requests in flight, and keeps them for later ones."""
@@ -48,7 +52,9 @@ class LaneTransport(httpx2.AsyncBaseTransport):
             await lane.aclose()
 
     def _new_lane(self) -> httpx2.AsyncHTTPTransport:
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=1, keepalive_expiry=30.0)
+        limits = httpx2.Limits(
+            max_connections=None, max_keepalive_connections=1, keepalive_expiry=IDLE_SECONDS
+        )
         lane = httpx2.AsyncHTTPTransport(verify=self._tls, limits=limits)
         self._lanes.append(lane)
         return lane

@@ -31,8 +31,10 @@ _Outcome = Completion | _Failed | None
 class Memo:
     """Completions by request key, on a store that may be shared by many runs."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, folder: str = "") -> None:
+        """``folder``: of the store, where the records go; empty: the one of the runs."""
         self._store = store
+        self._root = f"{folder}/" if folder else ""
         self._flights: dict[str, asyncio.Future[_Outcome]] = {}
 
     @staticmethod
@@ -42,18 +44,18 @@ class Memo:
 
     async def get(self, key: str) -> Completion | None:
         """The recorded answer; None when there is none, or when its record is damaged."""
-        data = await self._store.aget(_path(key))
+        data = await self._store.aget(self._root + _path(key))
         return None if data is None else _decoded(key, data)
 
     async def put(self, key: str, completion: Completion) -> Completion:
         """Record an answer and return the one that counts: the first that was recorded."""
         data = _encoded(key, completion)
-        if await self._store.aput_new(_path(key), data):
+        if await self._store.aput_new(self._root + _path(key), data):
             return completion
         winner = await self.get(key)
         if winner is not None:
             return winner
-        await self._store.aput(_path(key), data)
+        await self._store.aput(self._root + _path(key), data)
         return completion
 
     async def once(

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from openai import APIStatusError
-
 from combee.adapters.backoff import retry_after_seconds
 from combee.adapters.body import MAX_TOKENS, RESPONSE_FORMAT, SEED
+from combee.adapters.failures import StatusError
 from combee.adapters.wire import Endpoint
 from combee.errors import ContextLengthError, EndpointError
 from combee.records import Prompt
@@ -67,10 +66,11 @@ class Asked:
     @property
     def where(self) -> str:
         """``models.task (llm.example.com)``"""
-        return f"models.{self.role} ({self.endpoint.host})"
+        role = "task" if self.role == "agent" else self.role
+        return f"models.{role} ({self.endpoint.host})"
 
 
-def judge(error: APIStatusError, asked: Asked, now: float) -> Again | Quirk | EndpointError:
+def judge(error: StatusError, asked: Asked, now: float) -> Again | Quirk | EndpointError:
     """The meaning of an HTTP status of 300 or above. ``now``: Unix seconds, for dates in headers.
 
     An unknown model is for the caller to name, who can ask the server what it serves.
@@ -108,7 +108,7 @@ def judge(error: APIStatusError, asked: Asked, now: float) -> Again | Quirk | En
     )
 
 
-def is_about_the_model(error: APIStatusError) -> bool:
+def is_about_the_model(error: StatusError) -> bool:
     """Does it say that there is no such model? A 404 may also mean a wrong path."""
     said = f"{error.code or ''} {error.message}".lower()
     return error.status_code == 404 or (
@@ -163,7 +163,7 @@ def _character(found: re.Match[str]) -> str:
     return "?" if 0xD800 <= code < 0xE000 else chr(code)
 
 
-def _quirk(error: APIStatusError, said: str) -> str | None:
+def _quirk(error: StatusError, said: str) -> str | None:
     """The optional parameter that the message complains about, if it is one we can do without."""
     if error.param == RESPONSE_FORMAT or any(word in said for word in _FORMAT):
         return RESPONSE_FORMAT

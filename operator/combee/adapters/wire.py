@@ -94,7 +94,7 @@ class CanonicalRequest:
             "schema": [prompt.schema_name, prompt.schema],
             "ordinal": self.request.ordinal,
         }
-        return hashlib.sha256(canonical_json(content)).hexdigest()
+        return canonical_digest(content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +187,11 @@ class CallRecord:
 OnCall = Callable[[CallRecord], None]
 Budget = Callable[[int, int], None]
 """``budget(rollouts, tokens)``, asked before a request is made; raises BudgetExhaustedError."""
+
+
+def canonical_digest(content: object) -> str:
+    """sha256 hex of ``canonical_json``."""
+    return hashlib.sha256(canonical_json(content)).hexdigest()
 
 
 def canonical_json(content: object) -> bytes:

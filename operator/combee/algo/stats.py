@@ -122,6 +122,40 @@ def paired_difference(
     return Paired(len(ids), mean, min(low, mean), max(high, mean), wins + losses, p_value, unpaired)
 
 
+def score_difference(wins: int, losses: int, n: int, confidence: float) -> tuple[float, float]:
+    """Tango's score interval of a difference of paired proportions: (wins - losses) / n, in [-1, 1].
+
+    The differences that the score test does not reject: the spread is that of the difference asked about, and not of
+    the one seen, so that few pairs, all alike, do not look sure. (-1, 1) for n < 1. BugError for counts that cannot
+    be, or a confidence outside (0, 1). Source: Tango 1998, Statistics in Medicine 17. Cost: O(1).
+
+    >>> [round(end, 3) for end in score_difference(0, 0, 20, 0.95)]
+    [-0.161, 0.161]
+    """
+    if not 0 < confidence < 1 or min(wins, losses) < 0 or wins + losses > max(n, 0):
+        raise BugError(f"{wins} wins, {losses} losses of {n} at {confidence}", where="score_difference")
+    if n < 1:
+        return -1.0, 1.0
+    limit = NormalDist().inv_cdf((1 + confidence) / 2)
+    low = _rejected_below(wins, losses, n, limit)
+    return low, -_rejected_below(losses, wins, n, limit)
+
+
+def _rejected_below(wins: int, losses: int, n: int, limit: float) -> float:
+    rejected, kept = -1.0, (wins - losses) / n
+    for _ in range(50):
+        delta = (rejected + kept) / 2
+        # The likeliest share of losses, were the difference delta.
+        b = -wins - losses + (2 * n - wins + losses) * delta
+        root = math.sqrt(max(0.0, b * b + 8 * n * losses * delta * (1 - delta)))
+        variance = n * ((root - b) / (2 * n) + delta * (1 - delta))
+        if wins - losses - n * delta >= limit * math.sqrt(max(0.0, variance)):
+            rejected = delta
+        else:
+            kept = delta
+    return rejected
+
+
 def sign_test(wins: int, losses: int) -> float:
     """Two-sided p value of the exact sign test: wins against losses under a fair coin, in (0, 1].
 

@@ -1,29 +1,37 @@
-"""What a base method offers, and the plain data it exchanges. Nothing of files, pods or HTTP.
+"""What a base method must say, and the plain data it exchanges. Nothing of files, pods or HTTP.
 
 A method owns an *artifact* (for ACE a ledger of entries), the prompts that make models improve it,
 the parsers of what they answer, and the algebra that brings the answers together. Every function is
 pure: the same arguments give the same result in every process, and no argument is changed.
 
-The life of one iteration, as the caller drives it::
+The life of one iteration, as the caller drives it; what stands in one line runs side by side::
 
-    rendered = method.render(ledger, budget_tokens=..., verify=...)
-    rollout_prompt -> parse_rollout            one call an example
-    reflect_prompt -> parse_reflection         one call a trajectory, more with rounds
-    leaf_prompt -> parse_leaf -> group         a call a leaf, then ONE group-by without a call
-    merge_prompt -> parse_merge -> reconcile_merge   a call for each real cluster
-    apply -> new_entries -> checks -> with_refusals
-    replay_candidates -> replay_request -> Verdict -> with_verdicts
+    working                                          the texts that this iteration's agents see, mostly one
+    rollout_prompt -> parse_rollout                  a call an example
+    reflect_prompt -> parse_reflection               a call a trajectory, more with rounds
+    parts                                            no call; what follows for each by itself, side by side
+    leaf_prompt -> parse_leaf                        a call a leaf; again for what is not carried_all
+    group                                            no call
+    merge_prompt -> parse_merge -> reconcile_merge   a call a cluster
+    apply -> new_entries -> checks -> with_refusals  no call
+    trials                                           rounds of rollouts, each round side by side
+    artifact.render                                  the text that is scored on select
+
+``base.BaseMethod`` says what most methods have in common; docs/methods.md writes one in under a hundred lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self, TypeVar
 
 from combee.algo.seeds import digest_of
 from combee.errors import CombeeError
-from combee.records import Message, Prompt, Reflection, Trajectory
+from combee.methods.diff import Diff
+from combee.methods.lineage import VariantView
+from combee.methods.trials import Trying
+from combee.records import Prompt, Reflection, Shown, Trajectory
 
 Op = Literal["ADD", "UPDATE", "MERGE", "DELETE"]
 Verify = Literal["Replay", "Support", "Off"]
@@ -33,11 +41,14 @@ Verification = Literal["initial", "replay", "support", "no"]
 INITIAL = "initial"
 """The source of what the user gave: trusted, and never the id of a trajectory."""
 
+VARIANT = "variant"
+"""The key of ``Rendered.ids`` for the digest of the member of a pool that a text is."""
+
 OVER_BUDGET = "budget"
 """``LeftOut.reason`` of an admitted entry that did not fit."""
 
-REPAIR_KEEPS_CHARS = 6000
-"""How much of an unusable answer is shown to the model that gave it, in characters."""
+MAX_TOKENS = 24_000
+"""Most tokens of a call where nobody says how many."""
 
 
 class ParseError(CombeeError):
@@ -62,6 +73,8 @@ class Update:
     base: tuple[str, ...] = ()
     reason: str = ""
     cited: frozenset[str] = frozenset()
+    variant: str = ""
+    """the text that it changes of several in flight; empty where there is one."""
 
     @property
     def key(self) -> str:
@@ -87,6 +100,26 @@ class Rendered:
     left_out: tuple[LeftOut, ...] = ()
     ids: Mapping[str, str] = field(default_factory=dict, hash=False)
     """bullet id -> entry digest, of the bullets in ``text``."""
+    components: tuple[tuple[str, str], ...] = ()
+    """(name, text) of its parts, where it has several that are improved by themselves."""
+
+    @property
+    def shown(self) -> Shown:
+        """What agents get of it."""
+        return Shown(self.text, self.components)
+
+    @property
+    def variant(self) -> str:
+        """Which member of a pool it is, by digest; empty for a method without one."""
+        return self.ids.get(VARIANT, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is reduced by itself: a text that proposals change, and the reflections that concern it."""
+
+    shown: Rendered
+    reflections: tuple[Reflection, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +219,18 @@ class Artifact(Protocol):
         """Canonical JSON; ``Method.from_json`` reads it back."""
         ...
 
+    def join(self, other: Self) -> Self:
+        """Everything either knows: commutative, associative, idempotent."""
+        ...
+
+    def render(self, *, budget_tokens: int, verify: Verify) -> Rendered:
+        """The text a model reads, in at most ``budget_tokens`` tokens."""
+        ...
+
+    def diff(self, newer: Self) -> Diff:
+        """What changed up to ``newer``, for people; empty for equal ones."""
+        ...
+
 
 class LeakCorpus(Protocol):
     """Answers whether a text repeats a rare passage of the data it was built from."""
@@ -217,21 +262,22 @@ class Method(Protocol[A]):
         """The inverse of ``Artifact.to_json``; DataError for anything else."""
         ...
 
-    def join(self, a: A, b: A) -> A:
-        """Everything either knows: commutative, associative, idempotent."""
-        ...
-
-    def render(
-        self, ledger: A, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
-    ) -> Rendered:
-        """The text a model reads. ``with_entry`` (for a replay) is appended last, on top of the budget."""
-        ...
-
-    def views(self, ledger: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
+    def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
         """Every entry with its standing, in rank order, for reports."""
         ...
 
+    def variants(self, artifact: A, rendered: Rendered) -> list[VariantView]:
+        """The members of its pool, best first; none for a method without one."""
+        ...
+
     # one example
+    def working(
+        self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1
+    ) -> list[Rendered]:
+        """The texts that an iteration works with: what its agents see and its proposals change. ``variants`` at most,
+        each of another ``variant``; ``[artifact.render(...)]`` for a method that works on what it would serve."""
+        ...
+
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt: ...
 
     def parse_rollout(self, text: str) -> RolloutReply:
@@ -240,8 +286,9 @@ class Method(Protocol[A]):
 
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
-    ) -> Prompt:
-        """``round`` counts from 1. A wrong trajectory is diagnosed, a right one is asked for its votes."""
+    ) -> Prompt | None:
+        """``round`` counts from 1. A wrong trajectory is diagnosed, a right one is asked for its votes. None: there
+        is nothing to ask, and ``parse_reflection`` makes its reflection of the trajectory and no text."""
         ...
 
     def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection: ...
@@ -253,14 +300,28 @@ class Method(Protocol[A]):
         ...
 
     # aggregation
+    def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
+        """What is reduced by itself, side by side: everything, or each component with its own reflections.
+        None where there is nothing to reduce. Asked once for each text that the iteration works with."""
+        ...
+
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt: ...
 
     def parse_leaf(
         self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered
     ) -> list[Update]: ...
 
-    def group(self, updates: Sequence[Update], *, cap: int) -> Grouping:
-        """``cap``: most members of one cluster. The result does not depend on the order of ``updates``."""
+    def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
+        """A short text in place of the reflections, for the strategy ``Summarize``."""
+        ...
+
+    def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
+        """The summary as one reflection that ``leaf_prompt`` takes, all of the text in its lessons; its
+        trajectory is ``summary_id``, too. ParseError when there is no text."""
+        ...
+
+    def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
+        """``cap``: most members of one cluster; ``max_tokens``: most tokens of a cluster's prompt, as estimated. The result does not depend on the order of ``updates``."""
         ...
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt: ...
@@ -275,70 +336,52 @@ class Method(Protocol[A]):
 
     def apply(
         self,
-        ledger: A,
+        artifact: A,
         updates: Sequence[Update],
         reflections: Sequence[Reflection],
         *,
         iteration: int,
         ids: Mapping[str, str] | None = None,
     ) -> A:
-        """Add updates and votes. ``ids`` is ``Rendered.ids`` of the playbook the reflections saw
-        (None: the ledger's own ids)."""
+        """Add updates and votes, for each text of the iteration in turn. ``ids``: its ``Rendered.ids`` (None: the artifact's)."""
         ...
 
-    # verification
+    # what is let in
     def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus: ...
 
     def new_entries(self, before: A, after: A) -> tuple[str, ...]:
         """Digests of the entries of ``after`` that ``before`` lacks, sorted."""
         ...
 
-    def checks(self, ledger: A, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]: ...
+    def checks(self, artifact: A, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]: ...
 
-    def with_refusals(self, ledger: A, refusals: Iterable[Refusal]) -> A: ...
+    def with_refusals(self, artifact: A, refusals: Iterable[Refusal]) -> A: ...
 
-    def refusals(self, ledger: A) -> list[Refusal]:
+    def refusals(self, artifact: A) -> list[Refusal]:
         """Everything that was not let in, the lost replays too, each with its reason; sorted."""
         ...
 
-    def replay_candidates(self, ledger: A, *, trajectories: Mapping[str, Trajectory]) -> list[str]: ...
+    # evaluation
+    def trials(
+        self, artifact: A, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
+    ) -> Trying[A]:
+        """The rollouts it takes to believe what ``apply`` added, and the artifact that follows from them.
 
-    def replay_request(
-        self,
-        ledger: A,
-        entry_digest: str,
-        *,
-        trajectories: Mapping[str, Trajectory],
-        budget_tokens: int,
-        verify: Verify,
-    ) -> ReplayRequest:
-        """The replay of one candidate, at the first of its sources that was wrong."""
+        ``trajectories``: of this iteration, by id, without their texts. A trajectory sent with an ``error`` was
+        lost and says nothing of the text, least of all that it scores nothing.
+        """
         ...
-
-    def replay_controls(
-        self, entry_digest: str, right: Iterable[str], *, source: str = "", count: int = 2
-    ) -> tuple[str, ...]:
-        """The controls of a replay: ``count`` of the example ids ``right``, chosen by hash;
-        the example of ``source`` is none of them."""
-        ...
-
-    def with_verdicts(self, ledger: A, verdicts: Iterable[Verdict]) -> A: ...
 
     # retention
-    def carried(self, reflection: Reflection, updates: Sequence[Update]) -> tuple[str, ...]:
-        """Ids of the lessons of ``reflection`` that some update cites and keeps the anchors of."""
-        ...
-
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        """``carried`` over many reflections at once: the form to use for a level or an iteration."""
+        """Ids of the lessons that some update carries: it cites their reflection and keeps what they stand on."""
         ...
 
+    # what others see
+    def served_text(self, text: str) -> str:
+        """A rendered text as a service's model is shown it, without what belongs to learning."""
+        ...
 
-def repair_prompt(prompt: Prompt, broken_text: str, reason: str) -> Prompt:
-    """``prompt`` again, with the unusable answer and what is wrong with it: the one repair round."""
-    shown = broken_text[:REPAIR_KEEPS_CHARS] or "(nothing)"
-    form = (
-        "one JSON object that follows the schema, and nothing else" if prompt.schema else "the answer alone"
-    )
-    ask = f"This answer cannot be used: {reason}. Give it again as {form}."
-    return replace(prompt, messages=(*prompt.messages, Message("assistant", shown), Message("user", ask)))
+    def diff_texts(self, before: str, after: str) -> Diff:
+        """``Artifact.diff`` where only the rendered texts are at hand."""
+        ...

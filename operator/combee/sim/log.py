@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import IO
 
 
 class AnswerLog:
-    """Appends ``{"n", "request", "role", "status"}``; digests only, never prompts. Status 0: no answer was sent."""
+    """Appends ``{"n", "request", "role", "status", "time", "seconds"}``; digests only, never prompts. Status 0:
+    no answer was sent. ``time`` (seconds since 1970) and how long it took tell what was in flight when
+    something was killed."""
 
     def __init__(self, path: Path | None) -> None:
         self._count = 0
@@ -17,10 +20,11 @@ class AnswerLog:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8")
 
-    def write(self, digest: str, role: str, status: int) -> None:
+    def write(self, digest: str, role: str, status: int, seconds: float = 0.0) -> None:
         """Add one line, flushed."""
         self._count += 1
         if self._file is not None:
             line = {"n": self._count, "request": digest, "role": role, "status": status}
+            line |= {"time": round(time.time(), 3), "seconds": round(seconds, 3)}
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()

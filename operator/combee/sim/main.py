@@ -17,7 +17,11 @@ from combee.sim.params import Faults, Law, SimConfig
 from combee.sim.server import serve as serve_forever
 
 app = typer.Typer(
-    help="The simulated model: stands where vLLM stands, for demos and tests.", no_args_is_help=True
+    help="The simulated model: stands where vLLM stands, for demos and tests.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 _BOOLEAN = frozenset(

@@ -22,6 +22,7 @@ from combee.sim import (
     lessons,
     prompts,
     reading,
+    records,
     reflecting,
     roles,
 )
@@ -83,7 +84,7 @@ class Model:
             found = self.questions.last_in(text)
         if role is None:
             outside = text[: found.start] + text[found.end :] if found else text
-            lists = bool(items.items_in(text, self.book))
+            lists = bool(items.items_in(text, self.book)) or bool(self._records(prompt))
             role = roles.role_of(form, outside, asks=found is not None, lists=lists)
         said = {
             roles.ROLLOUT: self._rollout,
@@ -141,9 +142,14 @@ class Model:
         return fill.reflect(form, diagnosis, told, drawn.tags)
 
     def _aggregate(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:
-        given = items.items_in(prompt.text, self.book)
+        given = self._records(prompt) or items.items_in(prompt.text, self.book)
         return fill.aggregate(
             form, aggregating.aggregate(given, self.book, self.law, self.seed, prompt.ordinal)
+        )
+
+    def _records(self, prompt: Prompt) -> list[items.Item]:
+        return records.read(
+            prompt.text, self.questions, self.book, self.law, self.seed, prompt.ordinal, self.plants
         )
 
     def _judge(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:

@@ -25,6 +25,9 @@ from combee.sim.metrics import Metrics
 from combee.sim.model import Model, Reply, from_config, request_digest
 from combee.sim.params import SimConfig
 
+KEEP_ALIVE_SECONDS = 30
+"""How long an idle connection is kept: a busy machine's client is not to meet a goodbye."""
+
 
 class Server:
     """The endpoints' state: one model, one engine clock, counters, the log of answers."""
@@ -79,7 +82,7 @@ class Server:
             self._count(done, began, fault.slow)
         finally:
             self.engine.leave()
-        self.log.write(digest, reply.role, 200)
+        self.log.write(digest, reply.role, 200, asyncio.get_running_loop().time() - began)
         return JSONResponse(done.whole())
 
     async def _stream(
@@ -97,7 +100,7 @@ class Server:
             yield done.chunk({}, done.finish, with_usage=with_usage)
             if with_usage:
                 yield done.usage_chunk()
-            self.log.write(digest, role, 200)
+            self.log.write(digest, role, 200, asyncio.get_running_loop().time() - began)
             yield b"data: [DONE]\n\n"
         finally:
             self.engine.leave()
@@ -181,6 +184,18 @@ class Server:
         if not isinstance(size, int) or not 1 <= size <= 4096:
             return wire.error(400, "dimensions must be 1 to 4096", "BadRequestError", param="dimensions")
         form = str(body.get("encoding_format") or "float")
+        digest, counts = request_digest(body), [prompts.tokens(text) for text in texts]
+        if max(counts, default=0) > self.config.max_model_len:
+            self.log.write(digest, roles.EMBED, 400)
+            return wire.too_long(self.config.max_model_len, max(counts), 0)
+        fault = self.luck.meet(digest)
+        if (broken := await self._broken(request, fault, digest, roles.EMBED)) is not None:
+            return broken
+        start = await self.engine.admit(sum(counts))
+        try:
+            await self.engine.decoded(start, fault.slow)
+        finally:
+            self.engine.leave()
         data = [
             {
                 "object": "embedding",
@@ -189,9 +204,8 @@ class Server:
             }
             for i, text in enumerate(texts)
         ]
-        count = sum(prompts.tokens(text) for text in texts)
-        usage = {"prompt_tokens": count, "total_tokens": count}
-        self.log.write(request_digest(body), roles.EMBED, 200)
+        usage = {"prompt_tokens": sum(counts), "total_tokens": sum(counts)}
+        self.log.write(digest, roles.EMBED, 200)
         return JSONResponse({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
     async def models(self, request: Request) -> Response:
@@ -276,6 +290,7 @@ def serve(config: SimConfig) -> None:
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=1,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             backlog=2048,
             lifespan="off",
         )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -20,6 +20,8 @@ MAX_ROW_BYTES = 1024 * 1024
 MAX_ID_CHARACTERS = 128
 _SHOWN_LINES = 5
 _BOM = b"\xef\xbb\xbf"
+Load = Callable[[], bytes]
+"""brings what is kept outside of the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,14 @@ class Fields:
 class Dataset:
     """Examples in the file's order, ids unique, contents unique.
 
-    ``digest`` (sha256 hex) covers ids, contents and order; ``warnings`` are sentences for people.
+    ``digest`` (sha256 hex) covers ids, contents and order; ``warnings`` are sentences for people;
+    ``recordings`` bring, by example id, what was recorded of examples that need no rollout.
     """
 
     examples: tuple[Example, ...]
     digest: str
     warnings: tuple[str, ...] = ()
+    recordings: Mapping[str, Load] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
 
 def bounded_lines(readline: Callable[[int], bytes]) -> Iterator[bytes]:

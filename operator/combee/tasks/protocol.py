@@ -1,4 +1,8 @@
-"""What a task is: the only thing that knows what rows mean and which answers are right."""
+"""What a task is: the only thing that knows what rows mean and which answers are right.
+
+A class of your own that has these members is a task (``spec.task.custom.class``); docs/custom-tasks.md shows
+one. It needs no base class. ``combee.records`` has Example and Score, ``combee.tasks.dataset`` what reads rows.
+"""
 
 from __future__ import annotations
 

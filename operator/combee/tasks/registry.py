@@ -1,25 +1,42 @@
-"""The tasks of this version, by the manifest's ``task.type``."""
+"""Tasks by the manifest: those of this version by ``task.type``, a custom one by its class."""
 
 from __future__ import annotations
 
-from typing import get_args
-
-from combee.api.parts import TaskType
-from combee.errors import ManifestError, NotAvailableError
+from combee.api.parts import Task as TaskSpec
+from combee.errors import ManifestError
+from combee.tasks.adapter import AdapterTask
+from combee.tasks.container import ContainerTask
+from combee.tasks.custom import load_task
 from combee.tasks.finer import FinerTask
 from combee.tasks.formula import FormulaTask
 from combee.tasks.protocol import Task
+from combee.tasks.traces import TracesTask
 
-_TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask()}
+_TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask(), "Traces": TracesTask()}
+
+
+def task_of(spec: TaskSpec) -> Task:
+    """The task of a manifest.
+
+    **Imports the user's code** for type Custom: called only in the pods of the run, and by ``combee run`` and
+    ``combee preview`` on a laptop; never in the operator or the gateway. Raises what ``task_for`` and
+    ``load_task`` raise. The code of a container or an adapter runs in processes of its own.
+    """
+    if spec.type == "Traces" and spec.traces is not None:
+        return TracesTask(spec.traces.format, spec.traces.part_tokens)
+    if spec.type != "Custom" or spec.custom is None:
+        return task_for(spec.type)
+    if spec.custom.adapter is not None:
+        return AdapterTask()
+    if spec.custom.class_ is None:
+        return ContainerTask()
+    return load_task(spec.custom.class_)
 
 
 def task_for(type: str) -> Task:
-    """The task of that type; NotAvailableError for one to come, ManifestError for an unknown one."""
+    """The task of that type; ManifestError for an unknown one, and for Custom, which its class names."""
     if (task := _TASKS.get(type)) is not None:
         return task
-    known = ", ".join(_TASKS)
-    if type in get_args(TaskType):
-        raise NotAvailableError(
-            f"task type {type} is not available in this version", where="spec.task.type", fix=f"Use {known}."
-        )
-    raise ManifestError(f"unknown task type {type!r}", where="spec.task.type", fix=f"Use {known}.")
+    raise ManifestError(
+        f"unknown task type {type!r}", where="spec.task.type", fix=f"Use {', '.join(_TASKS)}."
+    )

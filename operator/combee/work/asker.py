@@ -13,21 +13,24 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from combee.adapters.chat import ChatClient, ChatRequest
+from combee.adapters.chat import Answered, ChatClient, ChatRequest
 from combee.algo.schedule import list_schedule
-from combee.errors import BugError, ContextLengthError, EndpointError, TransientError
-from combee.methods.protocol import ParseError, repair_prompt
+from combee.errors import BugError, ContextLengthError, EndpointError, RolloutError, TransientError
+from combee.methods.protocol import ParseError
+from combee.methods.repair import repair_prompt
 from combee.plan.types import RoleUsage
 from combee.records import Prompt
 
 Parsed = TypeVar("Parsed")
 
-LOSSES = (ContextLengthError, TransientError, ParseError)
+LOSSES = (ContextLengthError, TransientError, ParseError, RolloutError)
 """What one example may die of without taking the step with it. It counts as wrong, stays in the
 denominator, and is not remembered: the same call is made again when it is asked for again."""
+
+REPAIR_ROUNDS = 3
 
 _OBJECT = re.compile(r'\{\s*"')
 _DECODER = json.JSONDecoder()
@@ -110,12 +113,13 @@ class Asker:
         except ParseError as broken:
             reason = reason if cut else broken.what
         self.repaired += 1
-        for last in (False, False, True):
+        for round_number in range(1, REPAIR_ROUNDS + 1):
             try:
-                text, _ = await self._call(role, repair_prompt(prompt, text, reason), stage, chain, ordinal)
+                repair = repair_prompt(prompt, text, reason, round_number)
+                text, _ = await self._call(role, repair, stage, chain, ordinal)
                 return parse(text)
             except ParseError as broken:
-                if last and not usable:
+                if round_number == REPAIR_ROUNDS and not usable:
                     raise
                 reason = broken.what
             except LOSSES:
@@ -131,12 +135,21 @@ class Asker:
         client = self.clients.get(role)
         if client is None:
             raise EndpointError(f"no model is given for the role {role}", where=f"spec.models.{role}")
-        if stage not in self.stages:
-            self.stages.append(stage)
+        self.begin(stage)
         temperature, top_p = self.samplings.get(role, (0.0, 1.0))
         answered = await client.ask(
             ChatRequest(prompt=prompt, temperature=temperature, top_p=top_p, ordinal=ordinal)
         )
+        self.record(role, stage, chain, answered)
+        return answered.completion.text, answered.completion.finish_reason == "length"
+
+    def begin(self, stage: str) -> None:
+        """Stages are in the order of their first calls."""
+        if stage not in self.stages:
+            self.stages.append(stage)
+
+    def record(self, role: str, stage: str, chain: int, answered: Answered) -> None:
+        """Put an answered call into the call graph."""
         done = answered.completion
         self.rows.append(
             CallRow(
@@ -154,7 +167,15 @@ class Asker:
                 tuple((one.call, one.before, one.after, one.reason) for one in answered.limit_changes),
             )
         )
-        return done.text, done.finish_reason == "length"
+
+    def take_in(self, other: Asker, first_chain: int) -> None:
+        """Put the calls of ``other`` into the call graph, its chains counted from ``first_chain``."""
+        for stage in other.stages:
+            self.begin(stage)
+        self.rows += [replace(row, chain=row.chain + first_chain) for row in other.rows]
+        self.estimated_tokens += other.estimated_tokens
+        self.repaired += other.repaired
+        self.lost += other.lost
 
     def usage(self) -> dict[str, RoleUsage]:
         """Tokens and calls by role."""

@@ -15,8 +15,10 @@ from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.methods.protocol import Method
 from combee.plan.types import RoleUsage, StepSummary
+from combee.records import Example, Shown
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
+from combee.tasks.traces import Recording
 from combee.work.asker import Asker
 
 MANIFEST_VERSION = 1
@@ -42,11 +44,31 @@ class Data(Protocol):
     async def train(self) -> Dataset:
         """Rows to learn from."""
 
-    async def held_out(self) -> Dataset:
-        """Rows to select and gate on."""
+    async def held_out(self) -> Dataset | None:
+        """Rows to select and gate on; None where nothing is rolled out."""
 
     async def test(self) -> Dataset | None:
         """Rows that are scored once, at the very end."""
+
+
+class Runner(Protocol):
+    """Rolls out an example where that is more than one call of the task model."""
+
+    async def run(
+        self,
+        asker: Asker,
+        example: Example,
+        shown: Shown,
+        *,
+        stage: str,
+        chain: int,
+        ordinal: int,
+        reflected: bool = False,
+    ) -> Recording:
+        """What was done with the artifact, in the call graph as one call of the task model. Raises ``LOSSES`` for
+        what only concerns this example. ``ordinal`` numbers repeats of the same; ``reflected``: what was done
+        will be reflected on, not only scored."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +89,8 @@ class WorkContext:
     clock: Callable[[], float]
     progress: Progress
     initial_playbook: str = ""
+    runner: Runner | None = None
+    """None: a rollout is one call of the task model."""
     cache: dict[str, Any] = field(default_factory=dict)
     """values that are costly to derive and the same for every step of this process."""
 
@@ -121,8 +145,11 @@ async def require_manifests(context: WorkContext, step: str, shards: int) -> lis
 
 
 def line_of(row: Any) -> bytes:
-    """A dataclass as one line of JSON."""
-    return (json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n").encode()
+    """A dataclass as one line of JSON. A variant is told where there were several."""
+    fields = asdict(row)
+    if not fields.get("variant"):
+        fields.pop("variant", None)
+    return (json.dumps(fields, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 async def put_lines(context: WorkContext, lines: Iterable[bytes]) -> str:

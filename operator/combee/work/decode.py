@@ -27,7 +27,8 @@ def without_diagnosis(row: dict[str, Any]) -> Reflection:
 def outcome_of(row: dict[str, Any]) -> Trajectory:
     """The trajectory that ``put_lines`` wrote, without its texts: who, right or wrong, failed or not.
     In a batch of 10,000 the texts are most of the memory, and replay asks its examples anew."""
-    bare = {"input": "", "output": "", "answer": "", "feedback": "", "cited": ()}
+    texts = {"input": "", "output": "", "answer": "", "feedback": "", "cited": (), "recorded": None}
+    bare = {**texts, "records": None, "objectives": tuple(map(tuple, row.get("objectives", ())))}
     return Trajectory(**{**row, **bare})
 
 

@@ -73,14 +73,12 @@ async def _pair(
 ) -> tuple[dict[str, Any], str]:
     """Means of both and the paired difference with its interval; and the digest of the scores themselves."""
     spec = context.spec
-    texts = {
-        name: context.method.render(
-            artifact, budget_tokens=spec.method.ace.render_token_budget, verify=spec.aggregation.verify
-        ).text
+    shown = {
+        name: artifact.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify).shown
         for name, artifact in (("baseline", baseline), ("best", best))
     }
-    before = await evaluate(context, asker, examples, texts["baseline"], stage=f"{split} baseline")
-    after = await evaluate(context, asker, examples, texts["best"], stage=f"{split} best")
+    before = await evaluate(context, asker, examples, shown["baseline"], stage=f"{split} baseline")
+    after = await evaluate(context, asker, examples, shown["best"], stage=f"{split} best")
     paired = paired_difference(before.by_id, after.by_id, seed=step.seed)
     scores = json.dumps({"baseline": before.by_id, "best": after.by_id}, sort_keys=True).encode()
     pair = {

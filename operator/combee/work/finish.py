@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.methods.protocol import Refusal, Rendered, Verdict
+from combee.methods.protocol import Refusal, Rendered
+from combee.methods.trials import Tried
 from combee.plan.engine import engine_digest
+from combee.plan.playbook.content import findings_json
 from combee.plan.types import IterationPlan, Step, StepSummary
-from combee.records import Example, Reflection, Trajectory
+from combee.records import Reflection, Trajectory
 from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
 from combee.work.context import (
     WorkContext,
@@ -28,10 +31,13 @@ from combee.work.context import (
 )
 from combee.work.decode import outcome_of, update_of, without_diagnosis
 from combee.work.happened import happened
+from combee.work.passages import leak_corpus, repeated
+from combee.work.recorded import checked
 from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.splits import held_out_split
 from combee.work.traces import typical_seconds
-from combee.work.verify import replay_all
+from combee.work.variants import of_text
+from combee.work.verify import run_trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +57,34 @@ class _Applied:
 
     ledger: Any
     refusals: list[Refusal]
-    verdicts: list[Verdict]
-    candidates: int
+    tried: Tried[Any]
 
 
 async def run_finish(
-    context: WorkContext, step: Step, plan: IterationPlan, ledger: Any, shown: Rendered
+    context: WorkContext, step: Step, plan: IterationPlan, ledger: Any, shown: Sequence[Rendered]
 ) -> StepSummary:
-    """Finish an iteration, or find it finished. ``shown`` is the playbook its agents saw."""
-    done = await read_manifest(context, step.name)
-    if done is not None:
-        return done
+    """Finish an iteration, or find it finished. ``shown``: the texts that its agents saw."""
+    before = await read_manifest(context, step.name)
+    if before is not None:
+        return before
     started = context.clock()
     inputs = await _read(context, step, plan)
     asker = context.asker()
     applied = await _apply(context, asker, plan, ledger, shown, inputs)
-    rendered = context.method.render(
-        applied.ledger, budget_tokens=plan.render_token_budget, verify=plan.verify
-    )
+    rendered = applied.ledger.render(budget_tokens=plan.render_token_budget, verify=plan.verify)
     scores: dict[str, float] = {}
     if plan.evaluate:
         select, _ = await held_out_split(context)
-        seen = await evaluate(context, asker, select, rendered.text, stage="select")
+        known = applied.tried.known
+        seen = await evaluate(context, asker, select, rendered.shown, stage="select", known=known)
         scores["select"] = mean(seen.by_id)
         if seen.partial is not None:
             scores["partialSelect"] = seen.partial
     if (partial := mean_partial(t.partial for t in inputs.trajectories.values())) is not None:
         scores["partialTrain"] = partial
-    return await _write(context, step, plan, _Finished(inputs, applied, rendered, asker, scores, started))
+    built_on = tuple(one.variant for one in shown if len(shown) > 1)
+    done = _Finished(inputs, applied, rendered, asker, scores, started, built_on)
+    return await _write(context, step, plan, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class _Finished:
     asker: Asker
     scores: dict[str, float]
     started: float
+    built_on: tuple[str, ...]
+    """the variants in flight, where there were several."""
 
 
 async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Inputs:
@@ -119,36 +127,38 @@ async def _recorded(context: WorkContext, done: _Finished) -> dict[str, list[Cal
 
 
 async def _apply(
-    context: WorkContext, asker: Asker, plan: IterationPlan, before: Any, shown: Rendered, inputs: _Inputs
+    context: WorkContext,
+    asker: Asker,
+    plan: IterationPlan,
+    before: Any,
+    shown: Sequence[Rendered],
+    inputs: _Inputs,
 ) -> _Applied:
-    method = context.method
-    after = method.apply(before, inputs.updates, inputs.reflections, iteration=plan.iteration, ids=shown.ids)
-    corpus = await _leak_corpus(context)
-    refusals = await asyncio.to_thread(method.checks, after, method.new_entries(before, after), corpus=corpus)
+    method, after = context.method, before
+    for one in shown:
+        updates, reflections = of_text(inputs.updates, shown, one), of_text(inputs.reflections, shown, one)
+        after = method.apply(after, updates, reflections, iteration=plan.iteration, ids=one.ids)
+    refusals = await _refused(context, before, after, inputs)
     after = method.with_refusals(after, refusals)
-    verdicts: list[Verdict] = []
-    candidates = 0
-    if plan.verify == "Replay":
-        examples = await _examples(context, inputs)
-        candidates = len(method.replay_candidates(after, trajectories=inputs.trajectories))
-        base = method.render(after, budget_tokens=plan.render_token_budget, verify=plan.verify)
-        verdicts = await replay_all(context, asker, plan, after, base.text, inputs.trajectories, examples)
-        after = method.with_verdicts(after, verdicts)
-    return _Applied(after, refusals, verdicts, candidates)
+    trying = method.trials(
+        after,
+        trajectories=inputs.trajectories,
+        budget_tokens=plan.render_token_budget,
+        verify=plan.verify,
+    )
+    tried = await run_trials(context, asker, plan, trying)
+    return _Applied(tried.artifact, refusals, tried)
 
 
-async def _examples(context: WorkContext, inputs: _Inputs) -> dict[str, Example]:
-    wanted = {trajectory.example_id for trajectory in inputs.trajectories.values()}
-    return {example.id: example for example in (await context.data.train()).examples if example.id in wanted}
-
-
-async def _leak_corpus(context: WorkContext) -> Any:
-    """What rare passages of the train rows look like; derived once a process."""
-    if "leak_corpus" not in context.cache:
-        train = await context.data.train()
-        texts = [context.task.model_input(example) for example in train.examples]
-        context.cache["leak_corpus"] = await asyncio.to_thread(context.method.leak_corpus, texts)
-    return context.cache["leak_corpus"]
+async def _refused(context: WorkContext, before: Any, after: Any, inputs: _Inputs) -> list[Refusal]:
+    """The new entries that may not be rendered: they repeat private data, or give orders."""
+    method, train = context.method, await context.data.train()
+    new = method.new_entries(before, after)
+    if train.recordings:
+        read = {trajectory.example_id for trajectory in inputs.trajectories.values()}
+        return await asyncio.to_thread(checked, method, after, new, train, read)
+    corpus = await leak_corpus(context)
+    return await asyncio.to_thread(method.checks, after, new, corpus=corpus)
 
 
 async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _Finished) -> StepSummary:
@@ -160,7 +170,7 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
     modelled = round(modelled_seconds(rows, context.slots), 6)
     walls = {**_step_walls(done.inputs.manifests), "finish": context.clock() - done.started}
     wall = sum(walls.values())
-    learning = [row for row in rows if row.stage != "select"]
+    learning = [row for row in rows if not row.stage.startswith("select")]
     record = {
         **_record(context, plan, done, parts, rows),
         **happened(by_step, context.slots),
@@ -178,6 +188,7 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
             "calls": await context.store.aput_blob(done.asker.encode()),
             "record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode()),
             "engine": engine_digest(context.spec),
+            **await _found(context, done.rendered.text),
         },
         counts={
             "iteration": plan.iteration,
@@ -185,7 +196,7 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
             "correct": total(parts, "correct"),
             "failed": total(parts, "failed"),
             "rollouts": total(parts, "rollouts"),
-            "evaluated": sum(row.stage == "select" for row in rows),
+            "evaluated": sum(row.stage.startswith("select") for row in rows),
             "rendered": len(done.rendered.included),
             "lessons": record["retention"]["distinct"],
             "carried": record["retention"]["carried"],
@@ -198,6 +209,12 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
         observations=((plan.batch_size, round(typical_seconds(learning, context.slots), 6)),),
     )
     return await write_manifest(context, summary)
+
+
+async def _found(context: WorkContext, text: str) -> dict[str, str]:
+    """The digest of what the text repeats of the rows, which entries of the start may do; nothing where it does not."""
+    found = await repeated(context, text)
+    return {"findings": await context.store.aput_blob(findings_json(found).encode())} if found else {}
 
 
 def _step_walls(manifests: list[StepSummary]) -> dict[str, float]:
@@ -225,7 +242,7 @@ def _record(
         "hits": sum(row.hit for row in rows),
         "tokens": sum(role.tokens for role in usage.values()),
         "rollouts": total(parts, "rollouts"),
-        "aggregatorCalls": sum(row.stage.startswith(("reduce", "merge")) for row in rows),
+        "aggregatorCalls": sum(row.stage.startswith(("reduce", "merge", "summary")) for row in rows),
         "lostCalls": total(parts, "lostCalls"),
         "unknownIds": total(parts, "unknownIds"),
         "failed": total(parts, "failed"),
@@ -236,18 +253,20 @@ def _record(
             "distinct": levels[-1]["lessons"] if levels else 0,
             "carried": carried,
             "rendered": _rendered_lessons(context, done),
+            "leftOut": total(parts, "leftOut"),
             "byRarity": done.inputs.retention["byRarity"],
         },
         "verification": {
-            "candidates": applied.candidates,
-            "replayed": len(applied.verdicts),
-            "verified": sum(verdict.won for verdict in applied.verdicts),
-            "refused": sum(not verdict.won for verdict in applied.verdicts),
+            "candidates": applied.tried.candidates,
+            "replayed": applied.tried.judged,
+            "verified": applied.tried.passed,
+            "refused": applied.tried.judged - applied.tried.passed,
             "leaks": sum(refusal.kind == "leak" for refusal in applied.refusals),
             "injections": sum(refusal.kind == "injection" for refusal in applied.refusals),
         },
         "playbookTokens": done.rendered.tokens,
         "batch": plan.batch_size,
+        **({"builtOn": done.built_on} if done.built_on else {}),
     }
 
 

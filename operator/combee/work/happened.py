@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from combee.tasks.container import Fault
 from combee.work.asker import CallRow, modelled_seconds
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 
 def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any]:
-    """``stages`` (in the order in which they ran), ``faults`` by reason, ``hedges``, and ``limits``: how the
+    """``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart, ``hedges``, and ``limits``: how the
     concurrency of each role followed the server, in order.
 
     ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
@@ -28,11 +29,13 @@ def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any
     ]
     calls = [row for made in rows.values() for row in made if not row.hit]
     faults = Counter(reason for row in calls for reason in row.retried_for)
+    misbehaved = {reason: faults.pop(reason) for reason in sorted(set(faults) & set(Fault))}
     return {
         "stages": stages,
         "faults": dict(sorted(faults.items())),
         "hedges": sum(row.hedged for row in calls),
         "limits": _limits(calls),
+        **({"rolloutFaults": misbehaved} if misbehaved else {}),
     }
 
 

@@ -6,17 +6,21 @@ call graph ``calls``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from combee.algo.membership import batch, shards
 from combee.algo.tokens import estimate_tokens
-from combee.errors import TransientError
+from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
-from combee.records import Example, Reflection, Trajectory
+from combee.records import Example, Reflection, Shown, Trajectory
 from combee.work.asker import Asker
 from combee.work.context import WorkContext, line_of, put_lines, read_manifest, write_manifest
+from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
-from combee.work.rollouts import LOSSES, judged, rollout
+from combee.work.recorded import learn_from_recording, learn_from_runs
+from combee.work.rollouts import LOSSES, judged, rollout, too_many_lost
+from combee.work.variants import dealt_to, name_of, signed
 
 MAX_LOST_SHARE = 0.5
 """A shard that loses more than this to errors is a bad day, not a lesson: the step fails."""
@@ -39,55 +43,48 @@ async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
 
 def dealt(batch_members: list[Example], plan: IterationPlan) -> list[list[int]]:
     """Positions of the batch by shard, balanced by tokens: a pure function of plan and data."""
-    return shards([estimate_tokens(example.input) for example in batch_members], plan.shards)
+    return shards([one.tokens or estimate_tokens(one.input) for one in batch_members], plan.shards)
 
 
 async def help_others(
-    context: WorkContext, step: Step, plan: IterationPlan, shard: int, playbook: str
+    context: WorkContext, step: Step, plan: IterationPlan, shard: int, shown: Sequence[Rendered]
 ) -> int:
     """Work stealing for a pod that is done: answer the calls of unfinished shards from their far
     ends, so that their owners find them in the memo. Returns how many examples were taken.
 
-    Nothing is claimed and nothing can be left behind: the memo makes the same call by two pods
-    harmless, an owner that dies loses nothing, and a helper stops where it meets the owner (the
-    first example whose rollout is answered already) or when the shard's manifest is there. Helpers
-    of the same shard take every (shards - 1)-th piece of it, each another, so that they never ask the
-    same calls.
+    A piece is claimed first, so a helper stops where it meets the owner, or when the shard's manifest
+    is there; an owner that dies loses nothing, and waits for no helper that died for long. Helpers of
+    the same shard take every (shards - 1)-th piece of it, each another.
     """
     batch_members = await members(context, plan)
     parts = dealt(batch_members, plan)
     taken = 0
     for rank in range(plan.shards - 1):
         other = (shard + rank + 1) % plan.shards
-        for chunk in _pieces(parts[other], context.concurrency)[rank :: plan.shards - 1]:
-            if await read_manifest(context, step.name, other) is not None:
+        claims = Claims(context, step.name, other, me=shard)
+        chunks = list(enumerate(pieces(parts[other], context.concurrency)))
+        for piece, chunk in chunks[rank :: plan.shards - 1]:
+            if await read_manifest(context, step.name, other) is not None or not await claims.take(piece):
                 break
             asker = context.asker()
 
             async def one(position: int, asker: Asker = asker) -> None:
-                await _learn_from(context, asker, plan, position, batch_members[position], playbook)
+                text = dealt_to(shown, position).shown
+                await _learn_from(context, asker, plan, position, batch_members[position], text)
 
-            await pooled(chunk, one, width=context.concurrency)
+            try:
+                await pooled(chunk, one, width=context.concurrency)
+            finally:
+                await claims.leave(piece)
             taken += len(chunk)
-            if any(row.hit for row in asker.rows):
-                break
     return taken
 
 
-def _pieces(positions: list[int], size: int) -> list[list[int]]:
-    """Positions from their far end, in pieces.
-
-    >>> _pieces([1, 2, 3, 4, 5], 2)
-    [[5, 4], [3, 2], [1]]
-    """
-    backwards = positions[::-1]
-    return [backwards[start : start + size] for start in range(0, len(backwards), size)]
-
-
 async def run_map(
-    context: WorkContext, step: Step, plan: IterationPlan, shard: int, playbook: str
+    context: WorkContext, step: Step, plan: IterationPlan, shard: int, shown: Sequence[Rendered]
 ) -> StepSummary:
-    """Do one shard, or find it done. Raises TransientError when most of its examples were lost."""
+    """Do one shard, or find it done. ``shown``: the texts of the iteration. Raises TransientError when most of its
+    examples were lost."""
     done = await read_manifest(context, step.name, shard)
     batch_members = await members(context, plan)
     positions = dealt(batch_members, plan)[shard]
@@ -96,11 +93,19 @@ async def run_map(
         return done
     started = context.clock()
     asker = context.asker()
+    claims = Claims(context, step.name, shard, me=shard)
+    cut = pieces(positions, context.concurrency)
+    piece_of = {position: number for number, piece in enumerate(cut) for position in piece}
 
     async def one(position: int) -> _Learned:
-        learned = await _learn_from(context, asker, plan, position, batch_members[position], playbook)
+        if plan.shards > 1:
+            await claims.settled(piece_of[position])
+        began = context.clock()
+        text = dealt_to(shown, position)
+        learned = await _learn_from(context, asker, plan, position, batch_members[position], text.shown)
+        claims.slowest_seconds = max(claims.slowest_seconds, context.clock() - began)
         context.progress.advance()
-        return _written(*learned)
+        return _written(*signed(name_of(shown, text), *learned))
 
     results = await pooled(positions, one, width=context.concurrency)
     _refuse_a_bad_day(step, results)
@@ -144,11 +149,7 @@ def _written(trajectory: Trajectory, reflection: Reflection | None) -> _Learned:
 def _refuse_a_bad_day(step: Step, learned: list[_Learned]) -> None:
     failed = [one for one in learned if one.error]
     if len(failed) > MAX_LOST_SHARE * len(learned):
-        raise TransientError(
-            f"{len(failed)} of {len(learned)} examples got no answer ({failed[0].error})",
-            where=step.name,
-            fix="See whether the endpoint is healthy, then run the same command again: what was answered is kept",
-        )
+        raise too_many_lost(len(failed), len(learned), "examples", failed[0].error, step.name)
 
 
 def _counts(plan: IterationPlan, learned: list[_Learned], asker: Asker) -> dict[str, int]:
@@ -164,12 +165,17 @@ def _counts(plan: IterationPlan, learned: list[_Learned], asker: Asker) -> dict[
 
 
 async def _learn_from(
-    context: WorkContext, asker: Asker, plan: IterationPlan, position: int, example: Example, playbook: str
+    context: WorkContext, asker: Asker, plan: IterationPlan, position: int, example: Example, shown: Shown
 ) -> tuple[Trajectory, Reflection | None]:
     """Roll out, score, reflect. Wrong ones get up to ``reflection_rounds`` rounds: reflect, try
     again with the reflection, stop when right; the votes and lessons of the last round count, and
-    the trajectory stays the first one (its score is the honest one)."""
-    first = await rollout(context, asker, example, playbook, stage="map", chain=position, epoch=plan.epoch)
+    the trajectory stays the first one (its score is the honest one). What was recorded is not rolled out."""
+    if (load := (await context.data.train()).recordings.get(example.id)) is not None:
+        return await learn_from_recording(context, asker, plan, position, example, shown.text, load)
+    if context.runner is not None:
+        return await learn_from_runs(context, asker, context.runner, plan, position, example, shown)
+    playbook = shown.text
+    first = await rollout(context, asker, example, shown, stage="map", chain=position, epoch=plan.epoch)
     if first.error:
         return first, None
     reflection = await _reflect(context, asker, position, first, 1, None, playbook)
@@ -200,6 +206,8 @@ async def _reflect(
     """The lessons of one trajectory; None when the reflector's answer is lost or unusable."""
     prompt = context.method.reflect_prompt(playbook, trajectory, round_number, previous)
     reflection_id = f"r-{position:05d}"
+    if prompt is None:
+        return context.method.parse_reflection("", reflection_id=reflection_id, trajectory=trajectory)
     try:
         return await asker.ask(
             "proposer",

@@ -12,16 +12,18 @@ from itertools import islice
 from typing import Any
 
 from combee.algo.tokens import estimate_tokens
-from combee.errors import TransientError
 from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
-from combee.records import Example
+from combee.records import Example, Shown
+from combee.tasks.dataset import Dataset
 from combee.work.asker import Asker, modelled_seconds
 from combee.work.context import WorkContext, read_manifest, write_manifest
 from combee.work.happened import happened
+from combee.work.passages import repeated
 from combee.work.pool import pooled
-from combee.work.rollouts import mean, rollout
+from combee.work.rollouts import mean, rollout, too_many_lost
 from combee.work.splits import held_out_split
+from combee.work.topk import probe
 from combee.work.traces import typical_seconds
 
 MAX_LOST_SHARE = 0.5
@@ -46,26 +48,17 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     if done is not None:
         return done
     started = context.clock()
-    train, held_out, test = (
-        await context.data.train(),
-        await context.data.held_out(),
-        await context.data.test(),
-    )
+    splits = await _splits(context)
     select, gate = await held_out_split(context)
     artifact = _start(context)
-    ace = context.spec.method.ace
-    rendered = context.method.render(
-        artifact, budget_tokens=ace.render_token_budget, verify=context.spec.aggregation.verify
-    )
+    spec = context.spec
+    rendered = artifact.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    if context.initial_playbook:
+        await _note_passages(context, rendered.text)
     asker = context.asker()
-    scores, waves, lost = await _waves(context, asker, select, rendered.text)
-    if lost > MAX_LOST_SHARE * max(1, len(select)):
-        raise TransientError(
-            f"{lost} of {len(select)} rollouts got no answer",
-            where=step.name,
-            fix="See whether the endpoint is healthy, then run the same command again",
-        )
-    splits = {"train": train, "heldOut": held_out, **({"test": test} if test else {})}
+    scores, waves, lost = await _waves(context, asker, select, rendered.shown)
+    if len(lost) > MAX_LOST_SHARE * max(1, len(select)):
+        raise too_many_lost(len(lost), len(select), "rollouts", lost[0], step.name)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
@@ -77,12 +70,12 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "engine": engine_digest(context.spec),
         },
         counts={
-            "train": len(train.examples),
+            "train": len(splits["train"].examples),
             "select": len(select),
             "gate": len(gate),
-            "test": len(test.examples) if test else 0,
+            "test": len(splits["test"].examples) if "test" in splits else 0,
             **asker.counts(),
-            "failed": lost,
+            "failed": len(lost),
         },
         scores={"select": mean(scores), "tokenFactor": _token_factor(context, select, rendered.text, asker)},
         usage=asker.usage(),
@@ -90,6 +83,13 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         observations=tuple(waves),
     )
     return await write_manifest(context, summary)
+
+
+async def _splits(context: WorkContext) -> dict[str, Dataset]:
+    """The splits that the run has, by name."""
+    data = context.data
+    named = {"train": await data.train(), "heldOut": await data.held_out(), "test": await data.test()}
+    return {name: split for name, split in named.items() if split is not None}
 
 
 async def _recorded(context: WorkContext, asker: Asker) -> str:
@@ -105,32 +105,43 @@ def _start(context: WorkContext) -> Any:
     return context.method.empty()
 
 
+async def _note_passages(context: WorkContext, text: str) -> None:
+    """Say of the start what will refuse every version that still has it."""
+    found = await repeated(context, text)
+    if found:
+        which = ", ".join(one.entry for one in found[:3]) + (", ..." if len(found) > 3 else "")
+        said = f"task.initialPlaybook: {which}: {found[0].reason}; no gate of a Playbook passes a version that holds it"
+        context.progress.note(said)
+
+
 def _modelled(context: WorkContext, asker: Asker) -> float:
     return round(modelled_seconds(asker.rows, context.slots), 6)
 
 
 async def _waves(
-    context: WorkContext, asker: Asker, select: list[Example], playbook: str
-) -> tuple[dict[str, float], list[tuple[int, float]], int]:
-    """Scores by example id, (size, modelled seconds) of each wave, and how many rollouts were lost."""
+    context: WorkContext, asker: Asker, select: list[Example], shown: Shown
+) -> tuple[dict[str, float], list[tuple[int, float]], list[str]]:
+    """Scores by example id, (size, modelled seconds) of each wave, and what the lost rollouts were lost to."""
+    if context.spec.aggregation.strategy == "TopK":
+        await probe(asker)
     context.progress.begin("profile", len(select))
     dynamic = context.spec.batching.mode == "Dynamic" and context.spec.aggregation.strategy != "Sequential"
     scores: dict[str, float] = {}
     waves: list[tuple[int, float]] = []
-    lost = 0
+    lost: list[str] = []
     rest = iter(select)
     for number, size in enumerate(wave_sizes(len(select), context.spec.batching.sizes, dynamic=dynamic)):
         stage = f"wave {number}"
 
-        async def one(item: tuple[int, Example], stage: str = stage) -> tuple[str, float, bool]:
+        async def one(item: tuple[int, Example], stage: str = stage) -> tuple[str, float, str]:
             chain, example = item
-            trajectory = await rollout(context, asker, example, playbook, stage=stage, chain=chain)
+            trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
             context.progress.advance()
-            return example.id, trajectory.score, bool(trajectory.error)
+            return example.id, trajectory.score, trajectory.error
 
         results = await pooled(list(enumerate(islice(rest, size))), one, width=context.concurrency)
         scores.update({example_id: score for example_id, score, _ in results})
-        lost += sum(failed for _, _, failed in results)
+        lost += [error for _, _, error in results if error]
         rows = [row for row in asker.rows if row.stage == stage]
         waves.append((size, round(typical_seconds(rows, context.slots), 6)))
     return scores, waves, lost
@@ -144,7 +155,8 @@ def _token_factor(context: WorkContext, examples: list[Example], playbook: str, 
         for example in examples
         for message in method.rollout_prompt(task.instructions, playbook, task.model_input(example)).messages
     )
-    counted = sum(row.prompt_tokens for row in asker.rows)
-    if not estimated or not counted or len(asker.rows) != len(examples):
+    rollouts = [row for row in asker.rows if row.role == "task"]
+    counted = sum(row.prompt_tokens for row in rollouts)
+    if not estimated or not counted or len(rollouts) != len(examples):
         return 1.0
     return round(min(4.0, max(0.25, counted / estimated)), 4)

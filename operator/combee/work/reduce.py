@@ -3,7 +3,8 @@
 Leaves distil reflections; with ``Retransmit`` what was not carried is sent again in the same
 iteration; then either ONE group-by over all leaf updates (``Structured``: singletons pass verbatim,
 each cluster gets one call, all in parallel) or a call at every node up to a root (``Model``).
-``Naive`` is one call with everything, which is what the comparison is about.
+``Naive``, ``TopK`` and ``Summarize`` make one aggregator call: with everything, with the reflections
+nearest to all, or with summaries of them, which is what the comparison is about.
 
 Leaves: ``updates`` (JSON lines), ``retention`` (JSON) and the call graph ``calls``.
 """
@@ -12,57 +13,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from combee.algo.tokens import estimate_tokens
 from combee.algo.tree import pack, plan_tree
-from combee.errors import CombeeError
-from combee.methods.protocol import Rendered, Update
+from combee.methods.protocol import Part, Rendered, Update
 from combee.plan.types import IterationPlan, Step, StepSummary
-from combee.records import Prompt, Reflection
-from combee.work.asker import Asker
+from combee.records import Reflection
 from combee.work.context import WorkContext, get_lines, read_manifest, require_manifests, write_manifest
 from combee.work.decode import reflection_of
 from combee.work.pool import pooled
-from combee.work.retention import Level, level_report, rarity_report, uncarried
+from combee.work.reduction import Reduction, input_tokens, joined
+from combee.work.retention import level_report, rarity_report, uncarried
 from combee.work.rollouts import LOSSES
+from combee.work.summarize import Behind, summaries, traced
+from combee.work.together import Together
+from combee.work.topk import nearest
+from combee.work.variants import changes_of, name_of, of_text
 
 NODE_OUTPUT_TOKENS = 4096
 """The most an aggregator may write: decoding is what a level costs, so this is the lever on depth."""
 
 
-@dataclass(slots=True)
-class _Reduction:
-    """The state of one reduce step while it runs."""
-
-    context: WorkContext
-    plan: IterationPlan
-    step: Step
-    asker: Asker
-    playbook: Rendered
-    reflections: Sequence[Reflection]
-    tokens: list[int]
-    overhead_tokens: int
-    levels: list[Level]
-    lost_calls: int = 0
-    unknown_ids: int = 0
-
-    def progress(self, stage: str, total: int) -> None:
-        self.context.progress.begin(stage, total)
-
-
 async def run_reduce(
-    context: WorkContext, step: Step, plan: IterationPlan, playbook: Rendered
+    context: WorkContext, step: Step, plan: IterationPlan, shown: Sequence[Rendered]
 ) -> StepSummary:
-    """Do the reduce of an iteration, or find it done."""
+    """Do the reduce of an iteration, or find it done. ``shown``: the texts that it works with."""
     done = await read_manifest(context, step.name)
     if done is not None:
         return done
     started = context.clock()
     reflections = await read_reflections(context, step.inputs["map"], plan)
-    reduction = _reduction(context, plan, step, playbook, reflections)
-    updates = await _reduce(reduction) if reflections else []
+    done_parts = await _parts(context, plan, shown, reflections)
+    reduction = joined(context, [part for part, _ in done_parts])
+    updates = [update for _, own in done_parts for update in own]
     retention = {
         "levels": [level.as_dict() for level in reduction.levels],
         "byRarity": rarity_report(context.method, reflections, updates),
@@ -80,6 +65,7 @@ async def run_reduce(
             "calls": len(reduction.asker.rows),
             "lostCalls": reduction.lost_calls,
             "unknownIds": reduction.unknown_ids,
+            "leftOut": reduction.left_out,
             "updates": len(updates),
             **reduction.asker.counts(),
         },
@@ -87,6 +73,27 @@ async def run_reduce(
         seconds={"wall": round(context.clock() - started, 6)},
     )
     return await write_manifest(context, summary)
+
+
+async def _parts(
+    context: WorkContext, plan: IterationPlan, shown: Sequence[Rendered], reflections: Sequence[Reflection]
+) -> list[tuple[Reduction, list[Update]]]:
+    """What is reduced by itself, each with its updates: the parts of each text, all side by side."""
+    parts = [
+        (name_of(shown, one), part)
+        for one in shown
+        for part in context.method.parts(one, of_text(reflections, shown, one))
+    ]
+    together = Together(context.progress)
+
+    async def reduced(item: tuple[str, Part]) -> tuple[Reduction, list[Update]]:
+        name, part = item
+        own = replace(context, progress=together.part()) if len(parts) > 1 else context
+        tokens, overhead = input_tokens(own, plan, part.shown, part.reflections)
+        reduction = Reduction(own, plan, own.asker(), part.shown, part.reflections, tokens, overhead)
+        return reduction, changes_of(name, await _reduce(reduction))
+
+    return await pooled(parts, reduced, width=max(1, len(parts)))
 
 
 async def read_reflections(context: WorkContext, map_step: str, plan: IterationPlan) -> list[Reflection]:
@@ -98,31 +105,12 @@ async def read_reflections(context: WorkContext, map_step: str, plan: IterationP
     return sorted(found, key=lambda reflection: reflection.id)
 
 
-def _reduction(
-    context: WorkContext,
-    plan: IterationPlan,
-    step: Step,
-    playbook: Rendered,
-    reflections: Sequence[Reflection],
-) -> _Reduction:
-    """Token counts are those of the prompt itself: what a call has without inputs is its overhead."""
-    empty = _prompt_tokens(context.method.leaf_prompt(playbook, []), plan)
-    tokens = [
-        max(1, _prompt_tokens(context.method.leaf_prompt(playbook, [reflection]), plan) - empty)
-        for reflection in reflections
-    ]
-    return _Reduction(context, plan, step, context.asker(), playbook, reflections, tokens, empty, [])
-
-
-def _prompt_tokens(prompt: Prompt, plan: IterationPlan) -> int:
-    return round(plan.token_factor * sum(estimate_tokens(message.content) for message in prompt.messages))
-
-
-async def _reduce(reduction: _Reduction) -> list[Update]:
-    if reduction.plan.strategy == "Naive":
-        return await _naive(reduction)
+async def _reduce(reduction: Reduction) -> list[Update]:
+    if reduction.plan.strategy in ("Naive", "TopK", "Summarize"):
+        return await _by_one_call(reduction)
     leaves = await _rounds(reduction)
     updates = [update for leaf in leaves for update in leaf]
+    before = len(reduction.asker.rows)
     if reduction.plan.merge == "Model":
         merged = await _tree(reduction, leaves)
     else:
@@ -131,7 +119,7 @@ async def _reduce(reduction: _Reduction) -> list[Update]:
         level_report(
             reduction.context.method,
             "merge",
-            len(reduction.asker.rows),
+            len(reduction.asker.rows) - before,
             len(updates),
             reduction.reflections,
             merged,
@@ -140,18 +128,25 @@ async def _reduce(reduction: _Reduction) -> list[Update]:
     return merged
 
 
-async def _naive(reduction: _Reduction) -> list[Update]:
-    """One aggregator call with every reflection, whatever its length: a 400 carries nothing."""
+async def _by_one_call(reduction: Reduction) -> list[Update]:
+    """One aggregator call. ``Naive`` gives it every reflection, whatever its length: a 400 carries nothing."""
+    method, given = reduction.context.method, list(reduction.reflections)
+    behind: Behind | None = None
+    if reduction.plan.strategy == "TopK":
+        given = await nearest(reduction)
+    elif reduction.plan.strategy == "Summarize":
+        given, behind = await summaries(reduction)
     reduction.progress("reduce", 1)
-    updates = await _leaf(reduction, list(reduction.reflections), "reduce", 0)
-    count = len(reduction.reflections)
+    updates = await _leaf(reduction, given, "reduce", 0) if given else []
+    if behind is not None:
+        updates = traced(method, updates, behind)
     reduction.levels.append(
-        level_report(reduction.context.method, "one call", 1, count, reduction.reflections, updates)
+        level_report(method, "one call", int(bool(given)), len(given), reduction.reflections, updates)
     )
     return updates
 
 
-async def _rounds(reduction: _Reduction) -> list[list[Update]]:
+async def _rounds(reduction: Reduction) -> list[list[Update]]:
     """Leaf calls, round after round; a round takes only what was not carried so far."""
     plan, method = reduction.plan, reduction.context.method
     rounds = plan.max_rounds if plan.redundancy == "Retransmit" else 1
@@ -193,7 +188,7 @@ async def _rounds(reduction: _Reduction) -> list[list[Update]]:
     return leaves
 
 
-async def _leaf(reduction: _Reduction, group: list[Reflection], stage: str, chain: int) -> list[Update]:
+async def _leaf(reduction: Reduction, group: list[Reflection], stage: str, chain: int) -> list[Update]:
     method = reduction.context.method
     prompt = method.leaf_prompt(reduction.playbook, group)
     try:
@@ -205,20 +200,14 @@ async def _leaf(reduction: _Reduction, group: list[Reflection], stage: str, chai
             chain=chain,
         )
     except LOSSES as error:
-        return _lost(reduction, error)
+        reduction.lost(error)
+        return []
     finally:
         reduction.context.progress.advance()
 
 
-def _lost(reduction: _Reduction, error: CombeeError) -> list[Update]:
-    """A lost call carries nothing; the next round (or the other copy) may."""
-    reduction.lost_calls += 1
-    reduction.context.progress.note(f"an aggregator call was lost: {error.code}")
-    return []
-
-
 async def _merge(
-    reduction: _Reduction, members: list[Update], stage: str, chain: int, *, keep: bool
+    reduction: Reduction, members: list[Update], stage: str, chain: int, *, keep: bool
 ) -> list[Update]:
     """One aggregator call over updates. ``keep``: what it dropped or blurred passes verbatim."""
     method = reduction.context.method
@@ -232,17 +221,19 @@ async def _merge(
             chain=chain,
         )
     except LOSSES as error:
-        lost = _lost(reduction, error)
-        return members if keep else lost
+        reduction.lost(error)
+        return members if keep else []
     finally:
         reduction.context.progress.advance()
     reduction.unknown_ids += merged.unknown_ids
     return method.reconcile_merge(members, merged.updates) if keep else merged.updates
 
 
-async def _grouped(reduction: _Reduction, updates: list[Update]) -> list[Update]:
+async def _grouped(reduction: Reduction, updates: list[Update]) -> list[Update]:
     """Structured: fixed depth at any n, and nothing is lost to a root's capacity."""
-    grouping = reduction.context.method.group(updates, cap=reduction.plan.max_fan_in)
+    plan = reduction.plan
+    as_estimated = int(plan.max_input_tokens / (plan.token_factor or 1.0))
+    grouping = reduction.context.method.group(updates, cap=plan.max_fan_in, max_tokens=as_estimated)
     reduction.progress("merge", len(grouping.clusters))
 
     async def one(item: tuple[int, list[Update]]) -> list[Update]:
@@ -252,7 +243,7 @@ async def _grouped(reduction: _Reduction, updates: list[Update]) -> list[Update]
     return _canonical([*grouping.passed, *(update for cluster in merged for update in cluster)])
 
 
-async def _tree(reduction: _Reduction, leaves: list[list[Update]]) -> list[Update]:
+async def _tree(reduction: Reduction, leaves: list[list[Update]]) -> list[Update]:
     """Model: the paper's tree, a call at every node up to one root. Its inputs are the outputs of
     the level below; fan-in and tokens are capped by adding levels."""
     plan = reduction.plan
@@ -305,6 +296,7 @@ def _encode_updates(updates: Sequence[Update]) -> bytes:
             "base": list(update.base),
             "cited": sorted(update.cited),
             "reason": update.reason,
+            **({"variant": update.variant} if update.variant else {}),
         }
         for update in updates
     ]

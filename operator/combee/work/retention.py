@@ -7,7 +7,7 @@ distinct lesson (a cluster of lessons that say the same) when one of its lessons
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,21 @@ class Level:
         }
 
 
+def summed(levels: Sequence[Level], more: Sequence[Level]) -> list[Level]:
+    """The levels of several parts as those of one reduce, by name, in order of first appearance."""
+    by_name: dict[str, Level] = {}
+    for one in (*levels, *more):
+        known = by_name.get(one.level, Level(one.level, 0, 0, 0, 0))
+        by_name[one.level] = Level(
+            one.level,
+            known.calls + one.calls,
+            known.inputs + one.inputs,
+            known.lessons + one.lessons,
+            known.carried + one.carried,
+        )
+    return list(by_name.values())
+
+
 def uncarried(method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]) -> set[int]:
     """Positions of the reflections with a lesson that is not carried yet."""
     carried = method.carried_all(reflections, updates)
@@ -54,8 +69,12 @@ def _distinct(
     method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]
 ) -> list[tuple[int, bool]]:
     """(how often stated, carried?) of each distinct lesson."""
+    return _counted(reflections, method.carried_all(reflections, updates))
+
+
+def _counted(reflections: Sequence[Reflection], carried: Collection[str]) -> list[tuple[int, bool]]:
+    """The same for the ids of the lessons that are carried."""
     lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
-    carried = method.carried_all(reflections, updates)
     counts: dict[int, int] = defaultdict(int)
     kept: dict[int, bool] = defaultdict(bool)
     for lesson, cluster in zip(lessons, lesson_clusters([lesson.text for lesson in lessons]), strict=True):
@@ -75,6 +94,13 @@ def level_report(
     """Distinct lessons of all reflections, and how many the updates so far carry."""
     distinct = _distinct(method, reflections, updates)
     return Level(name, calls, inputs, len(distinct), sum(kept for _, kept in distinct))
+
+
+def chosen_report(name: str, calls: int, reflections: Sequence[Reflection], chosen: Collection[int]) -> Level:
+    """Distinct lessons of all reflections, and how many are in those that were chosen (by position)."""
+    kept = {lesson.id for position in chosen for lesson in reflections[position].lessons}
+    distinct = _counted(reflections, kept)
+    return Level(name, calls, len(reflections), len(distinct), sum(found for _, found in distinct))
 
 
 def rarity_report(

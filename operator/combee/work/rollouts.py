@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from combee.errors import CombeeError
+from combee.errors import CombeeError, RolloutError, TransientError
 from combee.methods.protocol import RolloutReply
-from combee.records import Example, Trajectory, trajectory_id
+from combee.methods.trials import Known
+from combee.records import Example, Shown, Trajectory, trajectory_id
+from combee.tasks.container import remedy
+from combee.tasks.traces import trajectories
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
 from combee.work.pool import pooled
 
-__all__ = ["LOSSES", "Scores", "evaluate", "judged", "lost", "mean", "mean_partial", "rollout"]
+__all__ = [
+    "LOSSES",
+    "Scores",
+    "evaluate",
+    "judged",
+    "lost",
+    "mean",
+    "mean_partial",
+    "rollout",
+    "without_work",
+]
 
 
 async def rollout(
     context: WorkContext,
     asker: Asker,
     example: Example,
-    playbook: str,
+    shown: Shown,
     *,
     stage: str,
     chain: int,
@@ -27,7 +40,13 @@ async def rollout(
 ) -> Trajectory:
     """One trajectory. Never raises for what only concerns this example (``LOSSES``)."""
     model_input = context.task.model_input(example)
-    prompt = context.method.rollout_prompt(context.task.instructions, playbook, model_input)
+    if context.runner is not None:
+        try:
+            ran = await context.runner.run(asker, example, shown, stage=stage, chain=chain, ordinal=epoch)
+        except LOSSES as error:
+            return lost(example, model_input, epoch, error)
+        return without_work(next(trajectories(example, ran, epoch)))
+    prompt = context.method.rollout_prompt(context.task.instructions, shown.text, model_input)
     try:
         reply = await asker.ask(
             "task", prompt, context.method.parse_rollout, stage=stage, chain=chain, ordinal=epoch
@@ -35,6 +54,21 @@ async def rollout(
     except LOSSES as error:
         return lost(example, model_input, epoch, error)
     return judged(context, example, model_input, epoch, reply)
+
+
+def too_many_lost(lost: int, of: int, what: str, code: str, where: str) -> TransientError:
+    """More was lost than a step can bear. ``code``: what the first one was lost to."""
+    fix = remedy(code) or "See whether the endpoint is healthy"
+    return TransientError(
+        f"{lost} of {of} {what} got no answer ({code})",
+        where=where,
+        fix=f"{fix}, then start it again: what was answered is kept",
+    )
+
+
+def without_work(part: Trajectory) -> Trajectory:
+    """The trajectory of a recording as it is kept: what was done is told to the reflection alone."""
+    return replace(part, output="", recorded=None, records=None)
 
 
 def judged(
@@ -58,7 +92,7 @@ def judged(
 
 
 def lost(example: Example, model_input: str, epoch: int, error: CombeeError) -> Trajectory:
-    """A trajectory of a call that failed: wrong, with the class of the error."""
+    """A trajectory of a call that failed: wrong, with the class of the error; of a container also with its last words."""
     return Trajectory(
         id=trajectory_id(example.id, epoch),
         example_id=example.id,
@@ -67,7 +101,7 @@ def lost(example: Example, model_input: str, epoch: int, error: CombeeError) -> 
         answer="",
         score=0.0,
         correct=False,
-        feedback="no answer",
+        feedback=str(error) if isinstance(error, RolloutError) else "no answer",
         error=error.code,
     )
 
@@ -83,19 +117,29 @@ class Scores:
 
 
 async def evaluate(
-    context: WorkContext, asker: Asker, examples: list[Example], playbook: str, *, stage: str
+    context: WorkContext,
+    asker: Asker,
+    examples: list[Example],
+    shown: Shown,
+    *,
+    stage: str,
+    known: Mapping[str, Known] | None = None,
 ) -> Scores:
-    """Score a playbook on the examples."""
-    context.progress.begin(stage, len(examples))
+    """Score a playbook on the examples; those that it is ``known`` to score are not asked."""
+    seen = dict(known or {})
+    asked = [example for example in examples if example.id not in seen]
+    context.progress.begin(stage, len(asked))
 
-    async def one(item: tuple[int, Example]) -> tuple[str, float, float | None]:
+    async def one(item: tuple[int, Example]) -> tuple[str, Known]:
         chain, example = item
-        trajectory = await rollout(context, asker, example, playbook, stage=stage, chain=chain)
+        trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
         context.progress.advance()
-        return example.id, trajectory.score, trajectory.partial
+        return example.id, (trajectory.score, trajectory.partial)
 
-    found = await pooled(list(enumerate(examples)), one, width=context.concurrency)
-    return Scores({id_: value for id_, value, _ in found}, mean_partial(partial for _, _, partial in found))
+    seen |= dict(await pooled(list(enumerate(asked)), one, width=context.concurrency))
+    found = {example.id: seen[example.id] for example in examples}
+    by_id = {id_: value for id_, (value, _) in found.items()}
+    return Scores(by_id, mean_partial(partial for _, partial in found.values()))
 
 
 def mean_partial(partials: Iterable[float | None]) -> float | None:

@@ -35,8 +35,7 @@ async def run_step(
     try:
         async with asyncio.TaskGroup() as group:
             shards = [
-                group.create_task(run_map(context, step, plan, shard, shown.text))
-                for shard in range(step.shards)
+                group.create_task(run_map(context, step, plan, shard, shown)) for shard in range(step.shards)
             ]
     except BaseExceptionGroup as error_group:
         raise error_group.exceptions[0] from None
@@ -56,7 +55,7 @@ async def run_shard(
         raise BugError(f"no plan for iteration {step.iteration}", where=step.name)
     artifact, shown = await _shown(context, step, plan)
     if step.kind == "map":
-        return await run_map(context, step, plan, shard, shown.text)
+        return await run_map(context, step, plan, shard, shown)
     if step.kind == "reduce":
         return await run_reduce(context, step, plan, shown)
     if step.kind == "finish":
@@ -67,14 +66,14 @@ async def run_shard(
 async def help_map(context: WorkContext, step: Step, plan: IterationPlan, shard: int) -> int:
     """What a map pod does once its own shard is done; how many examples of other shards it took."""
     _, shown = await _shown(context, step, plan)
-    return await help_others(context, step, plan, shard, shown.text)
+    return await help_others(context, step, plan, shard, shown)
 
 
-async def _shown(context: WorkContext, step: Step, plan: IterationPlan) -> tuple[Any, Rendered]:
-    """The artifact of an iteration, and the playbook that its agents see."""
+async def _shown(context: WorkContext, step: Step, plan: IterationPlan) -> tuple[Any, list[Rendered]]:
+    """The artifact of an iteration, and the texts that its agents see."""
     artifact = await load_artifact(context, step.inputs["artifact"])
-    return artifact, context.method.render(
-        artifact, budget_tokens=plan.render_token_budget, verify=plan.verify
+    return artifact, context.method.working(
+        artifact, budget_tokens=plan.render_token_budget, verify=plan.verify, variants=plan.variants
     )
 
 

@@ -20,6 +20,8 @@ from combee.records import Message, Prompt
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+LATE = 600.0
+"""seconds: an answer that comes so late comes after any test, however slow its machine."""
 Behaviour = Callable[[Request, dict[str, Any]], Awaitable[Response]]
 
 
@@ -37,6 +39,12 @@ def answer(text: str = "42", **changes: Any) -> dict[str, Any]:
             "prompt_tokens_details": {"cached_tokens": 5},
         },
     }
+
+
+def embedded(vectors: list[Any], **usage: int) -> dict[str, Any]:
+    """A well-formed embeddings response."""
+    data = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
+    return {"object": "list", "data": data, "usage": usage or {"prompt_tokens": 5, "total_tokens": 5}}
 
 
 def refuse(
@@ -76,8 +84,8 @@ async def truncated(_: Request, __: dict[str, Any]) -> Response:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Give others a turn until it holds; ten seconds at most."""
-    for _ in range(2000):
+    """Give others a turn until it holds; a minute at most."""
+    for _ in range(12_000):
         if condition():
             return
         await asyncio.sleep(0.005)
@@ -98,7 +106,7 @@ class Server:
         self.authorization: list[str | None] = []
         self.headers: list[dict[str, str]] = []
         self.models_asked = 0
-        self.in_flight = 0
+        self._there: list[None] = []
         self.most_in_flight = 0
         self.url = ""
 
@@ -107,8 +115,9 @@ class Server:
         self.asked.append(body)
         self.authorization.append(request.headers.get("authorization"))
         self.headers.append(dict(request.headers))
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        there = self._there  # of this test: what it leaves behind is not counted in the next one
+        there.append(None)
+        self.most_in_flight = max(self.most_in_flight, len(there))
         try:
             if self.script:
                 return await self.script.pop(0)(request, body)
@@ -116,7 +125,16 @@ class Server:
                 return await self.always(request, body)
             return JSONResponse(answer(body["messages"][-1]["content"]))
         finally:
-            self.in_flight -= 1
+            there.pop()
+
+    async def embeddings(self, request: Request) -> Response:
+        body = await request.json()
+        self.asked.append(body)
+        if self.script:
+            return await self.script.pop(0)(request, body)
+        if self.always is not None:
+            return await self.always(request, body)
+        return JSONResponse(embedded([[float(len(text)), 1.0] for text in body["input"]]))
 
     async def list_models(self, request: Request) -> Response:
         self.models_asked += 1

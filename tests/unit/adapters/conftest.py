@@ -22,12 +22,19 @@ def _running() -> Iterator[Server]:
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", server.chat, methods=["POST"]),
+            Route("/v1/embeddings", server.embeddings, methods=["POST"]),
             Route("/v1/models", server.list_models),
         ]
     )
     uvicorn_server = uvicorn.Server(
         uvicorn.Config(
-            app, port=0, log_level="critical", lifespan="off", date_header=False, timeout_graceful_shutdown=1
+            app,
+            port=0,
+            log_level="critical",
+            lifespan="off",
+            date_header=False,
+            timeout_keep_alive=600,  # no goodbye that a request of a stalled test could cross
+            timeout_graceful_shutdown=1,
         )
     )
     thread = threading.Thread(target=uvicorn_server.run, daemon=True)

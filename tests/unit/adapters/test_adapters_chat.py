@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters_bench import KEY, Bench, answer, ask, refuse, reply, slow, until
+from adapters_bench import KEY, LATE, Bench, answer, ask, refuse, reply, slow, until
 from pydantic import SecretStr
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
 from combee.adapters.limits import RunLimits
@@ -76,7 +78,17 @@ async def test_the_record_tells_queue_from_latency(bench: Bench) -> None:
 
 
 async def test_concurrency_is_never_exceeded(bench: Bench) -> None:
-    bench.server.always = slow(0.01)
+    together = asyncio.Event()
+
+    async def meet(_: Request, body: dict[str, Any]) -> Response:
+        """Answer once three have been there at a time, however far apart they come."""
+        if bench.server.most_in_flight >= 3:
+            together.set()
+        async with asyncio.timeout(60):
+            await together.wait()
+        return JSONResponse(answer(body["messages"][-1]["content"]))
+
+    bench.server.always = meet
     limits = RunLimits(3)
     task, proposer = bench.client(limits=limits), bench.client("proposer", limits=limits)
     asks = [(task if i % 2 else proposer).ask(ask(str(i))) for i in range(30)]
@@ -90,16 +102,41 @@ async def test_there_are_never_more_sockets_than_calls_in_flight(bench: Bench) -
 
     client = bench.client(limits=RunLimits(3))
     await asyncio.gather(*(client.ask(ask(str(i))) for i in range(30)))
-    bench.server.script = [slow(5)] * 3
+    bench.server.script = [slow(LATE)] * 3
     tasks = [asyncio.create_task(client.ask(ask(f"cancelled {i}"))) for i in range(3)]
     await until(lambda: len(bench.server.asked) == 33)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.gather(*(client.ask(ask(f"later {i}")) for i in range(30)))
-    transport = client._connection._client._client._transport
+    transport = client._connection._client._transport
     assert isinstance(transport, LaneTransport)
     assert len(transport._lanes) == len(transport._idle) == 3
+
+
+async def test_a_connection_that_idled_is_not_trusted_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server hangs up on idle connections, and a request that crosses the goodbye is lost."""
+    monkeypatch.setattr("combee.adapters.lanes.IDLE_SECONDS", 600.0)
+    client = bench.client()
+    ports: list[object] = []
+
+    async def note(request: Request, body: dict[str, Any]) -> Response:
+        assert request.client is not None
+        ports.append(request.client.port)
+        return JSONResponse(answer("well"))
+
+    bench.server.always = note
+    await client.ask(ask("first"))
+    await client.ask(ask("at once"))
+    monkeypatch.setattr("combee.adapters.lanes.IDLE_SECONDS", 0.05)
+    later = bench.client()
+    await later.ask(ask("of another client"))
+    await asyncio.sleep(0.2)
+    await later.ask(ask("after a while"))
+    assert ports[0] == ports[1]
+    assert ports[2] != ports[3]
 
 
 async def test_an_endless_body_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +171,7 @@ async def test_a_spent_budget_stops_the_call_before_the_request(bench: Bench) ->
 
 
 async def test_cancellation_leaves_nothing_stuck(bench: Bench) -> None:
-    bench.server.always = slow(5)
+    bench.server.always = slow(LATE)
     limits = RunLimits(2)
     client = bench.client(limits=limits)
     tasks = [asyncio.create_task(client.ask(ask(str(i)))) for i in range(6)]
@@ -150,7 +187,7 @@ async def test_cancellation_leaves_nothing_stuck(bench: Bench) -> None:
 
 
 async def test_when_the_caller_is_cancelled_a_waiting_one_takes_over(bench: Bench) -> None:
-    bench.server.script = [slow(5)]
+    bench.server.script = [slow(LATE)]
     client = bench.client()
     leader = asyncio.create_task(client.ask(ask()))
     await until(lambda: len(bench.server.asked) == 1)

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from adapters_bench import Behaviour, Bench, Server, answer, ask, refuse, reply, slow, truncated
+from adapters_bench import LATE, Behaviour, Bench, Server, answer, ask, refuse, reply, slow, truncated
 
 from combee.adapters.backoff import wait_seconds
 from combee.errors import ContextLengthError, EndpointError, TransientError
@@ -70,11 +70,11 @@ def test_waits_grow_are_capped_and_the_same_in_every_process() -> None:
 
 
 async def test_a_hang_is_cut_at_the_deadline_and_tried_once_more(bench: Bench) -> None:
-    bench.server.script = [slow(60)]
-    answered = await bench.client(deadline_seconds=0.2).ask(ask())
+    bench.server.script = [slow(LATE)]
+    answered = await bench.client(deadline_seconds=2.0).ask(ask())  # time enough for the second one
     assert answered.completion.attempts == 2
-    assert answered.completion.latency_seconds < 0.2, "the latency is that of the attempt that succeeded"
-    bench.server.always = slow(60)
+    assert answered.completion.latency_seconds < 2.0, "the latency is that of the attempt that succeeded"
+    bench.server.always = slow(LATE)
     with pytest.raises(TransientError, match="timeout, timeout"):
         await bench.client(deadline_seconds=0.2).ask(ask("another"))
 
@@ -114,8 +114,10 @@ async def test_nobody_listening_is_passing_for_a_call_and_final_for_the_check(be
     client = bench.client(endpoint=bench.endpoint(url="http://127.0.0.1:9/v1"), max_attempts=2)
     with pytest.raises(TransientError):
         await client.ask(ask())
+    bench.time.waits.clear()
     with pytest.raises(EndpointError, match=r"cannot be reached.*listening at http://127.0.0.1:9/v1"):
         await client.check()
+    assert bench.time.waits == [], "the user waited for the back-off"
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_many_processes_one_winner_never_torn(store: Store) -> None:
     racers = [context.Process(target=_race, args=(store.uri, me, 20, results)) for me in range(4)]
     for racer in racers:
         racer.start()
-    won = dict(results.get(timeout=60) for _ in racers)
+    won = dict(results.get(timeout=300) for _ in racers)
     for racer in racers:
         racer.join(60)
     for i in range(20):

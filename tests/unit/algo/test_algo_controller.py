@@ -107,7 +107,6 @@ def least_error(law: Law, rule: Rule) -> float:
 LINES = tuple((1.0, b) for b in (2, 5, 10, 20, 30, 40, 60, 80, 150))
 BENT = tuple((alpha, best) for alpha in (0.93, 0.85, 0.7) for best in (8, 20, 45, 80))
 OPEN: dict[tuple[float, float], tuple[Rule, ...]] = {
-    (0.93, 45): ("Saving",),
     (0.93, 80): ("Saving",),
     (0.85, 20): ("Saving",),
     (0.85, 45): ("Saving",),

@@ -210,6 +210,6 @@ HOSTILE = [
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_no_pattern_is_catastrophic(piece: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()  # of this thread at work: others may hold the machine
     parse_number(piece * 20_000)
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5

@@ -25,9 +25,11 @@ class Scripted:
     def __init__(self, *texts: str | Exception, finish: str = "stop", **fields: object) -> None:
         self.texts, self.finish, self.fields = list(texts), finish, fields
         self.asked: list[int] = []
+        self.requests: list[str] = []
 
     async def ask(self, request):
         self.asked.append(len(request.prompt.messages))
+        self.requests.append(repr(request))
         text = self.texts.pop(0)
         if isinstance(text, Exception):
             raise text
@@ -50,6 +52,13 @@ async def test_an_answer_that_stays_useless_is_asked_for_three_times_more() -> N
     client = Scripted("", "", "", GOOD)
     asker, answer = await ask(client)
     assert (answer, asker.repaired, asker.lost, len(client.asked)) == ("12", 1, 0, 4)
+
+
+async def test_no_two_rounds_of_a_repair_are_the_same_request() -> None:
+    """An answer spoiled twice in the same way made the same request, and the memo gave the same bytes again."""
+    client = Scripted("", "", "", GOOD)
+    await ask(client)
+    assert len(set(client.requests)) == 4
 
 
 @pytest.mark.parametrize("second", ["", TransientError("gone")])

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-import json_repair
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from combee.algo.text import anchors, token_set
-from combee.methods.ace.entries import MAX_ENTRY_CHARS, normalise_entry, one_line, section_key
+from combee.methods.ace.entries import MAX_ENTRY_CHARS, normalise_entry, section_key
 from combee.methods.ace.group import carry_on
+from combee.methods.ace.prompts import MAX_LESSON_CHARS
 from combee.methods.protocol import Merged, Op, ParseError, Rendered, RolloutReply, Update
+from combee.methods.replies import MAX_ANSWER_CHARS, one_line, read_object
 from combee.records import Lesson, Reflection, Trajectory
 
-MAX_ANSWER_CHARS = 400_000
-"""An answer longer than this is not read."""
 MAX_LESSONS = 12
 MAX_ENTRIES = 2000
 OVERLAP_TO_BACK = 0.3
 """Share of an entry's words a reflection must have to back it, when the entry has no number and no name."""
 
-_FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+_LIST_MARK = re.compile(r"^(?:[-*•]|\d{1,3}[.)])(?: +|$)")
 _OPS: Mapping[str, Op] = {
     **dict.fromkeys(("ADD", "CREATE", "INSERT", "NEW"), "ADD"),
     **dict.fromkeys(("UPDATE", "MODIFY", "EDIT", "REPLACE", "REVISE"), "UPDATE"),
@@ -106,32 +106,6 @@ class _Entries(_Reply):
     entries: Annotated[list[_Entry], BeforeValidator(_as_objects)] = Field(max_length=MAX_ENTRIES)
 
 
-def read_object(text: str) -> dict[str, Any] | None:
-    """The JSON object in ``text``: whole, fenced, inside prose, or mended; None when there is none."""
-    if len(text) > MAX_ANSWER_CHARS:
-        return None
-    fenced = _FENCE.search(text)
-    for candidate in (text, fenced.group(1) if fenced else ""):
-        try:
-            found = json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            return found
-        if isinstance(found, list):
-            return {"entries": found}
-    start = text.find("{")
-    if start < 0:
-        return None
-    try:
-        mended = json_repair.loads(text[start:])
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(mended, list):
-        mended = next((part for part in mended if isinstance(part, dict) and part), None)
-    return mended if isinstance(mended, dict) and mended else None
-
-
 def _renamed(found: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """``found`` with other servers' names for our fields; ours win."""
     return {
@@ -203,6 +177,20 @@ def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Render
         given = frozenset(r.trajectory_id for r in cited)
         updates += [replace(update, cited=given) for update in _typed(entry, said, sources, playbook)]
     return updates
+
+
+def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
+    """A summary as a reflection: a lesson for each line, a longer one cut between words, so that an
+    aggregator reads all of it. It is of a right attempt where all that it is of are. ParseError when empty."""
+    if len(text) > MAX_ANSWER_CHARS:
+        raise ParseError("the summary is far too long")
+    said = [_LIST_MARK.sub("", one_line(line)) for line in text.splitlines() if not line.startswith("```")]
+    lines = [part for line in said for part in textwrap.wrap(line, MAX_LESSON_CHARS, break_on_hyphens=False)]
+    if not lines:
+        raise ParseError("the summary is empty")
+    lessons = tuple(Lesson(f"{summary_id}.{k}", line) for k, line in enumerate(lines, start=1))
+    right = all(reflection.correct for reflection in reflections)
+    return Reflection(summary_id, summary_id, right, "", lessons)
 
 
 def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:

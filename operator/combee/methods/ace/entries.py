@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
+
+from combee.methods.replies import one_line
 
 MAX_ENTRY_CHARS = 1200
 MAX_SECTION_CHARS = 60
@@ -33,23 +34,6 @@ BULLET = re.compile(
 CONTESTED = re.compile(r" ?\(contested: (?P<n>\d{1,9}) sources say otherwise\)$")
 
 _LEADING = re.compile(r"^(?:\[[^\]\s]{1,64}\] *helpful=\d+ *harmful=\d+ *::|#+(?= |$)|[-*•](?= |$)|::)\s*")
-_FAKE_ITEM = re.compile(r"\[(?=[A-Za-z]{1,8}-[0-9A-Za-z]+[\].])")
-_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-
-
-def one_line(text: str) -> str:
-    """``text`` in NFC on one line: no control, bidirectional, zero-width or lone surrogate character."""
-    if not text.isprintable():
-        text = "".join(" " if c.isspace() else "" if unicodedata.category(c) in _DROPPED else c for c in text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    return " ".join(text.split())
-
-
-def quote_line(text: str, limit: int) -> str:
-    """``text`` on one line for a list of ``[id] ...`` items: cut to ``limit`` characters, and no
-    bracketed id of its own."""
-    return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()
 
 
 def normalise_entry(text: str, *, limit: int = MAX_ENTRY_CHARS) -> str:

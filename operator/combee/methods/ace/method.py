@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from combee.methods.ace import answers, change, checks, group, ledger, prompts, render, replay, retention
+from combee.methods import retention
+from combee.methods.ace import answers, change, checks, diff, group, ledger, prompts, render, replay, trials
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.prompts import OutputTokens
+from combee.methods.diff import Diff
+from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
+    MAX_TOKENS,
     EntryView,
     Grouping,
     LeakCorpus,
     Merged,
     Method,
+    Part,
     Refusal,
     Rendered,
     ReplayRequest,
@@ -22,6 +27,7 @@ from combee.methods.protocol import (
     Verdict,
     Verify,
 )
+from combee.methods.trials import Trying
 from combee.records import Prompt, Reflection, Trajectory
 
 
@@ -55,12 +61,17 @@ class AceMethod:
         return ledger.join(a, b)
 
     def render(
-        self, ledger: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
+        self, artifact: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
     ) -> Rendered:
-        return render.render(ledger, budget_tokens=budget_tokens, verify=verify, with_entry=with_entry)
+        return render.render(artifact, budget_tokens=budget_tokens, verify=verify, with_entry=with_entry)
 
-    def views(self, ledger: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
-        return render.views(ledger, rendered, verify=verify)
+    def working(
+        self, artifact: Ledger, *, budget_tokens: int, verify: Verify, variants: int = 1
+    ) -> list[Rendered]:
+        return [artifact.render(budget_tokens=budget_tokens, verify=verify)]
+
+    def views(self, artifact: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
+        return render.views(artifact, rendered, verify=verify)
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
         tokens = self.options.output_tokens.rollout
@@ -84,13 +95,22 @@ class AceMethod:
         tokens = self.options.output_tokens.rollout
         return prompts.retry_prompt(instructions, playbook_text, model_input, reflection, tokens=tokens)
 
+    def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
+        return [Part(playbook, tuple(reflections))] if reflections else []
+
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
         return prompts.leaf_prompt(playbook, reflections, tokens=self.options.output_tokens.leaf)
 
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
         return answers.parse_leaf(text, reflections=reflections, playbook=playbook)
 
-    def group(self, updates: Sequence[Update], *, cap: int) -> Grouping:
+    def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
+        return prompts.summary_prompt(reflections, tokens=self.options.output_tokens.summary)
+
+    def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
+        return answers.parse_summary(text, summary_id=summary_id, reflections=reflections)
+
+    def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
         return group.group(updates, cap=cap)
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
@@ -104,14 +124,14 @@ class AceMethod:
 
     def apply(
         self,
-        ledger: Ledger,
+        artifact: Ledger,
         updates: Sequence[Update],
         reflections: Sequence[Reflection],
         *,
         iteration: int,
         ids: Mapping[str, str] | None = None,
     ) -> Ledger:
-        return change.apply(ledger, updates, reflections, iteration=iteration, ids=ids)
+        return change.apply(artifact, updates, reflections, iteration=iteration, ids=ids)
 
     def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:
         return checks.leak_corpus(texts)
@@ -119,21 +139,21 @@ class AceMethod:
     def new_entries(self, before: Ledger, after: Ledger) -> tuple[str, ...]:
         return change.new_entries(before, after)
 
-    def checks(self, ledger: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
-        return checks.checks(ledger, new_digests, corpus=corpus)
+    def checks(self, artifact: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
+        return checks.checks(artifact, new_digests, corpus=corpus)
 
-    def with_refusals(self, ledger: Ledger, refusals: Iterable[Refusal]) -> Ledger:
-        return change.with_refusals(ledger, refusals)
+    def with_refusals(self, artifact: Ledger, refusals: Iterable[Refusal]) -> Ledger:
+        return change.with_refusals(artifact, refusals)
 
-    def refusals(self, ledger: Ledger) -> list[Refusal]:
-        return sorted(ledger.refusals)
+    def refusals(self, artifact: Ledger) -> list[Refusal]:
+        return sorted(artifact.refusals)
 
-    def replay_candidates(self, ledger: Ledger, *, trajectories: Mapping[str, Trajectory]) -> list[str]:
-        return replay.replay_candidates(ledger, trajectories=trajectories)
+    def replay_candidates(self, artifact: Ledger, *, trajectories: Mapping[str, Trajectory]) -> list[str]:
+        return replay.replay_candidates(artifact, trajectories=trajectories)
 
     def replay_request(
         self,
-        ledger: Ledger,
+        artifact: Ledger,
         entry_digest: str,
         *,
         trajectories: Mapping[str, Trajectory],
@@ -141,7 +161,7 @@ class AceMethod:
         verify: Verify,
     ) -> ReplayRequest:
         return replay.replay_request(
-            ledger, entry_digest, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
+            artifact, entry_digest, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
         )
 
     def replay_controls(
@@ -149,14 +169,29 @@ class AceMethod:
     ) -> tuple[str, ...]:
         return replay.replay_controls(entry_digest, right, source=source, count=count)
 
-    def with_verdicts(self, ledger: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
-        return change.with_verdicts(ledger, verdicts)
+    def with_verdicts(self, artifact: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
+        return change.with_verdicts(artifact, verdicts)
+
+    def variants(self, artifact: Ledger, rendered: Rendered) -> list[VariantView]:
+        """None: a ledger has one text."""
+        return []
+
+    def trials(
+        self, artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
+    ) -> Trying[Ledger]:
+        return trials.trials(artifact, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify)
 
     def carried(self, reflection: Reflection, updates: Sequence[Update]) -> tuple[str, ...]:
         return retention.carried(reflection, updates)
 
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
         return retention.carried_all(reflections, updates)
+
+    def served_text(self, text: str) -> str:
+        return prompts.served_text(text)
+
+    def diff_texts(self, before: str, after: str) -> Diff:
+        return diff.diff_playbooks(before, after)
 
 
 _CONFORMS: Method[Ledger] = AceMethod()

@@ -1,0 +1,216 @@
+"""Held-out gates: is a candidate good enough, and better than the active version on the same examples?
+
+Three questions, in this order; the first that is not answered with yes is the verdict:
+
+1. is its score at least ``min_score``? The score as measured is compared; the sentence gives its interval, so
+   that a reader sees how sure that is.
+2. is the lower end of the paired difference's interval above ``min_gain``? Then it is better, with the
+   confidence asked for. Is the upper end below it? Then it is not.
+3. else there are too few examples to tell, and the sentence says how many would do.
+
+One look per candidate: looking again at fresh examples until it fits would raise the rate of false
+promotions (see ``stats``). Intervals of right / wrong scores: with ``min_gain`` 0 a bootstrap whose distribution is
+exact, and which never contradicts the exact sign test; with another one Tango's score interval, where that is the
+wider one, since no sign test guards that. Of other scores: a bootstrap (``paired_difference``), which is too narrow below some thirty examples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+from combee.algo.stats import paired_difference, score_difference
+from combee.algo.verdict import Judgement, Outcome, number, spoken
+from combee.errors import BugError
+
+POWER = 0.8
+"""with which the examples that are said to be needed would tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A version and another one on the same examples. Scores in [0, 1]; ``low``..``high`` at ``confidence``."""
+
+    score: float
+    other: float
+    low: float
+    high: float
+    rows: int
+    confidence: float = 0.95
+    discordant: int | None = None
+    """examples on which the two differ; None: not known."""
+
+    @property
+    def gain(self) -> float:
+        """The version's score minus the other's."""
+        return self.score - self.other
+
+
+def compare(
+    version: Mapping[str, float], other: Mapping[str, float], *, confidence: float, seed: int = 0
+) -> Compared:
+    """Both versions' scores by example, paired by id; examples that only one has are left out.
+
+    No pairs give rows 0 and an interval of [-1, 1]. ``seed`` plays no part for right / wrong scores.
+    BugError for confidence outside (0, 1). Cost and source: ``stats.paired_difference``.
+
+    >>> old = {str(i): 0.0 for i in range(40)}
+    >>> compare(old | {str(i): 1.0 for i in range(10)}, old, confidence=0.95).low
+    0.125
+    """
+    paired = paired_difference(other, version, seed=seed, confidence=confidence)
+    both = [i for i in version if i in other and math.isfinite(version[i]) and math.isfinite(other[i])]
+    rows = max(1, len(both))
+    return Compared(
+        score=math.fsum(version[i] for i in both) / rows,
+        other=math.fsum(other[i] for i in both) / rows,
+        low=paired.low,
+        high=paired.high,
+        rows=paired.n,
+        confidence=confidence,
+        discordant=paired.discordant,
+    )
+
+
+def at_confidence(compared: Compared, confidence: float) -> Compared:
+    """``compared`` with its interval at ``confidence``.
+
+    Right / wrong scores are told by whole counts: their interval is computed anew, exactly. Otherwise both
+    arms are stretched as a normal distribution's would be. BugError for confidence outside (0, 1).
+
+    >>> at_confidence(Compared(0.75, 0.5, 0.125, 0.4, 40, discordant=10), 0.99).low
+    0.1
+    """
+    if not 0 < confidence < 1:
+        raise BugError(f"confidence {confidence} is not in (0, 1)", where="at_confidence")
+    if confidence == compared.confidence or not compared.rows:
+        return replace(compared, confidence=confidence)
+    if (counts := _wins_and_losses(compared)) is not None:
+        wins, losses = counts
+        before = {str(i): float(wins <= i < wins + losses) for i in range(compared.rows)}
+        after = {str(i): float(i < wins) for i in range(compared.rows)}
+        paired = paired_difference(before, after, seed=0, confidence=confidence)
+        return replace(compared, low=paired.low, high=paired.high, confidence=confidence)
+    normal = NormalDist()
+    stretch = normal.inv_cdf((1 + confidence) / 2) / normal.inv_cdf((1 + compared.confidence) / 2)
+    return replace(
+        compared,
+        low=max(-1.0, compared.gain - stretch * (compared.gain - compared.low)),
+        high=min(1.0, compared.gain + stretch * (compared.high - compared.gain)),
+        confidence=confidence,
+    )
+
+
+def _wins_and_losses(compared: Compared) -> tuple[int, int] | None:
+    """Where both scores are shares of right answers: the examples won and lost; None where they are not."""
+    if compared.discordant is None:
+        return None
+    total = compared.gain * compared.rows
+    wins = (compared.discordant + total) / 2
+    losses = compared.discordant - wins
+    right = compared.score * compared.rows
+    whole = all(abs(value - round(value)) < 1e-6 for value in (wins, losses, right))
+    return (round(wins), round(losses)) if whole and wins > -0.5 and losses > -0.5 else None
+
+
+def judge_held_out(
+    compared: Compared,
+    *,
+    min_score: float | None,
+    min_gain: float,
+    confidence: float,
+    against: str = "active",
+) -> Judgement:
+    """The verdict of heldOut. ``against``: what the other version is called in the sentence.
+
+    ``needed`` is the examples missing for the gain measured. Reasons: HeldOutPassed, ScoreTooLow,
+    NotBetter, TooFewExamples.
+
+    >>> found = Compared(0.861, 0.640, 0.18, 0.26, 300)
+    >>> judge_held_out(found, min_score=0.85, min_gain=0.0, confidence=0.95).message
+    '0.861 >= 0.850 (0.817 to 0.896 at 95 %); +0.221 [0.180, 0.260] vs active, n=300'
+    """
+    compared = at_confidence(compared, confidence)
+    if min_gain and compared.rows and (counts := _wins_and_losses(compared)) is not None:
+        low, high = score_difference(*counts, compared.rows, confidence)
+        compared = replace(compared, low=min(low, compared.low), high=max(high, compared.high))
+    gain, low, high = compared.gain, compared.low, compared.high
+    numbers = spoken(gain, low, high, compared.rows, against)
+    parts = [numbers]
+    if min_score is not None:
+        from_, to = score_interval(compared.score, compared.rows, confidence)
+        sign = ">=" if compared.score >= min_score else "<"
+        sure = f"({from_:.3f} to {to:.3f} at {100 * confidence:.4g} %)"
+        parts = [f"{compared.score:.3f} {sign} {number(min_score)} {sure}", numbers]
+    needed: int | None = None
+    outcome: Outcome
+    if compared.rows and min_score is not None and compared.score < min_score:
+        outcome, reason = "Failed", "ScoreTooLow"
+    elif compared.rows and low > min_gain:
+        outcome, reason = "Passed", "HeldOutPassed"
+    elif compared.rows and high < min_gain:
+        outcome, reason = "Failed", "NotBetter"
+        parts.append(f"a gain over {number(min_gain)} is asked for")
+    else:
+        outcome, reason = "Inconclusive", "TooFewExamples"
+        needed = _more(compared, min_gain, confidence)
+        parts.append(_too_few(compared, min_gain, needed))
+    return Judgement(
+        outcome, reason, "; ".join(parts), compared.score, gain, low, high, compared.rows, needed
+    )
+
+
+def _too_few(compared: Compared, min_gain: float, needed: int | None) -> str:
+    asked = f"a gain over {number(min_gain)} cannot be told from chance"
+    if needed is None:
+        return f"{asked}, and none was measured: more examples would hardly show one"
+    return f"{asked}; about {needed:,} more examples would show one of {compared.gain:.3f}"
+
+
+def _more(compared: Compared, min_gain: float, confidence: float) -> int | None:
+    """Examples missing for the gain measured; None where none was measured."""
+    effect = compared.gain - min_gain
+    if not compared.rows or effect <= 0:
+        return None
+    share = abs(compared.gain) if compared.discordant is None else compared.discordant / compared.rows
+    total = examples_needed(effect, discordance=min(1.0, max(share, effect)), confidence=confidence)
+    return max(1, total - compared.rows)
+
+
+def examples_needed(gain: float, *, discordance: float, confidence: float, power: float = POWER) -> int:
+    """Examples on which a true gain shows with probability ``power``: d ((z_{(1+c)/2} + z_power) / gain)^2,
+    and never fewer than the exact sign test could ever tell with.
+
+    ``gain`` > 0 in units of the score, ``discordance`` d in (0, 1] the share of examples on which the two
+    differ. BugError otherwise. Source: the inverse of ``stats.detectable_gain``. Cost: O(1).
+
+    >>> examples_needed(0.04, discordance=0.1, confidence=0.95)
+    491
+    """
+    shares = (discordance, confidence, power)
+    if not gain > 0 or not all(0 < share <= 1 for share in shares) or confidence == 1 or power == 1:
+        raise BugError(f"gain {gain}, discordance {discordance}, confidence {confidence}, power {power}")
+    normal = NormalDist()
+    reach = normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(power)
+    least = math.ceil(math.log2(2 / (1 - confidence)))
+    return max(math.ceil(least / discordance), math.ceil(discordance * (reach / gain) ** 2))
+
+
+def score_interval(score: float, rows: int, confidence: float) -> tuple[float, float]:
+    """Wilson's interval of a mean of ``rows`` scores in [0, 1]; (0, 1) without rows.
+
+    Exact enough for right / wrong scores; too wide, never too narrow, for others, whose variance is less.
+    Source: Wilson 1927. Cost: O(1).
+
+    >>> [round(end, 3) for end in score_interval(0.861, 300, 0.95)]
+    [0.817, 0.896]
+    """
+    if rows < 1:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    middle = (score + z * z / (2 * rows)) / (1 + z * z / rows)
+    spread = score * (1 - score) / rows + z * z / (4 * rows * rows)
+    half = z * math.sqrt(max(0.0, spread)) / (1 + z * z / rows)
+    return max(0.0, middle - half), min(1.0, middle + half)

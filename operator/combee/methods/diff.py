@@ -1,0 +1,57 @@
+"""What changed between two artifacts, as people are shown it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One entry under both texts."""
+
+    section: str
+    id: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One entry, or one line that is none (then ``id`` is empty)."""
+
+    section: str
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """In the order of the newer one, what went in that of the older one."""
+
+    added: tuple[Told, ...]
+    removed: tuple[Told, ...]
+    changed: tuple[Changed, ...]
+    same: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether both say the same."""
+        return not (self.added or self.removed or self.changed)
+
+
+def diff_lines(before: str, after: str, section: str = "") -> Diff:
+    """Two texts line by line, blank lines aside; a line that only moved is the same.
+
+    >>> diff_lines("one\\ntwo", "two\\nthree").added
+    (Told(section='', id='', text='three'),)
+    """
+    old, new = (
+        Counter(line.strip() for line in text.splitlines() if line.strip()) for text in (before, after)
+    )
+    return Diff(
+        tuple(Told(section, "", line) for line in (new - old).elements()),
+        tuple(Told(section, "", line) for line in (old - new).elements()),
+        (),
+        (old & new).total(),
+    )

@@ -1,0 +1,85 @@
+"""What models answer, read with tolerance. Ids that nobody gave back no lesson, and what backs none is dropped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from combee.methods.protocol import ParseError, RolloutReply, Update
+from combee.methods.replies import one_line, read_object
+
+MAX_LESSONS = 200
+MAX_LESSON_CHARS = 1_200
+MAX_TEXT_CHARS = 320_000
+_FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
+
+
+def parse_rollout(text: str) -> RolloutReply:
+    """The answer of a task model; plain text is the answer itself. ParseError when there is none."""
+    found = read_object(text) if "{" in text else None
+    if found is not None and "answer" in found:
+        answer = _plain(found["answer"])
+        if not answer:
+            raise ParseError("the answer is empty")
+        return RolloutReply(answer, (), _plain(found.get("reasoning")))
+    if text.lstrip().startswith(("{", "```json")):
+        raise ParseError('the JSON object has no field "answer"')
+    if not text.strip():
+        raise ParseError("the reply is empty")
+    return RolloutReply(text.strip())
+
+
+def parse_lessons(text: str, *, component: str, sources: Mapping[str, str]) -> list[Update]:
+    """The lessons of a map call. ``sources``: record id -> trajectory id. ParseError when there is no list."""
+    found = read_object(text)
+    if found is None:
+        raise ParseError("there is no JSON object in the reply")
+    rows = found.get("lessons", found.get("entries"))
+    if not isinstance(rows, list):
+        raise ParseError('the JSON object has no list "lessons"')
+    updates = []
+    for row in rows[:MAX_LESSONS]:
+        said = one_line(_plain(row.get("text")))[:MAX_LESSON_CHARS] if isinstance(row, dict) else ""
+        backing = _backing(row.get("records") if isinstance(row, dict) else None, sources)
+        if said and backing:
+            updates.append(Update("ADD", component, said, backing, cited=backing))
+    return updates
+
+
+def _backing(cited: Any, sources: Mapping[str, str]) -> frozenset[str]:
+    named = (
+        cited if isinstance(cited, list) else re.split(r"[,;\s]+", cited) if isinstance(cited, str) else []
+    )
+    bare = (str(one).strip("[]()'\"`., ") for one in named)
+    return frozenset(sources[one] for one in bare if one in sources)
+
+
+def parse_text(text: str, *, component: str, sources: Sequence[str]) -> Update:
+    """The new text of a component: what stands between the first and the last line of ```, else all of it.
+    ParseError when nothing does, or when there is too much of it.
+
+    >>> parse_text("Here:\\n```\\nBe brief.\\n```", component="instructions", sources=["1@0"]).text
+    'Be brief.'
+    """
+    fences = list(_FENCE.finditer(text))
+    if len(fences) >= 2:
+        said = text[fences[0].end() : fences[-1].start()]
+    elif fences:
+        said = text[fences[0].end() :]
+        said = said if said.strip() else text[: fences[0].start()]
+    else:
+        said = text
+    said = said.strip()
+    if not said:
+        raise ParseError("the reply has no text of new instructions")
+    if len(said) > MAX_TEXT_CHARS:
+        raise ParseError(f"the new instructions have {len(said)} characters; be briefer")
+    backing = frozenset(sources)
+    return Update("UPDATE", component, said, backing, cited=backing)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

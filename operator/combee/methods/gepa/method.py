@@ -1,0 +1,279 @@
+"""GEPA as a ``Method``: one object that gathers the pure functions of this package.
+
+Its artifact is a pool of variants. An iteration starts from variants that are drawn from the Pareto front, takes
+the trajectories of each as records, and proposes children; see ``reduction`` for what its calls are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from combee.algo.tokens import estimate_tokens
+from combee.methods import content
+from combee.methods.base import summary_of
+from combee.methods.diff import Diff, diff_lines
+from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, trials
+from combee.methods.gepa.draws import Draws
+from combee.methods.gepa.options import GepaOptions
+from combee.methods.gepa.pareto import choose_parents
+from combee.methods.gepa.pool import Pool
+from combee.methods.gepa.prompts import EVERY
+from combee.methods.gepa.propose import children
+from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, Caps, carried_by_reduce
+from combee.methods.lineage import VariantView
+from combee.methods.protocol import (
+    MAX_TOKENS,
+    VARIANT,
+    EntryView,
+    Grouping,
+    LeakCorpus,
+    Merged,
+    Method,
+    Part,
+    Refusal,
+    Rendered,
+    RolloutReply,
+    Update,
+    Verify,
+)
+from combee.methods.trials import Trying
+from combee.records import Lesson, Prompt, Reflection, Trajectory
+
+LINE_TOKENS = 8
+"""What a lesson's mark and its count of records take in a prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class GepaMethod:
+    """Variants, Pareto selection, reflective mutation and merges of lineages. See ``Method`` for each member."""
+
+    options: GepaOptions = field(default_factory=GepaOptions)
+
+    @property
+    def name(self) -> str:
+        return "GEPA"
+
+    def empty(self) -> Pool:
+        return pool.started({pool.MAIN: ""}, seed=self.options.seed)
+
+    def initial(self, text: str) -> Pool:
+        return pool.started(pool.read_components(text), seed=self.options.seed)
+
+    def from_json(self, data: bytes) -> Pool:
+        return pool.from_json(data)
+
+    def working(
+        self, artifact: Pool, *, budget_tokens: int, verify: Verify, variants: int = 1
+    ) -> list[Rendered]:
+        """The variants that the next draws of the pool fall on. ``apply`` makes the draw of each for good."""
+        draws = Draws(artifact.seed, artifact.drawn)
+        chosen = choose_parents(artifact, self.options.rules.frontier, draws, variants)
+        return [standing.rendered_variant(artifact.by_digest[digest]) for digest in chosen]
+
+    def views(self, artifact: Pool, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
+        """Of the variant that is rendered each component, and each lesson that stands below its text."""
+        digest = rendered.variant
+        variant = artifact.by_digest.get(digest)
+        if variant is None:
+            return []
+        found: list[EntryView] = []
+        for name, text in variant.components:
+            body, told = lessons.split(text)
+            found.append(_view(artifact, digest, name, "components", body))
+            found += [
+                _view(artifact, digest, f"{name}.{k}", name, line) for k, line in enumerate(told, start=1)
+            ]
+        return found
+
+    def variants(self, artifact: Pool, rendered: Rendered) -> list[VariantView]:
+        return lineage.variants(artifact, rendered.variant)
+
+    def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
+        tokens = self.options.output_tokens.rollout
+        return prompts.rollout_prompt(instructions, playbook_text, model_input, tokens=tokens)
+
+    def parse_rollout(self, text: str) -> RolloutReply:
+        return answers.parse_rollout(text)
+
+    def reflect_prompt(
+        self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
+    ) -> None:
+        """Nothing is asked about a single trajectory: it is a record, and a map call sees several."""
+        return
+
+    def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
+        told = prompts.records_of(trajectory)
+        records = tuple(Lesson(f"{reflection_id}.{component}", text) for component, text in told)
+        return Reflection(reflection_id, trajectory.id, trajectory.correct, "", records)
+
+    def retry_prompt(
+        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
+    ) -> Prompt:
+        return self.rollout_prompt(instructions, playbook_text, model_input)
+
+    def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
+        """The components of the variant that the iteration works with, each with the records that there are of it."""
+        return reduction.parts(playbook, reflections)
+
+    def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
+        component = playbook.ids.get(COMPONENT, pool.MAIN)
+        records = [(one.id, prompts.record_of(one, component)) for one in reflections]
+        return prompts.map_prompt(
+            playbook,
+            records,
+            self.options.asked_with,
+            tokens=self.options.output_tokens.map,
+            typed=not self.options.whole_texts,
+        )
+
+    def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
+        component = playbook.ids.get(COMPONENT, pool.MAIN)
+        sources = {one.id: one.trajectory_id for one in reflections}
+        if self.options.whole_texts:
+            return [answers.parse_text(text, component=component, sources=sorted(set(sources.values())))]
+        return answers.parse_lessons(text, component=component, sources=sources)
+
+    def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
+        tokens = self.options.output_tokens.rollout
+        return prompts.summary_prompt(reflections, tokens=tokens)
+
+    def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
+        """The lines of a summary are one record, of all components."""
+        found = summary_of(text, summary_id=summary_id, reflections=reflections)
+        told = " ".join(lesson.text for lesson in found.lessons)
+        return replace(found, lessons=(Lesson(f"{summary_id}.{EVERY}", told),))
+
+    def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
+        """Lessons that say the same are one, without a call. Per component those that most examples back, ``LAST_CALL``
+        of them or as many as the caps allow, are one cluster: that call. The others pass, and reach the child that
+        has all lessons below its text."""
+        if self.options.whole_texts:
+            return _by_component(updates)
+        passed: list[Update] = []
+        clusters: list[list[Update]] = []
+        found = lessons.grouped(updates, cap=cap)
+        caps = Caps(max_fan_in=min(cap, LAST_CALL), max_input_tokens=max_tokens)
+        for component in sorted({one.section for one in found}):
+            inside = [one for one in found if one.section == component]
+            tokens = [estimate_tokens(one.text) + LINE_TOKENS for one in inside]
+            overhead = self.options.budget_tokens + estimate_tokens(self.options.asked_with.reduce)
+            count = carried_by_reduce(tokens, caps=caps, overhead_tokens=overhead)
+            clusters.append(inside[:count])
+            passed += inside[count:]
+        return Grouping(passed, clusters)
+
+    def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
+        """Write the component of the updates anew with what was learned of it."""
+        tokens = self.options.output_tokens.reduce
+        return prompts.reduce_prompt(playbook, updates, self.options.asked_with, tokens=tokens)
+
+    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
+        sources = sorted({source for one in updates for source in one.sources})
+        return Merged([answers.parse_text(text, component=updates[0].section, sources=sources)])
+
+    def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
+        """The new text, and every lesson beside it: the child with the lessons needs them. Proposals of whole
+        texts are used up."""
+        return [*merged, *(one for one in members if one.op == "ADD")]
+
+    def apply(
+        self,
+        artifact: Pool,
+        updates: Sequence[Update],
+        reflections: Sequence[Reflection],
+        *,
+        iteration: int,
+        ids: Mapping[str, str] | None = None,
+    ) -> Pool:
+        """Two children of a variant that the iteration worked with (``ids``), and the draw that chose it."""
+        parent = (ids or {}).get(VARIANT) or standing.best(artifact).digest
+        drawn = replace(artifact, drawn=artifact.drawn + 1)
+        found = children(artifact.by_digest[parent], updates, budget_tokens=self.options.budget_tokens)
+        kept = [child for child in found if child[0] == "rewrite"] if self.options.whole_texts else found
+        return trials.with_children(drawn, parent, kept, iteration)
+
+    def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:
+        return content.leak_corpus(texts)
+
+    def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:
+        return tuple(digest for digest in after.by_digest if digest not in before.by_digest)
+
+    def checks(self, artifact: Pool, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
+        """Line by line of what is new in a variant: what its parents say was let in before."""
+        refusals: list[Refusal] = []
+        for digest in new_digests:
+            known = {
+                line
+                for origin in artifact.origins
+                if origin.variant == digest
+                for parent in origin.parents
+                for line in artifact.by_digest[parent].text.splitlines()
+            }
+            for line in artifact.by_digest[digest].text.splitlines():
+                if line.strip() and line not in known:
+                    refusals += content.refusals_of(digest, line, corpus)
+        return refusals
+
+    def with_refusals(self, artifact: Pool, refusals: Iterable[Refusal]) -> Pool:
+        return replace(artifact, refusals=artifact.refusals | frozenset(refusals))
+
+    def refusals(self, artifact: Pool) -> list[Refusal]:
+        return sorted(artifact.refusals)
+
+    def trials(
+        self, artifact: Pool, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
+    ) -> Trying[Pool]:
+        return trials.trials(
+            artifact, trajectories=trajectories, rules=self.options.rules, budget_tokens=budget_tokens
+        )
+
+    def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
+        """A record is carried when some update cites it: what a record says is not what is to be kept of it."""
+        cited = {source for one in updates for source in one.sources | one.cited}
+        return frozenset(
+            lesson.id for one in reflections if one.trajectory_id in cited for lesson in one.lessons
+        )
+
+    def served_text(self, text: str) -> str:
+        return text
+
+    def diff_texts(self, before: str, after: str) -> Diff:
+        return diff_lines(before, after)
+
+
+def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> EntryView:
+    """A part of a variant as reports show it. What it rests on is the whole variant's: it was given, or it beat
+    its parent on the examples that it was proposed from."""
+    origins = [origin for origin in artifact.origins if origin.variant == digest]
+    return EntryView(
+        id=name,
+        digest=digest,
+        section=section,
+        text=text,
+        sources=(),
+        helpful=0,
+        harmful=0,
+        verified="initial" if any(one.kind == "start" for one in origins) else "replay",
+        contested=False,
+        rendered=True,
+        left_out="",
+        parents=tuple(sorted({parent for one in origins for parent in one.parents})),
+    )
+
+
+def _by_component(proposals: Sequence[Update]) -> Grouping:
+    """One last call for each component that has several proposals; a lone one is the new text."""
+    passed: list[Update] = []
+    clusters: list[list[Update]] = []
+    for component in sorted({one.section for one in proposals}):
+        inside = [one for one in proposals if one.section == component]
+        if len(inside) > 1:
+            clusters.append(inside)
+        else:
+            passed += inside
+    return Grouping(passed, clusters)
+
+
+_CONFORMS: Method[Pool] = GepaMethod()
+"""The type checker's proof that nothing of the protocol is missing."""

@@ -1,0 +1,239 @@
+"""GEPA's artifact: a pool of variants, as a set of facts that only grows.
+
+| fact | says |
+|---|---|
+| Variant | a prompt of named components exists |
+| Origin | where it comes from: the start, a proposal of some kind, a merge of lineages |
+| Scored | it scored so much on an example (of an objective) |
+| Judged | on the minibatch that it was proposed from it beat its parent, or did not |
+| Merged | two variants were merged over an ancestor: not to be tried again |
+| Refusal | why it may not be shown to a model |
+| drawn | how many draws the pool's generator has made: its whole state |
+
+An example that was lost has no score: it is absent, never a zero. Joining two pools is set union, and the larger
+``drawn``; what a reader sees (who is in, who leads) is derived from the facts by ``standing``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from combee.algo.seeds import canonical_json, digest_of
+from combee.errors import DataError
+from combee.methods.diff import Changed, Diff, Told, diff_lines
+from combee.methods.lineage import VariantKind
+from combee.methods.protocol import Refusal, Rendered, Verify
+
+VERSION = 1
+MAIN = "instructions"
+"""The component of a prompt that has only one."""
+VALUE = ""
+"""The objective that is the score itself."""
+Kind = VariantKind
+"""``rewrite``: the text as a model wrote it; ``lessons``: the same and what was learned, word for word."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Variant:
+    """A prompt: (name, text) of its components, in the order of names."""
+
+    components: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, components: Mapping[str, str]) -> Variant:
+        """The variant of these components."""
+        return cls(tuple(sorted(components.items())))
+
+    @property
+    def digest(self) -> str:
+        """sha256 hex of its components: equal texts are one variant, however they came about."""
+        return digest_of(self.components)
+
+    @property
+    def text(self) -> str:
+        """As a model reads it: a lone component bare, several each under its name.
+
+        >>> Variant.of({"instructions": "Round late."}).text
+        'Round late.'
+        """
+        if len(self.components) == 1:
+            return self.components[0][1].strip()
+        return "\n\n".join(f"# {name}\n\n{text.strip()}" for name, text in self.components)
+
+    def with_texts(self, texts: Mapping[str, str]) -> Variant:
+        """This one with other texts for some of its components."""
+        return Variant.of({**dict(self.components), **texts})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """``variant`` came out of ``parents`` in ``iteration``, which ``kind`` says how; -1: it was given."""
+
+    variant: str
+    kind: Kind
+    parents: tuple[str, ...]
+    iteration: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scored:
+    """``variant`` scored ``value`` on ``example``; higher is better."""
+
+    variant: str
+    example: str
+    objective: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Judged:
+    """On ``examples`` that both answered, ``variant`` scored ``gain`` more in sum than its parent."""
+
+    variant: str
+    accepted: bool
+    gain: float
+    examples: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Merged:
+    """``one`` and ``other`` (by digest, in order) were merged over ``ancestor``."""
+
+    one: str
+    other: str
+    ancestor: str
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Grow-only sets of facts. Equal when their canonical JSON is equal."""
+
+    seed: int = 0
+    variants: frozenset[Variant] = frozenset()
+    origins: frozenset[Origin] = frozenset()
+    scores: frozenset[Scored] = frozenset()
+    judged: frozenset[Judged] = frozenset()
+    merged: frozenset[Merged] = frozenset()
+    refusals: frozenset[Refusal] = frozenset()
+    drawn: int = 0
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 hex of ``to_json()``."""
+        return digest_of(self._body())
+
+    @cached_property
+    def by_digest(self) -> dict[str, Variant]:
+        """Variants by their digest, in its order. Do not change it."""
+        named = {variant.digest: variant for variant in self.variants}
+        return dict(sorted(named.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pool) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def to_json(self) -> bytes:
+        """Canonical JSON."""
+        return canonical_json(self._body())
+
+    def _body(self) -> dict[str, Any]:
+        facts = {name: _rows(getattr(self, name)) for name in _FACTS}
+        return {"version": VERSION, "seed": self.seed, "drawn": self.drawn, **facts}
+
+    def join(self, other: Pool) -> Pool:
+        """Everything either knows."""
+        united = {name: getattr(self, name) | getattr(other, name) for name in _FACTS}
+        return Pool(seed=max(self.seed, other.seed), drawn=max(self.drawn, other.drawn), **united)
+
+    def render(self, *, budget_tokens: int, verify: Verify) -> Rendered:
+        """The variant that leads, or the best that fits into the budget."""
+        from combee.methods.gepa.standing import render  # it derives everything from the facts kept here
+
+        return render(self, budget_tokens=budget_tokens)
+
+    def diff(self, newer: Pool) -> Diff:
+        """What changed up to ``newer`` in the variant that leads: components that came or went, and lines."""
+        from combee.methods.gepa.standing import best
+
+        old, new = (dict(best(one).components) for one in (self, newer))
+        added = [Told(name, "", text) for name, text in new.items() if name not in old]
+        removed = [Told(name, "", text) for name, text in old.items() if name not in new]
+        changed: list[Changed] = []
+        same = 0
+        for name in sorted(set(old) & set(new)):
+            lines = diff_lines(old[name], new[name], section=name)
+            added += lines.added
+            removed += lines.removed
+            same += lines.same
+        return Diff(tuple(added), tuple(removed), tuple(changed), same)
+
+
+_FACTS: Mapping[str, type[Any]] = {
+    "variants": Variant,
+    "origins": Origin,
+    "scores": Scored,
+    "judged": Judged,
+    "merged": Merged,
+    "refusals": Refusal,
+}
+
+
+def _rows(facts: Iterable[Any]) -> list[list[Any]]:
+    return [[getattr(fact, field.name) for field in fields(fact)] for fact in sorted(facts)]
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
+
+
+def from_json(data: bytes) -> Pool:
+    """The pool whose ``to_json()`` is ``data``; DataError when it is none of ours."""
+    try:
+        body = json.loads(data)
+        if body["version"] != VERSION:
+            raise DataError(
+                f"the pool has version {body['version']}, this program reads {VERSION}",
+                fix="Use the program that wrote it.",
+            )
+        facts = {
+            name: frozenset(kind(*map(_frozen, row)) for row in body[name]) for name, kind in _FACTS.items()
+        }
+        return Pool(seed=int(body["seed"]), drawn=int(body["drawn"]), **facts)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"not a pool of variants ({type(error).__name__})",
+            fix="Give the file that a run wrote, unchanged.",
+        ) from error
+
+
+def started(components: Mapping[str, str], *, seed: int) -> Pool:
+    """The pool of one variant, the one that was given."""
+    variant = Variant.of(components)
+    return Pool(
+        seed=seed,
+        variants=frozenset({variant}),
+        origins=frozenset({Origin(variant.digest, "start", (), -1)}),
+    )
+
+
+def read_components(text: str) -> dict[str, str]:
+    """The components of a prompt as a user gives it: a JSON object of texts, or one text.
+
+    >>> read_components('{"ask": "Be brief.", "check": "Twice."}')
+    {'ask': 'Be brief.', 'check': 'Twice.'}
+    >>> read_components("Be brief.")
+    {'instructions': 'Be brief.'}
+    """
+    try:
+        found = json.loads(text) if text.lstrip().startswith("{") else None
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and found and all(isinstance(value, str) for value in found.values()):
+        return {str(name): value for name, value in found.items()}
+    return {MAIN: text}

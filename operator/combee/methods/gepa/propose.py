@@ -1,0 +1,71 @@
+"""From what was learned in an iteration to new variants: two children a proposal, and their parts when both fail."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from combee.algo.tokens import BYTES_PER_TOKEN, estimate_tokens
+from combee.methods.gepa.lessons import ranked, split, with_block
+from combee.methods.gepa.pool import Kind, Variant
+from combee.methods.protocol import Update
+
+Child = tuple[Kind, Variant]
+
+
+def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) -> list[Child]:
+    """The rewrite of every component that has one, and the rewrite with all lessons below it.
+
+    Updates: UPDATE is the new text of the component its section names, ADD a lesson for it. A component without
+    either stays. A child that says what its parent says, that is over the budget, or that its brother is, is none.
+    """
+    texts = dict(parent.components)
+    rewrites = {one.section: one.text for one in updates if one.op == "UPDATE" and one.section in texts}
+    learned: dict[str, list[str]] = defaultdict(list)
+    for lesson in ranked(one for one in updates if one.op == "ADD" and one.section in texts):
+        learned[lesson.section].append(lesson.text)
+    plain = parent.with_texts({name: _rewritten(texts[name], text) for name, text in rewrites.items()})
+    found: list[Child] = [("rewrite", plain), ("lessons", _with_lessons(plain, learned, budget_tokens))]
+    seen = {parent.text}
+    kept: list[Child] = []
+    for kind, child in found:
+        if child.text not in seen and estimate_tokens(child.text) <= budget_tokens:
+            kept.append((kind, child))
+            seen.add(child.text)
+    return kept
+
+
+def _rewritten(before: str, after: str) -> str:
+    """The new text, with the lessons that stood in the block of the old one: a model is not trusted to copy them."""
+    body, copied = split(after)
+    _, standing = split(before)
+    lessons = list(dict.fromkeys([*standing, *copied]))
+    return (
+        with_block(body, lessons, room_tokens=len(body) + sum(map(len, lessons)) + 1000) if lessons else body
+    )
+
+
+def _with_lessons(variant: Variant, learned: dict[str, list[str]], budget_tokens: int) -> Variant:
+    """Each component with what was learned of it in its block, in the order of names, within what room is left."""
+    grown = variant
+    for name, text in variant.components:
+        body, standing = split(text)
+        others = len(grown.with_texts({name: ""}).text.encode())
+        room = budget_tokens - -(-others // BYTES_PER_TOKEN) - 1
+        lessons = [*standing, *learned.get(name, ())]
+        if lessons:
+            grown = grown.with_texts({name: with_block(body, lessons, room_tokens=room)})
+    return grown
+
+
+def parts(parent: Variant, failed: Sequence[Child]) -> list[Child]:
+    """What is left of joint children that failed: each component of each changed by itself; none where a child
+    changed only one."""
+    old = dict(parent.components)
+    found: dict[Variant, Kind] = {}
+    for kind, child in failed:
+        changed = {name: text for name, text in child.components if old[name] != text}
+        if len(changed) > 1:
+            for name, text in sorted(changed.items()):
+                found.setdefault(parent.with_texts({name: text}), kind)
+    return [(kind, variant) for variant, kind in found.items()]

@@ -1,0 +1,212 @@
+"""Acceptance and scoring: what a pool needs to know before its proposals are members.
+
+1. Joint children are asked the minibatch that they were proposed from, and must beat their parent there: of several
+   parents in flight each has a minibatch of its own. All of them are asked side by side.
+2. Where all of a parent fail and they changed several components, each component is tried by itself.
+3. What is in is scored on select, example by example: that is what fronts are made of.
+4. After a success two lineages may be merged; the child must hold up to both on select.
+
+A lost answer is no evidence: a child that too few examples speak for or against is no longer proposed, and not
+judged either, so that it may come again; an example without a score is asked again the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from combee.methods.gepa.accept import holds_up, judge
+from combee.methods.gepa.draws import Draws
+from combee.methods.gepa.merge import choose, merged
+from combee.methods.gepa.pareto import Frontier
+from combee.methods.gepa.pool import VALUE, Judged, Kind, Merged, Origin, Pool, Scored, Variant
+from combee.methods.gepa.propose import Child, parts
+from combee.methods.gepa.standing import members, pending, render, scores
+from combee.methods.trials import Known, Page, Round, Trial, Tried, Trying
+from combee.records import Trajectory
+
+PARTIAL = "partial"
+"""The objective that is a task's partial credit."""
+_Asking = Generator[Round, Sequence[Trajectory], Pool]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a pool is run. ``merges``: most merges of lineages in a run."""
+
+    frontier: Frontier = "instance"
+    merges: int = 5
+
+
+def with_children(pool: Pool, parent: str, children: Iterable[Child], iteration: int) -> Pool:
+    """The pool with proposals that it neither has nor has judged before; they wait to be judged."""
+    known = {fact.variant for fact in pool.judged} | pool.by_digest.keys()
+    new = [(kind, variant) for kind, variant in children if variant.digest not in known]
+    return replace(
+        pool,
+        variants=pool.variants | {variant for _, variant in new},
+        origins=pool.origins | {Origin(variant.digest, kind, (parent,), iteration) for kind, variant in new},
+    )
+
+
+def trials(
+    pool: Pool, *, trajectories: Mapping[str, Trajectory], rules: Rules, budget_tokens: int
+) -> Trying[Pool]:
+    """Settle what ``with_children`` added."""
+    before = _minibatches(trajectories.values())
+    known = pool.judged
+    waiting = pending(pool)
+    if waiting:
+        pool = yield from _judged(pool, waiting, before, "minibatch")
+        pool, retried = _retried(pool, _of_losing_parents(pool, waiting))
+        if retried:
+            pool = yield from _judged(pool, retried, before, "minibatch by component")
+            waiting += retried
+    lost = {fact.variant for fact in pool.judged if not fact.accepted}
+    pool = _without(pool, lost | set(pending(pool)))
+    pool = yield from _scored(pool, "select of variants")
+    if _won(pool, known):
+        pool = yield from _merged(pool, rules)
+    fresh = pool.judged - known
+    won = sum(fact.accepted for fact in fresh)
+    seen = _seen(pool, render(pool, budget_tokens=budget_tokens).included)
+    return Tried(pool, max(len(waiting), len(fresh)), len(fresh), won, seen)
+
+
+def _seen(pool: Pool, whole: Sequence[str]) -> Mapping[str, Known]:
+    """What the variant that is rendered ``whole`` scored on select; nothing of one that is cut."""
+    partial = scores(pool, PARTIAL)
+    return {
+        example: (value, partial.get(digest, {}).get(example))
+        for digest in whole
+        for example, value in scores(pool).get(digest, {}).items()
+    }
+
+
+def _won(pool: Pool, known: frozenset[Judged]) -> bool:
+    return any(fact.accepted for fact in pool.judged - known)
+
+
+def _origin(pool: Pool, digest: str) -> Origin:
+    return min(origin for origin in pool.origins if origin.variant == digest)
+
+
+_Minibatches = Mapping[str, Mapping[str, float | None]]
+"""parent -> example -> what it scored; where one parent was worked with, its name is empty."""
+
+
+def _minibatches(trajectories: Iterable[Trajectory]) -> _Minibatches:
+    found: dict[str, dict[str, float | None]] = {}
+    for one in trajectories:
+        found.setdefault(one.variant, {})[one.example_id] = None if one.error else one.score
+    return found
+
+
+def _of_losing_parents(pool: Pool, children: Sequence[str]) -> list[str]:
+    """Those of ``children`` whose parent none of them beat."""
+    won = {fact.variant for fact in pool.judged if fact.accepted}
+    parent = {digest: _origin(pool, digest).parents[0] for digest in children}
+    beaten = {parent[digest] for digest in children if digest in won}
+    return [digest for digest in children if parent[digest] not in beaten]
+
+
+def _judged(pool: Pool, children: Sequence[str], before: _Minibatches, stage: str) -> _Asking:
+    trials_: list[Trial] = []
+    asked: list[tuple[str, Mapping[str, float | None], int]] = []
+    for digest in children:
+        parent, child = pool.by_digest[_origin(pool, digest).parents[0]], pool.by_digest[digest]
+        page = Page.of(child.text, parent.text, child.components)
+        minibatch = before.get(parent.digest, before.get("", {}))
+        examples = sorted(example for example, score in minibatch.items() if score is not None)
+        trials_ += [Trial(example, page) for example in examples]
+        asked.append((digest, minibatch, len(examples)))
+    answers = iter((yield Round(stage, tuple(trials_))))
+    found = set[Judged]()
+    for digest, minibatch, count in asked:
+        own = islice(answers, count)
+        after = {one.example_id: None if one.error else one.score for one in own}
+        if (verdict := judge(digest, minibatch, after)) is not None:
+            found.add(verdict)
+    return replace(pool, judged=pool.judged | found)
+
+
+def _retried(pool: Pool, failed: Sequence[str]) -> tuple[Pool, list[str]]:
+    """The pool with each changed component of the failed children by itself, and these proposals' digests."""
+    by_parent: dict[str, list[Child]] = {}
+    for digest in failed:
+        origin = _origin(pool, digest)
+        by_parent.setdefault(origin.parents[0], []).append((origin.kind, pool.by_digest[digest]))
+    added: list[str] = []
+    for parent, children in sorted(by_parent.items()):
+        new = parts(pool.by_digest[parent], children)
+        iteration = max(_origin(pool, variant.digest).iteration for _, variant in children)
+        grown = with_children(pool, parent, new, iteration)
+        added += [digest for digest in grown.by_digest if digest not in pool.by_digest]
+        pool = grown
+    return pool, added
+
+
+def _without(pool: Pool, gone: Set[str]) -> Pool:
+    """The pool without the texts of these. Of those that were judged the verdict stays: texts that lost would
+    only make an artifact long, and are not tried again."""
+    return replace(
+        pool,
+        variants=frozenset(one for one in pool.variants if one.digest not in gone),
+        origins=frozenset(one for one in pool.origins if one.variant not in gone),
+    )
+
+
+def _scored(pool: Pool, stage: str) -> _Asking:
+    """Score the members on select that lack an example which another has a score for, or any."""
+    found = scores(pool)
+    every = set().union(*(found.get(digest, {}) for digest in members(pool)))
+    lacking = [digest for digest in members(pool) if not every or not every <= found.get(digest, {}).keys()]
+    if not lacking:
+        return pool
+    return (yield from _swept(pool, [pool.by_digest[digest] for digest in lacking], stage))
+
+
+def _swept(pool: Pool, variants: Sequence[Variant], stage: str) -> _Asking:
+    answers = yield Round(
+        stage, sweep=tuple(Page.of(one.text, variants[0].text, one.components) for one in variants)
+    )
+    each = len(answers) // len(variants)
+    facts = set[Scored]()
+    for place, variant in enumerate(variants):
+        for one in answers[place * each : (place + 1) * each]:
+            if one.error:
+                continue
+            facts.add(Scored(variant.digest, one.example_id, VALUE, one.score))
+            if one.partial is not None:
+                facts.add(Scored(variant.digest, one.example_id, PARTIAL, one.partial))
+            facts |= {Scored(variant.digest, one.example_id, name, value) for name, value in one.objectives}
+    return replace(pool, scores=pool.scores | facts)
+
+
+def _merged(pool: Pool, rules: Rules) -> _Asking:
+    """One merge of lineages, where one is left to do and there are two to merge."""
+    if len(pool.merged) >= rules.merges:
+        return pool
+    draws = Draws(pool.seed, pool.drawn)
+    lineages = choose(pool, rules.frontier, draws)
+    pool = replace(pool, drawn=draws.drawn)
+    if lineages is None:
+        return pool
+    done = Merged(lineages.one, lineages.other, lineages.ancestor)
+    child = merged(pool, lineages)
+    pool = replace(pool, merged=pool.merged | {done})
+    if child.digest in pool.by_digest or any(fact.variant == child.digest for fact in pool.judged):
+        return pool
+    kind: Kind = "merge"
+    iteration = max(origin.iteration for origin in pool.origins)
+    origin = Origin(child.digest, kind, (lineages.one, lineages.other), iteration)
+    grown = replace(pool, variants=pool.variants | {child}, origins=pool.origins | {origin})
+    grown = yield from _swept(grown, [child], "select of a merge")
+    found = scores(grown)
+    one, other = found.get(lineages.one, {}), found.get(lineages.other, {})
+    accepted, gain, count = holds_up(found.get(child.digest, {}), one, other)
+    if count * 2 < min(len(one), len(other)):
+        return pool
+    verdict = Judged(child.digest, accepted, gain, count)
+    return replace(grown if accepted else pool, judged=pool.judged | {verdict})

@@ -1,0 +1,59 @@
+"""The base methods of this version, by the manifest's ``method.type``. Nothing else names one of them.
+
+A method's code is loaded when it is first asked for: a command that only shows texts loads no mathematics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from combee.api.run import RunSpec
+from combee.errors import BugError
+from combee.methods.diff import Diff, diff_lines
+from combee.methods.protocol import Method
+
+
+def _ace(spec: RunSpec | None) -> Method[Any]:
+    from combee.methods.ace import AceMethod
+
+    return AceMethod()
+
+
+def _gepa(spec: RunSpec | None) -> Method[Any]:
+    from combee.methods.gepa import GepaMethod, options_of
+
+    return GepaMethod() if spec is None else GepaMethod(options_of(spec))
+
+
+METHODS: dict[str, Callable[[RunSpec | None], Method[Any]]] = {"ACE": _ace, "GEPA": _gepa}
+"""Each makes the method of a run; without one, what reads and shows its texts."""
+UNNAMED = "ACE"
+"""The method of a published text that does not say which one made it."""
+
+
+def method_of(spec: RunSpec) -> Method[Any]:
+    """The method of a run, with its options."""
+    return _made(spec.method.type)(spec)
+
+
+def _made(type: str) -> Callable[[RunSpec | None], Method[Any]]:
+    try:
+        return METHODS[type]
+    except KeyError:
+        raise BugError(f"no base method {type}", where="spec.method.type") from None
+
+
+def served_text(text: str, method: str = "") -> str:
+    """A published text as a service's model is shown it. ``method``: the one that made it, as its ConfigMap names
+    it. Of one that this version does not know the text itself."""
+    name = method or UNNAMED
+    return METHODS[name](None).served_text(text) if name in METHODS else text
+
+
+def diff_texts(before: str, after: str, methods: tuple[str, str] = ("", "")) -> Diff:
+    """What changed between two published texts, line by line where two ``methods`` made them."""
+    old, new = (name or UNNAMED for name in methods)
+    if old != new or new not in METHODS:
+        return diff_lines(before, after)
+    return METHODS[new](None).diff_texts(before, after)

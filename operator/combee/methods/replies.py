@@ -1,0 +1,58 @@
+"""Reading what models answer, with tolerance, and quoting it so that it can pose as nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+import json_repair
+
+MAX_ANSWER_CHARS = 400_000
+"""An answer longer than this is not read."""
+
+_FAKE_ITEM = re.compile(r"\[(?=[A-Za-z]{1,8}-[0-9A-Za-z]+[\].])")
+_DROPPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+
+
+def read_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in ``text``: whole, fenced, inside prose, or mended; None when there is none."""
+    if len(text) > MAX_ANSWER_CHARS:
+        return None
+    fenced = _FENCE.search(text)
+    for candidate in (text, fenced.group(1) if fenced else ""):
+        try:
+            found = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            return found
+        if isinstance(found, list):
+            return {"entries": found}
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        mended = json_repair.loads(text[start:])
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(mended, list):
+        mended = next((part for part in mended if isinstance(part, dict) and part), None)
+    return mended if isinstance(mended, dict) and mended else None
+
+
+def one_line(text: str) -> str:
+    """``text`` in NFC on one line: no control, bidirectional, zero-width or lone surrogate character."""
+    if not text.isprintable():
+        text = "".join(" " if c.isspace() else "" if unicodedata.category(c) in _DROPPED else c for c in text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return " ".join(text.split())
+
+
+def quote_line(text: str, limit: int) -> str:
+    """``text`` on one line for a list of ``[id] ...`` items: cut to ``limit`` characters, and no
+    bracketed id of its own."""
+    return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()

@@ -1,0 +1,268 @@
+"""A task in a container of its own: the files it is given, the files it leaves, and what they mean. Pure.
+
+In: ``example.json`` (the row, with its id) and ``artifact.md`` (what was learned so far). Out: ``trajectory.jsonl``
+(what the agent did, in a form that Traces reads) and ``reward.json`` (``{"reward": 0.5, "feedback": "..."}``). What
+it leaves is a recording, so that everything after it is as with traces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NoReturn
+
+from combee.algo.tokens import estimate_tokens
+from combee.errors import BugError, DataError, RolloutError
+from combee.records import Example, Score
+from combee.tasks.dataset import MAX_ID_CHARACTERS, MAX_ROW_BYTES, Dataset
+from combee.tasks.traces.conversation import Row, UnreadableError
+from combee.tasks.traces.outcomes import MAX_FEEDBACK
+from combee.tasks.traces.read import MAX_TRACE_BYTES, recording_of, row_of
+from combee.tasks.traces.recording import Recording
+
+TASK_FOLDER, OUT_FOLDER = "/task", "/out"
+"""where the files are in a container; COMBEE_TASK and COMBEE_OUT say it, on a laptop they are elsewhere"""
+EXAMPLE, ARTIFACT = "example.json", "artifact.md"
+TRAJECTORY, REWARD = "trajectory.jsonl", "reward.json"
+PART_TOKENS = 16_000
+"""tokens of a trajectory that one reflection reads; a longer one is read in parts"""
+LEFT: Mapping[str, int] = {TRAJECTORY: MAX_TRACE_BYTES, REWARD: 64 * 1024}
+"""the files that a container leaves, and the most bytes that are read of each"""
+MAX_SAID = 500
+"""characters of a container's last words that are kept with a failed rollout"""
+_SIGNAL = 128
+_KILLED, _OUT_OF_CPU, _FILE_TOO_LARGE = _SIGNAL + 9, _SIGNAL + 24, _SIGNAL + 25
+
+
+class Fault(StrEnum):
+    """How a container, or an adapter's process, misbehaved on an example: the ``error`` of its trajectory."""
+
+    TIMEOUT = "TaskTimeout"
+    WROTE_TOO_MUCH = "TaskWroteTooMuch"
+    KILLED = "TaskKilled"
+    CRASHED = "TaskCrashed"
+    NO_REWARD = "TaskNoReward"
+    BAD_REWARD = "TaskBadReward"
+    NO_TRAJECTORY = "TaskNoTrajectory"
+    BAD_TRAJECTORY = "TaskBadTrajectory"
+    RAISED = "TaskRaised"
+    NO_SCORE = "TaskNoScore"
+    DIED = "TaskDied"
+
+
+AGAIN = frozenset({Fault.KILLED, Fault.CRASHED, Fault.DIED})
+"""What died is tried again, since a node or a neighbour may be why; what it did to its end is its answer."""
+_FIXES: Mapping[Fault, str] = {
+    Fault.TIMEOUT: "Raise timeoutSeconds, or see why it does not end",
+    Fault.WROTE_TOO_MUCH: "Raise container.scratch, or write less",
+    Fault.KILLED: "Mostly for memory: raise container.memory",
+    Fault.CRASHED: "A rollout ends with exit code 0, whatever its reward",
+    Fault.NO_REWARD: f'Write {{"reward": 0.5}} to {REWARD} in the folder that COMBEE_OUT names',
+    Fault.BAD_REWARD: f'{REWARD} is like {{"reward": 0.5, "feedback": "..."}}, the reward from 0 to 1',
+    Fault.NO_TRAJECTORY: f"Write what the agent did to {TRAJECTORY} in the folder that COMBEE_OUT names",
+    Fault.BAD_TRAJECTORY: f"{TRAJECTORY} is one trace, or one chat message a line",
+    Fault.RAISED: "See why the adapter's evaluate raises; task.initialPlaybook gives it the components that it asks for",
+    Fault.NO_SCORE: "An adapter's evaluate gives a number, or None for an example that failed",
+    Fault.DIED: "See why the adapter's process ends, mostly for memory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a container ended. ``code``: its exit code, 128 more than the signal's number where one ended it."""
+
+    code: int
+    seconds: float
+    stopped: Fault | None = None
+    """why it was stopped, where its end is not its own."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """those of ``LEFT`` that are there; one byte over its limit where it is larger."""
+    said: str = ""
+    """its last words, for the user alone: they may quote a row."""
+
+
+def given_files(example: Example, artifact: str) -> dict[str, bytes]:
+    """What a container is given."""
+    row = {"id": example.id, **json.loads(example.input)}
+    return {
+        EXAMPLE: (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace"),
+        ARTIFACT: artifact.encode(errors="replace"),
+    }
+
+
+def recording_left(ended: Ended, *, part_tokens: int = PART_TOKENS) -> Recording:
+    """What a container left. RolloutError, whose code is a ``Fault``, where that is no rollout."""
+    _refuse_end(ended)
+    reward, feedback = _reward(ended)
+    trajectory = ended.files.get(TRAJECTORY)
+    if trajectory is None:
+        fail(Fault.NO_TRAJECTORY, f"it left no {TRAJECTORY}", ended.said)
+    if len(trajectory) > LEFT[TRAJECTORY]:
+        fail(Fault.BAD_TRAJECTORY, f"its {TRAJECTORY} is longer than {LEFT[TRAJECTORY]:,} bytes")
+    try:
+        found, _ = recording_of(_trace(trajectory), "Auto", part_tokens, Counter())
+    except UnreadableError as error:
+        fail(Fault.BAD_TRAJECTORY, f"its {TRAJECTORY} {error}")
+    return replace(found, score=reward, feedback=feedback)
+
+
+def fail(fault: Fault, what: str, said: str = "") -> NoReturn:
+    """Raise RolloutError. ``said``: the container's last words."""
+    words = " ".join(said.split())[-MAX_SAID:]
+    raise RolloutError(fault.value, f"{what}{f': {words}' if words else ''}", fix=_FIXES[fault])
+
+
+def remedy(code: str) -> str:
+    """What to do about rollouts that failed with this code; empty where a container is not to blame."""
+    return _FIXES[Fault(code)] if code in set(Fault) else ""
+
+
+def may_be_tried_again(error: RolloutError) -> bool:
+    """Whether another try may end otherwise."""
+    return error.code in AGAIN
+
+
+def _refuse_end(ended: Ended) -> None:
+    after = f"after {ended.seconds:.0f} s"
+    if ended.stopped is Fault.TIMEOUT or ended.code == _OUT_OF_CPU:
+        fail(Fault.TIMEOUT, f"it was stopped at its timeout, {after}", ended.said)
+    if ended.stopped is Fault.WROTE_TOO_MUCH or ended.code == _FILE_TOO_LARGE:
+        fail(Fault.WROTE_TOO_MUCH, f"it was stopped for the files it wrote, {after}", ended.said)
+    if ended.stopped is not None:
+        fail(ended.stopped, f"it was stopped {after}", ended.said)
+    if ended.code == _KILLED:
+        fail(Fault.KILLED, f"it was killed (exit code {ended.code}) {after}", ended.said)
+    if ended.code:
+        fail(Fault.CRASHED, f"it ended with exit code {ended.code} {after}", ended.said)
+
+
+def _reward(ended: Ended) -> tuple[float, str]:
+    data = ended.files.get(REWARD)
+    if data is None:
+        fail(Fault.NO_REWARD, f"it left no {REWARD}", ended.said)
+    if len(data) > LEFT[REWARD]:
+        fail(Fault.BAD_REWARD, f"its {REWARD} is longer than {LEFT[REWARD]:,} bytes")
+    try:
+        row = row_of(data)
+    except UnreadableError as error:
+        fail(Fault.BAD_REWARD, f"its {REWARD} {error}")
+    reward, feedback = row.get("reward"), row.get("feedback", "")
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        fail(Fault.BAD_REWARD, f"its {REWARD} has no number as reward")
+    if not 0 <= reward <= 1:
+        fail(Fault.BAD_REWARD, f"the reward in its {REWARD} is not from 0 to 1")
+    if not isinstance(feedback, str):
+        fail(Fault.BAD_REWARD, f"the feedback in its {REWARD} is no text")
+    return float(reward), " ".join(feedback.encode(errors="replace").decode().split())[:MAX_FEEDBACK]
+
+
+def _trace(data: bytes) -> Row:
+    """One trace in a line, or one chat message a line."""
+    rows = [row_of(line) for line in data.splitlines() if line.strip()]
+    if not rows:
+        raise UnreadableError("is empty")
+    if len(rows) == 1 and ("messages" in rows[0] or "steps" in rows[0]):
+        return rows[0]
+    if all("role" in row for row in rows):
+        return {"messages": rows}
+    raise UnreadableError("is neither one trace nor one chat message a line")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerTask:
+    """Rows are JSON objects that only the container understands; it is the one that scores."""
+
+    name: str = "Custom"
+    instructions: str = ""
+    answer_schema_description: str = "What the agent said last."
+
+    def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
+        """One example a line, a JSON object. DataError (``file:line``) for what is none."""
+        return json_rows(data, where)
+
+    def model_input(self, example: Example) -> str:
+        """The row, without its id."""
+        return example.input
+
+    def parse_answer(self, text: str) -> str:
+        """The text without blanks around it."""
+        return text.strip()
+
+    def score(self, answer: str, example: Example) -> Score:
+        """BugError: the container scores."""
+        raise BugError("a container scores its own rollouts", where=self.name)
+
+
+def json_rows(data: Iterable[bytes], where: str, *, with_id: bool = False) -> Dataset:
+    """One example a line, a JSON object; ``with_id``: its input holds the row's own id, too. DataError
+    (``file:line``) for what is none."""
+    reader = _Rows(where, with_id)
+    for number, line in enumerate(data, start=1):
+        reader.add(number, line)
+    return reader.dataset()
+
+
+@dataclass(slots=True)
+class _Rows:
+    where: str
+    with_id: bool = False
+    examples: list[Example] = field(default_factory=list)
+    line_of: dict[str, int] = field(default_factory=dict)
+    """by the digest of the content."""
+    digest_of: dict[str, str] = field(default_factory=dict)
+    """by id."""
+    merged: list[int] = field(default_factory=list)
+
+    def add(self, number: int, line: bytes) -> None:
+        if len(line.rstrip(b"\r\n")) > MAX_ROW_BYTES:
+            self._refuse(number, f"the row is longer than {MAX_ROW_BYTES} bytes")
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not line.strip():
+            return
+        try:
+            row = row_of(line)
+        except UnreadableError as error:
+            self._refuse(number, f"the row {error}")
+        if line.lstrip().startswith(b"["):
+            self._refuse(number, "the row is not a JSON object")
+        given = {"id": row["id"]} if self.with_id and "id" in row else {}
+        example_id = self._id(number, row.pop("id", None))
+        if not row:
+            self._refuse(number, "the row is empty")
+        canonical = json.dumps(row, sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(canonical.encode("ascii")).hexdigest()
+        if self.digest_of.setdefault(example_id, digest) != digest:
+            self._refuse(number, "its id is also the id of another row, which has other content")
+        if self.line_of.setdefault(digest, number) != number:
+            self.merged.append(number)
+            return
+        text = json.dumps({**given, **row}, ensure_ascii=False).encode(errors="replace").decode()
+        self.examples.append(Example(example_id, text, "", digest, estimate_tokens(text)))
+
+    def _id(self, number: int, value: Any) -> str:
+        if value is None:
+            return str(number)
+        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+        if not 0 < len(text) <= MAX_ID_CHARACTERS or not text.isprintable() or any(map(str.isspace, text)):
+            self._refuse(number, f"its id is no word of at most {MAX_ID_CHARACTERS} characters")
+        return text
+
+    def dataset(self) -> Dataset:
+        if not self.examples:
+            raise DataError("there is no row in it", where=self.where, fix="Write one JSON object a line")
+        told = (
+            f"{self.where}: {len(self.merged):,} rows are identical to earlier ones and are merged with them"
+        )
+        digest = hashlib.sha256()
+        for example in self.examples:
+            digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
+        return Dataset(tuple(self.examples), digest.hexdigest(), (told,) if self.merged else ())
+
+    def _refuse(self, number: int, what: str) -> NoReturn:
+        raise DataError(
+            what, where=f"{self.where}:{number}", fix='A row is one JSON object, such as {"maze": ...}'
+        )

@@ -1,0 +1,99 @@
+"""How a recorded attempt ended, as far as its row says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from combee.tasks.traces.conversation import Row, whole
+
+KEYS = ("outcome", "reward", "score", "success", "passed", "correct", "resolved")
+"""fields of a row that may say it, the first that does counts; then the same of its ``extra``."""
+FEEDBACK = ("feedback", "reason", "explanation", "message")
+RIGHT_FROM = 0.5
+"""A score of this or more is a right attempt."""
+MAX_FEEDBACK = 4000
+_RIGHT = frozenset(
+    [
+        "success",
+        "succeeded",
+        "successful",
+        "pass",
+        "passed",
+        "correct",
+        "right",
+        "resolved",
+        "solved",
+        "ok",
+        "true",
+        "yes",
+        "good",
+        "done",
+        "completed",
+    ]
+)
+_WRONG = frozenset(
+    [
+        "failure",
+        "fail",
+        "failed",
+        "unsuccessful",
+        "wrong",
+        "incorrect",
+        "unresolved",
+        "unsolved",
+        "error",
+        "false",
+        "no",
+        "bad",
+        "timeout",
+        "aborted",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``score`` in [0, 1]; None: the row does not say. ``feedback``: words beside it."""
+
+    score: float | None = None
+    feedback: str = ""
+
+
+def outcome_of(row: Row) -> Outcome:
+    """The outcome that a row states: true and false, a number (cut to 0 to 1), a word, or an object of these."""
+    score: float | None = None
+    said: list[str] = []
+    for place in _places(row):
+        for key in KEYS:
+            if score is None and key in place:
+                score, words = _score(place[key])
+                said += [words] if words else []
+        said += [whole(place[key]) for key in FEEDBACK[:1] if isinstance(place.get(key), str)]
+    return Outcome(score, " ".join(" ".join(said).split())[:MAX_FEEDBACK])
+
+
+def _places(row: Row) -> Iterator[Row]:
+    yield row
+    if isinstance(row.get("extra"), dict):
+        yield row["extra"]
+
+
+def _score(value: Any, depth: int = 0) -> tuple[float | None, str]:
+    if isinstance(value, bool):
+        return float(value), ""
+    if isinstance(value, int | float | Decimal):
+        return min(1.0, max(0.0, float(value))), ""
+    if isinstance(value, str):
+        word = value.strip().casefold()
+        if word in _RIGHT or word in _WRONG:
+            return float(word in _RIGHT), ""
+        return None, whole(value)
+    if isinstance(value, dict) and depth == 0:
+        found = [_score(value[key], 1) for key in KEYS if key in value]
+        words = [whole(value[key]) for key in FEEDBACK if isinstance(value.get(key), str)]
+        score = next((score for score, _ in found if score is not None), None)
+        return score, " ".join([*(said for _, said in found if said), *words])
+    return None, ""

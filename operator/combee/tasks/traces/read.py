@@ -1,0 +1,241 @@
+"""Rows of traces, read one at a time: what is kept in memory of each is its name and its size.
+
+A row that cannot be used is left out, counted, and told with its line; a file of which more than one row in
+ten cannot be used is refused. No message quotes a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+from combee.algo.tokens import estimate_tokens
+from combee.errors import DataError
+from combee.records import Example
+from combee.tasks.dataset import MAX_ID_CHARACTERS, Dataset, Load
+from combee.tasks.traces import atif, openai
+from combee.tasks.traces.conversation import LEFT_OUT, Row, Turn, UnreadableError, whole
+from combee.tasks.traces.outcomes import outcome_of
+from combee.tasks.traces.parts import parts_of
+from combee.tasks.traces.recording import Recording
+
+Format = Literal["Auto", "OpenAI", "ATIF"]
+Keep = Callable[[bytes], Load]
+"""Puts bytes somewhere and returns what brings them back."""
+
+MAX_TRACE_BYTES = 4 * 1024 * 1024
+"""longest row, in bytes."""
+MAX_DEPTH = 64
+"""objects and lists inside each other."""
+MAX_UNREADABLE = 0.1
+"""share of rows that may be left out."""
+MAX_TITLE = 1200
+MAX_ANSWER = 2000
+_SHOWN = 5
+_IDS = ("id", "trace_id", "session_id", "trajectory_id")
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_traces(
+    lines: Iterable[bytes], *, where: str, format: Format, part_tokens: int, keep: Keep
+) -> Dataset:
+    """One example a row; its recording goes to ``keep``. The dataset's warnings count what was read in parts,
+    cut, merged or left out.
+
+    ``lines`` may bring a row that is too long in several pieces: all of them are passed over. Raises
+    DataError (``file:line``) when no row, or too few of the rows, can be used. Memory: one row, besides some
+    hundred bytes for each.
+    """
+    reader = _Reader(where, format, part_tokens, keep)
+    for number, line in _rows(lines):
+        reader.add(number, line)
+    return reader.dataset()
+
+
+def _rows(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
+    """(line number, row), None for a row that is too long."""
+    number, inside = 0, False
+    for line in lines:
+        if not inside:
+            number += 1
+            too_long = len(line.rstrip(b"\r\n")) > MAX_TRACE_BYTES
+            yield number, None if too_long else line
+        inside = (inside or too_long) and not line.endswith(b"\n")
+
+
+@dataclass(slots=True)
+class _Reader:
+    where: str
+    format: Format
+    part_tokens: int
+    keep: Keep
+    examples: list[Example] = field(default_factory=list)
+    recordings: dict[str, Load] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: list[tuple[int, str]] = field(default_factory=list)
+    """the first of the rows that are left out: line and reason."""
+    _seen: set[bytes] = field(default_factory=set)
+
+    def add(self, number: int, line: bytes | None) -> None:
+        if line is not None and not line.removeprefix(_BOM).strip():
+            return
+        self.counts["rows"] += 1
+        found: Counter[str] = Counter()
+        try:
+            if line is None:
+                raise UnreadableError(f"is longer than {MAX_TRACE_BYTES:,} bytes")
+            row = row_of(line.removeprefix(_BOM) if number == 1 else line)
+            recording, cut = recording_of(row, self.format, self.part_tokens, found)
+        except UnreadableError as error:
+            self.counts["unreadable"] += 1
+            if len(self.faults) < _SHOWN:
+                self.faults.append((number, str(error)))
+            return
+        self.counts.update(found)
+        self._keep(number, row, recording, cut)
+
+    def _keep(self, number: int, row: Row, recording: Recording, cut: int) -> None:
+        data = recording.encode()
+        digest = hashlib.sha256(data)
+        if digest.digest() in self._seen:
+            self.counts["merged"] += 1
+            return
+        self._seen.add(digest.digest())
+        example_id = self._id(number, row)
+        tokens = sum(estimate_tokens(part) for part in recording.parts)
+        self.examples.append(Example(example_id, recording.title, "", digest.hexdigest(), tokens))
+        self.recordings[example_id] = self.keep(data)
+        self.counts["silent"] += recording.score is None
+        self.counts["cut"] += cut
+        if len(recording.parts) > 1:
+            self.counts["long"] += 1
+            self.counts["parts"] += len(recording.parts)
+
+    def _id(self, number: int, row: Row) -> str:
+        """The row's own id, else its line number; an id that another trace has gets the line added."""
+        for name in _IDS:
+            value = row.get(name)
+            text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+            if 0 < len(text) <= MAX_ID_CHARACTERS and text.isprintable() and not any(map(str.isspace, text)):
+                return text if text not in self.recordings else f"{text}:{number}"
+        return str(number) if str(number) not in self.recordings else f"line:{number}"
+
+    def dataset(self) -> Dataset:
+        rows, bad = self.counts["rows"], self.counts["unreadable"]
+        if not rows:
+            self._refuse("there is no trace in it", self.where, "Write one trace a line")
+        if bad > MAX_UNREADABLE * rows or not self.examples:
+            line, reason = self.faults[0]
+            many = f"; {bad:,} of {rows:,} rows cannot be used" if rows > 1 else ""
+            self._refuse(f"the trace {reason}{many}", f"{self.where}:{line}", "Mend or remove them")
+        digest = hashlib.sha256()
+        for example in self.examples:
+            digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
+        return Dataset(
+            tuple(self.examples),
+            digest.hexdigest(),
+            tuple(f"{self.where}: {said}" for said in self._told()),
+            self.recordings,
+        )
+
+    def _refuse(self, what: str, where: str, fix: str) -> NoReturn:
+        shape = '{"messages": [...], "outcome": ...} or an ATIF trajectory'
+        raise DataError(what, where=where, fix=f"{fix}: {shape}")
+
+    def _told(self) -> Iterator[str]:
+        counts, kept = self.counts, len(self.examples)
+        if counts["unreadable"]:
+            named = ", ".join(f"line {line} ({reason})" for line, reason in self.faults)
+            more = counts["unreadable"] - len(self.faults)
+            yield f"{counts['unreadable']:,} of {counts['rows']:,} rows are left out: {named}" + (
+                f" and {more:,} more" if more else ""
+            )
+        if counts["merged"]:
+            yield f"{counts['merged']:,} traces are identical to earlier ones and are merged with them"
+        if counts["long"]:
+            yield (
+                f"{counts['long']:,} of {kept:,} traces are longer than {self.part_tokens:,} tokens and are read "
+                f"in {counts['parts']:,} parts"
+            )
+        if counts["cut"]:
+            yield f"{counts['cut']:,} single messages or results are longer than a part and are cut"
+        if counts[LEFT_OUT]:
+            yield f"{counts[LEFT_OUT]:,} parts of messages that are no text (images, sounds, files) are left out"
+        if counts["silent"]:
+            yield f"{counts['silent']:,} of {kept:,} traces do not say how they ended"
+
+
+def row_of(line: bytes) -> Row:
+    """The JSON object of a line; a bare list is one of messages. UnreadableError where it is neither."""
+    try:
+        value = json.loads(line.rstrip().decode("utf-8"), parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"is not valid UTF-8 at byte {error.start + 1}") from None
+    except json.JSONDecodeError as error:
+        raise UnreadableError(f"is not valid JSON at column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise UnreadableError(f"is nested deeper than {MAX_DEPTH}") from None
+    except ValueError as error:
+        raise UnreadableError(f"is not valid JSON: {error}") from None
+    _refuse_depth(value)
+    if isinstance(value, list):
+        return {"messages": value}
+    if not isinstance(value, dict):
+        raise UnreadableError("is not a JSON object")
+    return value
+
+
+def _refuse_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise UnreadableError(f"is nested deeper than {MAX_DEPTH}")
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += [item for item in one.values() if isinstance(item, dict | list)]
+            elif isinstance(one, list):
+                inner += [item for item in one if isinstance(item, dict | list)]
+        level, depth = inner, depth + 1
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def recording_of(row: Row, format: Format, part_tokens: int, counts: Counter[str]) -> tuple[Recording, int]:
+    """The recording of a row, and how many of its texts were cut. UnreadableError where it is none."""
+    turns = _turns(row, format, counts)
+    if not any(turn.who == "agent" for turn in turns):
+        raise UnreadableError("holds nothing that an agent said or did")
+    asked = next((turn.text for turn in turns if turn.who == "user" and turn.text.strip()), turns[0].text)
+    said = next((turn.text for turn in reversed(turns) if turn.who == "agent" and turn.text.strip()), "")
+    outcome, parts = outcome_of(row), parts_of(turns, part_tokens)
+    return (
+        Recording(
+            _short(asked, MAX_TITLE), _short(said, MAX_ANSWER), outcome.score, outcome.feedback, parts.texts
+        ),
+        parts.cut,
+    )
+
+
+def _turns(row: Row, format: Format, counts: Counter[str]) -> list[Turn]:
+    if format == "OpenAI":
+        return openai.turns_of(row, counts)
+    if format == "ATIF" or str(row.get("schema_version", "")).startswith("ATIF"):
+        return atif.turns_of(row, counts)
+    if "messages" in row:
+        return openai.turns_of(row, counts)
+    if "steps" in row:
+        return atif.turns_of(row, counts)
+    raise UnreadableError("has neither messages nor steps")
+
+
+def _short(text: str, characters: int) -> str:
+    """``text``, or its beginning, told to be cut."""
+    text = whole(text).strip()
+    return text if len(text) <= characters else f"{text[:characters]} [...]"

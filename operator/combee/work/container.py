@@ -1,0 +1,87 @@
+"""A rollout by the user's own container (on a laptop a command): the files it gets, the files it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from combee.adapters.proxy import Visit
+from combee.adapters.wire import Completion
+from combee.api.tasks import CustomContainer
+from combee.errors import BugError, CombeeError, RolloutError
+from combee.tasks.container import LEFT, Ended, given_files, may_be_tried_again, recording_left
+from combee.work.programs import ROLE, ProgramRunner, Wanted, completion_of
+
+__all__ = ["ROLE", "ContainerRunner", "Executor"]
+
+
+class Executor(Protocol):
+    """Runs one rollout's container to its end, in isolation."""
+
+    async def run(
+        self,
+        files: Mapping[str, bytes],
+        env: Mapping[str, str],
+        left: Mapping[str, int],
+        stop: asyncio.Future[CombeeError],
+    ) -> Ended:
+        """How it ended and which of ``left`` (name -> most bytes) it left. It is ended when ``stop`` is done."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ContainerRunner(ProgramRunner):
+    """Rolls out in a container."""
+
+    container: CustomContainer
+    executor: Executor
+
+    @property
+    def concurrency(self) -> int:
+        return self.container.concurrency
+
+    async def identity(self, wanted: Wanted) -> dict[str, Any]:
+        container = self.container
+        return {
+            "v": 1,
+            "kind": "container",
+            "image": container.image,
+            "command": [*container.command, *container.args],
+            "localCommand": list(container.local_command),
+            "model": self.model_identity,
+            "example": [wanted.example.id, wanted.example.digest],
+            "artifact": wanted.shown.text,
+            "ordinal": wanted.ordinal,
+        }
+
+    async def tried(self, wanted: Wanted, used: list[Visit]) -> Completion:
+        """Until it did not die, at most ``attempts`` times."""
+        met: list[str] = []
+        files = given_files(wanted.example, wanted.shown.text)
+        for attempt in range(1, self.container.attempts + 1):
+            with self.proxy.admit(wanted.ordinal) as visit:
+                used.append(visit)
+                ended = await self.executor.run(files, self._env(visit), LEFT, visit.fatal)
+                if visit.fatal.done():
+                    raise visit.fatal.result()
+            if visit.lost is not None:
+                raise visit.lost
+            try:
+                recording = recording_left(ended)
+            except RolloutError as error:
+                if attempt < self.container.attempts and may_be_tried_again(error):
+                    met.append(error.code)
+                    continue
+                raise
+            return completion_of(recording.encode().decode(), used, ended.seconds, tuple(met))
+        raise BugError("a rollout is tried at least once")
+
+    def _env(self, visit: Visit) -> dict[str, str]:
+        return {
+            "OPENAI_BASE_URL": self.proxy.url,
+            "OPENAI_API_KEY": visit.key,
+            "OPENAI_MODEL": self.proxy.model,
+            "COMBEE_ORDINAL": str(visit.ordinal),
+        }

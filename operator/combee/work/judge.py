@@ -1,0 +1,166 @@
+"""Pairs of answers, scored one answer at a time by a judge that is told nothing else.
+
+The gateway keeps both answers to a request as one line of JSON. Here each is judged by itself, in an order that a
+hash of the pair draws, and their scores' difference makes the pair. Equal answers differ by nothing, and no model is
+asked. Where one version gave no answer at all the difference is whole, and no model is asked either. What cannot be
+judged is left out, and never counts as a zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee.algo.canary import WHY_FAILED, Pair
+from combee.errors import ContextLengthError, TransientError
+from combee.methods.judging import judge_prompt, parse_verdict, shown_answer
+from combee.methods.protocol import ParseError
+from combee.work.asker import Asker
+from combee.work.pool import pooled
+
+ROLE, STAGE = "evaluator", "judge"
+RECORD_VERSION = 1
+HOPELESS = 8
+"""so many calls that failed for a passing reason, and none that did not: the others are not tried."""
+_LARGEST_RATIO = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A request and both answers to it, as the gateway kept them. (stream, number) is its identity within a test."""
+
+    stream: str
+    number: int
+    request: Mapping[str, Any]
+    tested: Mapping[str, Any]
+    against: Mapping[str, Any]
+    latency_ratio: float | None = None
+    """seconds of the tested version's answer over those of the other's."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """side -> why its answer is none; one of both at most, for no pair can be made of two."""
+
+    def __repr__(self) -> str:
+        return f"Sampled({self.stream!r}, {self.number})"
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A pair without a verdict. ``passing``: another time there may be one."""
+
+    stream: str
+    number: int
+    why: str
+    """the error's code."""
+    passing: bool
+
+
+def root_of(test: str, request: Mapping[str, Any]) -> str:
+    """What the turns of one conversation have in common: a hash of its first user message, another one in each
+    test. Empty where there is none: such a request stands for itself.
+
+    >>> turns = [{"role": "user", "content": "hello"}], [{"role": "system"}, {"role": "user", "content": "hello"}]
+    >>> len({root_of("test-1", {"messages": messages}) for messages in turns})
+    1
+    """
+    messages = request.get("messages")
+    for message in messages if isinstance(messages, Sequence) else ():
+        if isinstance(message, Mapping) and message.get("role") == "user" and message.get("content"):
+            said = json.dumps(message["content"], sort_keys=True)
+            return hashlib.sha256(f"{test}\n{said}".encode()).hexdigest()[:16]
+    return ""
+
+
+def read_samples(data: bytes, test: str) -> tuple[list[Sampled], int]:
+    """The pairs of ``test`` in an object of the spool, and how many lines are none that can be read."""
+    found, bad = [], 0
+    for line in data.splitlines():
+        if not line.strip():
+            continue
+        sample = _sample(line, test)
+        if sample is None:
+            bad += 1
+        else:
+            found.append(sample)
+    return found, bad
+
+
+def _sample(line: bytes, test: str) -> Sampled | None:
+    try:
+        raw = json.loads(line)
+        stream, number = raw["stream"], raw["number"]
+        tested, against, request = raw["tested"], raw["against"], raw["request"]
+        sides = {"tested": tested, "against": against}
+        failed = {side: str(of["failed"]) for side, of in sides.items() if "failed" in of}
+        answers = {side: {} if side in failed else of["answer"] for side, of in sides.items()}
+        right = raw["version"] == RECORD_VERSION and raw["test"] == test
+        ratio = _ratio(tested.get("seconds"), against.get("seconds"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    named = isinstance(stream, str) and 0 < len(stream) <= 128 and type(number) is int and 0 <= number < 2**53
+    known = len(failed) < 2 and all(map(WHY_FAILED.fullmatch, failed.values()))
+    if (
+        not right
+        or not named
+        or not known
+        or not all(isinstance(one, Mapping) for one in (*answers.values(), request))
+    ):
+        return None
+    return Sampled(stream, number, request, answers["tested"], answers["against"], ratio, failed)
+
+
+def _ratio(tested: Any, against: Any) -> float | None:
+    seconds = [float(one) if isinstance(one, int | float) else 0.0 for one in (tested, against)]
+    if not all(0 < one < math.inf for one in seconds):
+        return None
+    return min(_LARGEST_RATIO, max(1 / _LARGEST_RATIO, seconds[0] / seconds[1]))
+
+
+async def judge_all(
+    asker: Asker, samples: Iterable[Sampled], test: str, *, width: int
+) -> list[Pair | Unjudged]:
+    """A verdict on each sample, ``width`` at once, in their order.
+
+    Raises what would meet every other pair, too: EndpointError (a wrong key, an unknown model, nobody there), and
+    TransientError when HOPELESS calls failed and none was answered.
+    """
+    failed: list[TransientError] = []
+    asked_before = len(asker.rows)
+
+    async def one(numbered: tuple[int, Sampled]) -> Pair | Unjudged:
+        chain, sample = numbered
+        if len(failed) >= HOPELESS and len(asker.rows) == asked_before:
+            raise failed[0]
+        try:
+            return await _judge(asker, sample, test, chain)
+        except TransientError as error:
+            failed.append(error)
+            return Unjudged(sample.stream, sample.number, error.code, passing=True)
+        except (ContextLengthError, ParseError) as error:
+            return Unjudged(sample.stream, sample.number, error.code, passing=False)
+
+    return await pooled(list(enumerate(samples)), one, width=width)
+
+
+async def _judge(asker: Asker, sample: Sampled, test: str, chain: int) -> Pair:
+    for side, why in sample.failed.items():
+        return Pair(
+            sample.stream, sample.number, -1.0 if side == "tested" else 1.0, sample.latency_ratio, why
+        )
+    if shown_answer(sample.tested) == shown_answer(sample.against):
+        return Pair(sample.stream, sample.number, 0.0, sample.latency_ratio)
+    scores = {}
+    for side in drawn_order(test, sample.stream, sample.number):
+        answer = sample.tested if side == "tested" else sample.against
+        prompt = judge_prompt(sample.request, answer)
+        scores[side] = await asker.ask(ROLE, prompt, parse_verdict, stage=STAGE, chain=chain)
+    return Pair(sample.stream, sample.number, scores["tested"] - scores["against"], sample.latency_ratio)
+
+
+def drawn_order(test: str, stream: str, number: int) -> Sequence[str]:
+    """Which answer comes first: a coin that the pair's identity tosses."""
+    seed = hashlib.sha256(f"{test}\n{stream}\n{number}\norder".encode()).digest()
+    return ("tested", "against") if seed[0] & 1 else ("against", "tested")

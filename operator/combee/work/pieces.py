@@ -1,0 +1,67 @@
+"""Who answers which piece of a shard: its owner, or a pod that is done and helps.
+
+A piece is claimed in the store before it is begun, so that no call is made by two pods. A claim is no
+lock: the owner of a shard waits for a helper as long as such work takes, and then does the piece itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from combee.work.context import WorkContext
+
+PATIENCE = 3.0
+"""A helper is waited for this many times as long as the slowest example took so far, and at least"""
+LEAST_PATIENCE_SECONDS = 5.0
+LOOK_SECONDS = 0.25
+
+
+def pieces(positions: list[int], size: int) -> list[list[int]]:
+    """Positions from their far end, in pieces.
+
+    >>> pieces([1, 2, 3, 4, 5], 2)
+    [[5, 4], [3, 2], [1]]
+    """
+    backwards = positions[::-1]
+    return [backwards[start : start + size] for start in range(0, len(backwards), size)]
+
+
+@dataclass(slots=True)
+class Claims:
+    """The claims of one shard, as the pod of shard ``me`` sees them."""
+
+    context: WorkContext
+    step: str
+    shard: int
+    me: int
+    slowest_seconds: float = 0.0
+    """of the examples so far."""
+    _settled: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def take(self, piece: int) -> bool:
+        """Claim a piece; whether it is ours. A pod that was started again finds its own claims."""
+        mine, path = str(self.me).encode(), self._path(piece)
+        return await self.context.store.aput_new(path, mine) or await self.context.store.aget(path) == mine
+
+    async def leave(self, piece: int) -> None:
+        """Say that nobody is at work on a piece any more: it is answered, or never will be by us."""
+        await self.context.store.aput_new(f"{self._path(piece)}.left", b"")
+
+    async def settled(self, piece: int) -> None:
+        """For the owner: return when it may begin a piece. What a helper answered is in the memo then."""
+        if piece not in self._settled:
+            self._settled[piece] = asyncio.ensure_future(self._settle(piece))
+        await asyncio.shield(self._settled[piece])
+
+    async def _settle(self, piece: int) -> None:
+        if await self.take(piece):
+            return
+        clock = self.context.clock
+        until = clock() + max(LEAST_PATIENCE_SECONDS, PATIENCE * self.slowest_seconds)
+        left = f"{self._path(piece)}.left"
+        while clock() < until and not await self.context.store.aexists(left):  # noqa: ASYNC110 - another pod writes it
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _path(self, piece: int) -> str:
+        return f"{self.context.prefix}/claims/{self.step}/{self.shard:05d}-{piece:05d}"

@@ -1,0 +1,98 @@
+"""The state of one part of a reduce step while it runs, which its strategies share, and all parts as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from combee.algo.tokens import estimate_tokens
+from combee.errors import CombeeError
+from combee.methods.protocol import Rendered
+from combee.plan.types import IterationPlan
+from combee.records import Prompt, Reflection
+from combee.work.asker import Asker
+from combee.work.context import WorkContext
+from combee.work.retention import Level, summed
+
+CHAINS = 1_000_000
+"""More than a part has."""
+
+
+@dataclass(slots=True)
+class Reduction:
+    """``tokens[i]``: those of reflection i in an aggregator's prompt; ``overhead_tokens``: those of the
+    same prompt without any. Both as the server counts, by the plan's factor."""
+
+    context: WorkContext
+    plan: IterationPlan
+    asker: Asker
+    playbook: Rendered
+    reflections: Sequence[Reflection]
+    tokens: list[int]
+    overhead_tokens: int
+    levels: list[Level] = field(default_factory=list)
+    lost_calls: int = 0
+    unknown_ids: int = 0
+    left_out: int = 0
+    """reflections that no aggregator call was given."""
+
+    @property
+    def room(self) -> int:
+        """Tokens of inputs that an aggregator call may take."""
+        return self.plan.max_input_tokens - self.overhead_tokens
+
+    def progress(self, stage: str, total: int) -> None:
+        """A stage of ``total`` calls begins."""
+        self.context.progress.begin(stage, total)
+
+    def note(self, text: str) -> None:
+        """Say what a person should know."""
+        self.context.progress.note(text)
+
+    def lost(self, error: CombeeError, what: str = "an aggregator call") -> None:
+        """A lost call carries nothing; the next round (or the other copy) may."""
+        self.lost_calls += 1
+        self.note(f"{what} was lost: {error.code}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """What the parts of a reduce step did, as one: their calls, levels and counts."""
+
+    asker: Asker
+    levels: list[Level]
+    lost_calls: int
+    unknown_ids: int
+    left_out: int
+
+
+def joined(context: WorkContext, parts: Sequence[Reduction]) -> Reduced:
+    """All parts of a step. Calls of two parts are never of one chain: nothing of one waits for the other."""
+    asker = context.asker()
+    for number, part in enumerate(parts):
+        asker.take_in(part.asker, number * CHAINS)
+    return Reduced(
+        asker,
+        reduce(summed, (part.levels for part in parts), []),
+        sum(part.lost_calls for part in parts),
+        sum(part.unknown_ids for part in parts),
+        sum(part.left_out for part in parts),
+    )
+
+
+def prompt_tokens(prompt: Prompt, plan: IterationPlan) -> int:
+    """Tokens of a prompt as the server is expected to count them."""
+    return round(plan.token_factor * sum(estimate_tokens(message.content) for message in prompt.messages))
+
+
+def input_tokens(
+    context: WorkContext, plan: IterationPlan, playbook: Rendered, reflections: Sequence[Reflection]
+) -> tuple[list[int], int]:
+    """Tokens of each reflection in an aggregator's prompt, and of that prompt without inputs."""
+    empty = prompt_tokens(context.method.leaf_prompt(playbook, []), plan)
+    tokens = [
+        max(1, prompt_tokens(context.method.leaf_prompt(playbook, [reflection]), plan) - empty)
+        for reflection in reflections
+    ]
+    return tokens, empty

@@ -1,0 +1,142 @@
+"""``Summarize``: the aggregator is given summaries of the reflections in place of them.
+
+Reflections are packed, in the batch's order, into calls within ``maxFanIn`` and ``maxInputTokens``, and
+each call gives a short text. Where the summaries are too many for one aggregator call, they are
+summarized again. An entry made from a summary is traced to those reflections behind it whose lessons it
+still states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from combee.algo.selection import first_that_fit
+from combee.algo.tree import Level as Groups
+from combee.algo.tree import pack
+from combee.methods.protocol import Method, Update
+from combee.records import Reflection
+from combee.work.asker import LOSSES
+from combee.work.pool import pooled
+from combee.work.reduction import Reduction, input_tokens, prompt_tokens
+from combee.work.retention import level_report
+
+STAGE = "summary level"
+Behind = dict[str, tuple[Reflection, ...]]
+"""id of a summary -> the reflections it is of."""
+
+
+@dataclass(slots=True)
+class _State:
+    """Where the summaries stand: ``items`` and their ``tokens``, of which ``behind`` tells the origin."""
+
+    items: list[Reflection]
+    tokens: list[int]
+    behind: Behind = field(default_factory=dict)
+    made: int = 0
+
+
+async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
+    """The summaries for the aggregator, and what is behind each."""
+    plan, context = reduction.plan, reduction.context
+    overhead = prompt_tokens(context.method.summary_prompt([]), plan)
+    state = _State(list(reduction.reflections), reduction.tokens)
+    level = 0
+    while True:
+        groups = pack(
+            state.tokens,
+            max_fan_in=plan.max_fan_in,
+            max_input_tokens=plan.max_input_tokens,
+            overhead_tokens=overhead,
+        )
+        if level and len(groups) >= len(state.items):
+            break
+        level += 1
+        await _summarized(reduction, state, groups, level)
+        state.tokens, _ = input_tokens(context, plan, reduction.playbook, state.items)
+        if _in_one_call(reduction, state.tokens):
+            break
+    return _given(reduction, state), state.behind
+
+
+def _in_one_call(reduction: Reduction, tokens: Sequence[int]) -> bool:
+    return len(tokens) <= 1 or (len(tokens) <= reduction.plan.max_fan_in and sum(tokens) <= reduction.room)
+
+
+def _given(reduction: Reduction, state: _State) -> list[Reflection]:
+    """The summaries that fit into one call. All of them, unless two do not fit into ``maxInputTokens``."""
+    count = len(state.items)
+    taken = first_that_fit(range(count), state.tokens, most=reduction.plan.max_fan_in, room=reduction.room)
+    given = [state.items[index] for index in taken]
+    if len(given) < count:
+        reduction.note(
+            f"{count - len(given)} of {count} summaries do not fit into {reduction.plan.max_input_tokens} tokens and "
+            "were left out: raise maxInputTokens"
+        )
+    held = {reflection.id for item in given for reflection in state.behind[item.id]}
+    reduction.left_out = sum(reflection.id not in held for reflection in reduction.reflections)
+    return given
+
+
+async def _summarized(reduction: Reduction, state: _State, groups: Groups, level: int) -> None:
+    """One level of calls; the state then holds their summaries."""
+    context, method, stage = reduction.context, reduction.context.method, f"{STAGE} {level}"
+    reduction.progress(stage, len(groups))
+    first, items = state.made, state.items
+
+    async def one(item: tuple[int, tuple[int, ...]]) -> Reflection | None:
+        number, members = item[0], [items[index] for index in item[1]]
+        name = f"s-{first + number + 1:05d}"
+        try:
+            return await reduction.asker.ask(
+                "proposer",
+                method.summary_prompt(members),
+                lambda text: method.parse_summary(text, summary_id=name, reflections=members),
+                stage=stage,
+                chain=number,
+            )
+        except LOSSES as error:
+            reduction.lost(error, "a summary")
+            return None
+        finally:
+            context.progress.advance()
+
+    made = await pooled(list(enumerate(groups)), one, width=context.concurrency)
+    before = state.behind or {reflection.id: (reflection,) for reflection in reduction.reflections}
+    found = [(summary, group) for summary, group in zip(made, groups, strict=True) if summary is not None]
+    state.behind = {
+        summary.id: tuple(origin for index in group for origin in before[items[index].id])
+        for summary, group in found
+    }
+    state.items, state.made = [summary for summary, _ in found], first + len(groups)
+    said = [update for summary in state.items for update in _statements(summary, state.behind[summary.id])]
+    reduction.levels.append(level_report(method, stage, len(groups), len(items), reduction.reflections, said))
+
+
+def _statements(summary: Reflection, behind: Sequence[Reflection]) -> list[Update]:
+    """What a summary says, as retention reads it: line by line, of all that is behind it."""
+    sources = frozenset(reflection.trajectory_id for reflection in behind)
+    return [Update("ADD", "", lesson.text, sources, cited=sources) for lesson in summary.lessons]
+
+
+def traced(
+    method: Method[Any], updates: Sequence[Update], behind: Mapping[str, Sequence[Reflection]]
+) -> list[Update]:
+    """``updates``, made from summaries, with the reflections behind these for sources.
+
+    An update cites all that is behind its summaries. Its sources are those whose lessons it still states;
+    where it states none, as with a citation that nothing backs, the first alone, and replay must decide.
+    """
+    return [_traced(method, update, behind) for update in updates]
+
+
+def _traced(method: Method[Any], update: Update, behind: Mapping[str, Sequence[Reflection]]) -> Update:
+    origins = {r.id: r for name in sorted(update.sources | update.cited) for r in behind.get(name, ())}
+    group = [origins[name] for name in sorted(origins)]
+    if not group:
+        return update
+    cited = frozenset(reflection.trajectory_id for reflection in group)
+    kept = method.carried_all(group, [replace(update, sources=cited, cited=cited)])
+    backing = [r for r in group if any(lesson.id in kept for lesson in r.lessons)] or group[:1]
+    return replace(update, sources=frozenset(r.trajectory_id for r in backing), cited=cited)

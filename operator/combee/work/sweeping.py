@@ -1,0 +1,79 @@
+"""What is kept of traffic goes when its time is over: whoever has the store deletes it, whose ever it was.
+
+Each Playbook's folder says itself how long its content is kept, for those that come by when the Playbook is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from combee.names import traffic_folder
+
+_ROOT, _STATED, _MEMO = "traffic", "retention", "memo"
+
+
+class Kept(Protocol):
+    """The store, as far as it is needed here."""
+
+    async def alist(self, prefix: str = "") -> Sequence[str]: ...
+
+    async def aget(self, path: str) -> bytes | None: ...
+
+    async def aput(self, path: str, data: bytes) -> None: ...
+
+    def delete(self, path: str) -> None: ...
+
+
+def memo_folder(playbook: str, test: str, since: int) -> str:
+    """Where what the judge of a test was told is kept, by when the test began: seconds since 1970."""
+    return f"{traffic_folder(playbook)}/{_MEMO}/{since}-{test}"
+
+
+async def state(store: Kept, playbook: str, seconds: float) -> None:
+    """Say in a Playbook's folder how long its content is kept. StoreError."""
+    path, said = f"{traffic_folder(playbook)}/{_STATED}", f"{seconds:.0f}".encode()
+    if await store.aget(path) != said:
+        await store.aput(path, said)
+
+
+async def sweep(store: Kept, stated: Mapping[str, float], now: float, *, ending: Collection[str] = ()) -> int:
+    """Delete what is older than its retention; how many objects. StoreError.
+
+    ``stated``: retention of Playbooks that are known, in seconds; of another one what its folder says holds, and one
+    that says nothing is left alone. ``ending``: Playbooks of which no more comes: what their folder says goes with the
+    last of it. Another one's stays, for who writes there says it once.
+    """
+    folders: dict[str, list[str]] = {}
+    for path in await store.alist(_ROOT):
+        folders.setdefault(path.split("/")[1], []).append(path)
+    deleted = 0
+    for playbook, paths in folders.items():
+        own = f"{traffic_folder(playbook)}/{_STATED}"
+        seconds = stated.get(playbook, _number(await store.aget(own)))
+        if seconds is None:
+            continue
+        over = [path for path in paths if (at := written(path)) is not None and at + seconds < now]
+        if playbook in ending and len(over) == len(paths) - 1 and own in paths:
+            over.append(own)
+        for path in over:
+            await asyncio.to_thread(store.delete, path)
+        deleted += len(over)
+    return deleted
+
+
+def written(path: str) -> float | None:
+    """When an object was written, as its name says, in seconds since 1970; of the memo when its test began.
+
+    >>> written("traffic/formula/pairs/t-1/1000-ab-000001.jsonl"), written("traffic/formula/memo/900-t-1/memo/ab/abcd")
+    (1000.0, 900.0)
+    """
+    parts = path.split("/")
+    said = parts[3] if len(parts) > 4 and parts[2] == _MEMO else parts[-1]
+    head = said.partition("-")[0]
+    return float(head) if head.isascii() and head.isdigit() else None
+
+
+def _number(data: bytes | None) -> float | None:
+    return float(data) if data is not None and data.isdigit() else None

@@ -1,0 +1,54 @@
+"""The progress of several parts of one step that are done side by side, told as that of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from combee.work.context import Progress
+
+
+@dataclass(slots=True)
+class _Stage:
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(slots=True)
+class Together:
+    """What is told is the stage that was begun last, with what all parts have to do in it."""
+
+    inner: Progress
+    stages: dict[str, _Stage] = field(default_factory=dict)
+    told: str = ""
+
+    def part(self) -> PartProgress:
+        """The progress of one more part."""
+        return PartProgress(self)
+
+
+@dataclass(slots=True)
+class PartProgress:
+    """One part's share of it."""
+
+    whole: Together
+    stage: str = ""
+
+    def begin(self, stage: str, total: int) -> None:
+        """The part has ``total`` units to do in a stage."""
+        shared = self.whole.stages.setdefault(stage, _Stage())
+        shared.total += total
+        self.stage = self.whole.told = stage
+        self.whole.inner.begin(stage, shared.total)
+        if shared.done:
+            self.whole.inner.advance(shared.done)
+
+    def advance(self, units: int = 1) -> None:
+        """``units`` more of the part's stage are done."""
+        if self.stage in self.whole.stages:
+            self.whole.stages[self.stage].done += units
+        if self.stage == self.whole.told:
+            self.whole.inner.advance(units)
+
+    def note(self, text: str) -> None:
+        """Something a person should know."""
+        self.whole.inner.note(text)

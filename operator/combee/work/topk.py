@@ -1,0 +1,112 @@
+"""``TopK``: the aggregator is given those reflections that are most like all of the batch.
+
+Every reflection is embedded; the ``maxFanIn`` nearest to their centre go into the one aggregator call,
+as far as ``maxInputTokens`` holds. What is left out is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from combee.adapters.embedding import MAX_TEXTS, MAX_TOKENS, PROBE, embedding_prompt, vectors_of
+from combee.adapters.forms import EMBEDDER
+from combee.algo.seeds import digest_of
+from combee.algo.selection import central_first, first_that_fit
+from combee.algo.tokens import estimate_tokens
+from combee.algo.tree import pack
+from combee.errors import ContextLengthError, EndpointError
+from combee.records import Reflection
+from combee.work.asker import LOSSES, Asker
+from combee.work.pool import pooled
+from combee.work.reduction import Reduction
+from combee.work.retention import chosen_report
+
+STAGE = "embed"
+Vector = NDArray[np.float32]
+
+
+async def probe(asker: Asker) -> None:
+    """Have the embedder embed a word: what it cannot do should be known before anything is spent."""
+    await asker.ask(EMBEDDER, PROBE, vectors_of, stage=STAGE, chain=0)
+
+
+async def nearest(reduction: Reduction) -> list[Reflection]:
+    """The reflections for the aggregator, in the batch's order. EndpointError when the embedder is of no use."""
+    reflections = reduction.reflections
+    texts = [text_of(reflection) for reflection in reflections]
+    before = len(reduction.asker.rows)
+    found = await _embedded(reduction, list(dict.fromkeys(texts)))
+    known = [index for index, text in enumerate(texts) if text in found]
+    chosen = await _chosen(reduction, known, [found[texts[index]] for index in known]) if known else ()
+    calls = len(reduction.asker.rows) - before
+    reduction.left_out = len(reflections) - len(chosen)
+    reduction.levels.append(chosen_report("nearest", calls, reflections, chosen))
+    _say(reduction, len(reflections) - len(known), len(known), chosen)
+    return [reflections[index] for index in chosen]
+
+
+def text_of(reflection: Reflection) -> str:
+    """What is embedded of a reflection: all that an aggregator would read of it."""
+    return "\n".join([reflection.text, *(lesson.text for lesson in reflection.lessons)]).strip()
+
+
+async def _chosen(reduction: Reduction, known: Sequence[int], vectors: list[Vector]) -> tuple[int, ...]:
+    sizes = sorted({vector.size for vector in vectors})
+    if len(sizes) > 1:
+        raise EndpointError(
+            f"embeddings of {' and '.join(map(str, sizes))} dimensions in one batch",
+            where="spec.models.embedder",
+            fix="The model there has changed: state its revision, and begin anew",
+        )
+    keys = [digest_of([text_of(reduction.reflections[i]), reduction.reflections[i].id]) for i in known]
+    order = await asyncio.to_thread(central_first, np.stack(vectors), keys)
+    wanted = [known[index] for index in order]
+    return first_that_fit(wanted, reduction.tokens, most=reduction.plan.max_fan_in, room=reduction.room)
+
+
+def _say(reduction: Reduction, unknown: int, known: int, chosen: Sequence[int]) -> None:
+    if unknown:
+        reduction.note(f"{unknown} reflections have no embedding and were left out")
+    if len(chosen) < min(known, reduction.plan.max_fan_in):
+        reduction.note(
+            f"{len(chosen)} reflections fit into {reduction.plan.max_input_tokens} tokens, maxFanIn allows "
+            f"{reduction.plan.max_fan_in}"
+        )
+
+
+async def _embedded(reduction: Reduction, texts: list[str]) -> dict[str, Vector]:
+    """Text -> vector; without those whose calls were lost."""
+    sizes = [estimate_tokens(text) for text in texts]
+    groups = pack(sizes, max_fan_in=MAX_TEXTS, max_input_tokens=MAX_TOKENS, overhead_tokens=0)
+    reduction.progress(STAGE, len(groups))
+
+    async def one(item: tuple[int, tuple[int, ...]]) -> dict[str, Vector]:
+        found = await _ask(reduction, [texts[index] for index in item[1]], item[0])
+        reduction.context.progress.advance()
+        return found
+
+    parts = await pooled(list(enumerate(groups)), one, width=reduction.context.concurrency)
+    return {text: vector for part in parts for text, vector in part.items()}
+
+
+async def _ask(reduction: Reduction, texts: list[str], chain: int) -> dict[str, Vector]:
+    """One call; where the server finds the texts too long together, it is asked for each half."""
+    try:
+        vectors = await reduction.asker.ask(
+            EMBEDDER, embedding_prompt(texts), vectors_of, stage=STAGE, chain=chain
+        )
+    except ContextLengthError as error:
+        if len(texts) == 1:
+            reduction.lost(error, "an embedding")
+            return {}
+        half = len(texts) // 2
+        first = await _ask(reduction, texts[:half], chain)
+        return first | await _ask(reduction, texts[half:], chain)
+    except LOSSES as error:
+        reduction.lost(error, "a call for embeddings")
+        return {}
+    return dict(zip(texts, vectors, strict=True))

@@ -1,0 +1,105 @@
+"""A method's trials are driven round after round, each rollout in its place, whatever comes back when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from combee.methods.trials import Page, Round, Trial, Tried, Trying
+from combee.records import Example, Shown, Trajectory
+from combee.work import rollouts, verify
+
+TRAIN = [Example(str(k), f"question {k}", "42", "") for k in range(3)]
+SELECT = [Example(f"s{k}", f"select {k}", "42", "") for k in range(2)]
+
+
+class Quiet:
+    def __init__(self) -> None:
+        self.stages: list[tuple[str, int]] = []
+
+    def begin(self, stage: str, total: int) -> None:
+        self.stages.append((stage, total))
+
+    def advance(self, units: int = 1) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+class Data:
+    async def train(self) -> Any:
+        return SimpleNamespace(examples=TRAIN)
+
+
+async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, str, int]] = []
+
+    async def rollout(
+        _context: Any, _asker: Any, example: Example, shown: Shown, *, stage: str, chain: int, epoch: int
+    ) -> Trajectory:
+        text = shown.text
+        await asyncio.sleep(0.001 * (5 - chain))
+        asked.append((stage, example.id, text, epoch))
+        return Trajectory(f"{example.id}@{epoch}", example.id, "", text, "", 1.0, True, "")
+
+    async def split(_context: Any) -> tuple[list[Example], list[Example]]:
+        return SELECT, []
+
+    monkeypatch.setattr(verify, "rollout", rollout)
+    monkeypatch.setattr(verify, "held_out_split", split)
+    seen: list[list[tuple[str, str]]] = []
+
+    def method() -> Trying[str]:
+        shared = "the text that all share"
+        pages = [Page.of(f"{shared} {k}", shared) for k in range(2)]
+        answers: Sequence[Trajectory] = yield Round("first", (Trial("2", pages[0]), Trial("0", pages[1])))
+        seen.append([(one.example_id, one.output) for one in answers])
+        answers = yield Round("second", (Trial("1", pages[0]),), sweep=tuple(pages), repeat=1000)
+        seen.append([(one.example_id, one.output[-1]) for one in answers])
+        return Tried("done", 2, 1, 1)
+
+    progress = Quiet()
+    context: Any = SimpleNamespace(data=Data(), progress=progress, concurrency=4)
+    plan: Any = SimpleNamespace(epoch=3)
+    tried = await verify.run_trials(context, None, plan, method())  # type: ignore[arg-type]
+    assert tried == Tried("done", 2, 1, 1)
+    assert seen[0] == [("2", "the text that all share 0"), ("0", "the text that all share 1")]
+    assert seen[1] == [("1", "0"), ("s0", "0"), ("s1", "0"), ("s0", "1"), ("s1", "1")]
+    assert {(stage, example, epoch) for stage, example, _, epoch in asked} == {
+        ("first", "2", 3),
+        ("first", "0", 3),
+        ("second", "1", 1003),
+        ("second", "s0", 1000),
+        ("second", "s1", 1000),
+    }
+    assert progress.stages == [("first", 2), ("second", 5)]
+
+
+async def test_trials_that_ask_nothing_cost_nothing() -> None:
+    def method() -> Trying[str]:
+        return Tried("as it was")
+        yield
+
+    nothing: Any = None
+    assert (await verify.run_trials(nothing, nothing, nothing, method())).artifact == "as it was"
+
+
+async def test_what_is_known_of_a_text_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def rollout(_context: Any, _asker: Any, example: Example, _shown: Shown, **_: Any) -> Trajectory:
+        asked.append(example.id)
+        return Trajectory(f"{example.id}@0", example.id, "", "", "", 1.0, True, "", partial=0.5)
+
+    monkeypatch.setattr(rollouts, "rollout", rollout)
+    progress = Quiet()
+    context: Any = SimpleNamespace(progress=progress, concurrency=4)
+    nobody: Any = None
+    found = await rollouts.evaluate(
+        context, nobody, TRAIN, Shown("text"), stage="select", known={"1": (0.0, 0.2), "another": (1.0, 1.0)}
+    )
+    assert found.by_id == {"0": 1.0, "1": 0.0, "2": 1.0}
+    assert found.partial == pytest.approx((0.5 + 0.2 + 0.5) / 3)
+    assert sorted(asked) == ["0", "2"] and progress.stages == [("select", 2)]
