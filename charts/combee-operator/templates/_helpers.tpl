@@ -26,3 +26,30 @@ system:serviceaccount:{{ .Release.Namespace }}:combee-operator
 {{- define "combee.clusterName" -}}
 combee-operator-{{ .Release.Namespace }}
 {{- end }}
+
+{{/* How pods of the operator's image are secured, and where they run. */}}
+{{- define "combee.pod" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . | quote }}
+  {{- end }}
+{{- end }}
+{{- with .Values.operator.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.operator.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.operator.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.operator.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}

@@ -27,50 +27,30 @@ class Row(Generic[SpecT]):
     instead: str
 
 
-def _initial_from_playbook(spec: RunSpec) -> bool:
-    return spec.task.initial_playbook is not None and spec.task.initial_playbook.active_version is True
-
-
 ROWS: tuple[Row[RunSpec], ...] = (
-    Row("spec.method.type", "GEPA", lambda s: s.method.type == "GEPA", "Use ACE."),
-    Row("spec.task.type", "Traces", lambda s: s.task.type == "Traces", "Use Formula or FiNER."),
-    Row("spec.task.type", "Custom", lambda s: s.task.type == "Custom", "Use Formula or FiNER."),
-    Row(
-        "spec.aggregation.strategy",
-        "TopK",
-        lambda s: s.aggregation.strategy == "TopK",
-        "Use ParallelScan, Naive or Sequential.",
-    ),
-    Row(
-        "spec.aggregation.strategy",
-        "Summarize",
-        lambda s: s.aggregation.strategy == "Summarize",
-        "Use ParallelScan, Naive or Sequential.",
-    ),
-    Row(
-        "spec.models.embedder", "", lambda s: s.models.embedder is not None, "Remove it; only TopK needs it."
-    ),
     Row("spec.serialBaseline", "", lambda s: s.serial_baseline is not None, "Remove it."),
-    Row("spec.task.initialPlaybook.activeVersion", "", _initial_from_playbook, "Give the playbook by uri."),
 )
 
+CLUSTER_ROWS: tuple[Row[RunSpec], ...] = ()
+"""what is built for a laptop alone"""
 
-PLAYBOOK_ROWS: tuple[Row[PlaybookSpec], ...] = (
-    Row("spec.learn", "", lambda s: s.learn is not None, "Write the run as a PromptLearningRun of its own."),
-    Row("spec.canary", "", lambda s: s.canary is not None, "Remove it; heldOut decides alone."),
-    Row("spec.version.pinnedDigest", "", lambda s: s.version.pinned_digest is not None, "Remove it."),
-    Row(
-        "spec.delivery.gateway.enabled",
-        "true",
-        lambda s: s.delivery.gateway.enabled,
-        "Remove it; mount the ConfigMap.",
-    ),
-)
+
+PLAYBOOK_ROWS: tuple[Row[PlaybookSpec], ...] = ()
 
 
 def unavailable(spec: RunSpec) -> Iterator[Row[RunSpec]]:
     """The rows that a run's spec runs into, in the table's order."""
     return (row for row in ROWS if row.states(spec))
+
+
+def on_a_cluster(spec: RunSpec) -> Iterator[Row[RunSpec]]:
+    """The rows that a run's spec runs into on a cluster."""
+    return (row for row in (*ROWS, *CLUSTER_ROWS) if row.states(spec))
+
+
+def not_available_on_a_cluster(run: PromptLearningRun) -> list[NotAvailableError]:
+    """An error for each row that only a cluster's run runs into."""
+    return [_error(row, lambda path: path) for row in CLUSTER_ROWS if row.states(run.spec)]
 
 
 def not_available(
@@ -85,14 +65,20 @@ def not_available(
         at = "spec.learn.template"
         return [
             *found,
-            *(_error(row, lambda p: where(at + p.removeprefix("spec"))) for row in unavailable(template)),
+            *(_error(row, lambda p: where(at + p.removeprefix("spec"))) for row in on_a_cluster(template)),
         ]
     return [_error(row, where) for row in unavailable(resource.spec)]
 
 
 def _error(row: Row[RunSpec] | Row[PlaybookSpec], where: Callable[[str], str]) -> NotAvailableError:
     return NotAvailableError(
-        f"{row.value} is not available in this version" if row.value else "not available in this version",
+        _what(row.value),
         where=where(row.path),
         fix=row.instead,
     )
+
+
+def _what(value: str) -> str:
+    """``value``: what is not available, or where it is not; empty: the field itself."""
+    missing = "not available in this version"
+    return f"{missing} {value}" if value.startswith("on ") else f"{value} is {missing}" if value else missing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from combee.api import common, playbook, texts
+from combee.api import common, methods, playbook, prometheus, texts
 from combee.api.common import Model
 from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
@@ -126,6 +126,13 @@ TEXTS: tuple[Rule, ...] = (
         "Words", "self.matches('\\\\S')", "empty: write a few words, or leave the field out", "common._words"
     ),
     Rule(
+        "Template",
+        f"self.contains('{methods.CURRENT_TEXT}') && self.contains('{methods.SIDE_INFO}')",
+        f"the template lacks a placeholder: write {methods.CURRENT_TEXT} where the text of today goes, and "
+        f"{methods.SIDE_INFO} where the records or lessons go",
+        "methods._template",
+    ),
+    Rule(
         "Quantity",
         f"type(self) == int ? self >= 0 : self.matches('^({_text(common.QUANTITY)})$')",
         "not a quantity: write one as Kubernetes has them, such as 500m, 2 or 4Gi",
@@ -169,6 +176,18 @@ TEXTS: tuple[Rule, ...] = (
         _matches(playbook.DIGEST),
         "not a digest: write its 64 digits, as kubectl get pbv -o wide shows them",
         "playbook._digest",
+    ),
+    Rule(
+        "PromQL",
+        " || ".join(f"self.contains('{place}')" for place in prometheus.PLACES),
+        f"the query holds none of {', '.join(prometheus.PLACES)}: select one version's answers, it is asked of both",
+        "prometheus._query",
+    ),
+    Rule(
+        "Side",
+        _matches(prometheus.SIDE),
+        "not a label's value: use 1 to 63 of letters, digits, '-', '_', '.' and ':'",
+        "prometheus._side",
     ),
     Rule(
         "Cron",

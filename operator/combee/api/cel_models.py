@@ -5,21 +5,24 @@ from __future__ import annotations
 from itertools import product
 
 from combee.api import common, parts
+from combee.api.aggregation import Aggregation
 from combee.api.cel import CLUSTER, Rule
 from combee.api.common import Model
 from combee.api.fields import fields_of
+from combee.api.gateway import Gateway, GatewayKeys
+from combee.api.methods import GepaOptions, Method
 from combee.api.parts import (
-    CustomTask,
     DataSource,
     InitialPlaybook,
-    Method,
     PodTemplateMeta,
     RoleModel,
     Task,
     Vllm,
 )
-from combee.api.playbook import Canary, Learn, RunTemplate
+from combee.api.playbook import Canary, Learn, PlaybookSpec, RunTemplate
+from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline, Store
+from combee.api.tasks import CustomTask
 
 _FLAGS = [
     f"--{''.join(spelled)}"
@@ -27,6 +30,19 @@ _FLAGS = [
     for spelled in product(*("-_" if letter == "-" else letter for letter in flag.removeprefix("--")))
 ]
 """vLLM reads an underscore as a hyphen anywhere in a flag's name."""
+
+_DEFAULT = "!has(self.aggregation)"
+_OWN = (
+    "(!has(self.aggregation.strategy) || self.aggregation.strategy == 'ParallelScan')"
+    " && (!has(self.aggregation.merge) || self.aggregation.merge == 'Structured')"
+    " && (!has(self.aggregation.redundancy) || !has(self.aggregation.redundancy.mode)"
+    " || self.aggregation.redundancy.mode != 'Retransmit')"
+)
+"""What gepa's own aggregation leaves to be said."""
+_BUDGET = GepaOptions.model_fields["render_token_budget"].default
+_CAP = Aggregation.model_fields["max_input_tokens"].default
+_GATEWAY = "has(self.delivery) && has(self.delivery.gateway)"
+_ENABLED = f"{_GATEWAY} && self.delivery.gateway.enabled"
 
 
 def _union(model: type[Model]) -> Rule:
@@ -48,7 +64,7 @@ def _options(kind: str) -> Rule:
     field = kind.lower()
     message = f"{field} goes with type {kind} only: remove it, or set type: {kind}"
     cel = f"self.type == '{kind}' || !has(self.{field})"
-    return Rule(Method, cel, message, "parts.Method._options_go_with_type", f".{field}")
+    return Rule(Method, cel, message, "methods.Method._options_go_with_type", f".{field}")
 
 
 def _not_ours(field: str) -> Rule:
@@ -78,13 +94,13 @@ def _engine_ref(role: str, *, optional: bool) -> Rule:
 
 
 RULES: tuple[Rule, ...] = (
-    *(_union(model) for model in (DataSource, CustomTask, InitialPlaybook, RoleModel, Store)),
+    *(_union(model) for model in (DataSource, CustomTask, InitialPlaybook, RoleModel, Store, GatewayKeys)),
     _secret(DataSource, "parts.DataSource._secret_goes_with_uri"),
     _secret(Store, "run.Store._secret_goes_with_uri"),
     Rule(
         Task,
         "self.type != 'Custom' || has(self.custom)",
-        'type Custom without custom: add custom: {class: "module:Class"} or custom: {container: ...}',
+        'type Custom without custom: add custom: {class: "module:Class"}, {container: ...} or {adapter: ...}',
         "parts.Task._custom_goes_with_type",
         ".custom",
     ),
@@ -94,6 +110,34 @@ RULES: tuple[Rule, ...] = (
         "custom goes with type Custom only: remove custom, or set type: Custom",
         "parts.Task._custom_goes_with_type",
         ".custom",
+    ),
+    Rule(
+        Task,
+        "self.type == 'Traces' || !has(self.traces)",
+        "traces goes with type Traces only: remove traces, or set type: Traces",
+        "parts.Task._custom_goes_with_type",
+        ".traces",
+    ),
+    Rule(
+        Task,
+        "self.type == 'Traces' || has(self.data.heldOut)",
+        "data.heldOut is required and missing: add heldOut, rows that select and gate candidates",
+        "parts.Task._held_out_goes_with_type",
+        ".data",
+    ),
+    Rule(
+        Task,
+        "self.type != 'Traces' || (!has(self.data.heldOut) && !has(self.data.test))",
+        "data.heldOut or data.test is given with type Traces, which has no rollouts to score on it: remove it",
+        "parts.Task._held_out_goes_with_type",
+        ".data",
+    ),
+    Rule(
+        CustomTask,
+        "!has(self.image) || !has(self.container)",
+        "image is given with container: remove image, a container has its own",
+        "tasks.CustomTask._image_goes_with_class",
+        ".image",
     ),
     _options("ACE"),
     _options("GEPA"),
@@ -139,6 +183,55 @@ RULES: tuple[Rule, ...] = (
     _engine_ref("evaluator", optional=True),
     _engine_ref("embedder", optional=True),
     Rule(
+        RunSpec,
+        "!has(self.aggregation) || !has(self.aggregation.strategy) || self.aggregation.strategy != 'TopK'"
+        " || has(self.models.embedder)",
+        "strategy TopK without models.embedder: add models.embedder, a model that gives embeddings, or use another strategy",
+        "run.RunSpec._topk_has_embedder",
+        ".models",
+    ),
+    Rule(
+        RunSpec,
+        "self.task.type != 'Traces' || self.method.type == 'ACE'",
+        "method GEPA tries out what it learned, and type Traces has no rollouts: set method.type: ACE",
+        "run.RunSpec._traces_are_reflected_on",
+        ".method.type",
+    ),
+    Rule(
+        RunSpec,
+        f"self.method.type != 'GEPA' || {_DEFAULT} || !has(self.aggregation.verify) || self.aggregation.verify == 'Replay'",
+        "aggregation.verify with method GEPA, which tries out every proposal: remove verify",
+        "run.RunSpec._gepa_aggregates",
+        ".aggregation",
+    ),
+    Rule(
+        RunSpec,
+        "!has(self.method.gepa) || !has(self.method.gepa.paperCompat) || !self.method.gepa.paperCompat"
+        f" || {_DEFAULT} || ({_OWN})",
+        "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, merge and "
+        "redundancy.mode, or paperCompat",
+        "run.RunSpec._gepa_aggregates",
+        ".aggregation",
+    ),
+    Rule(
+        RunSpec,
+        "self.method.type != 'GEPA' || (has(self.method.gepa) && has(self.method.gepa.paperCompat)"
+        " && self.method.gepa.paperCompat) || 2 * (has(self.method.gepa) && has(self.method.gepa.renderTokenBudget)"
+        f" ? self.method.gepa.renderTokenBudget : {_BUDGET}) <= (has(self.aggregation)"
+        f" && has(self.aggregation.maxInputTokens) ? self.aggregation.maxInputTokens : {_CAP})",
+        "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise maxInputTokens",
+        "run.RunSpec._gepa_has_room",
+        ".aggregation",
+    ),
+    Rule(
+        RunSpec,
+        "!has(self.method.gepa) || !has(self.method.gepa.frontier) || self.method.gepa.frontier == 'Instance'"
+        " || self.task.type != 'Formula'",
+        "gepa.frontier needs a score by objectives, and type Formula has none: remove frontier",
+        "run.RunSpec._frontier_has_objectives",
+        ".method.gepa",
+    ),
+    Rule(
         PromptLearningRun,
         "has(self.spec.playbookRef)",
         "playbookRef is missing: on a cluster a run says which Playbook its result is for, playbookRef: {name: ...}",
@@ -172,5 +265,66 @@ RULES: tuple[Rule, ...] = (
         "deadlineSeconds is shorter than durationSeconds: give a deadline at least as long as the duration",
         "playbook.Canary._deadline_is_later",
         ".deadlineSeconds",
+    ),
+    Rule(
+        Canary,
+        "!(self.mode in ['Shadow', 'Replay']) || has(self.evaluator)",
+        "a canary of mode Shadow or Replay without evaluator: add evaluator: {url: ..., model: ...}, the model that judges "
+        "the answers",
+        "playbook.Canary._judged_has_evaluator",
+    ),
+    Rule(
+        Canary,
+        "self.mode != 'Prometheus' || has(self.prometheus)",
+        "a canary of mode Prometheus without prometheus: add prometheus: {url: ..., score: {query: ..., unit: ...}}",
+        "playbook.Canary._prometheus_goes_with_mode",
+    ),
+    Rule(
+        Canary,
+        "self.mode == 'Prometheus' || !has(self.prometheus)",
+        "prometheus goes with mode Prometheus only: remove prometheus, or set mode: Prometheus",
+        "playbook.Canary._prometheus_goes_with_mode",
+        ".prometheus",
+    ),
+    Rule(
+        ScoreQuery,
+        "self.unit != 'Points' || (has(self.lowest) && has(self.highest) && self.lowest < self.highest)",
+        "unit Points without lowest below highest: give both, such as lowest: 1, highest: 5",
+        "prometheus.ScoreQuery._points_have_ends",
+    ),
+    Rule(
+        ScoreQuery,
+        "self.unit == 'Points' || (!has(self.lowest) && !has(self.highest))",
+        "lowest and highest go with unit Points only: remove them, or set unit: Points",
+        "prometheus.ScoreQuery._points_have_ends",
+    ),
+    Rule(
+        PlaybookSpec,
+        f"!has(self.canary) || self.canary.mode != 'Shadow' || ({_ENABLED})",
+        "a canary of mode Shadow without gateway: set delivery.gateway.enabled: true with an upstream, the gateway mirrors "
+        "requests",
+        "playbook.PlaybookSpec._canary_has_traffic",
+    ),
+    Rule(
+        PlaybookSpec,
+        f"!has(self.canary) || self.canary.mode != 'Replay' || ({_GATEWAY} && has(self.delivery.gateway.upstream))",
+        "a canary of mode Replay without upstream: add delivery.gateway.upstream: {url: ...}, the API that answers the "
+        "requests",
+        "playbook.PlaybookSpec._canary_has_traffic",
+    ),
+    Rule(
+        PlaybookSpec,
+        "!has(self.canary) || self.canary.mode != 'Replay'"
+        " || (has(self.canary.replay) && has(self.canary.replay.requests))"
+        f" || ({_ENABLED} && has(self.delivery.gateway.capture) && self.delivery.gateway.capture.enabled)",
+        "a canary of mode Replay without requests: add canary.replay.requests, or let the gateway keep some with "
+        "delivery.gateway.capture.enabled",
+        "playbook.PlaybookSpec._replay_has_requests",
+    ),
+    Rule(
+        Gateway,
+        "!self.enabled || has(self.upstream)",
+        "the gateway is enabled without upstream: add upstream: {url: ...}, the API that requests are passed on to",
+        "gateway.Gateway._enabled_has_upstream",
     ),
 )

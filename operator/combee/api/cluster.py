@@ -46,6 +46,12 @@ def _local_store(run: PromptLearningRun) -> Iterator[str]:
         yield "spec.store.uri"
 
 
+def _no_command(run: PromptLearningRun) -> Iterator[str]:
+    container = run.spec.task.container
+    if container is not None and not container.command:
+        yield "spec.task.custom.container.command"
+
+
 def _addresses(schemes: tuple[str, ...]) -> str:
     return ", ".join(f"{scheme}://" for scheme in schemes)
 
@@ -65,6 +71,11 @@ RULES: tuple[ClusterRule, ...] = (
         _local_store,
         "a cluster cannot write a file of yours",
         f"Use {_addresses(WRITABLE_SCHEMES)} or a pvc.",
+    ),
+    ClusterRule(
+        _no_command,
+        "a cluster starts the program of a container itself, and cannot see what its image would start",
+        "Add command: [...], the image's own entrypoint.",
     ),
 )
 

@@ -11,9 +11,10 @@ Ready           True    Learned, NothingBetter, AlreadyLearned
                         and every reason of Failed=True and PlanAccepted=False
 Reconciling     True    Pending, Preparing, Learning, Finishing
                 False   Suspended, and every reason of Complete=True, Failed=True and PlanAccepted=False
-Stalled         True    every reason of PlanAccepted=False and Failed=True
-                False   Pending, Preparing, Learning, Finishing, Suspended, and every reason of
-                        Complete=True
+Stalled         True    BudgetSpent, Stopped (over, and not Ready: a person has to decide), and every
+                        reason of PlanAccepted=False and Failed=True
+                False   Pending, Preparing, Learning, Finishing, Suspended, Learned, NothingBetter,
+                        AlreadyLearned
 Complete        True    Learned, NothingBetter, AlreadyLearned, BudgetSpent, Stopped
                 False   InProgress, Suspended
 Failed          True    InvalidManifest, NotAvailable, InvalidData, DataOverlap, HeldOutMoved,
@@ -189,8 +190,8 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     ),
     (T.RECONCILING, "True"): _WORKING,
     (T.RECONCILING, "False"): tuple(dict.fromkeys((R.SUSPENDED, *_COMPLETE, *_FAILED, *_REFUSED))),
-    (T.STALLED, "True"): tuple(dict.fromkeys((*_REFUSED, *_FAILED))),
-    (T.STALLED, "False"): (*_WORKING, R.SUSPENDED, *_COMPLETE),
+    (T.STALLED, "True"): tuple(dict.fromkeys((R.BUDGET_SPENT, R.STOPPED, *_REFUSED, *_FAILED))),
+    (T.STALLED, "False"): (*_WORKING, R.SUSPENDED, *_DONE),
     (T.COMPLETE, "True"): _COMPLETE,
     (T.COMPLETE, "False"): (R.IN_PROGRESS, R.SUSPENDED),
     (T.FAILED, "True"): _FAILED,

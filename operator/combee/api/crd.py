@@ -86,7 +86,11 @@ KINDS: tuple[Kind, ...] = (
         "playbooks",
         "pb",
         (
-            Column("Ready", _READY, description="Whether the active version is delivered."),
+            Column(
+                "Ready",
+                _READY,
+                description="Whether services get the active version, or nothing while none is.",
+            ),
             Column("Active", ".status.activeDigest", description="The version that is delivered."),
             Column("Candidate", ".status.candidateDigest", wide=True, description="The version under test."),
             Column("Held-Out", ".status.heldOut.outcome", description="What heldOut says of the candidate."),

@@ -42,13 +42,10 @@ def api_markdown() -> str:
     lines += ["## Conditions of a run\n", "| type | status | reasons |", "|---|---|---|"]
     for (about, status), reasons in conditions.TABLE.items():
         lines.append(f"| {about} | {status} | {', '.join(reasons)} |")
-    lines += [
-        "",
-        "## Not available in this version (Playbook)\n",
-        "| path | value | instead |",
-        "|---|---|---|",
-    ]
-    lines += [f"| {row.path} | {row.value or 'any'} | {row.instead} |" for row in PLAYBOOK_ROWS]
+    if PLAYBOOK_ROWS:
+        head = "## Not available in this version (Playbook)\n"
+        lines += ["", head, "| path | value | instead |", "|---|---|---|"]
+        lines += [f"| {row.path} | {row.value or 'any'} | {row.instead} |" for row in PLAYBOOK_ROWS]
     return "\n".join(lines) + "\n"
 
 

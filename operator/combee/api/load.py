@@ -14,6 +14,7 @@ from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
 from combee.api.yamlread import Document, read_yaml
 from combee.errors import CombeeError, ManifestError, NotAvailableError
+from combee.names import API_GROUP
 
 KIND = "PromptLearningRun"
 KINDS: dict[str, type[Model]] = {
@@ -28,16 +29,10 @@ Resource = PromptLearningRun | Playbook | PlaybookVersion
 def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
     """The runs of a YAML text with one or more documents, in order; at least one.
 
-    Playbooks beside them are checked and left to the cluster. ``where`` is the file's name for messages. Raises ManifestError (``where`` is
+    Playbooks beside them are checked and left to the cluster; objects of other APIs are left alone. ``where`` is the file's name for messages. Raises ManifestError (``where`` is
     ``file:line: path``) or NotAvailableError, for the first thing that is wrong.
     """
-    documents = read_yaml(text, where)
-    if not documents:
-        raise ManifestError(
-            "there is no manifest in it",
-            where=where,
-            fix=f"Start with apiVersion: {API_VERSION} and kind: {KIND}.",
-        )
+    documents = _documents(text, where)
     runs: list[PromptLearningRun] = []
     for document in documents:
         run = _resource(document.value, _placed(where, document))
@@ -74,9 +69,7 @@ def parse_resource(data: object, where: str) -> Resource:
 def problems_in(text: str, where: str) -> list[CombeeError]:
     """All that is wrong with a manifest, empty when nothing is: what ``combee validate`` lists."""
     try:
-        documents = read_yaml(text, where)
-        if not documents:
-            parse_runs(text, where)
+        documents = _documents(text, where)
     except CombeeError as error:
         return [error]
     found: list[CombeeError] = []
@@ -88,6 +81,36 @@ def problems_in(text: str, where: str) -> list[CombeeError]:
         except CombeeError as error:
             return [error]
     return found
+
+
+def names_in(text: str, where: str) -> list[tuple[str, str]]:
+    """Kind and name of each of our objects in a manifest that has no problems, in order."""
+    return [(one.kind, one.metadata.name) for one in resources_in(text, where)]
+
+
+def resources_in(text: str, where: str) -> list[Resource]:
+    """Each of our objects in a manifest, in order. Errors as parse_runs."""
+    return [_resource(document.value, _placed(where, document)) for document in _documents(text, where)]
+
+
+def _documents(text: str, where: str) -> list[Document]:
+    """Our objects; at least one. ManifestError."""
+    documents = [document for document in read_yaml(text, where) if not _others(document.value)]
+    if not documents:
+        raise ManifestError(
+            "there is no manifest in it",
+            where=where,
+            fix=f"Start with apiVersion: {API_VERSION} and kind: {KIND}.",
+        )
+    return documents
+
+
+def _others(data: object) -> bool:
+    """Whether it is plainly of another API: claims and ConfigMaps often stand beside a run."""
+    api, kind = (data.get("apiVersion"), _kind(data)) if isinstance(data, Mapping) else (None, None)
+    if not isinstance(api, str) or not isinstance(kind, str) or api.partition("/")[0] == API_GROUP:
+        return False
+    return closest(kind, list(KINDS)) is None
 
 
 def _placed(where: str, document: Document) -> Callable[[Loc], str]:

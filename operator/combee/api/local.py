@@ -12,6 +12,7 @@ from combee.errors import ManifestError, NotAvailableError
 
 INITIAL_PLAYBOOK = "initialPlaybook"
 """the name that stands for task.initialPlaybook in ``--data``."""
+_AN = {"activeVersion": "an"}
 SECRET_KEYS = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "https": ("TOKEN",)}
 """Schemes that a laptop can read, and the keys that the Secret of such an address must have."""
 
@@ -75,7 +76,8 @@ def _check_data(run: PromptLearningRun, secrets: set[str], data: set[str]) -> No
         if source.secret_ref is not None and name not in data:
             _check_keys(path, uri_scheme(source.uri or ""), source.secret_ref.name, secrets)
     if (initial := run.spec.task.initial_playbook) is not None:
-        _check_source("spec.task.initialPlaybook", INITIAL_PLAYBOOK, initial.uri, "configMap", data)
+        part = "activeVersion" if initial.active_version else "configMap"
+        _check_source("spec.task.initialPlaybook", INITIAL_PLAYBOOK, initial.uri, part, data)
 
 
 def _check_source(path: str, name: str, uri: str | None, part: str, data: set[str]) -> None:
@@ -83,7 +85,7 @@ def _check_source(path: str, name: str, uri: str | None, part: str, data: set[st
         return
     if uri is None:
         raise ManifestError(
-            f"a {part} is on a cluster, and this runs on a laptop",
+            f"{_AN.get(part, 'a')} {part} is on a cluster, and this runs on a laptop",
             where=f"{path}.{part}",
             fix=f"Give a file that stands for it: --data {name}=PATH.",
         )
@@ -107,7 +109,7 @@ def _check_keys(path: str, scheme: str, secret: str, secrets: set[str]) -> None:
 
 
 def _check_models(run: PromptLearningRun, engines: set[str], secrets: set[str]) -> None:
-    for role, model in run.spec.roles().items():
+    for role, model in run.spec.roles_in_use().items():
         path = f"spec.models.{role}"
         if model.engine_ref is not None and model.engine_ref.name not in engines:
             name = model.engine_ref.name

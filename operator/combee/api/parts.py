@@ -9,7 +9,6 @@ from pydantic import Field, field_validator, model_validator
 from combee.api.common import (
     LARGEST_INT,
     MAP_BY_NAME,
-    NOT_FILLED_IN,
     OUR_PREFIX,
     Annotations,
     Bool,
@@ -32,7 +31,8 @@ from combee.api.common import (
     distinct,
     refuse,
 )
-from combee.api.texts import ClassPath, EnvName, ResourceList
+from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
+from combee.api.texts import EnvName, ResourceList
 
 TaskType = Literal["Formula", "FiNER", "Traces", "Custom"]
 SET_BY_US = (
@@ -85,30 +85,11 @@ class DataSplits(Model):
     """Learn on train, select and gate on heldOut, touch test once at the end."""
 
     train: DataSource = Field(description="Rows to learn from.")
-    held_out: HeldOutSource = Field(description="Rows that select and gate candidates; never learned from.")
+    held_out: HeldOutSource | None = Field(
+        default=None,
+        description="Rows that select and gate candidates; never learned from. All types but Traces need them.",
+    )
     test: DataSource | None = Field(default=None, description="Rows scored once, at the very end.")
-
-
-class CustomContainer(Model):
-    """A task that runs in a container of its own."""
-
-    image: Str = Field(min_length=1, max_length=1000, description="Container image with the task.")
-    command: tuple[Line, ...] = Field(
-        default=(), max_length=64, description="Command; absent: the image's own."
-    )
-    args: tuple[Line, ...] = Field(default=(), max_length=256, description="Arguments of the command.")
-
-
-class CustomTask(Model):
-    """A task of the user's own."""
-
-    exactly_one = ("class_", "container")
-    class_: ClassPath | None = Field(
-        default=None, alias="class", description='Python class in the worker image, as "module:Class".'
-    )
-    container: CustomContainer | None = Field(
-        default=None, description="Container that speaks the task protocol."
-    )
 
 
 class InitialPlaybook(Model):
@@ -127,6 +108,7 @@ class Task(Model):
 
     type: TaskType = Field(description="Task of the worker's registry, or Custom.")
     custom: CustomTask | None = Field(default=None, description="Your own task; with type Custom only.")
+    traces: TracesOptions | None = Field(default=None, description="With type Traces only.")
     data: DataSplits = Field(description="Rows, by split.")
     metric: Literal["accuracy"] = Field(default="accuracy", description="What held-out scores mean.")
     failure_cost: Words | None = Field(
@@ -136,57 +118,35 @@ class Task(Model):
         default=None, description="Playbook to start from; absent: an empty one."
     )
 
+    @property
+    def container(self) -> CustomContainer | None:
+        """The container that rolls out, where one does."""
+        return self.custom.container if self.custom is not None else None
+
     @model_validator(mode="after")
     def _custom_goes_with_type(self) -> Self:
         if self.type == "Custom" and self.custom is None:
             raise refuse(
                 "type Custom without custom",
-                'Add custom: {class: "module:Class"} or custom: {container: ...}.',
+                'Add custom: {class: "module:Class"}, {container: ...} or {adapter: ...}.',
             )
         if self.type != "Custom" and self.custom is not None:
             raise refuse(f"custom is given with type {self.type}", "Set type: Custom, or remove custom.")
+        if self.type != "Traces" and self.traces is not None:
+            raise refuse(f"traces is given with type {self.type}", "Set type: Traces, or remove traces.")
         return self
 
-
-class AceOptions(Model):
-    """Options of ACE."""
-
-    render_token_budget: Int = Field(
-        default=8000, ge=100, le=80_000, description="Tokens that the rendered playbook may take in a prompt."
-    )
-    reflection_rounds: Int = Field(
-        default=1, ge=1, le=5, description="Rounds of reflect and retry on an example answered wrong."
-    )
-
-
-class GepaOptions(Model):
-    """Options of GEPA."""
-
-    paper_compat: Bool = Field(
-        default=False, description="Two aggregation levels only, as the gepa package does it."
-    )
-
-
-class Method(Model):
-    """The base method."""
-
-    type: Literal["ACE", "GEPA"] = Field(
-        description="ACE learns a playbook, GEPA a prompt of named components."
-    )
-    epochs: Int = Field(default=1, ge=1, le=100, description="Passes over the train rows.")
-    ace: AceOptions = Field(
-        default_factory=AceOptions,
-        description="Options of ACE; with type ACE only.",
-        json_schema_extra=NOT_FILLED_IN,
-    )
-    gepa: GepaOptions | None = Field(default=None, description="Options of GEPA; with type GEPA only.")
-
     @model_validator(mode="after")
-    def _options_go_with_type(self) -> Self:
-        other = {"ACE": "gepa", "GEPA": "ace"}[self.type]
-        if other in self.model_fields_set and getattr(self, other) is not None:
+    def _held_out_goes_with_type(self) -> Self:
+        if self.type != "Traces" and self.data.held_out is None:
             raise refuse(
-                f"{other} is given with type {self.type}", f"Remove {other}, or set type: {other.upper()}."
+                "data.heldOut is required and missing", "Add heldOut: rows that select and gate candidates."
+            )
+        if self.type == "Traces" and (self.data.held_out is not None or self.data.test is not None):
+            named = "heldOut" if self.data.held_out is not None else "test"
+            raise refuse(
+                f"data.{named} is given with type Traces, which has no rollouts to score on it",
+                f"Remove {named}; the Playbook's canary or a person judges what comes of traces.",
             )
         return self
 
@@ -362,4 +322,6 @@ class Models(Model):
     evaluator: RoleModel | None = Field(
         default=None, description="Judges, where a task cannot score by itself."
     )
-    embedder: RoleModel | None = Field(default=None, description="Embeds; only strategy TopK needs it.")
+    embedder: RoleModel | None = Field(
+        default=None, description="Embeds reflections for strategy TopK; other strategies never ask it."
+    )

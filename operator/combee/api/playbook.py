@@ -13,7 +13,6 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 
 from combee.api.common import (
     LARGEST_INT,
-    Bool,
     Float,
     Int,
     Model,
@@ -24,7 +23,10 @@ from combee.api.common import (
     Str,
     refuse,
 )
+from combee.api.gateway import Gateway
+from combee.api.parts import DataSource, Endpoint
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
+from combee.api.prometheus import Prometheus
 from combee.api.run import RunSpec
 
 DIGEST = "[0-9a-f]{64}"
@@ -93,6 +95,12 @@ class VersionPolicy(Model):
         default=None,
         description="The version that is to be active, whatever the gates say; a refused one never is.",
     )
+    history_limit: Int = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="Versions kept beside the active one, those in use and those that were refused.",
+    )
 
 
 class HeldOutGate(Model):
@@ -106,6 +114,21 @@ class HeldOutGate(Model):
         description="Least gain over the active version, at the interval's lower end.",
     )
     confidence: Float = Field(default=0.95, ge=0.5, lt=1, description="Confidence of the interval.")
+    digest: Digest | None = Field(
+        default=None,
+        description="The heldOut that versions are compared on; absent: the first one's. Changed data are refused as "
+        "HeldOutMoved until their digest stands here.",
+    )
+
+
+class Replay(Model):
+    """Requests for a canary of mode Replay."""
+
+    requests: DataSource | None = Field(
+        default=None,
+        description="JSON lines of chat requests (messages, and what else they ask for); absent: what the gateway "
+        "captured.",
+    )
 
 
 class Canary(Model):
@@ -125,9 +148,40 @@ class Canary(Model):
         le=LARGEST_INT,
         description="Longest time; then it is Inconclusive and the active version stays.",
     )
-    min_samples: Int = Field(default=200, ge=1, le=LARGEST_INT, description="Least requests judged.")
+    min_samples: Int = Field(
+        default=200,
+        ge=1,
+        le=LARGEST_INT,
+        description="Least requests judged; with mode Prometheus, windows compared.",
+    )
     epsilon: Float = Field(
-        default=0.005, ge=0, le=1, description="How much worse than the active version still passes."
+        default=0.005, ge=0, lt=1, description="How much worse than the active version still passes."
+    )
+    max_latency_ratio: Float = Field(
+        default=1.5,
+        gt=0,
+        le=100,
+        description="How many times as long as the active version's its answers may take, on the geometric mean.",
+    )
+    watch_seconds: Int = Field(
+        default=86_400,
+        ge=0,
+        le=LARGEST_INT,
+        description="How long a version that the gates promoted is still compared with the one before, and rolled "
+        "back when it falls under minus epsilon; 0: not.",
+    )
+    evaluator: Endpoint | None = Field(
+        default=None, description="Judges the answers, blind; needed for Shadow and Replay."
+    )
+    replay: Replay = Field(default_factory=Replay, description="With mode Replay only.")
+    prometheus: Prometheus | None = Field(
+        default=None, description="Whom to ask what; needed for mode Prometheus, and with it only."
+    )
+    expected_requests_per_day: Int | None = Field(
+        default=None,
+        ge=1,
+        le=LARGEST_INT,
+        description="Requests a day that the service gets; with it a deadline that epsilon cannot meet is warned of.",
     )
 
     @model_validator(mode="after")
@@ -139,11 +193,25 @@ class Canary(Model):
             )
         return self
 
+    @model_validator(mode="after")
+    def _judged_has_evaluator(self) -> Self:
+        if self.mode in ("Shadow", "Replay") and self.evaluator is None:
+            raise refuse(
+                f"a canary of mode {self.mode} without evaluator",
+                "Add evaluator: {url: ..., model: ...}, the model that judges the answers.",
+            )
+        return self
 
-class Gateway(Model):
-    """The reverse proxy that puts the active version in front of requests."""
-
-    enabled: Bool = Field(default=False, description="Whether the namespace's gateway serves this Playbook.")
+    @model_validator(mode="after")
+    def _prometheus_goes_with_mode(self) -> Self:
+        if self.mode == "Prometheus" and self.prometheus is None:
+            raise refuse(
+                "a canary of mode Prometheus without prometheus",
+                "Add prometheus: {url: ..., score: {query: ..., unit: ...}}.",
+            )
+        if self.mode != "Prometheus" and self.prometheus is not None:
+            raise refuse(f"prometheus is given with mode {self.mode}", "Remove it, or set mode: Prometheus.")
+        return self
 
 
 class Delivery(Model):
@@ -172,6 +240,33 @@ class PlaybookSpec(Model):
     canary: Canary | None = Field(default=None, description="What it must show on traffic; absent: nothing.")
     delivery: Delivery = Field(default_factory=Delivery, description="How services get the active version.")
 
+    @model_validator(mode="after")
+    def _canary_has_traffic(self) -> Self:
+        mode, gateway = self.canary.mode if self.canary is not None else "", self.delivery.gateway
+        if mode == "Shadow" and not gateway.enabled:
+            raise refuse(
+                "a canary of mode Shadow without gateway",
+                "Set delivery.gateway.enabled: true with an upstream: the gateway mirrors requests.",
+            )
+        if mode == "Replay" and gateway.upstream is None:
+            raise refuse(
+                "a canary of mode Replay without upstream",
+                "Add delivery.gateway.upstream: {url: ...}, the API that answers the requests.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _replay_has_requests(self) -> Self:
+        captures = self.delivery.gateway.enabled and self.delivery.gateway.capture.enabled
+        if self.canary is None or self.canary.mode != "Replay" or captures:
+            return self
+        if self.canary.replay.requests is None:
+            raise refuse(
+                "a canary of mode Replay without requests",
+                "Add canary.replay.requests, or let the gateway keep some with delivery.gateway.capture.enabled.",
+            )
+        return self
+
 
 class Playbook(Model):
     """The artifact that a service uses, and when a new version of it may be."""
@@ -198,6 +293,30 @@ class GateScore(Model):
     low: Float = Field(ge=-1, le=1, description="Lower end of the gain's confidence interval.")
     high: Float = Field(ge=-1, le=1, description="Upper end of it.")
     rows: Int = Field(ge=0, le=LARGEST_INT, description="Examples compared.")
+    discordant: Int | None = Field(
+        default=None, ge=0, le=LARGEST_INT, description="Examples on which the two differ."
+    )
+
+
+class Origin(Model):
+    """Where a version comes from."""
+
+    iteration: Int | None = Field(
+        default=None, ge=0, le=LARGEST_INT, description="Iteration that it is the artifact of."
+    )
+    method: Str | None = Field(default=None, max_length=63, description="Base method.")
+    models: dict[Str, Annotated[str, Strict(), Field(max_length=253)]] = Field(
+        default_factory=dict, max_length=8, description="Model of each role."
+    )
+    data_digests: dict[Str, Digest] = Field(
+        default_factory=dict,
+        max_length=8,
+        description="Digest of each split that it learned from or was scored on.",
+    )
+    seed: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="The run's seed.")
+    rollouts: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Rollouts that it cost.")
+    tokens: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Tokens that it cost.")
+    gpu_seconds: Float | None = Field(default=None, ge=0, description="Seconds times GPUs that it cost.")
 
 
 class Scores(Model):
@@ -219,12 +338,14 @@ class VersionSpec(Model):
     run_ref: RunRef | None = Field(
         default=None, description="The run that made it; absent: given by a person."
     )
+    origin: Origin = Field(default_factory=Origin, description="Where it comes from.")
     scores: Scores = Field(default_factory=Scores, description="How it scored when it was learned.")
     config_map_name: ObjectName = Field(description="Immutable ConfigMap with the content.")
-    decision: Literal["Auto", "Promote", "Refuse"] = Field(
+    decision: Literal["Approve", "Auto", "Promote", "Refuse"] = Field(
         default="Auto",
-        description="Auto: the gates decide; Promote: make it active; Refuse: never, and at once. Refuse, then a pin, "
-        "then Promote, then the gates.",
+        description="Auto: the gates decide; Approve: they decide, and a canary of mode Manual is passed; Promote: make "
+        "it active, also when it was refused; Refuse: never, and at once. Refuse, then a pin, then Promote, then the "
+        "gates.",
     )
 
 

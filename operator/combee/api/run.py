@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from combee.api.aggregation import Aggregation
 from combee.api.common import (
     LARGEST_INT,
     MAP_BY_NAME,
@@ -24,9 +25,9 @@ from combee.api.common import (
     distinct,
     refuse,
 )
-from combee.api.parts import Engine, Method, Models, PodTemplate, RoleModel, Task
+from combee.api.methods import Method, MethodType
+from combee.api.parts import Engine, Models, PodTemplate, RoleModel, Task
 
-Strategy = Literal["ParallelScan", "Naive", "Sequential", "TopK", "Summarize"]
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
 
 
@@ -41,7 +42,7 @@ class CurvePoint(Model):
 class SerialBaseline(Model):
     """What learning one example at a time achieves: measured or stated."""
 
-    method: Literal["ACE", "GEPA"] = Field(description="The base method run serially.")
+    method: MethodType = Field(description="The base method run serially.")
     measure: Bool = Field(default=False, description="Run it too, and charge it apart.")
     curve: tuple[CurvePoint, ...] = Field(default=(), max_length=1000, description="A curve known already.")
 
@@ -50,50 +51,6 @@ class SerialBaseline(Model):
         if self.measure and self.curve:
             raise refuse("measure and curve are both given", "Give exactly one of measure: true, curve.")
         return self
-
-
-class Redundancy(Model):
-    """How a reflection survives an aggregator that drops it."""
-
-    mode: Literal["Auto", "Duplicate", "Retransmit"] = Field(
-        default="Auto",
-        description="Duplicate sends every reflection to several leaves; Retransmit sends again what was not carried; "
-        "Auto: Duplicate below 64 reflections, else Retransmit.",
-    )
-    copies: Int = Field(
-        default=2, ge=1, le=16, description="Different leaves each reflection goes to (Duplicate)."
-    )
-    max_rounds: Int = Field(default=4, ge=1, le=16, description="Most rounds of sending (Retransmit).")
-
-
-class Aggregation(Model):
-    """How reflections become entries of the artifact."""
-
-    strategy: Strategy = Field(
-        default="ParallelScan", description="ParallelScan is Combee's; the others are there to compare with."
-    )
-    redundancy: Redundancy = Field(
-        default_factory=Redundancy, description="Protection against dropped reflections."
-    )
-    leaf_size: Int = Field(
-        default=8, ge=1, le=1000, description="Reflections of a leaf call; maxFanIn holds too."
-    )
-    max_fan_in: Int = Field(default=32, ge=2, le=1000, description="Most inputs of any aggregator call.")
-    max_input_tokens: Int = Field(
-        default=24_000, ge=1000, le=2_000_000, description="Most tokens of inputs of any aggregator call."
-    )
-    subgroups: Literal["Sqrt"] | None = Field(
-        default=None, description="Sqrt: floor(sqrt(n)) leaves, the paper's rule; absent: by leafSize."
-    )
-    merge: Literal["Structured", "Model"] = Field(
-        default="Structured",
-        description="Structured: one group-by, a call for each real cluster; Model: a call at every node.",
-    )
-    verify: Literal["Replay", "Support", "Off"] = Field(
-        default="Replay",
-        description="What an entry of one source needs before it is rendered: Replay, that it fixes its own example "
-        'and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as false), nothing.',
-    )
 
 
 class Batching(Model):
@@ -239,7 +196,8 @@ class Store(Model):
         return self
 
 
-def _default_store() -> Store:
+def default_store() -> Store:
+    """The claim that the chart makes."""
     return Store(pvc=ClaimRef(claimName="combee-store"))
 
 
@@ -274,7 +232,7 @@ class RunSpec(Model):
         default=None, description="Kueue's local queue; on a laptop without meaning."
     )
     store: Store = Field(
-        default_factory=_default_store,
+        default_factory=default_store,
         description="Where results are kept; absent: the claim combee-store. On a laptop the output folder is used instead.",
         json_schema_extra={"default": {"pvc": {"claimName": "combee-store"}}},
     )
@@ -304,6 +262,81 @@ class RunSpec(Model):
                 "task.initialPlaybook.activeVersion without playbookRef", "Add playbookRef: {name: ...}."
             )
         return self
+
+    @model_validator(mode="after")
+    def _topk_has_embedder(self) -> Self:
+        if self.aggregation.strategy == "TopK" and self.models.embedder is None:
+            raise refuse(
+                "strategy TopK without models.embedder",
+                "Add models.embedder, a model that gives embeddings, or use another strategy.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _traces_are_reflected_on(self) -> Self:
+        if not self.rolls_out and self.method.type != "ACE":
+            raise refuse(
+                f"method {self.method.type} tries out what it learned, and type Traces has no rollouts",
+                "Set method.type: ACE.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gepa_aggregates(self) -> Self:
+        how = self.aggregation
+        if self.method.type != "GEPA":
+            return self
+        if how.verify != "Replay":
+            raise refuse(
+                f"aggregation.verify {how.verify} with method GEPA, which tries out every proposal",
+                "Remove verify.",
+            )
+        own = how.strategy != "ParallelScan" or how.merge == "Model" or how.redundancy.mode == "Retransmit"
+        if self.method.paper_compat and own:
+            raise refuse(
+                "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's",
+                "Remove strategy, merge and redundancy.mode, or paperCompat.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gepa_has_room(self) -> Self:
+        budget, cap = self.method.render_token_budget, self.aggregation.max_input_tokens
+        if self.method.type == "GEPA" and not self.method.paper_compat and 2 * budget > cap:
+            raise refuse(
+                f"gepa.renderTokenBudget {budget} is over half of aggregation.maxInputTokens {cap}: a call that "
+                "improves such a text has no room for what it is to learn from",
+                f"Lower renderTokenBudget, or raise maxInputTokens to {2 * budget}.",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _frontier_has_objectives(self) -> Self:
+        options = self.method.gepa
+        if options is not None and options.frontier != "Instance" and self.task.type == "Formula":
+            raise refuse(
+                f"gepa.frontier {options.frontier} needs a score by objectives, and type Formula has none",
+                "Remove frontier.",
+            )
+        return self
+
+    @property
+    def rolls_out(self) -> bool:
+        """Whether examples are rolled out and scored; recorded ones were, elsewhere."""
+        return self.task.type != "Traces"
+
+    @property
+    def verify(self) -> Literal["Replay", "Support", "Off"]:
+        """What an entry of one source needs: as stated, but nothing can be replayed without rollouts."""
+        stated = self.aggregation.verify
+        return "Support" if stated == "Replay" and not self.rolls_out else stated
+
+    def roles_in_use(self) -> dict[str, RoleModel]:
+        """The models that this run may ask, by role name: a task model only for rollouts, an embedder only
+        where the strategy needs one."""
+        unused = {"task"} if not self.rolls_out else set()
+        unused |= {"embedder"} if self.aggregation.strategy != "TopK" else set()
+        return {role: model for role, model in self.roles().items() if role not in unused}
 
     def roles(self) -> dict[str, RoleModel]:
         """The models given, by role name."""

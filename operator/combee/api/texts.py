@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
@@ -43,3 +44,36 @@ EnvName = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_env_na
 ResourceList = Annotated[
     dict[Str, Quantity], Field(max_length=8), AfterValidator(_known_resources), Scalar("ResourceList")
 ]
+
+_UNITS = {
+    **{unit: Decimal(1000**power) for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))},
+    **{
+        f"{unit}i": Decimal(1024**power) for power, unit in enumerate(("K", "M", "G", "T", "P", "E"), start=1)
+    },
+    "m": Decimal("0.001"),
+}
+
+
+def in_bytes(quantity: str) -> int:
+    """A quantity of memory or disk in bytes, rounded down.
+
+    >>> in_bytes("1Gi"), in_bytes("1.5k"), in_bytes("2e3")
+    (1073741824, 1500, 2000)
+    """
+    return int(_number(quantity))
+
+
+def in_thousandths(quantity: str) -> int:
+    """A quantity of CPU in thousandths of one, rounded down.
+
+    >>> in_thousandths("2"), in_thousandths("250m"), in_thousandths("0.5")
+    (2000, 250, 500)
+    """
+    return int(_number(quantity) * 1000)
+
+
+def _number(quantity: str) -> Decimal:
+    found = re.fullmatch(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)", quantity)
+    if found is None:
+        raise ValueError(f"{quantity!r} is no quantity")
+    return Decimal(found[1]) * _UNITS[found[2]]

@@ -18,7 +18,7 @@ def engine_urls(spec: RunSpec, owner: Owner, roles: Collection[str]) -> dict[str
     """
     used = {
         model.engine_ref.name
-        for role, model in spec.roles().items()
+        for role, model in spec.roles_in_use().items()
         if role in roles and model.engine_ref is not None
     }
     return {

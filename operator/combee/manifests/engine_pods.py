@@ -8,7 +8,7 @@ from combee.api.parts import Engine
 from combee.manifests.addresses import PORT
 from combee.manifests.overrides import customised, resources_of, user_env
 from combee.manifests.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.manifests.probes import probes
+from combee.manifests.probes import Answers, probes
 from combee.manifests.types import Object, Settings
 
 CACHE = "/models"
@@ -25,8 +25,8 @@ _SPLITS = (
 )
 
 
-def server_pod(engine: Engine, image: str, settings: Settings) -> Object:
-    """The spec of a server's pod."""
+def server_pod(engine: Engine, image: str, settings: Settings, answers: Answers = "chat") -> Object:
+    """The spec of a server's pod. ``answers``: what it is asked for."""
     volumes, mounts = _volumes(engine, read_only=True)
     volumes.append({"name": "shm", "emptyDir": _memory(settings.engine_shared_memory)})
     mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - memory of the pod's own
@@ -44,7 +44,7 @@ def server_pod(engine: Engine, image: str, settings: Settings) -> Object:
         settings=settings,
     )
     vllm["ports"] = [{"name": "http", "containerPort": PORT, "protocol": "TCP"}]
-    vllm.update(probes())
+    vllm.update(probes(answers))
     spec = pod_spec(
         vllm,
         volumes=volumes,

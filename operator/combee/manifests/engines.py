@@ -12,7 +12,7 @@ from combee.manifests.addresses import PORT
 from combee.manifests.engine_pods import fetches, prefetch_pod, server_pod
 from combee.manifests.meta import labels, metadata
 from combee.manifests.overrides import pod_labels_and_annotations
-from combee.manifests.probes import STARTUP_SECONDS
+from combee.manifests.probes import STARTUP_SECONDS, Answers
 from combee.manifests.types import Object, Owner, Settings
 
 COMPONENT = "engine"
@@ -53,7 +53,9 @@ def engine_deployment(
         "selector": {"matchLabels": _selector(owner, engine)},
         "template": {
             "metadata": pod_labels_and_annotations(pods, engine.template, _path(index), settings),
-            "spec": server_pod(engine, engine_image(engine, settings, index), settings),
+            "spec": server_pod(
+                engine, engine_image(engine, settings, index), settings, _answers(run, engine)
+            ),
         },
     }
     meta = metadata(owner, _name(owner, index, engine), COMPONENT, own)
@@ -108,7 +110,7 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
         raise ManifestError(
             "the operator has no image for engines",
             where=where,
-            fix="Name one, or ask whoever installed the chart to set images.vllm.",
+            fix="Name one, or ask whoever installed the chart to set image.vllm.",
         )
     if wanted == settings.vllm_image or any(_under(wanted, prefix) for prefix in settings.engine_images):
         return wanted
@@ -133,6 +135,16 @@ def check_model_cache(engine: Engine, access_modes: Collection[str], index: int 
             where=f"spec.engines[{index}].vllm.modelCache",
             fix="Use a ReadWriteMany claim, one replica, or no modelCache.",
         )
+
+
+def _answers(run: PromptLearningRun, engine: Engine) -> Answers:
+    """A server of an embedding model answers nothing else."""
+    roles = {
+        role
+        for role, model in run.spec.roles().items()
+        if model.engine_ref is not None and model.engine_ref.name == engine.name
+    }
+    return "embeddings" if roles == {"embedder"} else "chat"
 
 
 def _under(image: str, prefix: str) -> bool:

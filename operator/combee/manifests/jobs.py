@@ -41,6 +41,8 @@ def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, set
         names.LABEL_ATTEMPT: str(attempt),
     }
     meta = metadata(owner, names.attempt_name(step.name, attempt), step.kind, own)
+    if has_desk(run, step.kind):
+        own[names.LABEL_DESK] = "true"
     if run.spec.queue is not None:
         meta["labels"][QUEUE_LABEL] = run.spec.queue.name
     spec: Object = {
@@ -58,6 +60,18 @@ def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, set
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
+def worker_image(run: PromptLearningRun, settings: Settings) -> str:
+    """The image of the steps that read data: the one with the run's own class, or the release's. The pod that
+    publishes holds a token and runs nobody's code but ours."""
+    custom = run.spec.task.custom
+    return custom.image if custom is not None and custom.image is not None else settings.worker_image
+
+
+def has_desk(run: PromptLearningRun, kind: str) -> bool:
+    """Whether the pods of this kind of step give rollouts to pods of the user's image."""
+    return run.spec.task.container is not None and "task" in USES[kind].roles
+
+
 def expire_patch(seconds: int) -> Object:
     """A merge patch that lets a finished Job and its pods go after ``seconds``."""
     return {"spec": {"ttlSecondsAfterFinished": seconds}}
@@ -71,7 +85,7 @@ def _pod_template(
     mounted = step_mounts(run, owner, step, settings)
     worker = container(
         CONTAINER,
-        image=settings.worker_image,
+        image=settings.worker_image if publishes else worker_image(run, settings),
         command=["combee-worker", "publish" if publishes else "step"],
         env=[*user_env(template), *_env(run, owner, step)],
         mounts=mounted.mounts,
@@ -98,12 +112,15 @@ def _pod_template(
 
 def _env(run: PromptLearningRun, owner: Owner, step: Step) -> list[Object]:
     roles = USES[step.kind].roles
-    return [
+    made = [
         plain("COMBEE_STEP", _json(asdict(step))),
         plain("COMBEE_STORE", store_address(run.spec)),
         plain("COMBEE_ENGINES", _json(engine_urls(run.spec, owner, roles))),
         plain("HOME", SCRATCH),
     ]
+    if has_desk(run, step.kind):
+        made.append({"name": "COMBEE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    return made
 
 
 def _json(value: object) -> str:

@@ -23,9 +23,12 @@ from combee.manifests.volumes import RUN_FOLDER, STORE_FOLDER, Mounts, store_add
 from combee.plan.types import Step
 
 COMPONENT = "report"
+CALLS = "calls"
+"""The parameter of its step that asks for the recorded calls."""
 PLANS_FOLDER = "/etc/combee/plans"
 DEADLINE_SECONDS = 600
 """one whose maker went away ends by itself, and goes with the run."""
+_ENDS = {"activeDeadlineSeconds": DEADLINE_SECONDS}
 ACCOUNT = "default"
 ROLES = ("task", "proposer", "evaluator", "embedder")
 
@@ -38,11 +41,12 @@ def report_pod(
     plans: Sequence[tuple[int, str]],
     suffix: str,
     settings: Settings,
+    calls: bool = False,
 ) -> Object:
     """The pod. ``state``: the operator's memory; ``plans``: (iteration, ConfigMap) of those that are there;
-    ``suffix`` keeps two of them apart."""
+    ``suffix`` keeps two of them apart; ``calls``: it prints the recorded calls, too."""
     template = run.spec.workers.template
-    step = Step(f"{owner.name}-{COMPONENT}", COMPONENT, len(plans), run.spec.seed, params={"state": state})
+    step = _step(run, owner, len(plans), {"state": state, **({CALLS: True} if calls else {})})
     made = _mounts(run, owner, plans, settings)
     worker = container(
         CONTAINER,
@@ -67,7 +71,6 @@ def report_pod(
         grace_seconds=GRACE_SECONDS,
         settings=settings,
     )
-    spec["activeDeadlineSeconds"] = DEADLINE_SECONDS
     shown = pod_labels_and_annotations(labels(owner, COMPONENT), template, "spec.workers.template", settings)
     return {
         "apiVersion": "v1",
@@ -78,8 +81,12 @@ def report_pod(
             "namespace": owner.namespace,
             "ownerReferences": [owner_reference(owner)],
         },
-        "spec": customised(spec, template, keep_account=True),
+        "spec": customised({**spec, **_ENDS}, template, keep_account=True),
     }
+
+
+def _step(run: PromptLearningRun, owner: Owner, iterations: int, params: dict[str, Any]) -> Step:
+    return Step(f"{owner.name}-{COMPONENT}", COMPONENT, iterations, run.spec.seed, params=params)
 
 
 def _mounts(

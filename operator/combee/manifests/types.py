@@ -34,6 +34,10 @@ def _prefetch_resources() -> Resources:
     return {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "4Gi"}}
 
 
+def _gateway_resources() -> Resources:
+    return {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How the operator was configured: the chart's values, as far as manifests follow them."""
@@ -46,6 +50,11 @@ class Settings:
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     """for the images of the chart; a template adds its own."""
+    gateway_image: str = ""
+    """the operator's own."""
+    gateway_replicas: int = 2
+    gateway_resources: Resources = field(default_factory=_gateway_resources)
+    log_level: str = "INFO"
     worker_account: str = "combee-worker"
     publish_account: str = "combee-publish"
     worker_resources: Resources = field(default_factory=_worker_resources)

@@ -22,7 +22,10 @@ class Uses:
 
 
 USES: Mapping[str, Uses] = {
-    "profile": Uses(data=("train", "heldOut", "test", "initialPlaybook"), roles=("task", "evaluator")),
+    # Sees that the embedder embeds before anything is spent.
+    "profile": Uses(
+        data=("train", "heldOut", "test", "initialPlaybook"), roles=("task", "evaluator", "embedder")
+    ),
     # Learns from train, and so must not be able to look at what it will be judged by.
     "map": Uses(data=("train",), roles=("task", "proposer", "evaluator"), plan=True),
     "reduce": Uses(roles=("proposer", "embedder"), plan=True),

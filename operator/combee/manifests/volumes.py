@@ -44,10 +44,16 @@ class Mounts:
             self.volumes.append({"name": name, "persistentVolumeClaim": {"claimName": claim}})
         self._mount(self._claims[claim], path, read_only)
 
-    def config_map(self, config_map: str, key: str, name: str, path: str) -> None:
-        """Mount one key of a ConfigMap as the file ``path/key``."""
-        source = {"name": config_map, "items": [{"key": key, "path": key}]}
-        self.add({"name": name, "configMap": source}, path)
+    def config_map(self, config_map: str, key: str, name: str, path: str, *, maybe: str = "") -> None:
+        """Mount one key of a ConfigMap as the file ``path/key``, and ``maybe`` another one where it is there."""
+        source: Object = {"name": config_map, "items": [{"key": key, "path": key}]}
+        if not maybe:
+            self.add({"name": name, "configMap": source}, path)
+            return
+        other = {"name": config_map, "items": [{"key": maybe, "path": maybe}], "optional": True}
+        self.add(
+            {"name": name, "projected": {"sources": [{"configMap": source}, {"configMap": other}]}}, path
+        )
 
     def secret(self, secret: str, use: str, keys: tuple[str, ...] = ()) -> None:
         """Mount a Secret (only ``keys`` of it, where given) as the files of a use."""
@@ -74,8 +80,8 @@ def step_mounts(run: PromptLearningRun, owner: Owner, step: Step, settings: Sett
     _store(made, run.spec, read_only=not uses.writes_store)
     for name, source in data_sources(run.spec):
         if name in uses.data:
-            _data(made, name, source)
-    for role, model in run.spec.roles().items():
+            _data(made, name, source, components=run.spec.method.has_components)
+    for role, model in run.spec.roles_in_use().items():
         secret = model.endpoint.api_key_secret_ref if model.endpoint is not None else None
         if role in uses.roles and secret is not None:
             made.secret(secret.name, f"role-{role}", (secret.key,))
@@ -86,7 +92,8 @@ def data_sources(spec: RunSpec) -> Iterator[tuple[str, DataSource | InitialPlayb
     """The data a run names, with the names that the contract gives them."""
     data = spec.task.data
     yield "train", data.train
-    yield "heldOut", data.held_out
+    if data.held_out is not None:
+        yield "heldOut", data.held_out
     if data.test is not None:
         yield "test", data.test
     if spec.task.initial_playbook is not None:
@@ -105,10 +112,13 @@ def _store(made: Mounts, spec: RunSpec, *, read_only: bool) -> None:
         made.secret(spec.store.secret_ref.name, "store")
 
 
-def _data(made: Mounts, name: str, source: DataSource | InitialPlaybook) -> None:
+def _data(made: Mounts, name: str, source: DataSource | InitialPlaybook, *, components: bool = False) -> None:
     folder, volume = f"{DATA_FOLDER}/{name}", f"data-{name.lower()}"
     if source.config_map is not None:
-        made.config_map(source.config_map.name, source.config_map.key, volume, folder)
+        # What a run published has its components beside its text: who starts from it keeps them apart.
+        published = isinstance(source, InitialPlaybook) and source.config_map.key == names.PLAYBOOK_KEY
+        maybe = names.COMPONENTS_KEY if published and components else ""
+        made.config_map(source.config_map.name, source.config_map.key, volume, folder, maybe=maybe)
     if isinstance(source, InitialPlaybook):
         return
     if source.pvc is not None:

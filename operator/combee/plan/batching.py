@@ -109,7 +109,8 @@ def _caps(spec: RunSpec, state: RunState, affordable: int | None) -> list[Cap]:
     caps = [Cap("hardware", slots, f"{slots} calls can be in flight at once, {said}")]
     if affordable is not None:
         caps.insert(0, Cap("budget", affordable))
-    caps += [cap for cap in (retention_cap(seen), variance_cap(seen)) if cap is not None]
+    rewards = variance_cap(seen) if spec.rolls_out else None  # recorded ones say nothing of what is learned
+    caps += [cap for cap in (retention_cap(seen), rewards) if cap is not None]
     return caps
 
 

@@ -14,17 +14,20 @@ from typing import Any
 
 from combee.algo.budget import Limits, Spend, fits, largest_affordable
 from combee.algo.retransmit import choose_redundancy
-from combee.api.run import RunSpec
+from combee.api.aggregation import Aggregation
+from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
-from combee.plan.state import RunState, after_iteration, after_profile, charge
+from combee.plan.state import Best, RunState, after_iteration, after_profile, charge
 from combee.plan.stop import StopFacts, stop_reason
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 
 EVALUATIONS_PER_RUN = 20
 """heldOut's select half is scored about this often in a run, whatever the batch size is, so that
 strategies are compared at equal numbers of examples."""
+NO_CAP = 1_000_000_000
+"""More inputs, and more tokens, than any call has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,11 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
     if state.facts is None:
         raise BugError("an iteration is planned after profile")
     batch = next_batch(spec, state, affordable=_affordable(spec, state))
-    aggregation = spec.aggregation
+    aggregation = aggregation_of(spec)
+    variants = min(spec.method.variants_in_flight, batch.size)
     redundancy = choose_redundancy(
         aggregation.redundancy.mode,
-        batch.size,
+        -(-batch.size // variants),
         aggregation.redundancy.copies,
         aggregation.redundancy.max_rounds,
     )
@@ -158,10 +162,10 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         batch_reason=batch.reason,
         seed=spec.seed,
         in_order=aggregation.strategy == "Sequential",
-        shards=min(spec.workers.parallelism, batch.size),
+        shards=shards_of(spec.workers, batch.size),
         strategy=aggregation.strategy,
         merge=aggregation.merge,
-        verify=aggregation.verify,
+        verify=spec.verify,
         redundancy=redundancy.mode,
         copies=redundancy.copies,
         max_rounds=redundancy.rounds,
@@ -169,17 +173,47 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         max_fan_in=aggregation.max_fan_in,
         max_input_tokens=aggregation.max_input_tokens,
         subgroups=aggregation.subgroups or "",
-        render_token_budget=spec.method.ace.render_token_budget,
-        reflection_rounds=spec.method.ace.reflection_rounds,
+        render_token_budget=spec.method.render_token_budget,
+        reflection_rounds=spec.method.reflection_rounds,
         evaluate=evaluation_due(spec, state, done),
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,
+        variants=variants,
     )
+
+
+def aggregation_of(spec: RunSpec) -> Aggregation:
+    """How the run aggregates: as stated, or as the gepa package does, which has two levels and no caps.
+
+    With GEPA ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks like one
+    whose lesson was dropped, so retransmission would always go to its last round.
+    """
+    stated = spec.aggregation
+    if spec.method.has_components and stated.redundancy.mode == "Auto":
+        duplicated = stated.redundancy.model_copy(update={"mode": "Duplicate"})
+        stated = stated.model_copy(update={"redundancy": duplicated})
+    if not spec.method.paper_compat:
+        return stated
+    return stated.model_copy(
+        update={
+            "subgroups": "Sqrt",
+            "redundancy": stated.redundancy.model_copy(update={"mode": "Duplicate"}),
+            "max_fan_in": NO_CAP,
+            "max_input_tokens": NO_CAP,
+        }
+    )
+
+
+def shards_of(workers: Workers, examples: int) -> int:
+    """Pods of a map: no more than there is to do, or to share. Each gets one call in flight and one request
+    a minute at least, so that more of them would go beyond the run's limits."""
+    limits = (workers.parallelism, examples, workers.concurrency, workers.requests_per_minute)
+    return min(limit for limit in limits if limit is not None)
 
 
 def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
     """Whether the iteration that ends at ``done`` examples passes the next mark of the grid."""
-    if state.facts is None:
+    if state.facts is None or not state.facts.select_rows:
         return False
     total = state.facts.train_rows * spec.method.epochs
     grid = spec.stopping.evaluate_every or max(1, total // EVALUATIONS_PER_RUN)
@@ -216,7 +250,9 @@ def _affordable(spec: RunSpec, state: RunState) -> int | None:
 
 def _first_guess(state: RunState) -> Spend:
     """One example before any was learned from: a rollout, a reflection, its share of the tree and
-    three replays, each about as long as profile's rollouts were."""
+    three replays, each about as long as profile's rollouts were. Nothing is known where none was made."""
+    if state.facts is not None and not state.facts.held_out_rows:
+        return Spend()
     task = state.usage.get("task")
     tokens = task.tokens / max(task.calls, 1) if task else 0.0
     return Spend(rollouts=4, tokens=int(6 * tokens))
@@ -245,6 +281,8 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
     best, stop = state.best, state.stop
     if best is None or stop is None:
         raise BugError("the closing evaluation follows learning")
+    if state.facts is not None and not state.facts.held_out_rows:
+        return _done(state, _unscored(state, best, stop))
     if best.iteration < 0:
         return _done(state, _no_gain(state, stop))
     step = facts.step("evaluate", state.iteration, inputs={"artifact": best.artifact})
@@ -274,6 +312,18 @@ def _no_gain(state: RunState, stop: Outcome) -> Outcome:
     return Outcome(
         "NothingBetter",
         f"no playbook scored above the start ({state.baseline_select:.3f}) on select; {stop.reason}",
+    )
+
+
+def _unscored(state: RunState, best: Best, stop: Outcome) -> Outcome:
+    """Without heldOut there is something new, or there is not."""
+    if stop.name == "BudgetExhausted":
+        return stop
+    if best.iteration < 0:
+        more = "a lesson is shown once two traces support it, or with aggregation.verify: Off"
+        return Outcome("NothingBetter", f"no lesson came to be shown: {more}; {stop.reason}")
+    return Outcome(
+        "Learned", f"learned from {state.examples_done:,} traces, and scored on nothing; {stop.reason}"
     )
 
 

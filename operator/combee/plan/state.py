@@ -43,6 +43,8 @@ class Best:
     select: float
     iteration: int
     """-1 for the artifact that the run started from."""
+    findings: str = ""
+    """digest of what was found in its text that only who has the training rows can find; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         facts=facts,
         artifact=summary.outputs["artifact"],
         baseline_select=select,
-        last_select=select,
+        last_select=select if facts.select_rows else None,
         best=Best(summary.outputs["artifact"], select, -1),
         waves=summary.observations,
         wave_engine=summary.outputs.get("engine", ""),
@@ -118,7 +120,7 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
     done = state.examples_done + plan.batch_size
     rolled = _spend(state, summary)
     used = rolled.spend - state.spend
-    learning = max(used.rollouts - summary.counts.get("evaluated", 0), 1)
+    learning = max(used.rollouts - summary.counts.get("evaluated", 0), 1 if state.facts.select_rows else 0)
     per_example = Spend(
         rollouts=math.ceil(learning / plan.batch_size), tokens=math.ceil(used.tokens / plan.batch_size)
     )
@@ -138,13 +140,18 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
 
 
 def _judge(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
-    """Select decides what is best; an iteration without an evaluation changes nothing."""
+    """Select decides what is best; an iteration without an evaluation changes nothing. Without heldOut what
+    knows most is best, once any of it is shown."""
+    found = summary.outputs.get("findings", "")
+    if state.facts is not None and not state.facts.select_rows and summary.counts.get("rendered", 0):
+        return replace(state, best=Best(state.artifact, 0.0, plan.iteration, found))
     if "select" not in summary.scores:
         return state
     select = summary.scores["select"]
     state = replace(state, last_select=select, evaluated_at=state.examples_done)
     if state.best is None or select > state.best.select:
-        return replace(state, best=Best(state.artifact, select, plan.iteration), evaluations_since_best=0)
+        best = Best(state.artifact, select, plan.iteration, found)
+        return replace(state, best=best, evaluations_since_best=0)
     return replace(state, evaluations_since_best=state.evaluations_since_best + 1)
 
 

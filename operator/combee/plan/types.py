@@ -14,11 +14,14 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from combee.api.run import Strategy
+from combee.api.aggregation import Strategy
 from combee.errors import BugError, UserError
 
-PLAN_VERSION = 2
-"""2 adds ``trial``; a plan of version 1 is read as one that is no trial."""
+PLAN_VERSION = 3
+"""3 adds ``variants``, 2 ``trial``; a plan that has no use for ``variants`` is written as of version 2."""
+ONE_TEXT_VERSION = 2
+OLDEST_PLAN_VERSION = 1
+"""A plan of version 1 is read as one that is no trial."""
 SUMMARY_VERSION = 1
 MAX_SUMMARY_BYTES = 2048
 """The kubelet keeps 4,096 bytes of a termination message for a pod; sidecars share them."""
@@ -54,15 +57,21 @@ class IterationPlan:
     """tokens the server counts for each token we estimate; learned, frozen here."""
     trial: bool = False
     """its size was chosen to be measured; charged to the fifth of the epoch that trials may take."""
+    variants: int = 1
+    """most texts of the artifact that are worked with side by side, each on its share of the batch."""
     version: int = PLAN_VERSION
 
     def to_json(self) -> bytes:
-        """Canonical bytes: equal plans have equal bytes."""
-        return (json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        """Canonical bytes: equal plans have equal bytes, which are those of the oldest version that can say it."""
+        body = asdict(self)
+        if self.variants == 1:
+            del body["variants"]
+            body["version"] = ONE_TEXT_VERSION
+        return (json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
     @classmethod
     def from_json(cls, data: bytes, *, where: str) -> Self:
-        """Read a plan of this version or the one before. Raises UserError naming ``where``."""
+        """Read a plan of this version or an older one. Raises UserError naming ``where``."""
         try:
             version = json.loads(data)["version"]
         except (ValueError, KeyError, TypeError) as error:
@@ -71,7 +80,7 @@ class IterationPlan:
                 where=where,
                 fix="Give the folder `plans` of an earlier run",
             ) from None
-        if version not in (PLAN_VERSION, PLAN_VERSION - 1):
+        if not isinstance(version, int) or not OLDEST_PLAN_VERSION <= version <= PLAN_VERSION:
             raise UserError(
                 f"iteration plan of version {version}, this is version {PLAN_VERSION}",
                 where=where,

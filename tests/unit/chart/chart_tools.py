@@ -38,8 +38,15 @@ WAYS: dict[str, dict[str, Any]] = {
             "priorityClassName": "system-cluster-critical",
             "podAnnotations": {"example.com/team": "platform"},
         },
+        "engine": {"sharedMemory": "16Gi"},
+        "prefetch": {"resources": {"limits": {"cpu": "8"}}},
+        "gateway": {"replicas": 3, "tokenReviewNamespaces": ["team-a"]},
         "store": {"storageClassName": "shared"},
-        "metrics": {"serviceMonitor": {"create": True, "labels": {"release": "prometheus"}}},
+        "metrics": {
+            "serviceMonitor": {"create": True, "labels": {"release": "prometheus"}},
+            "dashboard": {"create": True},
+            "alerts": {"create": True, "labels": {"release": "prometheus"}},
+        },
         "networkPolicy": {"create": True},
     },
     "one-namespace": {
@@ -49,6 +56,7 @@ WAYS: dict[str, dict[str, Any]] = {
         "userRoles": {"create": False},
     },
     "secured-off": {
+        "operator": {"cleanUpOnUninstall": False},
         "admissionPolicy": {"install": False},
         "userRoles": {"create": False},
         "store": {"create": False},

@@ -30,9 +30,12 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
         ("operator.replicas=2", "at '/operator/replicas': value must be one of 0, 1"),
         ("operator.resyncSeconds=1", "at '/operator/resyncSeconds': minimum: got 1, want 5"),
         ("operator.logLevel=debug", "at '/operator/logLevel': value must be one of 'DEBUG', 'INFO'"),
+        ("operator.cleanUpOnUninstall=never", "at '/operator/cleanUpOnUninstall': got string, want boolean"),
         ("image.worker=", "at '/image/worker': minLength: got 0, want 1"),
         ("image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of 'Always'"),
         ("allowCustomTasks=perhaps", "at '/allowCustomTasks': got string, want boolean"),
+        ("prefetch.resource.limits.cpu=1", "at '/prefetch': additional properties 'resource' not allowed"),
+        ("engine.sharedMemory=much", "at '/engine/sharedMemory': 'much' does not match pattern"),
         ("store.size=large", "at '/store/size': 'large' does not match pattern"),
         ("store.accessModes={ReadOnlyMany}", "at '/store/accessModes/0': value must be one of"),
         ("metrics.port=80", "at '/metrics/port': minimum: got 80, want 1,024"),
@@ -81,6 +84,10 @@ def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: py
     assert made.worker_image == "registry.example.com/combee-worker:0.1.0"
     assert made.image_pull_secrets == ("registry",)
     assert made.worker_resources == VALUES["worker"]["resources"]
+    assert made.worker_scratch == VALUES["worker"]["scratch"]
+    assert made.engine_resources == VALUES["engine"]["resources"]
+    assert made.engine_shared_memory == "16Gi"
+    assert made.prefetch_resources["limits"] == {"cpu": "8", "memory": "4Gi"}
 
 
 @pytest.mark.parametrize(

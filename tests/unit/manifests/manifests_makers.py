@@ -10,6 +10,7 @@ from combee.api.run import PromptLearningRun
 from combee.manifests.engines import engine_objects, prefetch_job
 from combee.manifests.jobs import step_job
 from combee.manifests.plans import plan_config, run_config
+from combee.manifests.rollouts import rollout_job, rollout_service
 from combee.manifests.types import Owner, Settings
 from combee.names import STEP_KINDS, step_name
 from combee.plan.types import IterationPlan, Step
@@ -124,6 +125,26 @@ FULL: dict[str, Any] = {
     "seed": 7,
 }
 
+CONTAINER: dict[str, Any] = {
+    **PLAIN,
+    "task": {
+        "type": "Custom",
+        "custom": {
+            "container": {
+                "image": "registry.example.com/team/greenhouse:1",
+                "command": ["python3", "/opt/greenhouse/care.py"],
+                "args": ["--price=$(5)"],
+                "concurrency": 8,
+                "memory": "512Mi",
+                "scratch": "64Mi",
+            }
+        },
+        "data": PLAIN["task"]["data"],
+    },
+    "workers": {"template": {"spec": {"tolerations": [{"key": "agents", "operator": "Exists"}]}}},
+}
+"""A run of a task in a container."""
+
 PLAN = IterationPlan(
     iteration=3,
     epoch=0,
@@ -182,6 +203,9 @@ def objects_of(
     yield "plan-config", plan_config(PLAN, owner)
     for kind in STEP_KINDS:
         yield f"step-{kind}", step_job(run, owner, step_of(kind, owner, shards), 0, settings)
+    if run.spec.task.container is not None:
+        yield "rollout-service", rollout_service(owner)
+        yield "rollout-job", rollout_job(run, owner, 0, "10.96.7.7", settings)
     for index, engine in enumerate(run.spec.engines):
         service, deployment = engine_objects(run, owner, index, settings)
         yield f"engine-{engine.name}-service", service

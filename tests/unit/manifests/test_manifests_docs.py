@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from manifests_makers import FULL, OWNER, SETTINGS, objects_of, pod_of, run_of
+from manifests_makers import CONTAINER, FULL, OWNER, SETTINGS, objects_of, pod_of, run_of
 
 from combee.manifests.allowed import ANNOTATIONS, ENV_NAMES, ENV_PREFIXES
 from combee.manifests.uses import USES
@@ -31,7 +31,11 @@ def test_the_table_of_what_a_pod_may_see(kind: str) -> None:
 
 
 def test_names_of_objects_are_those_that_are_made() -> None:
-    made = {one["metadata"]["name"] for _, one in objects_of(run_of(FULL), OWNER, SETTINGS)}
+    made = {
+        one["metadata"]["name"]
+        for spec in (FULL, CONTAINER)
+        for _, one in objects_of(run_of(spec), OWNER, SETTINGS)
+    }
     named = {
         name for line in PAGE.splitlines() for name in re.findall(r"`(formula-ace-3fa9c1d2-[^`]+)`", line)
     }

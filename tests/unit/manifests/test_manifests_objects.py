@@ -22,7 +22,16 @@ from combee.names import engine_name, prefetch_name, step_name
 
 SEES = {
     # kind of step: splits and roles whose secrets and data its pods may have (the contract's table)
-    "profile": {"store", "train", "heldOut", "test", "initialPlaybook", "role-task", "role-evaluator"},
+    "profile": {
+        "store",
+        "train",
+        "heldOut",
+        "test",
+        "initialPlaybook",
+        "role-task",
+        "role-evaluator",
+        "role-embedder",
+    },
     "map": {"store", "train", "role-task", "role-proposer", "role-evaluator"},
     "reduce": {"store", "role-proposer", "role-embedder"},
     "finish": {"store", "train", "heldOut", "role-task", "role-evaluator"},
@@ -136,6 +145,8 @@ def runs(draw: st.DrawFn) -> PromptLearningRun:
             model["engineRef"]["name"] = draw(st.sampled_from([engine["name"] for engine in made]))
         models[role] = model
     spec: dict[str, Any] = {**PLAIN, "engines": made, "models": models, "store": draw(stores)}
+    if "embedder" in models and draw(st.booleans()):
+        spec["aggregation"] = {"strategy": "TopK"}
     data = {"train": draw(splits), "heldOut": draw(splits)}
     if draw(st.booleans()):
         data["test"] = draw(splits)
@@ -245,6 +256,7 @@ def test_a_pod_mounts_what_its_step_needs_and_nothing_else(run: PromptLearningRu
         }
         seen |= {m["mountPath"].rsplit("/", 1)[1] for m in mounts if m["mountPath"].startswith("/data/")}
         assert seen <= SEES[kind]
+        assert "role-embedder" not in seen or run.spec.aggregation.strategy == "TopK"
         assert writable <= ({"/tmp"} if kind == "publish" else {"/tmp", "/store"})
         assert ("/etc/combee/plan" in {m["mountPath"] for m in mounts}) == (
             kind in ("map", "reduce", "finish")

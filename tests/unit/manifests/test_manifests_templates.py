@@ -165,7 +165,7 @@ def test_engine_images_are_those_of_the_chart(image: str | None, allowed: bool) 
 
 def test_an_engine_without_any_image_is_refused_and_says_what_to_do() -> None:
     engine = run_of(PLAIN).spec.engines[0]
-    with pytest.raises(ManifestError, match=r"no image for engines.*Name one"):
+    with pytest.raises(ManifestError, match=r"no image for engines.*Name one.* image\.vllm\."):
         engine_image(engine, Settings("worker:1"))
 
 

@@ -91,6 +91,7 @@ def summary(kind: str, iteration: int = 0, **changes: Any) -> StepSummary:
             "observations": ((40, 3.0),),
         },
         "evaluate": {
+            "outputs": {"record": f"R{iteration}"},
             "scores": {"gateBaseline": 0.5, "gateBest": 0.7, "gateLow": 0.1, "gateHigh": 0.3},
             "counts": {"gateRows": 20, "gateDiscordant": 6, "rollouts": 40},
         },

@@ -20,7 +20,7 @@ from combee.plan.types import Outcome, RoleUsage
 
 DIGEST = "f" * 64
 NOTE = IterationNote(
-    999, 9, 1000, "x" * 300, 12345.678901, 123456, 123456789, 123456, 0.123456, 0.123456, DIGEST
+    999, 9, 1000, "x" * 300, 12345.678901, 123456, 123456789, 123456, DIGEST, 0.123456, 0.123456
 )
 LARGE = memory(
     replace(

@@ -244,7 +244,11 @@ class Cruelty:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(happenings=happenings, quota=st.sampled_from([4, 6, 99]))
 def test_a_run_ends_with_the_same_artifacts_whatever_happens(
     kind: str, happenings: list[tuple[int, str, int]], quota: int, undisturbed: dict[tuple[str, int], World]

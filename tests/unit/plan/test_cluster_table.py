@@ -170,7 +170,10 @@ def test_the_best_artifact_is_evaluated_then_published_then_the_run_is_over() ->
     assert names(first) == ["i003-evaluate-a0"]
     second = ask(first.memory, done("evaluate", 3))
     assert names(second) == ["i003-publish-a0"]
-    assert second.jobs[0].step.params == {"playbook": "formula", "digest": "A3", "name": "formula-A3"}
+    told = second.jobs[0].step
+    named = {"playbook": "formula", "digest": "A3", "name": "formula-A3"}
+    assert told.params == {**named, "heldOut": second.memory.run.facts.digests.get("heldOut", "")}
+    assert told.inputs == {"artifact": "A3", "record": "R3"} and second.memory.record == "R3"
     assert (second.memory.run.phase, second.memory.gate) == ("Publishing", replace(LEARNT))
     assert second.outcome is None and not second.memory.ended
     last = ask(second.memory, done("evaluate", 3), done("publish", 3))
@@ -358,6 +361,19 @@ def test_a_failed_job_is_tried_once_more_in_its_turn(kind: str) -> None:
     assert second.memory.error == ""
 
 
+@pytest.mark.parametrize(
+    ("attempt", "failures", "next_one"), [(0, 0, "map-a1"), (9, 1, "map-a10"), (10, 1, "")]
+)
+def test_pods_that_were_evicted_again_and_again_do_not_fail_their_step(
+    attempt: int, failures: int, next_one: str
+) -> None:
+    known = memory(LEARNING, attempts={step("map"): attempt}, failures={step("map"): failures})
+    got = ask(known, job("map", attempt=attempt, failed="FailedIndexes: ", disrupted=True))
+    assert in_i0(got).split()[:1] == [next_one][: bool(next_one)]
+    assert (got.outcome is None) == bool(next_one)
+    assert got.memory.failures == ({step("map"): failures} if next_one else {})
+
+
 def test_a_step_that_yielded_and_lost_its_result_may_still_fail_once() -> None:
     known = memory(LEARNING, attempts={step("reduce"): 3}, lost={step("reduce"): 2})
     got = ask(known, done("map"), job("reduce", attempt=3, failed="x"))
@@ -457,6 +473,25 @@ def test_only_what_the_written_memory_has_taken_in_expires(
 ) -> None:
     got = ask(memory(state, gate=LEARNT), job_seen, plans={})
     assert got.expire == ((job_seen.name,) if expected else ())
+
+
+def test_a_pod_that_ended_is_a_result_before_its_job_is_complete() -> None:
+    ended = replace(done("finish"), complete=False, ended=True)
+    got = ask(LEARNING, done("map"), done("reduce"), ended, plans={0: plan(), 1: plan(1)})
+    assert (got.memory.run.iteration, names(got)) == (1, ["i001-map-a0"])
+    # Its Job ends by itself: deleted now, it would take the pod and its log with it.
+    later = ask(got.memory, ended, placed("map", 1), plans={1: plan(1)})
+    assert (later.delete, later.expire) == ((), ())
+    # A pod that took its place does nothing new.
+    assert ask(got.memory, placed("finish"), plans={1: plan(1)}).delete == (ended.name,)
+
+
+def test_a_place_given_up_is_taken_anew_when_the_job_says_so() -> None:
+    gave_up = replace(summary("reduce"), error=YIELDED)
+    job_of_it = job("reduce", ended=True, summary=gave_up)
+    assert ask(LEARNING, done("map"), job_of_it).memory.attempts == {}
+    over = replace(job_of_it, ended=False, complete=True)
+    assert ask(LEARNING, done("map"), over).memory.attempts == {step("reduce"): 1}
 
 
 # -- places and idle engines ---------------------------------------------------------------------------

@@ -108,7 +108,8 @@ def test_a_whole_plan_of_a_trial() -> None:
         evaluate=True,
         token_factor=1.0,
         trial=True,
-        version=2,
+        variants=1,
+        version=3,
     )
 
 
@@ -284,16 +285,25 @@ def test_whatever_was_measured_the_size_is_within_every_cap(
     assert got.reason
 
 
-def test_a_plan_of_the_version_before_is_understood() -> None:
+def test_plans_of_older_versions_are_understood() -> None:
     plan = iteration_plan(dynamic(), start())
     assert IterationPlan.from_json(plan.to_json(), where="here") == plan
-    old = asdict(plan) | {"version": PLAN_VERSION - 1}
-    del old["trial"]
+    old = asdict(plan) | {"version": 1}
+    del old["trial"], old["variants"]
     read = IterationPlan.from_json(json.dumps(old).encode(), where="here")
     assert read == replace(plan, trial=False)
-    for version in (0, PLAN_VERSION + 1):
+    for version in (0, PLAN_VERSION + 1, "2"):
         with pytest.raises(UserError, match="version"):
             IterationPlan.from_json(json.dumps(old | {"version": version}).encode(), where="here")
+
+
+def test_a_plan_of_one_text_is_written_as_it_was_before_there_could_be_more() -> None:
+    plan = iteration_plan(dynamic(), start())
+    written = json.loads(plan.to_json())
+    assert written["version"] == 2 and "variants" not in written
+    several = replace(plan, variants=3)
+    assert json.loads(several.to_json())["version"] == PLAN_VERSION
+    assert IterationPlan.from_json(several.to_json(), where="here") == several
 
 
 def test_the_largest_summary_of_an_iteration_fits() -> None:

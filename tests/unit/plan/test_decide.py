@@ -8,8 +8,8 @@ import pytest
 
 from combee.algo.budget import Spend
 from combee.api.load import parse_run
-from combee.api.run import RunSpec
-from combee.plan.decide import Identity, decide, evaluation_due, iteration_plan
+from combee.api.run import RunSpec, Workers
+from combee.plan.decide import Identity, decide, evaluation_due, iteration_plan, shards_of
 from combee.plan.observed import Observed
 from combee.plan.state import Best, DataFacts, RunState
 from combee.plan.types import IterationPlan, Outcome, RoleUsage, Snapshot, StepSummary
@@ -305,3 +305,22 @@ def test_sequential_is_one_example_at_a_time_in_order() -> None:
     )
     assert got.freeze is not None
     assert (got.freeze.batch_size, got.freeze.in_order, got.freeze.shards) == (1, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "concurrency", "requests_per_minute", "examples", "shards"),
+    [
+        (4, 64, None, 40, 4),
+        (4, 64, None, 3, 3),
+        # Each pod makes one call at a time at least.
+        (8, 5, None, 40, 5),
+        (8, 64, 6, 40, 6),
+        (8, 2, 1, 40, 1),
+    ],
+)
+def test_a_map_has_no_more_pods_than_calls_to_share(
+    parallelism: int, concurrency: int, requests_per_minute: int | None, examples: int, shards: int
+) -> None:
+    given = {"parallelism": parallelism, "concurrency": concurrency, "requestsPerMinute": requests_per_minute}
+    workers = Workers.model_validate({name: limit for name, limit in given.items() if limit is not None})
+    assert shards_of(workers, examples) == shards

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from combee.api.availability import not_available_on_a_cluster
 from combee.api.cluster import check_cluster
 from combee.api.conditions import Reason
 from combee.api.load import parse_run
@@ -37,7 +38,7 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
     body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
     try:
         run = parse_run(body, "")
-        for problem in check_cluster(run):
+        for problem in (*check_cluster(run), *not_available_on_a_cluster(run)):
             raise problem
     except NotAvailableError as error:
         raise RefusedError(Reason.NOT_AVAILABLE, error.what, where=error.where, fix=error.fix) from None
@@ -55,18 +56,21 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
             Reason.SECRET_NOT_ALLOWED,
             f"Secret {named[0]} is named, and nothing here checks who may use it",
             where="spec",
-            fix="An administrator must install the chart's admission policy, or remove the secretRef",
+            fix="An administrator must install the chart's admission policy, or remove the reference to it",
         )
     return run
 
 
 def secrets_of(spec: RunSpec) -> list[str]:
-    """Names of all Secrets that a run's pods would mount, sorted."""
+    """Names of all Secrets that a run's pods would mount or be pulled with, sorted."""
     data = spec.task.data
-    refs = [data.train.secret_ref, data.held_out.secret_ref, spec.store.secret_ref]
-    refs += [data.test.secret_ref] if data.test else []
+    splits = [split for split in (data.train, data.held_out, data.test) if split is not None]
+    refs = [*(split.secret_ref for split in splits), spec.store.secret_ref]
     named = {ref.name for ref in refs if ref is not None}
     for model in spec.roles().values():
         if model.endpoint is not None and model.endpoint.api_key_secret_ref is not None:
             named.add(model.endpoint.api_key_secret_ref.name)
+    for template in (spec.workers.template, *(engine.template for engine in spec.engines)):
+        if template is not None:
+            named |= {ref.name for ref in template.spec.image_pull_secrets}
     return sorted(named)

@@ -24,6 +24,7 @@ from combee.plan.cluster.engines import (
 )
 from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
+from combee.plan.cluster.rollouts import RolloutsWish, next_look, rollouts_down, rollouts_wished
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState
@@ -49,7 +50,7 @@ class JobWish:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What the executor has to make true, in this order: freeze, delete, engines, jobs, expire."""
+    """What the executor has to make true, in this order: freeze, delete, engines, jobs, rollouts, expire."""
 
     memory: Memory
     freeze: IterationPlan | None = None
@@ -61,6 +62,7 @@ class ClusterPlan:
     expire: tuple[str, ...] = ()
     """finished Jobs whose results are in the memory that was written: they may go after a while."""
     engines: Mapping[str, EngineWish] = field(default_factory=dict)
+    rollouts: RolloutsWish = field(default_factory=RolloutsWish)
     outcome: Outcome | None = None
     wake_after_seconds: float | None = None
     """look again then even if nothing happens."""
@@ -120,8 +122,8 @@ def _to_freeze(
     run: Run, memory: Memory, seen: Seen, upkeep: Upkeep, plan: IterationPlan, finished: tuple[str, ...]
 ) -> ClusterPlan:
     """Nothing of an iteration starts before its plan is written; its engines may."""
-    wished = engines_wished(run.spec, memory, seen, due=True)
-    memory = account(run.spec, replace(memory, idle_since=wished.idle_since), wished.wishes, seen.now)
+    wished = engines_wished(run.spec, memory, seen, due=True, uid=run.who.uid)
+    memory = account(run.spec, wished.memory, wished.wishes, seen.now)
     return ClusterPlan(memory, freeze=plan, delete=upkeep.delete, engines=wished.wishes, expire=finished)
 
 
@@ -135,9 +137,8 @@ def _at_work(
     finished: tuple[str, ...],
 ) -> ClusterPlan:
     """The Jobs and engines for the step that is due."""
-    wished = engines_wished(run.spec, memory, seen, due=due.kind != "publish")
-    memory = replace(memory, idle_since=wished.idle_since)
-    jobs = wanted_jobs(run.spec, memory, seen, due, then, engines_ready=wished.ready)
+    wished = engines_wished(run.spec, memory, seen, due=due.kind != "publish", uid=run.who.uid)
+    jobs = wanted_jobs(run.spec, wished.memory, seen, due, then, engines_ready=wished.ready)
     memory = account(run.spec, jobs.memory, wished.wishes, seen.now)
     return ClusterPlan(
         memory,
@@ -145,12 +146,14 @@ def _at_work(
         delete=(*upkeep.delete, *jobs.delete),
         expire=finished,
         engines=wished.wishes,
+        rollouts=rollouts_wished(run.spec, seen, due),
         wake_after_seconds=_soonest(
             wished.wake_after_seconds,
             jobs.wake_after_seconds,
+            next_look(seen),
             deadline(run.spec, memory, seen.now).seconds_left,
         ),
-        waiting=jobs.waiting,
+        waiting=wished.waiting or jobs.waiting,
     )
 
 
@@ -223,7 +226,8 @@ def _judged(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
         rows=counts["gateRows"],
         discordant=counts["gateDiscordant"],
     )
-    return replace(memory, gate=gate, test=scores.get("testBest"))
+    record = looked.outputs.get("record", "")
+    return replace(memory, gate=gate, test=scores.get("testBest"), record=record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +242,11 @@ class _Published:
 def _published(
     run: Run, memory: Memory, outcome: Outcome, summaries: Mapping[str, StepSummary]
 ) -> _Published:
-    """Nothing is published unless the gate rose."""
-    if outcome.name not in ("Learned", "BudgetExhausted") or memory.gate is None or memory.gate.gain <= 0:
+    """Nothing is published unless the gate rose, or nothing scores and something was learned."""
+    facts, best = memory.run.facts, memory.run.best
+    unscored = facts is not None and not facts.held_out_rows and best is not None and best.iteration >= 0
+    better = memory.gate is not None and memory.gate.gain > 0
+    if outcome.name not in ("Learned", "BudgetExhausted") or not (better or unscored):
         return _Published(outcome)
     step = publish_step(run, memory)
     summary = summaries.get(step.name)
@@ -254,13 +261,16 @@ def publish_step(run: Run, memory: Memory) -> Step:
     """The step that writes the best playbook into its ConfigMap."""
     best = memory.run.best
     digest = best.artifact if best is not None else ""
+    found = {"findings": best.findings} if best is not None and best.findings else {}
+    facts = memory.run.facts
+    named = {"playbook": run.playbook, "digest": digest, "name": published_name(run.playbook, digest)}
     return Step(
         name=step_name(run.who.name, run.who.uid, memory.run.iteration, "publish"),
         kind="publish",
         iteration=memory.run.iteration,
         seed=run.spec.seed,
-        inputs={"artifact": digest},
-        params={"playbook": run.playbook, "digest": digest, "name": published_name(run.playbook, digest)},
+        inputs={"artifact": digest, "record": memory.record, **found},
+        params={**named, "heldOut": facts.digests.get("heldOut", "") if facts else ""},
     )
 
 
@@ -276,7 +286,8 @@ def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) 
         delete=live,
         expire=finished,
         engines=down,
-        wake_after_seconds=1.0 if live or held else None,
+        rollouts=rollouts_down(seen),
+        wake_after_seconds=1.0 if live or held or seen.rollouts else None,
     )
 
 
@@ -292,6 +303,8 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
         in_turn=(),
         unplaced_since=0.0,
         idle_since=0.0,
+        halfway_since=0.0,
+        let_go_until=0.0,
     )
     return _over(memory, seen, finished)
 
@@ -305,8 +318,9 @@ def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
         delete=live,
         expire=finished,
         engines=gone,
+        rollouts=rollouts_down(seen),
         outcome=memory.run.outcome,
-        wake_after_seconds=1.0 if live or gone else None,
+        wake_after_seconds=1.0 if live or gone or seen.rollouts else None,
     )
 
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec
+from combee.plan.cluster.halfway import halfway
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import limits_of
 from combee.plan.types import Outcome
 
+FETCH_SECONDS = 5.0
+"""Between two looks at the Job that fetches weights."""
 LEAST_IDLE_SECONDS = 30.0
 """A pod takes a while to start: an engine is not idle for that."""
 LEAST_WAKE_SECONDS = 1.0
@@ -32,38 +35,46 @@ class Wishes:
 
     wishes: Mapping[str, EngineWish]
     ready: bool
-    idle_since: float
+    memory: Memory
     wake_after_seconds: float | None
+    waiting: str = ""
+    """why they are not up, where that is our own doing."""
 
 
-def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool) -> Wishes:
+def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid: str = "") -> Wishes:
     """The engines a tick wants. ``due``: a step that calls models is to be done.
 
     They come up with the first step that was admitted, stay while pods work and from one step to the
     next, and go when no pod of a live Job has worked for their ``idleTimeoutSeconds``: work that waits
-    for a node, a quota or a queue holds no GPU for ever.
+    for a node, a quota or a queue holds no GPU for ever. ``uid``: the run's; ``halfway`` says what for.
     """
     used = engines_in_use(spec)
+    half = halfway(uid, used, memory, seen)
+    memory = half.memory
     live = [job for job in seen.jobs.values() if job.live and job.kind != "publish"]
     admitted = any(not job.held for job in live) or (spec.queue is None and not live)
     working = any(job.ready for job in live)
     stuck = bool(live) and not working
     idle_since = (memory.idle_since or seen.now) if stuck else 0.0
     wishes: dict[str, EngineWish] = {}
-    wake: list[float] = []
+    wake = [] if half.wake_after_seconds is None else [half.wake_after_seconds]
     for engine in spec.engines:
         if engine.name not in used:
             continue
         patience = max(engine.idle_timeout_seconds, LEAST_IDLE_SECONDS)
         left = patience - (seen.now - idle_since) if stuck else None
         held = engine.name in memory.engines_since
-        wanted = due and (admitted or held) and (left is None or left > 0)
+        wanted = due and not half.let_go and (admitted or held) and (left is None or left > 0)
         if wanted and left is not None:
             wake.append(left)
         if wanted or held or engine.name in seen.engines:
             wishes[engine.name] = EngineWish(engine.vllm.replicas if wanted else 0)
+    if any(fetch.reason != "LoadFailed" for fetch in seen.fetching.values()):
+        # No event of the Job tells that its pod cannot start.
+        wake.append(FETCH_SECONDS)
     ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in used)
-    return Wishes(wishes, ready, idle_since, min(wake) if wake else None)
+    memory = replace(memory, idle_since=idle_since)
+    return Wishes(wishes, ready and not half.let_go, memory, min(wake) if wake else None, half.said)
 
 
 def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
@@ -107,8 +118,10 @@ def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
 
 
 def engines_in_use(spec: RunSpec) -> tuple[str, ...]:
-    """Names of the engines that a role refers to, sorted."""
-    return tuple(sorted({m.engine_ref.name for m in spec.roles().values() if m.engine_ref is not None}))
+    """Names of the engines that a role in use refers to, sorted."""
+    return tuple(
+        sorted({m.engine_ref.name for m in spec.roles_in_use().values() if m.engine_ref is not None})
+    )
 
 
 def gpu_seconds(spec: RunSpec, memory: Memory, now: float) -> float:

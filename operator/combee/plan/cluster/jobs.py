@@ -15,6 +15,8 @@ UNPLACED_SECONDS = 30.0
 """A map pod that finds no place for so long takes the pods that wait for it down."""
 FINAL_ATTEMPT = 1
 """A step whose Job failed for good (each index seven times) is tried anew this often."""
+MAX_DISRUPTED = 10
+"""Jobs of a step whose pods were taken away again and again, before such a failure counts, too."""
 MAX_LOST_RESULTS = 5
 """Finished one-pod Jobs that left no readable result, in a row, before the run fails."""
 ENGINE_WAIT_SECONDS = 3600
@@ -80,6 +82,8 @@ def _implied(summary: StepSummary) -> Iterator[StepSummary]:
 def _again(memory: Memory, job: JobSeen) -> tuple[Memory, Outcome | None]:
     """The next attempt of a Job that is over without a result, or why the run cannot go on."""
     if job.failed:
+        if job.disrupted and memory.attempt(job.step) < MAX_DISRUPTED:
+            return memory.again(job.step, in_turn=True), None
         if memory.failures.get(job.step, 0) < FINAL_ATTEMPT:
             return memory.failed(job.step), None
         why = f": {job.trouble.message}" if job.trouble else ""

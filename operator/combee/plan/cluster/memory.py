@@ -51,9 +51,19 @@ class IterationNote:
     calls: int
     tokens: int
     rollouts: int
-    train: float | None
-    select: float | None
     artifact: str
+    train: float | None = None
+    select: float | None = None
+    """None where the iteration was not scored. A status keeps no null: what may be one needs a default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The version of the Playbook that learning starts from, as it was active when the run began."""
+
+    digest: str = ""
+    """empty: there was none."""
+    config_map: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +92,25 @@ class Memory:
     """engine -> since when its GPUs are held."""
     gpu_seconds: float = 0.0
     """of the stretches before."""
+    halfway_since: float = 0.0
+    """since when some engines have a node and others find none."""
+    let_go_until: float = 0.0
+    """until when the engines are let go of for another run's."""
+    let_goes: int = 0
+    """how often they were, since they were all up."""
     baseline: str = ""
     """the artifact that the run started from."""
     notes: tuple[IterationNote, ...] = ()
     gate: Gate | None = None
     test: float | None = None
+    record: str = ""
+    """digest of what evaluate found, example by example."""
     published: str = ""
     """the ConfigMap that holds the best playbook."""
     error: str = ""
     """code of the error that the run failed with; empty for a step that failed too often."""
+    start: Start | None = None
+    """with ``initialPlaybook.activeVersion`` only."""
     images: Mapping[str, str] = field(default_factory=dict)
     """what the run's pods are made from, pinned when it started."""
     version: int = MEMORY_VERSION
@@ -194,7 +214,8 @@ def _invariants(memory: Memory) -> Iterator[tuple[bool, str]]:
     counted = (*memory.attempts.values(), *memory.failures.values(), *memory.lost.values())
     yield all(0 <= number < MAX_ATTEMPTS for number in counted), "attempts: a number cannot be"
     spans = (memory.started, memory.ended, memory.active_since, memory.active_seconds, memory.gpu_seconds)
-    times = (*spans, memory.unplaced_since, memory.idle_since, *memory.engines_since.values())
+    halves = (memory.halfway_since, memory.let_go_until)
+    times = (*spans, *halves, memory.unplaced_since, memory.idle_since, *memory.engines_since.values())
     yield all(map(math.isfinite, times)), "a time is not a number"
 
 

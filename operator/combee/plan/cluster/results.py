@@ -39,9 +39,10 @@ _TYPES: TypeAdapter[StepSummary] = TypeAdapter(StepSummary)
 def result_of(job: JobSeen) -> StepSummary | None:
     """What came of a Job's step; None while it is not done or says nothing that can be relied on.
 
-    The pods of a map leave their results in the store: it is done when its Job is.
+    The pods of a map leave their results in the store: it is done when its Job is. The one pod of any
+    other step is done when it has ended, which the Job says a second or two later.
     """
-    if not job.complete:
+    if not (job.complete or job.ended):
         return None
     if job.kind == "map":
         return StepSummary(job.step, job.kind)

@@ -35,15 +35,19 @@ class JobSeen:
     """pods at work."""
     succeeded: int = 0
     complete: bool = False
+    ended: bool = False
+    """its one pod ended well: the Job will be complete in a second or two."""
     failed: str = ""
     """why it failed for good; empty while it has not."""
+    disrupted: bool = False
+    """its pods were taken away and none died by itself: evicted, preempted, deleted, or on a lost node."""
     held: bool = False
     """held back by a queue: not admitted yet."""
     deleting: bool = False
     expiring: bool = False
     """it takes itself away after a while."""
     summary: StepSummary | None = None
-    """what the pod of a finished one-pod Job left; None when it left nothing that can be read."""
+    """what the pod of a one-pod Job left when it ended; None when it left nothing that can be read."""
     trouble: Trouble | None = None
 
     @property
@@ -52,9 +56,30 @@ class JobSeen:
         return self.ready + self.succeeded >= self.completions
 
     @property
+    def open(self) -> bool:
+        """Whether its Job is not over yet."""
+        return self.live or self.ended
+
+    @property
     def live(self) -> bool:
         """Whether it still has something to do."""
-        return not (self.complete or self.failed or self.deleting)
+        return not (self.complete or self.ended or self.failed or self.deleting)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutsSeen:
+    """A Job of pods that each do one rollout in the user's image."""
+
+    name: str
+    attempt: int
+    used_up: bool = False
+    """each of its pods was begun: no more will come."""
+    proven: bool = False
+    """one of its pods ended well: the image is there and can be started."""
+    over: bool = False
+    held: bool = False
+    deleting: bool = False
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +91,8 @@ class EngineSeen:
     """servers asked for."""
     ready: int = 0
     trouble: Trouble | None = None
+    probed: str = ""
+    """why its startup probe failed last, while no server is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +105,9 @@ class Seen:
     """by object name."""
     engines: Mapping[str, EngineSeen] = field(default_factory=dict)
     """by the name that the manifest gives; absent ones are not there."""
+    rollouts: Mapping[str, RolloutsSeen] = field(default_factory=dict)
+    """by object name; with a task in a container only."""
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
     """the frozen plan of the iteration under way, where there is one."""
+    fetching: Mapping[str, Trouble] = field(default_factory=dict)
+    """engine -> how the Job stands that fetches its weights, until it is complete."""

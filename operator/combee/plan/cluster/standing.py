@@ -11,7 +11,8 @@ from combee.api.status import Phase
 from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.engines import engines_in_use
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import Seen, Trouble
+from combee.plan.cluster.rollouts import troubled
+from combee.plan.cluster.seen import EngineSeen, Seen, Trouble
 
 T, R = ConditionType, Reason
 
@@ -93,7 +94,9 @@ def _trouble(seen: Seen) -> Trouble | None:
         job.trouble for job in sorted(seen.jobs.values(), key=lambda j: j.name) if job.live and job.trouble
     ]
     engines = [engine.trouble for _, engine in sorted(seen.engines.items()) if engine.trouble]
-    return next(iter([*engines, *jobs]), None)
+    fetches = [fetch for name, fetch in sorted(seen.fetching.items()) if name not in seen.engines]
+    rollouts = [job.trouble for job in troubled(seen)]
+    return next(iter([*engines, *fetches, *jobs, *rollouts]), None)
 
 
 def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end: End) -> Iterator[Condition]:
@@ -103,7 +106,9 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     yield condition(T.READY, "True" if good else "False", end.reason, end.message)
     working = not over and not suspended
     yield condition(T.RECONCILING, "True" if working else "False", end.reason, end.message)
-    yield condition(T.STALLED, "True" if failed else "False", end.reason, end.message)
+    # Over and not good: kstatus would call it in progress for ever.
+    stalled = over and not good
+    yield condition(T.STALLED, "True" if stalled else "False", end.reason, end.message)
     going = R.SUSPENDED if suspended else R.IN_PROGRESS
     complete = over and not failed
     yield condition(
@@ -147,9 +152,10 @@ def _placed(seen: Seen, suspended: bool, over: bool) -> Condition:
     if suspended:
         return condition(T.PODS_PLACED, "False", R.SUSPENDED, "the run is suspended")
     live = [job for job in seen.jobs.values() if job.live]
-    for job in sorted(live, key=lambda job: job.name):
-        if job.trouble is not None and job.trouble.reason in _UNPLACED:
-            return condition(T.PODS_PLACED, "False", Reason(job.trouble.reason), job.trouble.message)
+    met = [job.trouble for job in sorted(live, key=lambda job: job.name)]
+    for trouble in (*met, *(job.trouble for job in troubled(seen))):
+        if trouble is not None and trouble.reason in _UNPLACED:
+            return condition(T.PODS_PLACED, "False", Reason(trouble.reason), trouble.message)
     if not live and not over:
         return condition(T.PODS_PLACED, "Unknown", R.NOT_STARTED, "no pod is asked for now")
     return condition(T.PODS_PLACED, "True", R.PLACED, "every pod has a node or is being started")
@@ -164,6 +170,11 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Condition:
         return condition(T.ENGINES_READY, "True", R.NO_ENGINES, "the run has none of its own")
     if down:
         return condition(T.ENGINES_READY, "False", R.SCALED_DOWN, "they are taken down")
+    for name in used:
+        if name not in seen.engines and (fetch := seen.fetching.get(name)) is not None:
+            return condition(
+                T.ENGINES_READY, "False", Reason(fetch.reason), f"engine {name}: {fetch.message}"
+            )
     missing = [name for name in used if name not in seen.engines]
     if missing:
         return condition(
@@ -177,14 +188,23 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Condition:
             )
         if not engine.ready:
             reason = R.CRASHING if engine.trouble and engine.trouble.reason == "Crashing" else R.STARTING
-            said = engine.trouble.message if engine.trouble else "its servers load the model"
+            said = engine.trouble.message if engine.trouble else _loading(engine)
             return condition(T.ENGINES_READY, "False", reason, f"engine {name}: {said}")
     counts = ", ".join(f"{n} {seen.engines[n].ready}/{seen.engines[n].replicas}" for n in used)
     return condition(T.ENGINES_READY, "True", R.SERVING, f"servers ready: {counts}")
 
 
+def _loading(engine: EngineSeen) -> str:
+    said = "its servers load the model"
+    return f"{said}; their startup probe says: {engine.probed}" if engine.probed else said
+
+
 def _converging(memory: Memory) -> Condition:
     state = memory.run
+    if state.facts is not None and not state.facts.held_out_rows:
+        return condition(
+            T.CONVERGING, "Unknown", R.NOT_EVALUATED, "there is no heldOut, so nothing is scored"
+        )
     if state.best is None or state.last_select is None:
         return condition(T.CONVERGING, "Unknown", R.NOT_EVALUATED, "heldOut was not scored yet")
     if state.evaluations_since_best:

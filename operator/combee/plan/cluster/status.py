@@ -110,7 +110,7 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         best_digest=state.best.artifact if state.best else "",
         resolved=before.resolved,
         pinned=_pinned(about, memory),
-        steps=tuple(_step(job) for job in sorted(seen.jobs.values(), key=lambda j: j.name) if job.live),
+        steps=tuple(_step(job) for job in sorted(seen.jobs.values(), key=lambda j: j.name) if job.open),
         attempts=dict(memory.attempts),
         published=memory.published,
         state=memory.to_status(),
@@ -119,8 +119,10 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
 
 
 def _gain(memory: Memory) -> float | None:
-    best = memory.run.best
-    return best.select - memory.run.baseline_select if best and best.iteration >= 0 else None
+    best, facts = memory.run.best, memory.run.facts
+    if best is None or best.iteration < 0 or facts is None or not facts.held_out_rows:
+        return None
+    return best.select - memory.run.baseline_select
 
 
 def _pinned(about: About, memory: Memory) -> Pinned:
@@ -201,7 +203,7 @@ def _last_change(memory: Memory) -> float:
 
 def _held_out(memory: Memory) -> HeldOutStatus:
     state, facts = memory.run, memory.run.facts
-    if facts is None:
+    if facts is None or not facts.held_out_rows:
         return HeldOutStatus()
     best = state.best
     return HeldOutStatus(

@@ -1,0 +1,76 @@
+"""Pods of the user's image, each for one rollout: when a run has them, and when the next Job of them is made. Pure.
+
+They are all alike and claim what the step at work has to be rolled out, so one Job serves step after step. It comes
+with the first step whose pod is at work, since pods that find nothing to do must never hold a step's place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from combee.api.run import RunSpec
+from combee.plan.cluster.seen import RolloutsSeen, Seen
+from combee.plan.types import Step
+
+DESKS = ("profile", "map", "finish", "evaluate")
+"""Kinds of steps that roll out."""
+LOOK_SECONDS = 5.0
+_NO_PLACE = ("Unschedulable", "WaitingForQuota")
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutsWish:
+    """Attempts of the Job that should be there, and Jobs that go; ``remove``: the Service goes, too."""
+
+    attempts: tuple[int, ...] = ()
+    delete: tuple[str, ...] = ()
+    remove: bool = False
+
+
+def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
+    """The Jobs of rollouts while ``due`` is to be done."""
+    if spec.task.container is None:
+        return RolloutsWish()
+    if due.kind == "publish" or _in_the_way(seen, due):
+        return rollouts_down(seen)
+    jobs = sorted(seen.rollouts.values(), key=lambda job: job.attempt)
+    going = [job for job in jobs if not job.over and not job.deleting]
+    if not jobs and not _at_work(seen):
+        return RolloutsWish()
+    over = tuple(job.name for job in jobs if job.over and not job.deleting)
+    kept = tuple(job.attempt for job in going)
+    if all(job.used_up for job in going):
+        kept = (*kept, jobs[-1].attempt + 1 if jobs else 0)
+    return RolloutsWish(kept, over)
+
+
+def rollouts_down(seen: Seen) -> RolloutsWish:
+    """None of it."""
+    there = tuple(sorted(job.name for job in seen.rollouts.values() if not job.deleting))
+    return RolloutsWish(delete=there, remove=bool(there))
+
+
+def troubled(seen: Seen) -> list[RolloutsSeen]:
+    """Jobs of rollouts whose pods do not come up."""
+    jobs = sorted(seen.rollouts.values(), key=lambda job: job.attempt)
+    return [job for job in jobs if job.trouble is not None and not job.over and not job.deleting]
+
+
+def next_look(seen: Seen) -> float | None:
+    """Seconds to the next look at pods of which none has ended well yet; None where there are none such."""
+    jobs = seen.rollouts.values()
+    waiting = any(not (job.proven or job.over or job.held or job.deleting) for job in jobs)
+    # No event of the Job tells that its pod cannot start.
+    return LOOK_SECONDS if waiting else None
+
+
+def _at_work(seen: Seen) -> bool:
+    return any(job.live and job.ready and job.kind in DESKS for job in seen.jobs.values())
+
+
+def _in_the_way(seen: Seen, due: Step) -> bool:
+    """Whether a pod of the step that is due finds no place: those that wait for it may be what keeps it out."""
+    return any(
+        job.live and job.step == due.name and job.trouble is not None and job.trouble.reason in _NO_PLACE
+        for job in seen.jobs.values()
+    )

@@ -1,0 +1,84 @@
+"""How a version and what it was learned from scored on heldOut's gate, example by example. Pure.
+
+It travels in the version's ConfigMap, so that a candidate can be compared with *today's* active version on
+the examples that both were scored on, without a model call and without access to the data: examples
+are named by a hash of their ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from combee.errors import UserError
+
+GATE_VERSION = 1
+_NAME_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class GateScores:
+    """Scores in [0, 1] by example; both mappings have the same keys."""
+
+    held_out: str
+    """content digest of the whole heldOut split."""
+    baseline: Mapping[str, float]
+    """of the artifact that learning started from."""
+    best: Mapping[str, float]
+    """of the version itself."""
+
+    @classmethod
+    def paired(cls, held_out: str, baseline: Mapping[str, float], best: Mapping[str, float]) -> GateScores:
+        """Of scores by example id: the examples that both were scored on."""
+        both = sorted(baseline.keys() & best.keys())
+        return cls(
+            held_out,
+            {_named(example): float(baseline[example]) for example in both},
+            {_named(example): float(best[example]) for example in both},
+        )
+
+    def to_json(self) -> str:
+        """Compact: some twenty bytes an example."""
+        rows = {name: [_short(self.baseline[name]), _short(self.best[name])] for name in sorted(self.best)}
+        return json.dumps(
+            {"version": GATE_VERSION, "heldOut": self.held_out, "scores": rows}, separators=(",", ":")
+        )
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = "gate.json") -> GateScores:
+        """Read what ``to_json`` wrote. UserError when it is something else: anybody may have made the ConfigMap."""
+        try:
+            raw = json.loads(text)
+            if raw["version"] != GATE_VERSION:
+                raise ValueError(f"version {raw['version']}")
+            rows = {str(name): (_score(pair[0]), _score(pair[1])) for name, pair in raw["scores"].items()}
+            return cls(
+                str(raw["heldOut"]),
+                {name: pair[0] for name, pair in rows.items()},
+                {name: pair[1] for name, pair in rows.items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+            raise UserError(
+                f"the scores on gate cannot be read ({type(error).__name__})",
+                where=where,
+                fix="Leave the key out, or let a run make the version",
+            ) from None
+
+
+def _named(example: str) -> str:
+    return hashlib.sha256(example.encode()).hexdigest()[:_NAME_DIGITS]
+
+
+def _short(score: float) -> float | int:
+    return int(score) if score in (0.0, 1.0) else round(score, 4)
+
+
+def _score(raw: Any) -> float:
+    score = float(raw)
+    if isinstance(raw, bool | str) or not math.isfinite(score) or not 0.0 <= score <= 1.0:
+        raise ValueError("a score is not in [0, 1]")
+    return score

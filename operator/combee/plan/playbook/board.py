@@ -1,0 +1,182 @@
+"""The board that one decision is worked out on: each version's status so far, and what happened on the way.
+
+A board lives within one call of ``decide_playbook``. The steps of a decision read it and write on it; what
+stands on it in the end becomes the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from combee.algo.verdict import Judgement
+from combee.api.playbook_status import (
+    HistoryEntry,
+    PlaybookStatus,
+    RefusedBy,
+    Thresholds,
+    Verdict,
+    VersionPhase,
+    VersionStatus,
+)
+from combee.plan.playbook.memory import PlaybookMemory, VersionMemory
+from combee.plan.playbook.serving import Version
+from combee.plan.playbook.thresholds import thresholds_of
+from combee.plan.playbook.types import About, Happened, PlaybookSeen, VersionSeen
+
+MAX_HISTORY = 20
+By = Literal["Gates", "Decision", "Pin", "Rollback"]
+
+
+@dataclass(slots=True)
+class Record:
+    """One version: as seen, and its status and memory as they will be."""
+
+    seen: VersionSeen
+    status: VersionStatus
+    memory: VersionMemory
+
+    @property
+    def digest(self) -> str:
+        """The artifact."""
+        return self.seen.digest
+
+    @property
+    def short(self) -> str:
+        """Its first twelve digits, for sentences."""
+        return self.digest[:12]
+
+    @property
+    def phase(self) -> VersionPhase:
+        """Where it stands now."""
+        return self.status.phase
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Later is greater."""
+        return self.seen.created, self.digest
+
+    def update(self, **changed: Any) -> None:
+        """Change fields of its status."""
+        self.status = self.status.model_copy(update=changed)
+
+    def remember(self, **changed: Any) -> None:
+        """Change fields of its memory."""
+        self.memory = replace(self.memory, **changed)
+
+    def served(self) -> Version:
+        """As the serving rule reads it."""
+        return Version(
+            digest=self.digest,
+            decision=self.seen.spec.decision,
+            phase=str(self.phase),
+            refused_by=self.status.refused_by,
+            created=self.seen.created,
+            config_map=self.seen.spec.config_map_name,
+        )
+
+
+@dataclass(slots=True)
+class Board:
+    """Everything that a decision reads and writes."""
+
+    about: About
+    before: PlaybookStatus
+    seen: PlaybookSeen
+    memory: PlaybookMemory
+    thresholds: Thresholds
+    records: dict[str, Record]
+    """by digest."""
+    active: str = ""
+    previous: str = ""
+    candidate: str = ""
+    held_out_digest: str = ""
+    history: list[HistoryEntry] = field(default_factory=list)
+    events: list[Happened] = field(default_factory=list)
+    wakes: list[float] = field(default_factory=list)
+    """times, in seconds since 1970, at which something may change by itself."""
+
+    @classmethod
+    def of(cls, about: About, status: PlaybookStatus, seen: PlaybookSeen) -> Board:
+        """The board at the beginning: what the statuses say."""
+        mine = [v for v in seen.versions if v.spec.playbook_ref.name == about.name]
+        records = {
+            v.digest: Record(v, v.status, VersionMemory.from_json(v.status.state))
+            for v in sorted(mine, key=lambda v: (v.created, v.name), reverse=True)
+        }
+        return cls(
+            about=about,
+            before=status,
+            seen=seen,
+            memory=PlaybookMemory.from_json(status.state),
+            thresholds=thresholds_of(about.spec),
+            records=records,
+            active=status.active_digest,
+            previous=status.previous_digest,
+            held_out_digest=status.held_out_digest,
+            history=list(status.history),
+        )
+
+    @property
+    def now(self) -> str:
+        """As the API writes times."""
+        return self.about.when(self.seen.now)
+
+    @property
+    def pinned(self) -> str:
+        """``spec.version.pinnedDigest``."""
+        return self.about.spec.version.pinned_digest or ""
+
+    def latest_first(self) -> Iterator[Record]:
+        """All versions, the last one made first."""
+        return iter(sorted(self.records.values(), key=lambda record: record.age, reverse=True))
+
+    def get(self, digest: str) -> Record | None:
+        """The version of a digest, if there is one."""
+        return self.records.get(digest)
+
+    def opaque(self, digest: str) -> bool:
+        """Whether there is a version of a digest that cannot be read, and nothing of it is known."""
+        unread = bool(digest) and digest not in self.records
+        return unread and any(one.digest == digest for one in self.seen.opaque)
+
+    def note(self, event: Any, digest: str, message: str, *, by: str = "", warn: bool = False) -> None:
+        """Say what happened: in the history, and as an event."""
+        entry = HistoryEntry(time=self.now, event=event, digest=digest, by=by, message=message)
+        last = next((old for old in reversed(self.history) if old.digest == digest), None)
+        again = last is not None and last.model_copy(update={"time": entry.time}) == entry
+        if again and event != "Restarted":
+            # Decided again after a crash or a conflict between two writes: it happened once.
+            return
+        if not again:
+            self.history = [*self.history, entry][-MAX_HISTORY:]
+        self.events.append(Happened("Warning" if warn else "Normal", event, message, digest))
+
+    def refuse(self, record: Record, by: RefusedBy, reason: str) -> None:
+        """It is not active any more, and will not be unless it is named."""
+        record.update(phase=VersionPhase.REFUSED, refused_by=by, message=reason, test=None)
+        if by in ("Decision", "Rollback"):
+            others = tuple(digest for digest in self.memory.refused if digest != record.digest)
+            self.memory = replace(self.memory, refused=(*others, record.digest))
+        self.note("Refused", record.digest, f"{record.short} is refused: {reason}", by=by, warn=True)
+
+
+def verdict_of(judgement: Judgement, against: str = "") -> Verdict:
+    """A judgement as a status shows it."""
+    return Verdict(
+        outcome=judgement.outcome,
+        reason=judgement.reason,
+        message=judgement.message,
+        score=_short(judgement.score),
+        gain=_short(judgement.gain),
+        low=_short(judgement.low),
+        high=_short(judgement.high),
+        samples=judgement.samples,
+        needed=judgement.needed,
+        against=against,
+    )
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

@@ -1,0 +1,116 @@
+"""What a version's content must not hold, whoever made it: the checks of the method, on every line, every bullet and all
+of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from combee.algo.verdict import Judgement
+from combee.api.common import one_line
+from combee.errors import UserError
+from combee.methods.content import SHINGLE_WORDS, injection_reason, leak_reason
+from combee.methods.protocol import LeakCorpus
+from combee.names import FINDINGS_KEY
+from combee.plan.playbook.types import Finding
+
+_BULLET = re.compile(r"\s*(?:[-*]\s+)?\[(?P<id>[^\]\s]{1,40})\]")
+_HEADING = re.compile(r"\s{0,3}#")
+_SHOWN = 3
+_KEPT = 100
+"""findings that travel with a version; one refuses it."""
+
+
+def findings(playbook: str) -> tuple[Finding, ...]:
+    """What is wrong with the text of a playbook, in its order; nothing of the text is repeated.
+
+    A bullet of several lines is looked at by line and whole, and orders also across bullets, as a model reads them.
+
+    Passages of training rows are not looked for: ``verbatim`` does, where the rows are at hand.
+    """
+    found: list[Finding] = []
+    for entry, lines in _entries(playbook):
+        texts = _texts(lines)
+        leaks = (f"it seems to hold {private}" for text in texts if (private := leak_reason(text)))
+        orders = (reason for text in texts if (reason := injection_reason(text)))
+        found += [Finding("leak", entry, reason) for reason in _first(leaks)]
+        found += [Finding("injection", entry, reason) for reason in _first(orders)]
+    if not any(one.kind == "injection" for one in found) and (order := injection_reason(playbook)):
+        found.append(Finding("injection", "several entries together", order))
+    return tuple(found)
+
+
+def verbatim(playbook: str, corpus: LeakCorpus) -> tuple[Finding, ...]:
+    """The bullets that repeat a passage of the rows of ``corpus``, in their order, ``_KEPT`` at most.
+
+    Only a pod of the run has the rows: what it finds travels with the version (``findings_json``).
+    """
+    reason = f"it repeats {SHINGLE_WORDS} words in a row that only few rows of the data have"
+    found = (
+        Finding("leak", entry, reason)
+        for entry, lines in _entries(playbook)
+        if any(corpus.repeats(text) for text in _texts(lines))
+    )
+    return tuple(islice(found, _KEPT))
+
+
+def findings_json(found: Sequence[Finding]) -> str:
+    """As ``findings_from`` reads them."""
+    return json.dumps([[one.kind, one.entry, one.reason] for one in found], separators=(",", ":"))
+
+
+def findings_from(text: str, *, where: str = FINDINGS_KEY) -> tuple[Finding, ...]:
+    """What ``findings_json`` wrote. UserError when it is something else."""
+    try:
+        return tuple(_finding(*one) for one in json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"what a run found in the content cannot be read ({type(error).__name__})",
+            where=where,
+            fix="Let a run make the version",
+        ) from None
+
+
+def _finding(kind: object, entry: object, reason: object) -> Finding:
+    if kind not in ("leak", "injection") or not isinstance(entry, str) or not isinstance(reason, str):
+        raise ValueError("not a finding")
+    return Finding("leak" if kind == "leak" else "injection", one_line(entry, 60), one_line(reason, 200))
+
+
+def _texts(lines: list[str]) -> list[str]:
+    """Each line, and all of them as one."""
+    return lines if len(lines) == 1 else [*lines, "\n".join(lines)]
+
+
+def _entries(playbook: str) -> Iterator[tuple[str, list[str]]]:
+    """Bullets with the lines that go on with them; any other line alone."""
+    entry, lines = "", list[str]()
+    for place, line in enumerate(playbook.splitlines(), start=1):
+        bullet = _BULLET.match(line)
+        if bullet is None and entry and line.strip() and not _HEADING.match(line):
+            lines.append(line)
+            continue
+        if lines:
+            yield entry or f"line {place - 1}", lines
+        entry, lines = (bullet["id"] if bullet else ""), [line]
+    if lines:
+        yield entry or f"line {len(playbook.splitlines())}", lines
+
+
+def _first(reasons: Iterator[str]) -> list[str]:
+    return [reason for reason in (next(reasons, ""),) if reason]
+
+
+def judge_content(found: Sequence[Finding] | None) -> Judgement:
+    """The verdict on findings; None: the content was not looked at. Reasons: ContentPassed, LeakFound,
+    InjectionFound, NotLookedAt."""
+    if found is None:
+        return Judgement("Inconclusive", "NotLookedAt", "its content was not read yet", final=False)
+    if not found:
+        return Judgement("Passed", "ContentPassed", "no private data and no orders were found in it")
+    shown = "; ".join(f"{finding.entry}: {finding.reason}" for finding in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    reason = "LeakFound" if any(finding.kind == "leak" for finding in found) else "InjectionFound"
+    return Judgement("Failed", reason, f"{shown}{more}", samples=len(found))

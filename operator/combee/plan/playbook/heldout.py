@@ -1,0 +1,158 @@
+"""The held-out gate of a candidate against today's active version, from what their runs measured. No model is asked.
+
+A run compares what it learned with what it started from. Where that is today's active version, its word
+holds; where not (``StaleBase``), the candidate's and the active version's scores on the same examples are
+compared, which both brought along in their ConfigMaps. On another heldOut nothing can be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from combee.algo.gates import Compared, compare, judge_held_out
+from combee.algo.verdict import Judgement
+from combee.api.playbook_status import Comparison, Thresholds
+from combee.plan.playbook.types import VersionSeen
+
+SHORT = 12
+"""digits of a digest in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """The verdict, and what it rests on."""
+
+    judgement: Judgement
+    comparison: Comparison | None = None
+    stale: bool = False
+    """it was learned from another version than the active one."""
+
+
+def held_out_of(version: VersionSeen) -> str:
+    """Digest of the heldOut that a version was scored on; empty where nobody said."""
+    return version.gate.held_out if version.gate else version.spec.origin.data_digests.get("heldOut", "")
+
+
+def judge_version(
+    version: VersionSeen,
+    active: VersionSeen | None,
+    *,
+    thresholds: Thresholds,
+    pinned: str,
+    before: Comparison | None = None,
+) -> HeldOut:
+    """What heldOut says of ``version`` against ``active`` (None: no version is active).
+
+    ``pinned``: digest of the heldOut that versions are compared on; empty while none is. ``before``: an
+    earlier comparison, which is used again where it is still the one that counts.
+    """
+    measured = held_out_of(version)
+    scored = version.gate is not None or version.spec.scores.gate is not None
+    if pinned and scored and measured != pinned:
+        return HeldOut(_moved(pinned, measured))
+    stale = active is not None and (version.spec.parent_digest or "") != active.digest
+    comparison = _again(before, active, measured, thresholds.confidence)
+    if comparison is None:
+        found = _measured(version, active, thresholds.confidence, stale=stale)
+        if isinstance(found, Judgement):
+            return HeldOut(found, stale=stale)
+        comparison = found
+    judged = judge_held_out(
+        _compared(comparison),
+        min_score=thresholds.min_score,
+        min_gain=thresholds.min_gain,
+        confidence=thresholds.confidence,
+        against="active" if active is not None else "the start",
+    )
+    return HeldOut(judged, comparison, stale)
+
+
+def _again(
+    before: Comparison | None, active: VersionSeen | None, measured: str, confidence: float
+) -> Comparison | None:
+    if before is None or before.against != (active.digest if active else ""):
+        return None
+    return before if (before.held_out_digest, before.confidence) == (measured, confidence) else None
+
+
+def _measured(
+    version: VersionSeen, active: VersionSeen | None, confidence: float, *, stale: bool
+) -> Comparison | Judgement:
+    """The comparison, or why there is none."""
+    against = active.digest if active else ""
+    if stale and active is not None:
+        if version.gate is None or active.gate is None:
+            return _not_measured(version, active)
+        if version.gate.held_out != active.gate.held_out:
+            return _moved(active.gate.held_out, version.gate.held_out)
+        other = active.gate.best
+    elif version.gate is not None:
+        other = version.gate.baseline
+    else:
+        return _recorded(version, against)
+    assert version.gate is not None
+    found = compare(version.gate.best, other, confidence=confidence)
+    return Comparison(
+        against=against,
+        held_out_digest=version.gate.held_out,
+        score=found.score,
+        other=found.other,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        rows=found.rows,
+        discordant=found.discordant,
+    )
+
+
+def _recorded(version: VersionSeen, against: str) -> Comparison | Judgement:
+    """By what the version's record says alone."""
+    gate = version.spec.scores.gate
+    if gate is None:
+        said = "it has no scores on heldOut; let a run make it, or promote it by name"
+        return Judgement("Error", "NotMeasured", said)
+    return Comparison(
+        against=against,
+        held_out_digest=held_out_of(version),
+        score=gate.best,
+        other=gate.baseline,
+        low=gate.low,
+        high=gate.high,
+        rows=gate.rows,
+        discordant=gate.discordant,
+    )
+
+
+def _compared(comparison: Comparison) -> Compared:
+    return Compared(
+        comparison.score,
+        comparison.other,
+        comparison.low,
+        comparison.high,
+        comparison.rows,
+        comparison.confidence,
+        comparison.discordant,
+    )
+
+
+def _not_measured(version: VersionSeen, active: VersionSeen) -> Judgement:
+    parent = (version.spec.parent_digest or "")[:SHORT] or "an empty playbook"
+    without = "it" if version.gate is None else "the active one"
+    return Judgement(
+        "Error",
+        "StaleBase",
+        f"it was learned from {parent}, and {active.digest[:SHORT]} is active now; {without} has no scores on gate, "
+        "example by example, to compare the two: learn from the active version, or promote it by name",
+    )
+
+
+def _moved(pinned: str, measured: str) -> Judgement:
+    if not measured:
+        said = f"versions are compared on heldOut {pinned[:SHORT]}, and nobody said which one it was scored on: let a"
+        return Judgement("Error", "HeldOutMoved", f"{said} run make it, or promote it by name")
+    return Judgement(
+        "Error",
+        "HeldOutMoved",
+        f"versions are compared on heldOut {pinned[:SHORT]}, and it was scored on {measured[:SHORT]}: give the rows "
+        f"back, or set spec.heldOut.digest to {measured} and learn from the active version",
+    )

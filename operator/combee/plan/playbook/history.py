@@ -1,0 +1,76 @@
+"""What becomes of versions that are neither active nor under test: phases, and which ones go."""
+
+from __future__ import annotations
+
+from combee.api.playbook_status import VersionPhase
+from combee.plan.playbook.board import Board, Record
+
+P = VersionPhase
+
+
+def settle_phases(board: Board) -> None:
+    """One is active and at most one previous, as the board says; others that say so are superseded.
+
+    A crash between two writes can leave two of them.
+    """
+    known = board.get(board.previous) is not None or board.opaque(board.previous)
+    if board.previous == board.active or not known:
+        board.previous = ""
+    for record in board.records.values():
+        if record.digest == board.active:
+            record.update(phase=P.ACTIVE, refused_by="")
+            _remember_promotion(board, record)
+        elif record.phase is P.REFUSED:
+            record.update(test=None)
+        elif record.digest == board.previous:
+            record.update(phase=P.PREVIOUS, test=None)
+        elif record.phase in (P.ACTIVE, P.PREVIOUS):
+            record.update(phase=P.SUPERSEDED, test=None)
+        elif record.digest != board.candidate:
+            record.update(test=None)
+        if record.phase not in (P.ACTIVE, P.CANDIDATE):
+            # Its test is over: nothing goes on.
+            record.remember(test="")
+
+
+def _remember_promotion(board: Board, record: Record) -> None:
+    """A version whose own status was not written when it became active learns it from the Playbook's history."""
+    if record.memory.promoted:
+        return
+    known = next((one for one in reversed(board.history) if one.digest == record.digest and one.by), None)
+    record.remember(promoted=board.seen.now)
+    record.update(
+        promoted_by=known.by if known else "Decision", promoted_time=known.time if known else board.now
+    )
+
+
+def prunable_contents(board: Board) -> tuple[str, ...]:
+    """Names of the refused versions beyond the history's limit whose content is there, oldest first: that they were
+    refused is all that must be known of them. Never of one that somebody names."""
+    refused = [
+        record
+        for record in board.latest_first()
+        if record.phase is P.REFUSED
+        and record.seen.has_content
+        and record.seen.spec.decision in ("Auto", "Refuse")
+        and record.digest != board.pinned
+    ]
+    limit = board.about.spec.version.history_limit
+    return tuple(record.seen.name for record in reversed(refused[limit:]))
+
+
+def prunable(board: Board) -> tuple[str, ...]:
+    """Names of the versions beyond the history's limit, oldest first.
+
+    Never one that is refused, active, previous, pinned, under test or waiting, nor one that somebody decided
+    on: what was refused must be known for ever, and the rest is in use.
+    """
+    idle = [
+        record
+        for record in board.latest_first()
+        if record.phase in (P.SUPERSEDED, P.INCONCLUSIVE)
+        and record.seen.spec.decision == "Auto"
+        and record.digest not in (board.active, board.previous, board.candidate, board.pinned)
+    ]
+    limit = board.about.spec.version.history_limit
+    return tuple(record.seen.name for record in reversed(idle[limit:]))

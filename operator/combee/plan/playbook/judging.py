@@ -1,0 +1,181 @@
+"""What the Job that judges a canary is told, how its judged pairs are written, and when the next one is made. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from combee.algo.canary import REPEATED, UNJUDGED, WHY_FAILED, LeftOut, Pair
+from combee.api.common import Int, Label, Line, Model, Str, refuse
+from combee.api.gateway import Upstream
+from combee.api.parts import DataSource, Endpoint
+from combee.api.prometheus import Prometheus
+
+MODES = ("Shadow", "Replay", "Prometheus")
+"""of canaries that a Job judges."""
+SLOT_SECONDS = 20
+"""At most one Job a test in so long."""
+LONGEST_PAUSE_SECONDS = 600.0
+"""between Jobs that find nothing, or fail."""
+LOOK_SECONDS = 10.0
+"""How often pairs are taken in while a Job is at work."""
+Span = tuple[Int, Int]
+
+
+class JudgeTask(Model):
+    """What one Job is to judge: the variable COMBEE_JUDGE."""
+
+    playbook: Label = Field(description="Name of the Playbook.")
+    namespace: Label = Field(description="Its namespace.")
+    uid: Str = Field(description="Its uid: judged pairs go with it.")
+    test: Str = Field(pattern="^[a-z0-9][a-z0-9-]{0,62}$", description="CanaryTest.id.")
+    mode: Literal["Shadow", "Replay", "Prometheus"] = Field(description="canary.mode.")
+    evaluator: Endpoint | None = Field(default=None, description="Who judges; absent with Prometheus.")
+    store: Line = Field(
+        default="",
+        description="Where traffic is kept: a folder of the pod, or an address; with Prometheus nowhere.",
+    )
+    retention: Int = Field(default=0, ge=0, description="For how many seconds traffic is kept; 0: not told.")
+    since: Int = Field(default=0, ge=0, description="When the test began, in seconds since 1970.")
+    upstream: Upstream | None = Field(default=None, description="Who answers; with Replay only.")
+    tested: Str = Field(default="", description="Digest of the version under test.")
+    against: Str = Field(default="", description="Digest of the other one.")
+    requests: DataSource | None = Field(
+        default=None, description="Requests to replay; absent: what the gateway captured."
+    )
+    done: dict[Str, tuple[Span, ...]] = Field(
+        default_factory=dict,
+        description="Stretches of numbers, by stream, that are judged already, or left out for good.",
+    )
+    prometheus: Prometheus | None = Field(default=None, description="Whom to ask what; with Prometheus only.")
+    begins: Int = Field(
+        default=0, ge=0, description="With Prometheus: when window 0 begins, in seconds since 1970."
+    )
+    first: Int = Field(
+        default=0, ge=0, description="With Prometheus: the first window that was not asked for yet."
+    )
+
+    @model_validator(mode="after")
+    def _mode_has_its_part(self) -> Self:
+        if (self.prometheus is None) is (self.mode == "Prometheus"):
+            raise refuse("prometheus goes with mode Prometheus", "Only the operator writes it.")
+        if self.mode != "Prometheus" and (self.evaluator is None or not self.store):
+            raise refuse(f"mode {self.mode} needs an evaluator and a store", "Only the operator writes it.")
+        return self
+
+    def has(self, stream: str, number: int) -> bool:
+        """Whether that pair is judged already."""
+        return any(first <= number <= last for first, last in self.done.get(stream, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeJob:
+    """A Job of a test, as far as the next one depends on it. Times are seconds since 1970."""
+
+    created: float
+    live: bool
+    made_of: str
+    """digest of what it was told, ``done`` aside."""
+    pairs: int
+    """that were judged when it was made."""
+
+
+def wait_seconds(
+    jobs: Iterable[JudgeJob], made_of: str, pairs: int, now: float, pause: float = SLOT_SECONDS
+) -> float | None:
+    """Seconds until the next Job of a test may be made; None while one is at work.
+
+    There are ``pause`` seconds between two at least. A Job that brought no pair (there were none, or it failed) makes the next one wait as long as it has been so
+    already, LONGEST_PAUSE_SECONDS at most. Another evaluator or upstream is tried at once.
+
+    >>> first, second = JudgeJob(1000, False, "a", 7), JudgeJob(1100, False, "a", 7)
+    >>> [wait_seconds([first, second], "a", pairs, 1110) for pairs in (7, 8)]
+    [90.0, 10.0]
+    """
+    there = sorted(jobs, key=lambda job: job.created)
+    if any(job.live for job in there):
+        return None
+    if not there:
+        return 0.0
+    last = there[-1].created
+    idle = [job.created for job in there if job.made_of == made_of and job.pairs == pairs]
+    longer = min(LONGEST_PAUSE_SECONDS, last - idle[0]) if idle else 0.0
+    return max(0.0, last + max(pause, longer) - now)
+
+
+def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
+    """As ``read_pairs`` and ``read_left_out`` read them: some forty bytes a pair. Equal pairs give equal text,
+    whatever their order."""
+    ordered = sorted(pairs, key=lambda pair: (pair.stream, pair.number))
+    rows = [
+        [
+            p.stream,
+            p.number,
+            round(p.difference, 6),
+            _short(p.latency_ratio),
+            *([p.failed] if p.failed else []),
+        ]
+        for p in ordered
+    ]
+    refused = [[one.stream, one.number, one.status] for one in sorted(left_out, key=_identity)]
+    more = {"leftOut": refused} if refused else {}
+    return json.dumps({"version": 1, "pairs": rows, **more}, separators=(",", ":"))
+
+
+def read_pairs(text: str) -> tuple[Pair, ...]:
+    """The pairs in ``text``; those that cannot be are left out: a ConfigMap can be anybody's."""
+    return tuple(pair for row in _rows(text, "pairs") if (pair := _pair(row)) is not None)
+
+
+def read_left_out(text: str) -> tuple[LeftOut, ...]:
+    """The requests in ``text`` of which no pair can be made; those that cannot be are left out."""
+    return tuple(one for row in _rows(text, "leftOut") if (one := _refused(row)) is not None)
+
+
+def _rows(text: str, name: str) -> Sequence[Any]:
+    try:
+        raw = json.loads(text)
+        rows = raw.get(name, []) if raw["version"] == 1 else []
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ()
+    return rows if isinstance(rows, list) else ()
+
+
+def _identity(one: LeftOut) -> tuple[str, int]:
+    return one.stream, one.number
+
+
+def _refused(row: Any) -> LeftOut | None:
+    try:
+        stream, number, status = row
+    except (TypeError, ValueError):
+        return None
+    if not isinstance(stream, str) or type(number) is not int or type(status) is not int:
+        return None
+    known = status in (REPEATED, UNJUDGED) or 200 <= status < 500
+    fits = 0 < len(stream) <= 128 and 0 <= number < 2**53 and known
+    return LeftOut(stream, number, status) if fits else None
+
+
+def _pair(row: Any) -> Pair | None:
+    try:
+        stream, number, difference, ratio, *more = row
+        failed = more[0] if more else ""
+        if not isinstance(stream, str) or not isinstance(number, int) or isinstance(number, bool):
+            return None
+        difference = float(difference)
+        ratio = None if ratio is None else float(ratio)
+    except (TypeError, ValueError):
+        return None
+    fits = -1.0 <= difference <= 1.0 and 0 <= number < 2**53 and 0 < len(stream) <= 128
+    fits = fits and (ratio is None or 0 < ratio < 1e6) and len(more) <= 1
+    known = not more or (abs(difference) == 1 and isinstance(failed, str) and WHY_FAILED.fullmatch(failed))
+    return Pair(stream, number, difference, ratio, failed) if fits and known else None
+
+
+def _short(ratio: float | None) -> float | None:
+    return None if ratio is None else float(f"{ratio:.6g}")

@@ -1,0 +1,110 @@
+"""What the operator remembers of a Playbook and of a version between two ticks: their ``status.state``.
+
+What people see stands beside it in the status. Lost with a deleted Playbook, all of it can be done without:
+versions say themselves whether they are active, previous or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from combee.algo.canary import Tally
+from combee.errors import BugError
+from combee.plan.playbook.curve import Curve, curves_in
+from combee.plan.playbook.readings import Reading
+
+MAX_REFUSED = 500
+"""digests; the oldest go first. Each is on its PlaybookVersion, too, which is never pruned."""
+MAX_MADE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookMemory:
+    """Times are seconds since 1970; 0 means not yet."""
+
+    refused: tuple[str, ...] = ()
+    """digests refused by a person or rolled back, oldest first: refused again should their version be made anew."""
+    made: tuple[str, ...] = ()
+    """runs of the template that were seen, oldest first: not made again when they are gone."""
+    request: str = ""
+    """the latest ``About.learn_request`` that a run was made for."""
+    scheduled: float = 0.0
+    """the latest time of the schedule that was dealt with."""
+
+    def recalling(self, digest: str) -> PlaybookMemory:
+        """With a digest of long ago, where there is room: one that went to make room does not come again, and so the
+        same facts give the same memory."""
+        full = digest in self.refused or len(self.refused) >= MAX_REFUSED
+        return self if full else replace(self, refused=(digest, *self.refused))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a status."""
+        return {
+            "refused": list(self.refused[-MAX_REFUSED:]),
+            "made": list(self.made[-MAX_MADE:]),
+            "request": self.request,
+            "scheduled": self.scheduled,
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> PlaybookMemory:
+        """Read what ``to_json`` wrote; a fresh one from {}. BugError when it is something else."""
+        try:
+            return cls(
+                tuple(str(digest) for digest in raw.get("refused", ())),
+                tuple(str(name) for name in raw.get("made", ())),
+                str(raw.get("request", "")),
+                float(raw.get("scheduled", 0.0)),
+            )
+        except (TypeError, ValueError) as error:
+            raise _unreadable("Playbook", error) from None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMemory:
+    """Of one version. Times are seconds since 1970; 0 means not yet."""
+
+    promoted: float = 0.0
+    """when it became active last."""
+    since: float = 0.0
+    """when the test on traffic that is under way, or pauses, began."""
+    tally: Tally = field(default_factory=Tally)
+    """what came in that test."""
+    reading: Reading | None = None
+    """the last one of that test, where it is one of mode Prometheus."""
+    curves: tuple[Curve, ...] = ()
+    """how the last test's interval came about, of each kind; for people, nothing is decided by it."""
+    test: str = ""
+    """``CanaryTest.id`` that ``since``, ``tally`` and ``reading`` are of; it may go on after a pause."""
+    first: float = 0.0
+    """when the first of its tests began that came one after the other."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a status."""
+        told: dict[str, Any] = {"promoted": self.promoted, "since": self.since, "tally": self.tally.to_json()}
+        told |= {"reading": self.reading.to_json()} if self.reading is not None else {}
+        told |= {"test": self.test} if self.test else {}
+        told |= {"first": self.first} if self.first else {}
+        return {**told, **({"curves": [one.to_json() for one in self.curves]} if self.curves else {})}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> VersionMemory:
+        """Read what ``to_json`` wrote; a fresh one from {}. BugError when it is something else."""
+        try:
+            tally = Tally.from_json(raw.get("tally"))
+            times = float(raw.get("promoted", 0.0)), float(raw.get("since", 0.0))
+            reading = Reading.from_json(raw["reading"]) if "reading" in raw else None
+            began = str(raw.get("test", "")), float(raw.get("first", 0.0))
+            return cls(*times, tally, reading, curves_in(raw), *began)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise _unreadable("PlaybookVersion", error) from None
+
+
+def _unreadable(kind: str, error: Exception) -> BugError:
+    return BugError(
+        f"the state of a {kind} cannot be read ({type(error).__name__})",
+        where="status.state",
+        fix="Only the operator writes it: install the version that wrote it, or remove it from the status",
+    )

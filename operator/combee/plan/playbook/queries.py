@@ -1,0 +1,258 @@
+"""What a canary asks Prometheus, window by window, and how the answers are compared. Pure.
+
+Window k of a test ends at ``begins + (k + 1) windowSeconds``. Both queries are evaluated there, for both versions;
+a window in which all of them gave a number makes one pair: the candidate's score minus the active version's, as a
+share of the scale. Every window is asked for once. An answer is a stranger's: nothing of it is taken for granted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from combee.algo.canary import Pair
+from combee.algo.power import least_pairs
+from combee.algo.verdict import number
+from combee.api.common import one_line
+from combee.api.playbook import Canary
+from combee.api.prometheus import WINDOW, Prometheus, ScoreQuery
+from combee.plan.playbook.readings import Reading, Trouble
+
+STREAM = "prometheus"
+"""of the pairs; their numbers are those of windows."""
+MOST_WINDOWS = 500
+"""asked for at once: Prometheus gives 11,000 points of a series at most."""
+SHORT = 12
+"""digits of a digest that $(version) stands for."""
+TOLERANCE = 0.1
+"""of the scale: how far outside a score may be and still counts as its end. ``increase`` extrapolates."""
+LARGEST_RATIO = 1000.0
+MAX_DETAIL = 200
+"""bytes of what a server says that are repeated."""
+_QUOTED = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`""")
+_RANGE = re.compile(r"\[\s*([^\]:\s]+)")
+
+Values = Mapping[int, float]
+"""window -> number; NaN and infinities are as they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One question about one version."""
+
+    what: Literal["score", "latency"]
+    side: Literal["active", "candidate"]
+    text: str
+
+    def trouble(self, problem: Any, detail: str = "") -> Trouble:
+        """That its answer is none."""
+        return Trouble(problem, self.what, self.side, one_line(detail, MAX_DETAIL))
+
+
+def queries(asked: Prometheus, candidate: str, active: str) -> tuple[Query, ...]:
+    """The questions, for two digests."""
+    texts = [("score", asked.score.query)]
+    texts += [("latency", asked.latency.query)] if asked.latency is not None else []
+    sides = (("candidate", candidate, asked.sides.candidate), ("active", active, asked.sides.active))
+    made: list[Query] = []
+    for what, text in texts:
+        for side, digest, name in sides:
+            filled = {
+                "$(digest)": digest,
+                "$(version)": digest[:SHORT],
+                "$(side)": name,
+                WINDOW: f"{asked.window_seconds}s",
+            }
+            made.append(Query(what, side, _filled(text, filled)))  # type: ignore[arg-type]
+    return tuple(made)
+
+
+def _filled(text: str, places: Mapping[str, str]) -> str:
+    for place, value in places.items():
+        text = text.replace(place, value)
+    return text
+
+
+def begins_at(since: float, asked: Prometheus) -> int:
+    """When window 0 of a test that began at ``since`` begins: at a multiple of the window's length, for servers
+    that move the times they are asked about there."""
+    return math.ceil(since / asked.window_seconds) * asked.window_seconds
+
+
+def end_of(asked: Prometheus, begins: int, window: int) -> int:
+    """When a window ends, in seconds since 1970."""
+    return begins + (window + 1) * asked.window_seconds
+
+
+def windows_over(asked: Prometheus, begins: int, now: float) -> int:
+    """How many windows are over, and their delay."""
+    return max(0, math.floor((now - asked.delay_seconds - begins) / asked.window_seconds))
+
+
+def windows(asked: Prometheus, begins: int, first: int, now: float) -> range:
+    """Those from ``first`` on that may be asked for now, MOST_WINDOWS at most."""
+    return range(first, max(first, min(windows_over(asked, begins, now), first + MOST_WINDOWS)))
+
+
+def ready_seconds(asked: Prometheus, begins: int, first: int, now: float) -> float:
+    """Seconds until window ``first`` may be asked for."""
+    return max(0.0, end_of(asked, begins, first) + asked.delay_seconds - now)
+
+
+def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Values | Trouble:
+    """The numbers of a range query's answer. ``times``: seconds since 1970 -> window; others must not be in it."""
+    try:
+        raw = json.loads(content)
+        if raw.get("status") == "error":
+            return query.trouble("BadQuery", str(raw.get("error")))
+        data = raw["data"]
+        kind, result = data["resultType"], data["result"]
+        if raw["status"] != "success" or raw.get("isPartial") is True:
+            return query.trouble("Unreadable", "the answer is not whole")
+        if kind != "matrix":
+            return query.trouble("WrongType", str(kind))
+        if len(result) > 1:
+            return query.trouble("SeveralSeries", str(len(result)))
+        if not result:
+            return query.trouble("Empty")
+        if "values" not in result[0]:
+            return query.trouble("WrongType", "histogram" if "histograms" in result[0] else "no values")
+        return {times[_whole(time)]: _number(value) for time, value in result[0]["values"]}
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
+        return query.trouble("Unreadable", "not the JSON of a range query")
+
+
+def _whole(time: Any) -> int:
+    """ValueError for a time between two seconds: windows end on whole ones."""
+    if isinstance(time, bool) or not isinstance(time, int | float) or time != math.floor(time):
+        raise ValueError("a time that was not asked for")
+    return int(time)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, str) or len(value) > 64:
+        raise ValueError("a number that is not text")
+    return float(value)
+
+
+def ends_of(score: ScoreQuery) -> tuple[float, float]:
+    """The least and the greatest number of a score's unit."""
+    if score.unit == "Points" and score.lowest is not None and score.highest is not None:
+        return score.lowest, score.highest
+    return (0.0, 100.0) if score.unit == "Percent" else (0.0, 1.0)
+
+
+def share_of(score: ScoreQuery, value: float) -> float | None:
+    """A score as a share of its scale, 1 for the best; None where it is outside of it.
+
+    >>> query = ScoreQuery(query="$(version)", unit="Percent", better="Lower")
+    >>> share_of(query, 25.0), share_of(query, 104.0), share_of(query, 150.0)
+    (0.75, 0.0, None)
+    """
+    low, high = ends_of(score)
+    share = (value - low) / (high - low)
+    if not -TOLERANCE <= share <= 1 + TOLERANCE:
+        return None
+    share = min(1.0, max(0.0, share))
+    return 1.0 - share if score.better == "Lower" else share
+
+
+def compare(
+    asked: Prometheus, answers: Mapping[Query, Values | Trouble], looked_at: range, at: float
+) -> tuple[list[Pair], Reading]:
+    """The pairs of the windows ``looked_at``, and what is to be said of them. ``at``: when they were asked for.
+
+    No pairs where an answer cannot be used. Windows that lack a number are left out; one that is NaN or infinite
+    is trouble besides: other windows count, and nothing passes on this reading.
+    """
+    troubles = [one for one in answers.values() if isinstance(one, Trouble)]
+    if troubles:
+        return [], Reading(looked_at[0], looked_at[-1], at, 0, troubles[0])
+    values = {(q.what, q.side): one for q, one in answers.items() if not isinstance(one, Trouble)}
+    for query in answers:
+        wrong = next((v for v in values[query.what, query.side].values() if _outside(asked, query, v)), None)
+        if wrong is not None:
+            trouble = query.trouble("OutOfRange", f"{wrong:g}")
+            return [], Reading(looked_at[0], looked_at[-1], at, 0, trouble)
+    odd = next((q for q in answers if not all(map(math.isfinite, values[q.what, q.side].values()))), None)
+    complete = [
+        window
+        for window in looked_at
+        if all(math.isfinite(given.get(window, math.nan)) for given in values.values())
+    ]
+    pairs = [_pair(asked, values, window) for window in complete]
+    return pairs, Reading(
+        looked_at[0],
+        looked_at[-1],
+        at,
+        len(pairs),
+        None if odd is None else odd.trouble("NotANumber"),
+        _means(values, "score", complete),
+        _means(values, "latency", complete) if asked.latency is not None else None,
+    )
+
+
+def query_warnings(canary: Canary, asked: Prometheus) -> tuple[str, ...]:
+    """What the canary asks for and can hardly get: windows enough until the deadline, windows that do not overlap."""
+    said = []
+    come = canary.deadline_seconds // asked.window_seconds
+    least = least_pairs(canary.epsilon)
+    if least is None:
+        said.append("canary.epsilon 0: no number of windows would show an equal candidate to be no worse")
+    elif least > come:
+        said.append(
+            f"canary.epsilon {number(canary.epsilon)}: {least:,} windows at least would show an equal candidate to be no "
+            f"worse, and {come:,} of {asked.window_seconds} s end before the deadline: take a larger epsilon, shorter "
+            "windows or a later deadline"
+        )
+    if canary.min_samples > come:
+        said.append(
+            f"canary.minSamples {canary.min_samples:,}: {come:,} windows of {asked.window_seconds} s end before the deadline"
+        )
+    texts = [("score", asked.score.query)]
+    texts += [("latency", asked.latency.query)] if asked.latency is not None else []
+    for what, text in texts:
+        if ranges := sorted(set(_RANGE.findall(_QUOTED.sub("", text))) - {WINDOW}):
+            said.append(
+                f"canary.prometheus.{what}.query looks back over {', '.join(ranges)}: where that is more than a window, "
+                f"windows overlap, and the chance of a false promotion is not bounded; write [{WINDOW}]"
+            )
+    return tuple(said)
+
+
+def _outside(asked: Prometheus, query: Query, value: float) -> bool:
+    if not math.isfinite(value):
+        return False
+    return value < 0 if query.what == "latency" else share_of(asked.score, value) is None
+
+
+def _pair(asked: Prometheus, values: Mapping[tuple[Any, Any], Values], window: int) -> Pair:
+    shares = [share_of(asked.score, values["score", side][window]) for side in ("candidate", "active")]
+    candidate, active = (0.0 if share is None else share for share in shares)
+    ratio = None
+    if asked.latency is not None:
+        slow, usual = (values["latency", side][window] for side in ("candidate", "active"))
+        # Nothing takes no time: a zero is less than the clock can tell.
+        ratio = _bounded(slow / usual) if slow > 0 and usual > 0 else 1.0 if slow == usual else None
+    return Pair(STREAM, window, candidate - active, ratio)
+
+
+def _bounded(ratio: float) -> float:
+    return min(LARGEST_RATIO, max(1 / LARGEST_RATIO, ratio))
+
+
+def _means(
+    values: Mapping[tuple[Any, Any], Values], what: str, complete: Sequence[int]
+) -> tuple[float, float] | None:
+    """The candidate's mean and the active version's, over the windows compared."""
+    if not complete:
+        return None
+    candidate, active = (
+        math.fsum(values[what, side][window] for window in complete) / len(complete)
+        for side in ("candidate", "active")
+    )
+    return candidate, active

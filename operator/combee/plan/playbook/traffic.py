@@ -1,0 +1,289 @@
+"""Comparisons on traffic: a candidate's canary, and the watch over a version that was promoted by one.
+
+Both are a test that stands in the version's status, from where the gateway and the evaluating Job take it,
+and a tally of judged pairs. A test's id changes with everything that would make its pairs mean something
+else: the other version, the thresholds, the kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from combee.algo.canary import ALPHA, Rules, Tally, judge
+from combee.algo.curve import Look
+from combee.algo.power import ASSUMED_SD, decidable_epsilon, pairs_needed
+from combee.algo.verdict import Judgement, number
+from combee.api.playbook import Canary, PlaybookSpec
+from combee.api.playbook_status import CanaryTest, Thresholds
+from combee.plan.playbook.board import Board, Record, verdict_of
+from combee.plan.playbook.curve import Curve, looked
+from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
+from combee.plan.playbook.readings import judge_reading, latest
+from combee.plan.playbook.thresholds import filled_in, rules_of
+from combee.plan.playbook.types import Happened
+
+WATCH_ALPHA = ALPHA
+"""of the watch: a sequence of its own, and so a chance of its own to roll back what is not worse."""
+MAX_RESTARTS = 20
+"""of a version's tests, in all: then it cannot be told."""
+MAX_DEADLINES = 3
+"""after the first of its tests began, however often they began anew."""
+_DAY = 86_400
+_MANY = 10_000
+"""pairs; an epsilon that takes more is warned of, whatever the traffic."""
+
+
+def judge_canary(board: Board, record: Record) -> Judgement:
+    """What traffic says of the candidate, whose heldOut is passed; starts its test where there is none.
+
+    Where no version is active it is compared with requests as they are.
+    """
+    canary = board.about.spec.canary
+    if canary is None:
+        return Judgement("Passed", "NoCanary", "the Playbook has no canary")
+    told, nothing = record.status.canary, not board.active
+    untested = ("NoCanary", "NothingToCompare")
+    if (
+        told is not None
+        and told.outcome == "Passed"
+        and told.against == board.active
+        and told.reason not in untested
+    ):
+        return Judgement(
+            "Passed", told.reason, told.message, None, told.gain, told.low, told.high, told.samples
+        )
+    rules = rules_of(record.status.thresholds or board.thresholds)
+    _begin(board, record, canary, "Promotion", board.active, rules.deadline_seconds)
+    if (spent := _spent(board, record, rules)) is not None:
+        return spent
+    elapsed = board.seen.now - record.memory.since
+    for seconds in (rules.duration_seconds, rules.deadline_seconds):
+        board.wakes.append(record.memory.since + seconds)
+    if canary.mode == "Manual" or (canary.prometheus is not None and nothing):
+        # Services count by version: there is nothing to ask Prometheus about where none is active.
+        return _by_hand(record, rules, elapsed)
+    _take(board, record)
+    tally = record.memory.tally
+    if canary.prometheus is None:
+        said = judge(tally, rules, elapsed, against="no playbook" if nothing else "active")
+    else:
+        said = judge_reading(canary.prometheus, tally, record.memory.reading, rules, elapsed)
+        _tell_error(board, record, said)
+    _look(board, record, said)
+    return _with_trouble(board, record, said)
+
+
+def _tell_error(board: Board, record: Record, said: Judgement) -> None:
+    """An event, the first time that an answer cannot be used."""
+    told = record.status.canary
+    if said.reason == "QueryError" and (told is None or told.reason != "QueryError"):
+        board.events.append(Happened("Warning", "QueryError", said.message, record.digest))
+
+
+def _with_trouble(board: Board, record: Record, said: Judgement) -> Judgement:
+    """The same, and why pairs are not being judged, where that is so: the first time as an event, too."""
+    test = record.status.test
+    why = board.seen.not_judged.get(test.id, "") if test is not None else ""
+    if not why or said.outcome != "Inconclusive":
+        return said
+    message = f"{said.message}; not judged: {why}"
+    if said.final:
+        return replace(said, message=message)
+    told = record.status.canary
+    if told is None or told.reason != "NotJudged":
+        board.events.append(
+            Happened("Warning", "NotJudged", f"the canary is not being judged: {why}", record.digest)
+        )
+    return replace(said, reason="NotJudged", message=message)
+
+
+def _by_hand(record: Record, rules: Rules, elapsed: float) -> Judgement:
+    if record.seen.spec.decision == "Approve":
+        return Judgement("Passed", "Approved", "somebody approved it")
+    if elapsed >= rules.deadline_seconds:
+        return Judgement("Inconclusive", "DeadlineExceeded", "nobody approved it before the deadline")
+    named = f"{record.seen.spec.playbook_ref.name} {record.short}"
+    said = f"somebody must approve it: kubectl combee playbook approve {named}"
+    return Judgement("Inconclusive", "WaitingForApproval", said, final=False)
+
+
+def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
+    """That its tests began anew too often, or for too long; None: it may still be told."""
+    restarts, end = record.status.restarts, record.memory.first + MAX_DEADLINES * rules.deadline_seconds
+    if not restarts or record.seen.spec.decision == "Approve":
+        return None
+    board.wakes.append(end)
+    if restarts < MAX_RESTARTS and board.seen.now < end:
+        return None
+    times = "once" if restarts == 1 else f"{restarts} times"
+    long = "" if restarts >= MAX_RESTARTS else f", and {MAX_DEADLINES} deadlines since the first are over"
+    said = f"its tests began anew {times}{long}: promote it by name, or learn from the active version"
+    return Judgement("Inconclusive", "DeadlineExceeded", said)
+
+
+def _begin(
+    board: Board,
+    record: Record,
+    canary: Canary,
+    kind: Literal["Promotion", "Watch"],
+    against: str,
+    seconds: float,
+) -> None:
+    """The test, as it must be now; a new one where the one there, or that paused, is another."""
+    thresholds = record.status.thresholds or board.thresholds
+    other = against[:12] or "nothing"
+    name = f"{record.short}-{other}-{thresholds.digest[:8]}-{kind[0].lower()}{record.status.restarts}"
+    old = record.status.test
+    began = old.id if old is not None else record.memory.test
+    fresh = began != name
+    if fresh:
+        if began and kind == "Promotion":
+            _restarted(board, record, f"{against[:12] or 'no version'} is active now")
+            name = f"{name.rsplit('-', 1)[0]}-p{record.status.restarts}"
+        record.remember(since=board.seen.now, tally=Tally(), reading=None)
+    record.remember(test=name, first=record.memory.first or record.memory.since)
+    since = record.memory.since
+    test = CanaryTest(
+        id=name,
+        kind=kind,
+        mode=canary.mode,
+        against=against,
+        traffic_percent=canary.traffic_percent,
+        since=board.about.when(since),
+        until=board.about.when(since + seconds),
+    )
+    record.update(test=test)
+    if fresh and kind == "Promotion" and not record.status.restarts:
+        said = f"{record.short} passed heldOut and is compared with {against[:12] or 'no playbook'}, mode {canary.mode}, until {test.until}"
+        board.events.append(Happened("Normal", "CanaryBegan", said, record.digest))
+
+
+def _restarted(board: Board, record: Record, why: str) -> None:
+    record.update(restarts=record.status.restarts + 1, canary=None)
+    board.note("Restarted", record.digest, f"the tests of {record.short} begin anew: {why}", warn=True)
+
+
+def refreeze(board: Board, record: Record, why: str) -> None:
+    """Its tests begin anew under today's thresholds."""
+    _restarted(board, record, why)
+    record.update(thresholds=board.thresholds, held_out=None, test=None)
+    record.remember(test="")
+
+
+def _take(board: Board, record: Record) -> None:
+    """Count the pairs that came for its test, and the requests that none can be made of."""
+    test, seen, memory = record.status.test, board.seen, record.memory
+    if test is None:
+        return
+    tally = memory.tally.with_pairs(test.id, seen.pairs.get(test.id, ()))
+    tally = tally.with_left_out(seen.left_out.get(test.id, ()))
+    canary, reading = board.about.spec.canary, memory.reading
+    if canary is not None and canary.prometheus is not None and (came := seen.readings.get(test.id, ())):
+        begins = begins_at(memory.since, canary.prometheus)
+        reading = latest(reading, came, windows_over(canary.prometheus, begins, seen.now))
+    record.remember(tally=tally, reading=reading)
+
+
+def _look(board: Board, record: Record, said: Judgement) -> None:
+    """Remember what was said, for the curve of its test."""
+    test, thresholds = record.status.test, record.status.thresholds or board.thresholds
+    if test is None or said.gain is None or said.low is None or said.high is None:
+        return
+    since = record.memory.since
+    of = Curve(test.id, test.kind, test.against, thresholds.epsilon, since)
+    look = Look(round(board.seen.now - since), said.samples, said.gain, said.low, said.high)
+    record.remember(curves=looked(record.memory.curves, of, look))
+
+
+def watch(board: Board) -> bool:
+    """Look after the active version that the gates promoted; True when it must be rolled back.
+
+    Only what the gates decided can be undone by them: what a person promoted or pinned stays.
+    """
+    record, canary = board.get(board.active), board.about.spec.canary
+    if record is None:
+        return False
+    previous = board.get(board.previous)
+    on = (
+        canary is not None
+        and canary.mode == "Shadow"
+        and record.status.promoted_by == "Gates"
+        and not board.pinned
+        and record.seen.spec.decision in ("Auto", "Approve")
+        and previous is not None
+        and previous.seen.has_content
+        and not previous.served().refused
+    )
+    end = record.memory.promoted + (canary.watch_seconds if canary is not None else 0)
+    if not on or canary is None or board.seen.now >= end:
+        record.update(test=None)
+        if board.seen.now >= end:
+            record.remember(test="")
+        return False
+    frozen = record.status.thresholds or board.thresholds
+    if frozen.evaluator != board.thresholds.evaluator:
+        frozen = _another_judge(board, record, frozen)
+    _begin(board, record, canary, "Watch", board.previous, canary.watch_seconds)
+    _take(board, record)
+    board.wakes.append(end)
+    rules = replace(
+        rules_of(frozen), min_samples=0, duration_seconds=0, deadline_seconds=float("inf"), alpha=WATCH_ALPHA
+    )
+    rules = replace(rules, max_latency_ratio=float("inf"))
+    said = judge(record.memory.tally, rules, 0.0, against="the one before")
+    _look(board, record, said)
+    record.update(watch=verdict_of(said, board.previous))
+    return said.outcome == "Failed"
+
+
+def _another_judge(board: Board, record: Record, frozen: Thresholds) -> Thresholds:
+    """The watch begins anew: another judge's scores mean something else. Not so where none was recorded."""
+    if frozen.evaluator:
+        what = f"evaluator {frozen.evaluator} -> {board.thresholds.evaluator} changed since it began"
+        record.update(restarts=record.status.restarts + 1, watch=None)
+        board.note(
+            "Restarted", record.digest, f"the watch over {record.short} begins anew: {what}", warn=True
+        )
+    after = filled_in(frozen, board.thresholds)
+    record.update(thresholds=after)
+    return after
+
+
+def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
+    """What the canary asks for and can hardly get: epsilon against the traffic there is, or against any.
+
+    Reckoned for an equal candidate and differences of ASSUMED_SD, since nothing is known before traffic comes.
+    """
+    canary = spec.canary
+    if canary is not None and canary.prometheus is not None:
+        return query_warnings(canary, canary.prometheus)
+    if canary is None or canary.mode not in ("Shadow", "Replay"):
+        return ()
+    needed = pairs_needed(canary.epsilon)
+    many = "no number of pairs" if needed is None else f"about {_rounded(needed):,} pairs"
+    asks = f"canary.epsilon {number(canary.epsilon)}: {many} would show an equal candidate to be no worse"
+    if needed is None:
+        asks = f"{asks}; a larger epsilon can be decided"
+    basis = f"(differences with a standard deviation of {ASSUMED_SD})"
+    if canary.expected_requests_per_day is None:
+        return (f"{asks} {basis}",) if needed is None or needed > _MANY else ()
+    share = canary.traffic_percent / 100 if canary.mode == "Shadow" else 1.0
+    come = canary.expected_requests_per_day * share * canary.deadline_seconds / _DAY
+    said = []
+    if needed is None or needed > come:
+        better = decidable_epsilon(come)
+        instead = (
+            f"epsilon {number(better)} can be decided"
+            if better
+            else "no epsilon can be decided: look at more requests"
+        )
+        said.append(f"{asks} {basis}, and about {int(come):,} come before the deadline: {instead}")
+    if canary.min_samples > come:
+        said.append(f"canary.minSamples {canary.min_samples:,}: about {int(come):,} come before the deadline")
+    return tuple(said)
+
+
+def _rounded(pairs: int) -> int:
+    """To two digits."""
+    return int(float(f"{pairs:.2g}"))

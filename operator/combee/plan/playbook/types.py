@@ -1,0 +1,188 @@
+"""What ``decide_playbook`` reads and what it returns, as plain data.
+
+    Playbook, its PlaybookVersions, runs, ConfigMaps, judged pairs
+        -> observe -> PlaybookSeen
+        -> decide_playbook(about, status, seen) -> PlaybookPlan
+        -> the executor makes it true
+
+The executor goes through a plan in this order, and stops where a write fails (the next tick decides
+anew from what is there):
+
+1. ``status`` onto the Playbook: the record of what is active, and of what was refused.
+2. ``deliver``: the active content into the delivered ConfigMap; one that cannot be is told, and the rest goes on.
+3. ``events``, only when 1 was written.
+4. ``versions`` onto the PlaybookVersions, those that differ from what was seen.
+5. ``runs``: wished for again until they are seen; then what is pruned.
+
+Pairs that were handed in may be forgotten once 4 was written: the tally in the version's status holds
+them. Handed in again, they count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from combee.algo.canary import LeftOut, Pair
+from combee.api.playbook import PlaybookSpec, VersionSpec
+from combee.api.playbook_status import CanaryTest, PlaybookStatus, VersionStatus
+from combee.api.run import RunSpec
+from combee.plan.gatescores import GateScores
+from combee.plan.playbook.readings import Reading
+from combee.plan.playbook.serving import Version
+
+When = Callable[[float], str]
+"""seconds since 1970 as the API writes times; empty for 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The Playbook that a tick is about."""
+
+    name: str
+    generation: int
+    spec: PlaybookSpec
+    when: When
+    learn_request: str = ""
+    """what ``kubectl combee playbook learn`` wrote into the annotation ``names.LEARN_ANNOTATION``: each new text asks for one
+    run."""
+    unreadable: str = ""
+    """why the spec as it was written cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in a version's content that must not be delivered. It never repeats the content."""
+
+    kind: Literal["leak", "injection"]
+    entry: str
+    """which bullet: its id or number."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSeen:
+    """A PlaybookVersion of this Playbook, and what its ConfigMap holds."""
+
+    name: str
+    generation: int
+    created: str
+    """metadata.creationTimestamp: text in order of time."""
+    spec: VersionSpec
+    status: VersionStatus
+    has_content: bool = True
+    """its immutable ConfigMap is there and says the same digest."""
+    gate: GateScores | None = None
+    """scores on heldOut, example by example, where the ConfigMap has them."""
+    findings: tuple[Finding, ...] | None = None
+    """of ``content.findings``; None while the content was not looked at."""
+
+    @property
+    def digest(self) -> str:
+        """The artifact."""
+        return self.spec.digest
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A run made from this Playbook's ``spec.learn.template``: one that it owns."""
+
+    name: str
+    created: str
+    over: bool
+    """its phase says that nothing more will happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookSeen:
+    """One tick's facts. ``now``: seconds since 1970."""
+
+    now: float
+    versions: tuple[VersionSeen, ...] = ()
+    runs: tuple[RunSeen, ...] = ()
+    delivered: str | None = None
+    """digest that the delivered ConfigMap says it holds ("" for none); None: there is no ConfigMap."""
+    altered: bool = False
+    """the delivered ConfigMap holds something else than what was written into it."""
+    pairs: Mapping[str, tuple[Pair, ...]] = field(default_factory=dict)
+    """``CanaryTest.id`` -> judged pairs of it; those that were handed in before do no harm."""
+    left_out: Mapping[str, tuple[LeftOut, ...]] = field(default_factory=dict)
+    """``CanaryTest.id`` -> requests that the upstream refuses, of which no pair can be made."""
+    readings: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
+    """``CanaryTest.id`` -> what Prometheus said."""
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    """``CanaryTest.id`` -> why its pairs are not being judged, in a sentence that says what to do."""
+    opaque: tuple[Version, ...] = ()
+    """versions that this release cannot read, as far as the serving rule needs them."""
+    blocked: str = ""
+    """why what is active cannot be delivered until a person does something, and what; empty: nothing is in the way."""
+    data_mark: str = ""
+    """changes when the template's data do, where that can be told without reading them; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunWish:
+    """A PromptLearningRun to be made, owned by the Playbook; on a 409 the one that is there stays."""
+
+    name: str
+    spec: RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What the delivered ConfigMap must hold. It has no owner, and is never deleted by a plan."""
+
+    config_map: str
+    digest: str
+    """of the active version; empty: none, and the ConfigMap holds an empty playbook."""
+    source: str
+    """the immutable ConfigMap to copy from; empty where ``digest`` is."""
+    current: bool
+    """the delivered ConfigMap says so already, and holds what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryWish:
+    """A comparison on traffic that must be under way. It is in the version's ``status.test``, too."""
+
+    digest: str
+    version: str
+    """name of the PlaybookVersion."""
+    test: CanaryTest
+    pairs: int
+    """judged so far."""
+    needed: int | None
+    """pairs still needed, as far as can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event, for the Playbook and for the version."""
+
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    """Promoted, RolledBack, Refused, Inconclusive, Restarted, RunCreated, CanaryBegan, CanaryPassed,
+    NotJudged, QueryError, InvalidManifest."""
+    message: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookPlan:
+    """What must become true, in the order that the module's head tells."""
+
+    status: PlaybookStatus
+    versions: Mapping[str, VersionStatus]
+    """by object name, one for each version seen."""
+    deliver: Delivery
+    runs: tuple[RunWish, ...] = ()
+    canaries: tuple[CanaryWish, ...] = ()
+    prune_versions: tuple[str, ...] = ()
+    """PlaybookVersions to delete, their ConfigMaps with them; never a refused one."""
+    prune_contents: tuple[str, ...] = ()
+    """refused PlaybookVersions that stay, and whose ConfigMaps are to be deleted."""
+    prune_runs: tuple[str, ...] = ()
+    events: tuple[Happened, ...] = ()
+    wake_after_seconds: float | None = None
+    """look again then even if nothing happens."""

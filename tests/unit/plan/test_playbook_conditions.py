@@ -1,0 +1,81 @@
+"""What a Playbook says to tools that wait for it: Ready, Reconciling and Stalled, of statuses that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playbook_bench import World, digest_of
+
+from combee.plan.playbook.conditions import READY, Said, merge
+
+
+def blocked() -> World:
+    world = World().add("a")
+    world.blocked = "a ConfigMap of this name is there that is not ours"
+    world.tick()
+    world.delivered = digest_of("other")
+    world.tick()
+    return world
+
+
+def delivering() -> World:
+    world = World().add("a")
+    world.tick()
+    return world
+
+
+def nothing() -> World:
+    world = World()
+    world.tick()
+    return world
+
+
+def taken_back() -> World:
+    """The refused version still lies where services find it."""
+    world = World().add("a").settle().decide("a", "Refuse")
+    world.tick()
+    return world
+
+
+STATES: dict[str, tuple[Callable[[], World], str, str, str, str]] = {
+    "nothing yet": (nothing, "Delivering", "False", "True", "False"),
+    "nothing": (lambda: World().settle(), "NothingActive", "True", "False", "False"),
+    "taken back": (taken_back, "Delivering", "False", "True", "False"),
+    "nothing any more": (lambda: taken_back().settle(), "NothingActive", "True", "False", "False"),
+    "delivering": (delivering, "Delivering", "False", "True", "False"),
+    "delivered": (lambda: World().add("a").settle(), "Delivered", "True", "False", "False"),
+    "blocked": (blocked, "DeliveryBlocked", "False", "False", "True"),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_what_a_playbook_waits_for_is_in_its_conditions(state: str) -> None:
+    make, reason, *expected = STATES[state]
+    status = make().status
+    found = {c.type: c for c in status.conditions}
+    assert [found[name].status for name in ("Ready", "Reconciling", "Stalled")] == expected
+    assert {found[name].reason for name in ("Ready", "Reconciling", "Stalled")} == {reason}
+    assert len({found[name].message for name in ("Ready", "Reconciling", "Stalled")}) == 1
+
+
+def test_what_is_in_the_way_is_forgotten_once_it_is_delivered() -> None:
+    world = blocked()
+    assert "not ours" in world.says("Stalled")
+    world.blocked = ""
+    assert world.settle().why("Stalled") == ("False", "Delivered")
+    world.blocked = "said of something else before"
+    assert world.settle().why("Stalled") == ("False", "Delivered")
+
+
+def test_a_manifest_that_cannot_be_read_is_stalled_and_keeps_what_else_was_said() -> None:
+    before = World().add("a").settle().status.conditions
+    after = merge(before, (Said(READY, "InvalidManifest", "no"),), 2, "t9")
+    assert [(c.type, c.status) for c in after][:3] == [
+        ("Ready", "False"),
+        ("Reconciling", "False"),
+        ("Stalled", "True"),
+    ]
+    assert after[3:] == before[3:]
+    again = merge(after, (Said(READY, "InvalidManifest", "no"),), 2, "t10")
+    assert again == after
