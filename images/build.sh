@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the images with buildah or docker, whichever is there: images/build.sh [worker] [operator] [sim]
-# Chosen by the environment: BUILDER, BASE (the image they are built on), CONTEXTS (folder for what they are built from),
+# Chosen by the environment: BUILDER, BASE (the image they are built on), SHELL_IMAGE (one with a static /bin/busybox), CONTEXTS (folder for what they are built from),
 # REGISTRY (the first part of their names), PYTHON (one that has pip, setuptools and packaging).
 # images/vllm is not built here, for its base is not ours: see its first lines.
 set -euo pipefail
@@ -23,6 +23,7 @@ build() { # build IMAGE: names it REGISTRY/combee-IMAGE:VERSION; nothing when it
   echo "$name"
   [ "$made_of" != "$(cat "$context.built" 2>/dev/null)" ] || [ -z "$("$BUILDER" images -q "$name" 2>/dev/null)" ] || return 0
   local options=(-q ${base:+--build-arg "$argument=$base"} -t "$name")
+  [ "$image" != worker ] || options+=(${SHELL_IMAGE:+--build-arg "SHELL_IMAGE=$SHELL_IMAGE"})
   [ "$(basename "$BUILDER")" != buildah ] || options+=(--layers --isolation chroot --pull-never)
   "$BUILDER" build "${options[@]}" "$context" >/dev/null
   echo "$made_of" >"$context.built"

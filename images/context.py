@@ -27,7 +27,7 @@ REPOSITORY = IMAGES.parent
 PYTHON_VERSION = "3.11"
 """The Python of the images' base, whatever Python runs this."""
 
-FILES = {"sim": {"data": REPOSITORY / "examples" / "data", "bin": IMAGES / "sim" / "vllm"}}
+FILES = {"sim": {"data": REPOSITORY / "examples" / "data", "bin": IMAGES / "sim" / "bin"}}
 """What an image is given beside its Dockerfile: folder in its context -> where it comes from."""
 
 

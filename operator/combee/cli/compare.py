@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json as jsonlib
+import re
 import signal
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
-from combee.cli.errors import USER_ERROR, say, write
+from combee.api.methods import MethodType
+from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.errors import BugError, CombeeError, UserError
+from combee.names import LABEL_COMPARISON
 from combee.plan.types import EXIT_CODES
 from combee.runtime.compare.launch import CellError
-from combee.runtime.compare.run import Compared, Request, Told, compare
+from combee.runtime.compare.run import Compared, Request, Told, compare, write_runs
 from combee.runtime.compare.strategies import parse_strategies
 
 MAX_SEEDS = 1000
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,30 @@ class Flags:
     jobs: int
     slots: int | None
     evaluate_every: int | None
+    methods: str = ""
+    for_cluster: str = ""
+
+
+def run_for_cluster(flags: Flags) -> int:
+    """Write the cells as runs for ``kubectl apply``; the exit code."""
+
+    def work() -> int:
+        name = flags.for_cluster
+        if not _LABEL.fullmatch(name):
+            raise UserError(
+                "not a name of at most 40 small letters, digits and dashes",
+                where="--for-cluster",
+                fix="Write one such as --for-cluster formula-methods",
+            )
+        made = write_runs(read_flags(flags), name)
+        write(
+            sys.stdout,
+            f"{len(made)} runs in {flags.output}\n\nkubectl apply -f {flags.output}\n"
+            f"kubectl get plr -l {LABEL_COMPARISON}={name}\nkubectl combee compare {name} -o {name}\n",
+        )
+        return 0
+
+    return guarded(work)
 
 
 def run_compare(flags: Flags, *, as_json: bool) -> int:
@@ -57,8 +86,9 @@ def run_compare(flags: Flags, *, as_json: bool) -> int:
         return EXIT_CODES["Stopped"]
     except CombeeError as error:
         say(error, as_json=as_json)
-        if isinstance(error, CellError):
-            return error.exit_code
+        if isinstance(error, CellError):  # one that was killed has none of ours
+            known = error.exit_code in (USER_ERROR, EXIT_CODES["Stopped"])
+            return error.exit_code if known else EXIT_CODES["Failed"]
         return EXIT_CODES["Failed"] if isinstance(error, BugError) else USER_ERROR
     files = [str(flags.output / name) for name in ("compare.json", "compare.md", "compare.html")]
     finished = {"event": "finished", "files": files}
@@ -81,7 +111,23 @@ def read_flags(flags: Flags) -> Request:
         jobs=flags.jobs,
         slots=flags.slots,
         evaluate_every=flags.evaluate_every,
+        methods=parse_methods(flags.methods) if flags.methods else (),
     )
+
+
+def parse_methods(text: str) -> list[MethodType]:
+    """Base methods with commas, each once. UserError that names those there are."""
+    found: list[MethodType] = []
+    for name in (part.strip() for part in text.split(",")):
+        known = next((one for one in get_args(MethodType) if one == name), None)
+        if known is None:
+            raise UserError(
+                f"unknown method {name!r}",
+                where="--methods",
+                fix=f"Write names with commas, of {', '.join(get_args(MethodType))}",
+            )
+        found.append(known)
+    return list(dict.fromkeys(found))
 
 
 def parse_engines(values: list[str]) -> dict[str, list[str]]:

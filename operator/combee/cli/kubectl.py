@@ -6,22 +6,13 @@ Their work is in ``cli.cluster`` and imported when they run: ``--help`` is there
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from combee.cli.cluster.place import Place
+from combee.cli.where import Place, with_place
 
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run.")]
-Namespace = Annotated[
-    str | None,
-    typer.Option("--namespace", "-n", metavar="NAME", help="Its namespace; absent: the context's."),
-]
-Context = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="A context of the kubeconfig; absent: the current one."),
-]
 Format = Annotated[Literal["text", "json"] | None, typer.Option("-o", "--output", help="json: for programs.")]
 
 
@@ -37,25 +28,16 @@ def register(app: typer.Typer) -> None:
             logs,
             "kubectl combee logs quickstart --follow; kubectl combee logs quickstart --step map --shard 1",
         ),
-        (playbook, "kubectl combee playbook quickstart > playbook.md"),
         (suspend, "kubectl combee suspend quickstart"),
         (resume, "kubectl combee resume quickstart"),
         (report, "kubectl combee report quickstart; kubectl combee report quickstart -o out"),
     ):
-        app.command(epilog=f"Examples: {example}")(command)
-
-
-def place_of(namespace: str | None, context: str | None) -> Place:
-    """The flags, together."""
-    from combee.cli.cluster.place import Place
-
-    return Place(namespace, context)
+        app.command(epilog=f"Examples: {example}")(with_place(command))
 
 
 def status(
+    place: Place,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A run; absent: all of them.")] = None,
-    namespace: Namespace = None,
-    context: Context = None,
     output: Format = None,
     watch: Annotated[
         bool | None,
@@ -68,24 +50,22 @@ def status(
     """
     from combee.cli.cluster.status import run_status
 
-    place = place_of(namespace, context)
     raise typer.Exit(run_status(name, place, watch=watch, as_json=output == "json"))
 
 
-def why(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
+def why(name: RunName, place: Place) -> None:
     """Say what a run on a cluster waits for, or what it died of, and what to do about it.
 
     Exit codes: 0 said, 2 no such run, no cluster or no right to look.
     """
     from combee.cli.cluster.why import run_why
 
-    raise typer.Exit(run_why(name, place_of(namespace, context)))
+    raise typer.Exit(run_why(name, place))
 
 
 def logs(
     name: RunName,
-    namespace: Namespace = None,
-    context: Context = None,
+    place: Place,
     step: Annotated[
         Literal["profile", "map", "reduce", "finish", "evaluate", "publish"] | None,
         typer.Option(help="Of this kind; absent: the one that matters."),
@@ -102,47 +82,36 @@ def logs(
     from combee.cli.cluster.logs import Wish, run_logs
 
     wish = Wish(step, iteration, shard, follow, raw)
-    raise typer.Exit(run_logs(name, place_of(namespace, context), wish))
+    raise typer.Exit(run_logs(name, place, wish))
 
 
-def playbook(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
-    """Print the playbook that a run on a cluster published.
-
-    Exit codes: 0 printed, 2 there is none (and why).
-    """
-    from combee.cli.cluster.playbook import run_playbook
-
-    raise typer.Exit(run_playbook(name, place_of(namespace, context)))
-
-
-def suspend(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
+def suspend(name: RunName, place: Place) -> None:
     """Stop a run on a cluster for a while: its pods go, its GPUs are free, what it knows stays.
 
     Exit codes: 0 done, 2 no such run, or it is over.
     """
     from combee.cli.cluster.change import run_suspend
 
-    raise typer.Exit(run_suspend(name, place_of(namespace, context), suspend=True))
+    raise typer.Exit(run_suspend(name, place, suspend=True))
 
 
-def resume(name: RunName, namespace: Namespace = None, context: Context = None) -> None:
+def resume(name: RunName, place: Place) -> None:
     """Let a suspended run go on where it was.
 
     Exit codes: 0 done, 2 no such run, or it is over.
     """
     from combee.cli.cluster.change import run_suspend
 
-    raise typer.Exit(run_suspend(name, place_of(namespace, context), suspend=False))
+    raise typer.Exit(run_suspend(name, place, suspend=False))
 
 
 def report(
     name: RunName,
+    place: Place,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for the files; absent: one called NAME."),
     ] = None,
-    namespace: Namespace = None,
-    context: Context = None,
     timeout: Annotated[
         float,
         typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for the files."),
@@ -156,6 +125,4 @@ def report(
     """
     from combee.cli.cluster.report import run_report
 
-    raise typer.Exit(
-        run_report(name, output or Path(name), place_of(namespace, context), wait_seconds=timeout)
-    )
+    raise typer.Exit(run_report(name, output or Path(name), place, wait_seconds=timeout))

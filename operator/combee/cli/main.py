@@ -11,8 +11,10 @@ import typer
 from typer.exceptions import TyperException
 
 from combee import __version__
-from combee.cli import kubectl
+from combee.cli import comparing, kubectl, versions
 from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, bug_text, forget, say_line
+from combee.cli.options import Data, Engines, Json, Manifest, Secrets
+from combee.cli.where import Place, with_place
 
 EXAMPLES = """Examples:
 
@@ -34,63 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-Manifest = Annotated[
-    Path, typer.Option("-f", "--filename", help="The manifest: a PromptLearningRun in YAML.")
-]
-Engines = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--engine",
-        metavar="NAME=URL",
-        help="An OpenAI-compatible server that stands for an engine of the manifest.",
-    ),
-]
-Secrets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--secret", metavar="NAME/KEY=env:VAR", help="An environment variable that stands for a Secret's key."
-    ),
-]
-Data = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data", metavar="SPLIT=PATH", help="A file that stands for train, heldOut, test or initialPlaybook."
-    ),
-]
-Manifests = Annotated[
-    list[Path],
-    typer.Option("-f", "--filename", help="A manifest; more than once to compare on several tasks."),
-]
-Output = Annotated[
-    Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for results; the same folder resumes.")
-]
-Strategies = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME[:WORD...][@SIZE],...", help="What to compare, such as ParallelScan:Model:Sqrt@100."
-    ),
-]
-Sizes = Annotated[
-    str,
-    typer.Option(metavar="N,...", help="Batch sizes of strategies that name none; absent: the manifest's."),
-]
-Seeds = Annotated[
-    str,
-    typer.Option(
-        metavar="N|A,B,...",
-        help="How many seeds, or which. An --engine given once a seed deals its servers out.",
-    ),
-]
-Jobs = Annotated[int, typer.Option(min=1, max=64, help="Cells run side by side.")]
-Slots = Annotated[
-    int | None,
-    typer.Option(min=1, max=10_000, help="Slots of modelled time; absent: the manifest's concurrency."),
-]
-EvaluateEvery = Annotated[
-    int | None, typer.Option(min=1, help="Examples between scorings of heldOut; absent: the largest batch.")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a screen.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -114,7 +59,9 @@ def validate(filename: Manifest, json: Json = False) -> None:
 
 
 @app.command(epilog="Examples: combee preview -f run.yaml; kubectl combee preview quickstart")
+@with_place
 def preview(
+    place: Place,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="A run on a cluster, in place of a manifest.")
     ] = None,
@@ -123,8 +70,6 @@ def preview(
     ] = None,
     data: Data = None,
     json: Json = False,
-    namespace: kubectl.Namespace = None,
-    context: kubectl.Context = None,
 ) -> None:
     """Show what a run would do and cost: batches, tree, calls, tokens, the smallest gain it can
     detect. Reads the data; spends nothing.
@@ -139,7 +84,6 @@ def preview(
         raise typer.Exit(run_preview(filename, data or [], as_json=json))
     from combee.cli.cluster.preview import run_cluster_preview
 
-    place = kubectl.place_of(namespace, context)
     raise typer.Exit(run_cluster_preview(name or "", data or [], place, as_json=json))
 
 
@@ -159,6 +103,15 @@ def run(
             "--plans", metavar="DIR", help="Obey the iteration plans of an earlier run (its DIR/plans)."
         ),
     ] = None,
+    task_user: Annotated[
+        str,
+        typer.Option(
+            "--task-user",
+            metavar="UID|me",
+            help="For a task in a container: the first user id its commands run under (as root; absent: 64000), "
+            "or me: with your own rights.",
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Learn a playbook on this machine. Stop it with Ctrl-C and go on with the same command.
@@ -168,47 +121,14 @@ def run(
     """
     from combee.cli.run import run_run
 
-    raise typer.Exit(run_run(filename, output, engine or [], secret or [], data or [], plans, as_json=json))
-
-
-@app.command(
-    epilog="Example: combee compare -f run.yaml --strategies Sequential,Naive,ParallelScan --sizes 100 --seeds 10 "
-    "-o out --engine main=http://127.0.0.1:8000/v1"
-)
-def compare(
-    filename: Manifests,
-    output: Output,
-    strategies: Strategies = "Sequential,Naive,ParallelScan",
-    sizes: Sizes = "",
-    seeds: Seeds = "3",
-    engine: Engines = None,
-    secret: Secrets = None,
-    data: Data = None,
-    jobs: Jobs = 1,
-    slots: Slots = None,
-    evaluate_every: EvaluateEvery = None,
-    json: Json = False,
-) -> None:
-    """Compare strategies over seeds and tasks on equal terms: one table, one plot, in modelled time.
-
-    Exit codes: 0 compared; 2 a mistake found before any work; 5 a cell failed; 130 stopped.
-    """
-    from combee.cli.compare import Flags, run_compare
-
-    flags = Flags(
-        filename,
-        output,
-        strategies,
-        sizes,
-        seeds,
-        engine or [],
-        secret or [],
-        data or [],
-        jobs,
-        slots,
-        evaluate_every,
+    raise typer.Exit(
+        run_run(
+            filename, output, engine or [], secret or [], data or [], plans, task_user=task_user, as_json=json
+        )
     )
-    raise typer.Exit(run_compare(flags, as_json=json))
+
+
+comparing.register(app)
 
 
 @app.command(epilog="Example: combee gc out")
@@ -226,6 +146,8 @@ def gc(
 
 
 kubectl.register(app)
+app.add_typer(versions.app, name="playbook")
+versions.register(app)
 
 
 def main() -> None:

@@ -28,8 +28,7 @@ def preview_text(name: str, next_command: str, shown: Preview) -> str:
         f"reflections                       {shown.reflections}",
         f"aggregator calls                  {shown.aggregator_calls}",
         f"tokens, estimated                 {shown.tokens}",
-        f"heldOut                           {shown.held_out[0]} rows select, {shown.held_out[1]} rows gate",
-        f"smallest detectable gain          {shown.detectable_gain:.3f} on gate (paired, power 0.8 at 5 %)",
+        *_held_out(shown),
         "",
     ]
     lines += [f"warning: {warning}" for warning in shown.warnings]
@@ -37,6 +36,15 @@ def preview_text(name: str, next_command: str, shown: Preview) -> str:
         lines.append(f"would be refused: {shown.refused}")
     lines.append(f"Nothing was spent. Next: {next_command}")
     return "\n".join(lines)
+
+
+def _held_out(shown: Preview) -> list[str]:
+    if shown.detectable_gain is None:
+        return ["heldOut                           none: what is learned from traces is scored on nothing"]
+    return [
+        f"heldOut                           {shown.held_out[0]} rows select, {shown.held_out[1]} rows gate",
+        f"smallest detectable gain          {shown.detectable_gain:.3f} on gate (paired, power 0.8 at 5 %)",
+    ]
 
 
 def _key(batch: Batch) -> tuple[object, ...]:
@@ -51,7 +59,8 @@ def _runs(batches: tuple[Batch, ...]) -> list[list[Batch]]:
 def _row(group: list[Batch]) -> str:
     first, last = group[0], group[-1]
     which = f"{first.iteration + 1}" if first is last else f"{first.iteration + 1}-{last.iteration + 1}"
-    levels = " -> ".join(str(calls) for calls in first.levels) or "group-by"
+    above = "none" if first.leaves == 1 else "group-by"
+    levels = " -> ".join(str(calls) for calls in first.levels) or above
     return (
         f"  {which:<11}{first.size:>7}{first.leaves:>8}{first.leaf_inputs:>13}{levels:>14}"
         f"{first.aggregator_calls!s:>18}"

@@ -28,11 +28,12 @@ def run_run(
     data: list[str],
     plans: Path | None,
     *,
+    task_user: str = "",
     as_json: bool,
 ) -> int:
     """Check, work, show; the exit code of the outcome."""
     try:
-        prepared = prepare(path, parse_stand_ins(engines, secrets, data), plans)
+        prepared = prepare(path, parse_stand_ins(engines, secrets, data, task_user), plans)
     except CombeeError as error:
         say(error, as_json=as_json)
         return USER_ERROR

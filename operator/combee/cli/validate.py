@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from combee.api.load import parse_runs, problems_in
-from combee.cli.errors import USER_ERROR, guarded, say
+from combee.algo.power import decidable_epsilon
+from combee.api.load import KIND, names_in, problems_in, resources_in
+from combee.api.playbook import Playbook
+from combee.cli.errors import USER_ERROR, guarded, say, write
+from combee.plan.playbook.traffic import warnings
 from combee.runtime.manifest import read_manifest_text
+
+PAIRS = (1_000, 10_000, 100_000)
+"""of which is said what they can decide."""
+
+
+def _warn(playbook: Playbook, *, as_json: bool) -> None:
+    """What its canary asks for and can hardly get, as the status will say it; and what can be had."""
+    told = warnings(playbook.spec)
+    for said in told:
+        _note(f"warning: Playbook {playbook.metadata.name}: {said}", as_json=as_json)
+    if told and playbook.spec.canary is not None and playbook.spec.canary.prometheus is None:
+        can = ", ".join(f"{pairs:,} pairs: {decidable_epsilon(pairs)}" for pairs in PAIRS)
+        _note(f"the least epsilon that can be decided for an equal candidate, by {can}", as_json=as_json)
+
+
+def _note(text: str, *, as_json: bool) -> None:
+    # With --json, stderr is for events alone.
+    if not as_json:
+        write(sys.stderr, f"{text}\n")
 
 
 def run_validate(path: Path, *, as_json: bool) -> int:
-    """Print every problem of the manifest, or that there is none."""
+    """Print every problem of the manifest, or that there is none, and what it can hardly get."""
 
     def work() -> int:
         text = read_manifest_text(path)
@@ -19,8 +42,13 @@ def run_validate(path: Path, *, as_json: bool) -> int:
             say(problem, as_json=as_json)
         if problems:
             return USER_ERROR
-        names = ", ".join(run.name for run in parse_runs(text, str(path)))
-        print(f"{path}: valid ({names}). Next: combee preview -f {path}")  # noqa: T201
+        for one in resources_in(text, str(path)):
+            if isinstance(one, Playbook):
+                _warn(one, as_json=as_json)
+        found = names_in(text, str(path))
+        names = ", ".join(name if kind == KIND else f"{kind} {name}" for kind, name in found)
+        then = f"combee preview -f {path}" if KIND in dict(found) else f"kubectl apply -f {path}"
+        print(f"{path}: valid ({names}). Next: {then}")  # noqa: T201
         return 0
 
     return guarded(work, as_json=as_json)

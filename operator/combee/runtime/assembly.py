@@ -16,9 +16,10 @@ from combee.adapters.ready import Gate
 from combee.adapters.store import Store
 from combee.adapters.wire import Budget, OnCall
 from combee.api.run import RunSpec, Workers
-from combee.methods.ace import AceMethod
-from combee.tasks.registry import task_for
-from combee.work.context import Data, Progress, WorkContext
+from combee.methods.registry import method_of
+from combee.tasks.protocol import Task
+from combee.tasks.registry import task_of
+from combee.work.context import Data, Progress, Runner, WorkContext
 
 _TALKATIVE = (
     "openai",
@@ -128,21 +129,25 @@ def work_context(
     progress: Progress,
     initial_playbook: str,
     share: Share = Share(),
+    task: Task | None = None,
+    runner: Runner | None = None,
 ) -> WorkContext:
-    """What a step of this run may touch."""
+    """What a step of this run may touch. ``runner``: what rolls out, where a call of the task model does not. ``task``: the run's, where it is loaded already, or what stands for
+    it where none is asked."""
     return WorkContext(
         spec=spec,
         prefix=run_prefix(name, uid),
         store=store,
         clients=models.clients,
-        task=task_for(spec.task.type),
-        method=AceMethod(),
+        task=task or task_of(spec.task),
+        method=method_of(spec),
         data=data,
         concurrency=share.of(spec.workers.concurrency),
         slots=spec.workers.concurrency,
         clock=time.monotonic,
         progress=progress,
         initial_playbook=initial_playbook,
+        runner=runner,
     )
 
 

@@ -12,6 +12,7 @@ import binascii
 import gzip
 import hashlib
 import io
+import json
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,24 +21,38 @@ from combee.errors import TransientError
 from combee.runtime.outcome import Session, result_of
 from combee.runtime.report.child import build_apart
 from combee.runtime.report.result import Result, to_bytes
+from combee.runtime.report.words import PROMPT_FILE
 
 RESULT_FILE = "result.json"
+GATE_FILE = "gate.json"
+"""Scores by example of the gate half, ``baseline`` and ``best``: only in what a comparison asks for."""
 BEGIN = "-----BEGIN COMBEE RESULTS-----"
 _END = re.compile(r"-----END COMBEE RESULTS (\d{1,12}) ([0-9a-f]{64})-----")
 _LINE = 4096
 """characters a line; a container runtime cuts longer ones than 16 KiB."""
 MAX_BYTES = 1 << 30
 _NAME = re.compile(
-    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|result\.json|report\.(?:md|html)|playbook\.md"
+    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|result\.json|report\.(?:md|html)|playbook\.md|prompt\.(?:txt|json)"
 )
+
+
+def calls_file(step: str) -> str:
+    """The file of a step's recorded calls, as ``work.asker`` writes them: only in what a comparison asks for."""
+    return f"calls/{step}.jsonl"
 
 
 async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
     """The result, and the files made from it; result.json is last: where it is, the rest is."""
     result = await result_of(session)
     playbook, report = await build_apart(result)
+    book = result.playbook
+    prompt = {}
+    if book is not None and book.components:
+        parts = json.dumps(book.components, indent=1, ensure_ascii=False) + "\n"
+        prompt = {PROMPT_FILE: book.text.encode(), "prompt.json": parts.encode()}
     return result, {
         "playbook.md": playbook.encode(),
+        **prompt,
         "report.md": report.markdown.encode(),
         "report.html": report.html.encode(),
         RESULT_FILE: to_bytes(result),

@@ -13,8 +13,9 @@ from combee.api.parts import RoleModel
 from combee.api.run import RunSpec
 from combee.errors import BugError, CombeeError, UserError
 
-ROLES_IN_USE = ("task", "proposer")
-"""The evaluator judges where no metric can; every task of this version has one."""
+ROLES_IN_USE = ("task", "proposer", "embedder")
+"""The evaluator judges where no metric can; every task of this version has one. An embedder is asked by
+TopK alone."""
 URL_FIX = "Write it like http://127.0.0.1:8000/v1, without a key in it"
 
 EngineUrl = Callable[[str], tuple[str, str]]
@@ -36,7 +37,7 @@ def role_endpoints(
 
     ``balanced``: an engine's host name stands for several servers that share the calls.
     """
-    roles = spec.roles()
+    roles = spec.roles_in_use()
     return {
         role: _endpoint(spec, role, roles[role], engine_url, key_of, balanced)
         for role in ROLES_IN_USE

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from combee.methods.lineage import VariantView
 from combee.methods.protocol import EntryView, Verdict
 from combee.records import example_of
-from combee.runtime.report.result import Entry, Replay
+from combee.runtime.report.result import Entry, Replay, VariantRecord
+
+SHORT = 12
 
 
 def entries_of(views: Sequence[EntryView]) -> list[Entry]:
@@ -34,6 +37,25 @@ def entries_of(views: Sequence[EntryView]) -> list[Entry]:
         )
         for view in views
     ]
+
+
+def variants_of(views: Sequence[VariantView]) -> tuple[VariantRecord, ...]:
+    """One record a variant, in the same order."""
+    return tuple(
+        VariantRecord(
+            id=view.digest[:SHORT],
+            kind=view.kind,
+            parents=tuple(parent[:SHORT] for parent in view.parents),
+            iteration=view.iteration + 1,
+            changed=view.changed,
+            gain=view.gain,
+            examples=view.examples,
+            score=view.score,
+            scored=view.scored,
+            leads=view.leads,
+        )
+        for view in views
+    )
 
 
 def _replay(verdict: Verdict) -> Replay:

@@ -51,6 +51,7 @@ class LocalExecutor:
             for summary in self.summaries.values()
             if summary.kind in ("profile", "finish", "evaluate")
         )
+        self.meter.earlier_seconds = self.earlier_seconds
         started = time.monotonic()
         while True:
             plan = self._decide(self.earlier_seconds + time.monotonic() - started)
@@ -81,7 +82,7 @@ class LocalExecutor:
         if not self.baseline:
             self.baseline = self.state.artifact
         self.guard.start_step(spent_so_far(self.state, self.summaries))
-        self.meter.moved(before, self.state)
+        self.meter.moved(before, self.state, self.plans)
 
     async def _do(self, step: Step) -> None:
         """Run a step; a failed one is known to this session only, so that the next tries again.

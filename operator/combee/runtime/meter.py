@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -61,6 +62,8 @@ class Meter:
     calls: int = 0
     hits: int = 0
     started: float = field(default_factory=time.monotonic)
+    earlier_seconds: float = 0.0
+    """of sessions before this one."""
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTES))
     noted: set[str] = field(default_factory=set)
     simulated: bool = False
@@ -91,15 +94,22 @@ class Meter:
             self.note(f"the endpoint of {record.role} is being asked again ({record.retried_for[0]})")
 
     def planned(self, plan: IterationPlan, state: RunState) -> None:
-        """An iteration was frozen."""
+        """An iteration was frozen; each is told of once."""
+        if self.current is not None and self.current.iteration == plan.iteration:
+            return
         self.current, self.state = plan, state
         self.listener.plan(plan)
 
-    def moved(self, before: RunState, after: RunState) -> None:
-        """The state moved on."""
-        self.state = after
+    def moved(self, before: RunState, after: RunState, plans: Mapping[int, IterationPlan]) -> None:
+        """The state moved on. Plans that an earlier session froze are told of, too."""
         if after.iteration > before.iteration:
+            if before.iteration in plans:
+                self.planned(plans[before.iteration], before)
+            self.state = after
             self.listener.iteration(self.snapshot())
+        self.state = after
+        if after.iteration in plans:
+            self.planned(plans[after.iteration], after)
 
     async def tick(self) -> None:
         """Tell the listener the time of day, so that a long call does not look like a dead run."""
@@ -110,12 +120,14 @@ class Meter:
     def snapshot(self) -> ProgressState:
         """Everything a screen shows."""
         state, plan = self.state, self.current
-        elapsed = time.monotonic() - self.started
+        elapsed = self.earlier_seconds + time.monotonic() - self.started
         total = self.facts.train_rows * self.spec.method.epochs
         done = state.examples_done + (min(self.done, plan.batch_size) if plan and self.stage == "map" else 0)
+        scored = state.facts is not None and state.facts.held_out_rows > 0
         expected = None
+        over = state.phase not in ("Profiling", "Learning")  # whatever was not learned from stays so
         if plan is not None:
-            left = max(0, total - state.examples_done)
+            left = 0 if over else max(0, total - state.examples_done)
             expected = state.iteration + -(-left // max(1, plan.batch_size))
         return ProgressState(
             run=self.name,
@@ -134,12 +146,12 @@ class Meter:
             calls_in_flight=self.limits.in_flight if self.limits else 0,
             tokens=self.guard.tokens,
             rollouts=self.guard.rollouts,
-            heldout_baseline=state.baseline_select if state.facts else None,
-            heldout_best=state.best.select if state.best else None,
+            heldout_baseline=state.baseline_select if scored else None,
+            heldout_best=state.best.select if scored and state.best else None,
             heldout_last=state.last_select,
             simulated=self.simulated,
             elapsed_seconds=elapsed,
-            eta_seconds=eta_seconds(done=done, total=total, elapsed_seconds=elapsed),
+            eta_seconds=None if over else eta_seconds(done=done, total=total, elapsed_seconds=elapsed),
             budget=_budget_text(self.spec, self.guard),
             notes=tuple(self.notes),
         )

@@ -16,7 +16,7 @@ from combee.plan.batching import Delay, delay_of
 from combee.plan.decide import Identity
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
-from combee.runtime.lineage import entries_of
+from combee.runtime.lineage import SHORT, entries_of, variants_of
 from combee.runtime.report.result import (
     Baseline,
     Best,
@@ -41,6 +41,7 @@ from combee.runtime.report.result import (
     StageTime,
     StepRecord,
     Usage,
+    VariantRecord,
     Verification,
 )
 from combee.work.context import WorkContext
@@ -123,6 +124,7 @@ async def result_of(session: Session) -> Result:
         cost_per_point=cost,
         playbook=_playbook(records),
         entries=tuple(_entries(session, records)),
+        variants=_variants(session, records),
         refusals=tuple(_refusals(session, records)),
     )
 
@@ -145,9 +147,7 @@ async def _records(session: Session) -> _Records:
         return _Records(iterations, evaluation, around)
     ledger = await load_artifact(session.context, best.artifact)
     spec = session.run.spec
-    rendered = session.context.method.render(
-        ledger, budget_tokens=spec.method.ace.render_token_budget, verify=spec.aggregation.verify
-    )
+    rendered = ledger.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
     return _Records(iterations, evaluation, around, ledger, rendered)
 
 
@@ -161,7 +161,7 @@ def _setup(run: PromptLearningRun) -> Setup:
         strategy=aggregation.strategy,
         merge=aggregation.merge,
         redundancy=aggregation.redundancy.mode,
-        verify=aggregation.verify,
+        verify=run.spec.verify,
         batching=f"{batching.mode} {batching.size}"
         if batching.mode == "Fixed"
         else f"{batching.mode}, rule {batching.rule}",
@@ -171,7 +171,7 @@ def _setup(run: PromptLearningRun) -> Setup:
 
 def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
     state = session.state
-    if state.facts is None or state.best is None:
+    if state.facts is None or state.best is None or not state.facts.held_out_rows:
         return None
     return HeldOut(
         baseline=Baseline(select=state.baseline_select),
@@ -194,13 +194,12 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
     finished = {
         s.counts["iteration"]: s for s in session.summaries.values() if s.kind == "finish" and not s.error
     }
-    rows: list[IterationRecord] = []
-    spec = session.run.spec
+    rows, spec = list[IterationRecord](), session.run.spec
     for number in sorted(finished):
         plan, summary = session.plans[number], finished[number]
         before, state = state, after_iteration(state, plan, summary)
-        record = records.iterations[number]
-        row = _iteration(delay_of(spec, before), spec.batching, state, plan, summary, record)
+        delay = delay_of(spec, before)
+        row = _iteration(delay, spec.batching, state, plan, summary, records.iterations[number])
         best = session.state.best
         rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
     return rows
@@ -234,6 +233,7 @@ def _iteration(
         best=after.best is not None and after.best.iteration == plan.iteration,
         retention=Retention.model_validate(record["retention"]),
         verification=Verification.model_validate(record["verification"]),
+        built_on=tuple(digest[:SHORT] for digest in record.get("builtOn", ())),
         delay_fit=_fit(delay, batching),
         observations=tuple((float(o.batch_size), o.seconds) for o in delay.observations),
         trial=plan.trial,
@@ -263,6 +263,7 @@ def _faults(record: Mapping[str, Any]) -> Faults:
     """Of one step's or iteration's record; one that was written before faults were recorded had none."""
     return Faults(
         asked_again=record.get("faults", {}),
+        rollouts=record.get("rolloutFaults", {}),
         repaired=record.get("repaired", 0),
         hedges=record.get("hedges", 0),
         lost=record.get("lost", 0),
@@ -273,6 +274,7 @@ def _faults(record: Mapping[str, Any]) -> Faults:
 def _all_faults(parts: Sequence[Faults]) -> Faults:
     return Faults(
         asked_again=union(part.asked_again for part in parts),
+        rollouts=union(part.rollouts for part in parts),
         repaired=sum(part.repaired for part in parts),
         hedges=sum(part.hedges for part in parts),
         lost=sum(part.lost for part in parts),
@@ -331,6 +333,8 @@ def _playbook(records: _Records) -> PlaybookInfo | None:
         tokens=records.rendered.tokens,
         entries=len(records.rendered.included),
         left_out=len(records.rendered.left_out),
+        text=records.rendered.text if records.rendered.components else "",
+        components=dict(records.rendered.components),
         over_budget=sum(left.reason == OVER_BUDGET for left in records.rendered.left_out),
     )
 
@@ -338,10 +342,14 @@ def _playbook(records: _Records) -> PlaybookInfo | None:
 def _entries(session: Session, records: _Records) -> list[Entry]:
     if records.rendered is None:
         return []
-    views = session.context.method.views(
-        records.ledger, records.rendered, verify=session.run.spec.aggregation.verify
-    )
+    views = session.context.method.views(records.ledger, records.rendered, verify=session.run.spec.verify)
     return entries_of(views)
+
+
+def _variants(session: Session, records: _Records) -> tuple[VariantRecord, ...]:
+    if records.rendered is None:
+        return ()
+    return variants_of(session.context.method.variants(records.ledger, records.rendered))
 
 
 def _refusals(session: Session, records: _Records) -> list[RefusalRecord]:
@@ -354,11 +362,13 @@ def _refusals(session: Session, records: _Records) -> list[RefusalRecord]:
 
 
 def data_info(splits: Mapping[str, Any], select: int, gate: int) -> DataInfo:
-    """The pinned data, by size and digest. ``splits``: split name -> Dataset, ``test`` optional."""
-    train, held_out, test = splits["train"], splits["heldOut"], splits.get("test")
+    """The pinned data, by size and digest. ``splits``: split name -> Dataset, all but train optional."""
+    train, held_out, test = splits["train"], splits.get("heldOut"), splits.get("test")
     return DataInfo(
         train=SplitInfo(rows=len(train.examples), digest=train.digest),
-        held_out=HeldOutInfo(rows=len(held_out.examples), digest=held_out.digest, select=select, gate=gate),
+        held_out=HeldOutInfo(rows=len(held_out.examples), digest=held_out.digest, select=select, gate=gate)
+        if held_out
+        else None,
         test=SplitInfo(rows=len(test.examples), digest=test.digest) if test else None,
         warnings=tuple(warning for split in splits.values() if split for warning in split.warnings),
     )
@@ -376,7 +386,9 @@ def data_pinned(facts: DataFacts | None) -> DataInfo:
             digest=digests.get("heldOut", ""),
             select=facts.select_rows,
             gate=facts.gate_rows,
-        ),
+        )
+        if facts.held_out_rows
+        else None,
         test=SplitInfo(rows=facts.test_rows, digest=digests["test"]) if "test" in digests else None,
     )
 

@@ -12,18 +12,24 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
+from combee.adapters.chat import ChatClient, ChatRequest, ConnectionPool, Endpoint
+from combee.adapters.embedding import PROBE
+from combee.adapters.forms import EMBEDDER
 from combee.adapters.limits import RunLimits
 from combee.adapters.memo import Memo
+from combee.adapters.sandbox import Sandbox
 from combee.adapters.store import Store
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import PromptLearningRun, manifest_digest
+from combee.methods.registry import method_of
 from combee.plan.decide import Identity, limits_of
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, Outcome
-from combee.runtime.assembly import Models, keep_libraries_quiet, open_models, work_context
+from combee.runtime.adapters import check_adapter
+from combee.runtime.assembly import Models, Share, keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.runtime.bundle import texts
 from combee.runtime.folder import RunFolder, RunIdentity, given_plans
 from combee.runtime.guard import BudgetGuard
@@ -33,10 +39,11 @@ from combee.runtime.meter import Listener, Meter
 from combee.runtime.outcome import Session, data_info, model_info
 from combee.runtime.progress import ProgressState
 from combee.runtime.report.result import DataInfo, ModelInfo, Result
+from combee.runtime.rollouts import Place, rolling_out, sandbox_of, with_agent
 from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
 from combee.runtime.splits import data_facts, refuse_too_small
 from combee.tasks.dataset import Dataset
-from combee.tasks.registry import task_for
+from combee.tasks.registry import task_of
 from combee.work.context import WorkContext
 
 
@@ -49,6 +56,8 @@ class Prepared:
     endpoints: Mapping[str, Endpoint]
     initial_playbook: str
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
+    sandbox: Sandbox | None = None
+    """what rolls out, for a task in a container."""
 
     @property
     def facts(self) -> DataFacts:
@@ -75,15 +84,18 @@ def prepare_run(
     for_preview: bool = False,
 ) -> Prepared:
     """The same for a run that is read already; its paths are relative to ``base``."""
+    sandbox = None
     if not for_preview:
         check_stand_ins(run, given)
-    splits = read_splits(run, task_for(run.spec.task.type), given, base)
+        sandbox = sandbox_of(run, given.task_user, base)
+    splits = read_splits(run, task_of(run.spec.task), given, base)
     prepared = Prepared(
         run=run,
         splits=splits,
         endpoints={} if for_preview else endpoints(run, given),
         initial_playbook=read_initial_playbook(run, given, base),
         plans=given_plans(plans) if plans else {},
+        sandbox=sandbox,
     )
     if not for_preview:
         refuse_too_small(splits)
@@ -99,15 +111,16 @@ class _HeldData:
     async def train(self) -> Dataset:
         return self._splits["train"]
 
-    async def held_out(self) -> Dataset:
-        return self._splits["heldOut"]
+    async def held_out(self) -> Dataset | None:
+        return self._splits.get("heldOut")
 
     async def test(self) -> Dataset | None:
         return self._splits.get("test")
 
 
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
-    """Ask every endpoint in use whether it is there, takes the key and serves the model."""
+    """Ask every endpoint in use whether it is there, takes the key and serves the model, and an embedder
+    to embed a word."""
     keep_libraries_quiet()
     pool = ConnectionPool()
     limits = RunLimits(4)
@@ -115,7 +128,10 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     nowhere = Memo(Store.open("memory://preflight"))
     try:
         for role, endpoint in prepared.endpoints.items():
-            served = await ChatClient(endpoint, role, nowhere, limits, pool=pool).check()
+            client = ChatClient(endpoint, role, nowhere, limits, pool=pool)
+            served = await client.check()
+            if role == EMBEDDER:
+                await client.ask(ChatRequest(PROBE))
             info[role] = model_info(endpoint.model, endpoint.host, served.owned_by)
     finally:
         await pool.aclose()
@@ -123,9 +139,8 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
 
 
 def _models(prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard) -> Models:
-    models = open_models(
-        prepared.run.spec.workers, prepared.endpoints, store, on_call=meter.on_call, budget=guard
-    )
+    endpoints = with_agent(prepared.run.spec, prepared.endpoints)
+    models = open_models(prepared.run.spec.workers, endpoints, store, on_call=meter.on_call, budget=guard)
     meter.limits = models.limits
     return models
 
@@ -137,7 +152,10 @@ async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Resu
     what there is with outcome Stopped and returns.
     """
     info = await check_endpoints(prepared)
+    if prepared.sandbox is not None:
+        await prepared.sandbox.check()
     run = prepared.run
+    await check_adapter(run.spec, prepared.endpoints)
     digest = manifest_digest(run)
     identity = RunIdentity(run.name, digest, prepared.facts.digests)
     folder = RunFolder.open(out, identity)
@@ -164,12 +182,11 @@ async def _work(
     listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
     for warning in preview(spec, data_shape(prepared)).warnings:
         listener.note(warning)
-    models = _models(prepared, store, meter, guard)
-    context = _context(prepared, who, store, models, meter)
-    executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
     ticker = asyncio.create_task(meter.tick())
     try:
-        outcome = await _until_outcome(executor)
+        async with _contexts(prepared, who, store, meter, guard) as context:
+            executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
+            outcome = await _until_outcome(executor)
         context.cache.clear()
         session = Session(
             run=run,
@@ -187,30 +204,59 @@ async def _work(
         return await _write(session, folder)
     finally:
         ticker.cancel()
-        await models.pool.aclose()
         store.close()
 
 
-def _context(prepared: Prepared, who: Identity, store: Store, models: Models, meter: Meter) -> WorkContext:
-    return work_context(
-        prepared.run.spec,
-        name=who.name,
-        uid=who.uid,
-        store=store,
-        models=models,
-        data=_HeldData(prepared.splits),
-        progress=meter,
-        initial_playbook=prepared.initial_playbook,
-    )
+@asynccontextmanager
+async def _contexts(
+    prepared: Prepared, who: Identity, store: Store, meter: Meter, guard: BudgetGuard
+) -> AsyncIterator[WorkContext]:
+    """The context of a session, its models and what rolls out opened meanwhile."""
+    spec = prepared.run.spec
+    models = _models(prepared, store, meter, guard)
+    try:
+        async with rolling_out(
+            spec,
+            None if prepared.sandbox is None else Place(prepared.sandbox),
+            models,
+            store,
+            run_prefix(who.name, who.uid),
+            on_call=meter.on_call,
+            budget=guard,
+            progress=meter,
+            share=Share(),
+        ) as runner:
+            yield work_context(
+                spec,
+                name=who.name,
+                uid=who.uid,
+                store=store,
+                models=models,
+                data=_HeldData(prepared.splits),
+                progress=meter,
+                initial_playbook=prepared.initial_playbook,
+                runner=runner,
+            )
+    finally:
+        await models.pool.aclose()
 
 
 def data_shape(prepared: Prepared) -> DataShape:
     """What a preview needs to know of the data."""
-    task = task_for(prepared.run.spec.task.type)
+    task = task_of(prepared.run.spec.task)
     train = prepared.splits["train"].examples
-    tokens = sum(estimate_tokens(task.model_input(example)) for example in train) / max(1, len(train))
+    tokens = sum(one.tokens or estimate_tokens(task.model_input(one)) for one in train) / max(1, len(train))
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
-    return DataShape(prepared.facts, tokens + estimate_tokens(task.instructions), warnings)
+    spec = prepared.run.spec
+    parts = _start_of(prepared).render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    overhead = estimate_tokens(task.instructions)
+    return DataShape(prepared.facts, tokens + overhead, warnings, max(1, len(parts.components)))
+
+
+def _start_of(prepared: Prepared) -> Any:
+    """The artifact that the run starts from."""
+    method, given = method_of(prepared.run.spec), prepared.initial_playbook
+    return method.initial(given) if given else method.empty()
 
 
 async def _until_outcome(executor: LocalExecutor) -> Outcome:
@@ -257,9 +303,8 @@ async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext
     store = Store.open(str(out / "store"))
     guard = BudgetGuard(limits_of(prepared.run.spec), lambda: 0.0)
     meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, _Silent(), guard)
-    models = _models(prepared, store, meter, guard)
     try:
-        yield _context(prepared, who, store, models, meter)
+        async with _contexts(prepared, who, store, meter, guard) as context:
+            yield context
     finally:
-        await models.pool.aclose()
         store.close()

@@ -27,9 +27,13 @@ class StandIns:
     secrets: Mapping[str, str] = field(default_factory=dict)
     """``NAME/KEY`` -> environment variable."""
     data: Mapping[str, str] = field(default_factory=dict)
+    task_user: str = ""
+    """``--task-user``: the first user id of a container task's commands, or ``me``."""
 
 
-def parse_stand_ins(engines: Sequence[str], secrets: Sequence[str], data: Sequence[str]) -> StandIns:
+def parse_stand_ins(
+    engines: Sequence[str], secrets: Sequence[str], data: Sequence[str], task_user: str = ""
+) -> StandIns:
     """The flags as mappings. UserError showing the form when one is not NAME=VALUE."""
     parsed_secrets = {}
     for name, value in _pairs("--secret", "NAME/KEY=env:VARIABLE", secrets).items():
@@ -44,6 +48,7 @@ def parse_stand_ins(engines: Sequence[str], secrets: Sequence[str], data: Sequen
         engines=_pairs("--engine", "NAME=URL, such as main=http://127.0.0.1:8000/v1", engines),
         secrets=parsed_secrets,
         data=_pairs("--data", "SPLIT=PATH, such as train=rows.jsonl", data),
+        task_user=task_user,
     )
 
 

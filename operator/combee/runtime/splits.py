@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from combee.adapters.rows import read_lines
+from combee.adapters.spool import Spool
 from combee.algo.membership import split_select_gate
 from combee.errors import DataError, DataOverlapError, HeldOutMovedError, HeldOutTooSmallError
 from combee.plan.preview import refusal
 from combee.plan.state import DataFacts
 from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
 from combee.tasks.protocol import Task
+from combee.tasks.traces import MAX_TRACE_BYTES, TracesTask
 
 MAX_PLAYBOOK_BYTES = 1 << 20
 
@@ -19,7 +21,13 @@ Secret = Mapping[str, str]
 
 
 def read_split(task: Task, uri: str, secret: Secret | None = None) -> Dataset:
-    """The rows of a file. DataError, NotAvailableError or TransientError saying what is wrong with it."""
+    """The rows of a file. DataError, NotAvailableError or TransientError saying what is wrong with it.
+
+    Recorded trajectories are put aside on the disk: there may be more of them than the memory holds.
+    """
+    if isinstance(task, TracesTask):
+        lines = read_lines(uri, max_bytes=MAX_TRACE_BYTES + 1, secret=secret)
+        return task.read_recorded(lines, uri, Spool().keep)
     return task.read_rows(read_lines(uri, max_bytes=MAX_ROW_BYTES, secret=secret), uri)
 
 
@@ -38,8 +46,12 @@ def read_playbook(uri: str, secret: Secret | None = None) -> str:
 
 def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
     """Counts and digests of the data."""
-    held_out = splits["heldOut"]
-    select, gate = split_select_gate([example.id for example in held_out.examples], held_out.digest)
+    held_out = splits.get("heldOut")
+    select, gate = (
+        split_select_gate([example.id for example in held_out.examples], held_out.digest)
+        if held_out is not None
+        else ([], [])
+    )
     test = splits.get("test")
     return DataFacts(
         train_rows=len(splits["train"].examples),
@@ -65,7 +77,9 @@ def refuse_overlap(splits: Mapping[str, Dataset]) -> None:
 
 
 def refuse_too_small(splits: Mapping[str, Dataset]) -> None:
-    """HeldOutTooSmallError when heldOut cannot judge anything."""
+    """HeldOutTooSmallError when heldOut cannot judge anything. Without one there is nothing to refuse."""
+    if "heldOut" not in splits:
+        return
     refused = refusal(data_facts(splits))
     if refused:
         raise HeldOutTooSmallError(refused, where="spec.task.data.heldOut")

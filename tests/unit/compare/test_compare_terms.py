@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,18 +14,20 @@ import yaml
 
 from combee.algo.latency import LatencyLaw
 from combee.api.load import parse_runs
-from combee.cli.compare import parse_engines, parse_seeds
+from combee.cli import compare as compare_command
+from combee.cli.compare import Flags, parse_engines, parse_seeds, run_compare
 from combee.errors import UserError
 from combee.runtime.compare.cells import CompareTask, common_grid, derived, make_cells, read_tasks
 from combee.runtime.compare.collect import CellFacts, Part, part_name
-from combee.runtime.compare.launch import command, is_finished
-from combee.runtime.compare.page import Terms, html_page, markdown_page, remarks
+from combee.runtime.compare.launch import CellError, command, is_finished
+from combee.runtime.compare.page import ALL, Terms, html_page, markdown_page, remarks
 from combee.runtime.compare.plot import plot
-from combee.runtime.compare.run import Request, shared_server
+from combee.runtime.compare.run import Request, prepare_cells, shared_server
 from combee.runtime.compare.strategies import parse_strategies
 from combee.runtime.compare.table import make_rows, to_json, verdict
 from combee.runtime.sources import StandIns
 
+ROOT = Path(__file__).parents[3]
 MODEL = {"engineRef": {"name": "main"}}
 MANIFEST: dict[str, Any] = {
     "apiVersion": "combee.dev/v1alpha1",
@@ -59,6 +64,8 @@ def task(tmp_path: Path) -> CompareTask:
         ("ParallelScan:Model:Sqrt@84,Naive", [100], ["ParallelScan:Model:Sqrt@84", "Naive@100"]),
         ("ParallelScan:Duplicate:leaf4@9", [], ["ParallelScan:Duplicate:leaf4@9"]),
         ("Naive,Naive", [], ["Naive"]),
+        ("Sequential@1,Sequential", [50], ["Sequential"]),
+        ("TopK:fan16,Summarize", [100], ["TopK:fan16@100", "Summarize@100"]),
     ],
 )
 def test_strategies_are_read_as_written(text: str, sizes: list[int], labels: list[str]) -> None:
@@ -66,7 +73,20 @@ def test_strategies_are_read_as_written(text: str, sizes: list[int], labels: lis
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Greedy", "Naive:Best", "Naive@0", "Naive@x", "Naive@", "Naive:leaf0", "Naive,"]
+    "text",
+    [
+        "",
+        "Greedy",
+        "Naive:Best",
+        "Naive@0",
+        "Naive@x",
+        "Naive@",
+        "Sequential@5",
+        "Naive:leaf0",
+        "TopK:fan1",
+        "TopK:fan",
+        "Naive,",
+    ],
 )
 def test_a_wrong_strategy_names_the_flag(text: str) -> None:
     with pytest.raises(UserError, match="--strategies"):
@@ -126,13 +146,45 @@ def test_two_manifests_of_one_name_are_refused(task: CompareTask) -> None:
         read_tasks([task.path, task.path])
 
 
+@pytest.mark.parametrize(
+    ("text", "sizes", "says"),
+    [
+        ("Sequential,Naive", [0], "--strategies Naive@0: spec.batching.size: 0 is out of bounds"),
+        ("TopK", [9], "--strategies TopK@9: spec: strategy TopK without models.embedder"),
+    ],
+)
+def test_a_cell_that_no_run_would_take_is_refused_before_any_work(
+    tmp_path: Path, text: str, sizes: list[int], says: str
+) -> None:
+    rows = ROOT / "examples" / "data" / "formula"
+    manifest = json.loads(json.dumps(MANIFEST))
+    manifest["spec"]["task"]["data"] = {
+        "train": {"uri": str(rows / "train.jsonl")},
+        "heldOut": {"uri": str(rows / "heldout.jsonl")},
+    }
+    path = tmp_path / "formula.yaml"
+    path.write_text(yaml.safe_dump(manifest))
+    out = tmp_path / "out"
+    engines = {"main": ["http://127.0.0.1:1/v1"]}
+    with pytest.raises(UserError, match=re.escape(says)):
+        prepare_cells(Request([path], parse_strategies(text, sizes), [0, 1], out, engines))
+    assert not out.exists()
+
+
 def _facts(
     task: CompareTask, strategies: str, scores: dict[str, list[list[float]]], seconds: dict[str, float]
 ) -> list:
     listed = parse_strategies(strategies, [])
     cells = make_cells([task], listed, range(len(next(iter(scores.values())))), Path("out"), {"main": ["u"]})
     result = SimpleNamespace(
-        iterations=[], entries=[], playbook=None, outcome="Learned", simulated=True, exit_code=0
+        iterations=[],
+        entries=[],
+        playbook=None,
+        outcome="Learned",
+        simulated=True,
+        exit_code=0,
+        usage={},
+        held_out=None,
     )
     return [
         CellFacts(
@@ -169,22 +221,91 @@ def test_rows_pair_by_example_and_over_seeds_and_charge_all_but_the_look(task: C
     assert "ParallelScan, 20.0 times Sequential" in said and "What holds it back: map" in said
 
 
+def test_partial_credit_stands_beside_a_cell_without_a_look_has_its_starts(task: CompareTask) -> None:
+    scores = {"Sequential": [[1.0, 1]] * 2, "Naive": [[1.0, 0]] * 2, "Summarize": [[0.0, 0]] * 2}
+    facts = _facts(task, "Sequential,Naive,Summarize", scores, dict.fromkeys(scores, 9.0))
+
+    def looked(one: CellFacts, start: float, best: float) -> CellFacts:
+        gate = SimpleNamespace(partial_baseline=start, partial_best=best)
+        return replace(
+            one, result=SimpleNamespace(**{**vars(one.result), "held_out": SimpleNamespace(gate=gate)})
+        )  # type: ignore[arg-type]
+
+    # Naive's second seed and both of Summarize found nothing better.
+    starts, best = {0: 0.5, 1: 0.6}, {("Sequential", 0): 0.8, ("Sequential", 1): 0.8, ("Naive", 0): 0.7}
+    keys = [(one.cell.strategy.name, one.cell.seed) for one in facts]
+    found = [
+        looked(one, starts[key[1]], best[key]) if key in best else one
+        for key, one in zip(keys, facts, strict=True)
+    ]
+    rows = make_rows(found)
+    assert [row.partial for row in rows] == pytest.approx([0.8, (0.7 + 0.6) / 2, 0.55])
+    (said,) = [
+        line
+        for line in markdown_page(rows, Terms({"formula": "Formula"}, {}, 1, "")).splitlines()
+        if "Partial" in line
+    ]
+    assert said.endswith("Sequential 0.800, Naive 0.650, Summarize 0.550.")
+    written = to_json(rows, law=LatencyLaw(), slots={}, evaluate_every=100)
+    assert [row["partialCredit"] for row in written["rows"]] == [row.partial for row in rows]
+    # Where nobody looked, a start is not known; and most tasks have no partial credit.
+    assert [row.partial for row in make_rows(facts)] == [None] * 3
+    assert "Partial" not in markdown_page(make_rows(facts), Terms({"formula": "Formula"}, {}, 1, ""))
+
+
 def test_pages_say_that_the_model_is_simulated_and_whose_points_are_whose(task: CompareTask) -> None:
     facts = _facts(task, "Sequential,Naive", {"Sequential": [[1.0, 1]] * 2, "Naive": [[1.0, 0]] * 2},
                    {"Sequential": 100.0, "Naive": 4.0})  # fmt: skip
     rows = make_rows(facts)
     terms = Terms({"formula": "Formula"}, {"formula": 64}, 100, "seeds share <a> server")
-    svg, png = plot(rows, "Formula")
-    assert svg == plot(rows, "Formula")[0] and png.startswith(b"\x89PNG")
+    svg, png = plot([(rows, "Formula")])
+    assert svg == plot([(rows, "Formula")])[0] and png.startswith(b"\x89PNG")
     assert "paper" in svg and "simulated model" in svg
+    assert "Summarize (0.660)" in svg and "TopK (0.720)" in svg
     text, page = markdown_page(rows, terms), html_page(rows, terms, {"formula": svg})
     for made in (text, page):
         assert "simulated model" in made and "Naive" in made and "Critical path" in made
+        assert "Summarize 0.660; TopK 0.720" in made and "b = 100 0.723 in" in made
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
     assert "&lt;a&gt;" in page
     written = to_json(rows, law=LatencyLaw(), slots={"formula": 64},
                       evaluate_every=100)  # fmt: skip
     assert written["simulated"] is True and len(written["cells"]) == 4
+
+
+def test_two_tasks_are_in_one_table_and_one_plot_with_the_order_of_the_paper_beside(tmp_path: Path) -> None:
+    facts = []
+    for name, kind in (("formula", "Formula"), ("finer", "FiNER")):
+        manifest = json.loads(json.dumps(MANIFEST))
+        manifest["metadata"]["name"] = name
+        manifest["spec"]["task"]["type"] = kind
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(manifest))
+        naive = [[1.0, 0]] * 2 if kind == "Formula" else [[1.0, 1]] * 2
+        facts += _facts(
+            read_tasks([path])[0], "Sequential,Naive@100,Summarize@50",
+            {"Sequential": [[1.0, 1]] * 2, "Naive": naive, "Summarize": [[0.0, 0]] * 2},
+            {"Sequential": 100.0, "Naive": 4.0, "Summarize": 5.0},
+        )  # fmt: skip
+    rows = make_rows(facts)
+    terms = Terms({"formula": "Formula", "finer": "FiNER"}, {"formula": 64, "finer": 64}, 100)
+    svg, png = plot([([row for row in rows if row.task == name], kind) for name, kind in terms.types.items()])
+    assert png.startswith(b"\x89PNG")
+    assert all(f"{kind}: accuracy against time" in svg for kind in ("Formula", "FiNER"))
+    assert svg.count("Naive@100: ") == 2
+    text = markdown_page(rows, terms)
+    page = html_page(rows, terms, {ALL: svg, "formula": svg, "finer": svg})
+    (line,) = [
+        line for line in text.splitlines() if line.startswith("| Naive@100 | 0.500 (0.500 to 0.500) |")
+    ]
+    first = text.partition("## formula")[0]
+    assert line in first and "(plot.png)" in first
+    assert "4.0 s | 0.723 | 1.000 (1.000 to 1.000) |" in line and line.endswith("| 4.0 s | 0.680 |")
+    for made in (text, page):
+        assert "Order by held-out, ACE: Sequential 1.000, Naive@100 0.500, Summarize@50 0.000." in made
+        assert "with DeepSeek-V3.1: b = 5 0.855, b = 100 0.723, Summarize 0.660." in made
+        assert "with DeepSeek-V3.1: b = 5 0.731, b = 100 0.680, Summarize 0.675." in made
+    assert page.count("<figure>") == 3
 
 
 @pytest.mark.parametrize(
@@ -199,3 +320,16 @@ def test_pages_say_that_the_model_is_simulated_and_whose_points_are_whose(task: 
 )
 def test_stages_have_words(kind: str, stage: str, name: str) -> None:
     assert part_name(kind, stage) == name
+
+
+@pytest.mark.parametrize(("cell", "ours"), [(2, 2), (5, 5), (130, 130), (4, 5), (1, 5), (-9, 5)])
+def test_a_cell_that_failed_or_was_killed_ends_the_comparison_with_a_code_of_the_page(
+    task: CompareTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: int, ours: int
+) -> None:
+    async def compare(*_: object) -> None:
+        (one,) = make_cells([task], parse_strategies("Naive@9", []), [0], tmp_path, {"main": ["u"]})
+        raise CellError(one, cell, "")
+
+    monkeypatch.setattr(compare_command, "compare", compare)
+    flags = Flags([task.path], tmp_path, "Naive@9", "", "1", ["main=u"], [], [], 1, None, None)
+    assert run_compare(flags, as_json=False) == ours

@@ -11,21 +11,41 @@ from pathlib import Path
 import pytest
 import typer
 
-from combee.cli.main import app
+from combee.cli.main import _exit_code, app
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-OURS = ("status", "why", "logs", "playbook", "suspend", "resume", "report", "preview")
+VERSIONS = COMMANDS["playbook"].commands
+OURS = (
+    "status",
+    "why",
+    "logs",
+    "playbook",
+    "suspend",
+    "resume",
+    "report",
+    "compare",
+    "preview",
+    "rollback",
+    "approve",
+)
 
 
 def written() -> list[str]:
     """Every command of the page, of the examples and of --help."""
-    page = (ROOT / "docs" / "kubectl.md").read_text()
-    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL))
-    texts = [blocks, (ROOT / "examples" / "quickstart.yaml").read_text().replace("#", "")]
+    pages = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("kubectl", "troubleshooting"))
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", pages, re.DOTALL))
+    examples = sorted((ROOT / "examples").rglob("*.yaml"))
+    texts = [
+        blocks,
+        *(
+            re.sub(r"  #.*", "", path.read_text().replace("#", "", 1).replace("\n#", "\n"))
+            for path in examples
+        ),
+    ]
     texts += [
-        command.epilog.replace(";", "\n").removeprefix("Examples:")
-        for command in COMMANDS.values()
+        command.epilog.replace(";", "\n").removeprefix("Examples:").removeprefix("Example:")
+        for command in (*COMMANDS.values(), *VERSIONS.values())
         if command.epilog
     ]
     lines = [line.strip() for text in texts for line in text.splitlines()]
@@ -37,6 +57,26 @@ def test_every_command_is_taken(line: str) -> None:
     words = shlex.split(line.partition(">")[0])[2:]
     with COMMANDS[words[0]].make_context(words[0], words[1:]) as context:
         assert context.command.name == words[0]
+    if words[0] == "playbook":
+        named = words[1] in VERSIONS
+        command, given = VERSIONS[words[1] if named else "show"], words[2 if named else 1 :]
+        with command.make_context(words[1], given) as context:
+            assert context.params["name"]
+
+
+SAID = re.compile(r"kubectl combee ([a-z-]+)(?: ([a-z-]+)\b)?")
+
+
+def test_every_command_that_a_message_names_is_there() -> None:
+    """Conditions, errors and hints name the next command; a page of docs is read in the same way."""
+    files = [*(ROOT / "operator").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    unknown = [
+        (path.name, found[0])
+        for path in files
+        for found in SAID.finditer(path.read_text())
+        if found[1] not in COMMANDS
+    ]
+    assert not unknown
 
 
 def test_every_command_is_on_the_page_and_has_an_example() -> None:
@@ -46,10 +86,22 @@ def test_every_command_is_on_the_page_and_has_an_example() -> None:
         assert f"kubectl combee {name}" in (COMMANDS[name].epilog or ""), name
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_every_command_takes_a_namespace_and_a_context(name: str) -> None:
-    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
-    assert {"--namespace", "-n", "--context"} <= options
+@pytest.mark.parametrize("name", sorted({*OURS, *VERSIONS} - {"playbook"}))
+def test_every_command_says_where_and_as_whom(name: str) -> None:
+    options = {option for parameter in (VERSIONS | COMMANDS)[name].params for option in parameter.opts}
+    assert {"--namespace", "-n", "--context", "--as", "--as-group", "--as-uid"} <= options
+
+
+@pytest.mark.parametrize("name", sorted(VERSIONS))
+def test_every_command_about_versions_is_on_the_page_and_has_an_example(name: str) -> None:
+    assert f"kubectl combee playbook {name}" in (ROOT / "docs" / "kubectl.md").read_text()
+    assert f"kubectl combee playbook {name}" in (VERSIONS[name].epilog or "")
+
+
+def test_playbook_alone_is_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _exit_code(["playbook"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("Usage: ") and "rollback" in said.out and not said.err
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from kubectl_samples import LEARNING
 from combee.api.load import parse_runs
 from combee.cli.cluster.log_text import last_words, readable
 from combee.cli.cluster.logs import Wish, choose, pick
-from combee.cli.cluster.place import Place, explained, found_in
+from combee.cli.cluster.place import Here, explained, found_in
 from combee.cli.cluster.pods import INDEX_LABEL
-from combee.cli.cluster.report import _refuse_folder, written
+from combee.cli.cluster.report import _fetched, _refuse_folder, written
+from combee.cli.where import Place
 from combee.errors import ClusterError, TransientError, UserError
 from combee.manifests.results import report_pod
 from combee.manifests.types import Owner, Settings
@@ -218,3 +220,34 @@ def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
     assert set(pod.engines) == {"main"} and pod.store_uri == str(tmp_path / "store")
     mounts = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
     assert mounts["plans"] == PLANS_FOLDER
+
+
+def test_a_pod_that_is_being_made_when_the_command_is_stopped_is_deleted() -> None:
+    """The cluster makes what it was asked for, whether or not anybody waits for the answer."""
+    done: list[str] = []
+    asked = asyncio.Event()
+
+    class Api:
+        async def list(self, *_: Any, **__: Any) -> list[Any]:
+            return []
+
+        async def create(self, body: dict[str, Any]) -> dict[str, Any]:
+            asked.set()
+            await asyncio.sleep(0.05)
+            done.append("made")
+            return body
+
+        async def delete(self, *_: Any, **__: Any) -> bool:
+            done.append("deleted")
+            return True
+
+    async def stopped() -> None:
+        here = Here(Api(), "team-a", Place())  # type: ignore[arg-type]
+        fetching = asyncio.create_task(_fetched(here, a_pod(), 10.0))
+        await asked.wait()
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+
+    asyncio.run(stopped())
+    assert done == ["made", "deleted"]

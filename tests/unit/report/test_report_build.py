@@ -201,10 +201,22 @@ def test_the_model_that_was_planned_with_is_drawn_and_its_rivals_are_told():
     drawn, told = figures(result), tables(result)["delay"].note
     assert "T(b) = 9 s × b^0.50." in drawn["delay"].caption and "b½" not in drawn["delay"].caption
     for text in (drawn["delay"].caption, told):
-        assert "AICc (the lowest wins): T_iter -12.0, power -41.5. Planned with power." in text
+        assert (
+            "AICc (the lowest describes these times best): T_iter -12.0, power -41.5. Planned with power."
+            in text
+        )
     assert "Iterations became 3 times as long" in told
     assert tables(result)["delay"].rows[0][2] == "28 s"
     assert "observed against fitted (%)" in drawn["residuals"].svg
+
+
+def test_a_report_says_why_the_lowest_was_not_planned_with():
+    line = {"name": "T_iter", "a": 9.05, "alpha": 1.0, "f": 0.131, "aicc": -40.0, "relativeError": 0.2}
+    power = {"name": "power", "a": 9.0, "alpha": 0.5, "f": 0.0, "aicc": -41.5, "relativeError": 0.02}
+    base = made_up.iteration(5, 0.8, 84)
+    fit = {**base["delayFit"], "model": line, "models": [line, power]}
+    told = tables(made_up.result(iterations=[{**base, "delayFit": fit}]))["delay"].note
+    assert "Planned with T_iter: laws that fit about as well ask for other sizes" in told
 
 
 def test_where_the_time_went_and_how_long_calls_took(full):
@@ -225,6 +237,8 @@ def test_where_the_time_went_and_how_long_calls_took(full):
     assert "not model time" in drawn["path"].svg and "reduce round 1" in drawn["latency"].svg
     many = made_up.result(iterations=[made_up.iteration(k + 1, 0.5, 10) for k in range(20)])
     assert "20 iterations" in figures(many)["path"].svg
+    assert "time of all iterations (s)" in figures(many)["path"].svg
+    assert "time of an iteration (s)" in drawn["path"].svg
 
 
 def test_faults_are_said_in_one_line_and_a_table():
@@ -327,6 +341,10 @@ def test_partial_credit_stands_beside_the_exact_score_where_the_task_has_it():
     assert "partial credit 0.791 → 0.875" in tables(result)["paired"].note
     assert "partial credit" not in words.gate_line(made_up.result().held_out.gate)
     assert "partial credit" not in tables(made_up.result())["paired"].note
+    report = build_report(result, playbook_markdown="")
+    assert "examples; partial credit 0.791 → 0.875</span>" in report.html
+    (line,) = [line for line in report.markdown.splitlines() if line.startswith("| held-out, gate half |")]
+    assert line.endswith("; partial credit 0.791 → 0.875 |")
 
 
 def test_what_the_prefix_cache_saved_by_step_role_and_iteration():

@@ -115,8 +115,8 @@ async def test_an_error_ends_the_wait_for_the_others(tmp_path: Path) -> None:
 
 async def test_a_pod_that_waited_long_enough_yields(tmp_path: Path) -> None:
     found, clock = await read(tmp_path, 60, (StepSummary("m", "map"), 0))
-    assert found is None and clock.now == 60
-    assert max(clock.slept) <= 1.0 and len(clock.slept) < 80
+    assert found is None and clock.now == pytest.approx(60)
+    assert max(clock.slept) <= 1.0 and len(clock.slept) < 100
 
 
 async def test_inputs_that_must_be_there_and_are_not_are_a_bug(tmp_path: Path) -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tls_server import Request, TlsServer
 
 from combee.adapters.store import Store
+from combee.api.methods import Method
 from combee.errors import ArtifactTooLargeError
+from combee.manifests.playbooks import shown
 from combee.methods.ace import AceMethod
 from combee.names import published_name
+from combee.plan.gatescores import GateScores
+from combee.plan.playbook.content import findings_json
+from combee.plan.playbook.types import Finding
 from combee.plan.types import Step, StepSummary
+from combee.runtime.operator.playbooks.observe import read_content
 from combee.runtime.worker import publish
 from combee.runtime.worker.kube import ACCOUNT_FOLDER
 from combee.runtime.worker.log import PodLog
@@ -30,6 +37,7 @@ RUN = {
         "models": {"task": MODEL, "proposer": MODEL},
     },
 }
+SCORES = {"1": 0.0, "2": 1.0, "3": 0.5}, {"1": 1.0, "2": 1.0, "3": 0.25}
 NOTES = "## general\n- Divide first.\n"
 
 
@@ -37,8 +45,17 @@ NOTES = "## general\n- Divide first.\n"
 def pod(tls: TlsServer, tmp_path: Path) -> Pod:
     artifact = AceMethod().initial(NOTES).to_json()
     digest = Store.open(str(tmp_path / "store")).put_blob(artifact)
-    params = {"playbook": "formula", "digest": digest, "name": published_name("formula", digest)}
-    step = Step("formula-3fa9c1d2-i002-publish-a0", "publish", 2, 7, params=params)
+    params = {
+        "playbook": "formula",
+        "digest": digest,
+        "name": published_name("formula", digest),
+        "heldOut": "ab" * 32,
+    }
+    store = Store.open(str(tmp_path / "store"))
+    scores = store.put_blob(json.dumps({"baseline": SCORES[0], "best": SCORES[1]}).encode())
+    record = store.put_blob(json.dumps({"gate": {}, "scores": {"gate": scores}}).encode())
+    inputs = {"artifact": digest, "record": record}
+    step = Step("formula-3fa9c1d2-i002-publish-a0", "publish", 2, 7, inputs=inputs, params=params)
     (tmp_path / "dev").mkdir()
     (tmp_path / "etc/combee/run").mkdir(parents=True)
     (tmp_path / "etc/combee/run/run.json").write_text(json.dumps(RUN))
@@ -59,7 +76,7 @@ def pod(tls: TlsServer, tmp_path: Path) -> Pod:
 
 
 def vars_of(step: Step) -> dict:
-    return {name: getattr(step, name) for name in ("name", "kind", "iteration", "seed", "params")}
+    return {name: getattr(step, name) for name in ("name", "kind", "iteration", "seed", "inputs", "params")}
 
 
 def published(pod: Pod, capsys: pytest.CaptureFixture[str]) -> tuple[int, StepSummary, str]:
@@ -88,6 +105,29 @@ def test_it_makes_an_immutable_object_without_owner(
     assert "combee.dev/run" not in made["metadata"]["labels"]
     assert "Divide first." in made["data"]["playbook.md"]
     assert AceMethod().from_json(made["data"]["artifact.json"].encode()).digest == digest
+    gate = GateScores.from_json(made["data"]["gate.json"])
+    assert gate.held_out == "ab" * 32
+    assert sorted(gate.best.values()) == [0.25, 1.0, 1.0]
+    assert sorted(gate.best[k] - gate.baseline[k] for k in gate.best) == [-0.25, 0.0, 1.0]
+
+
+def test_what_was_found_in_it_goes_along(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tls.answer = lambda request: (201, {}, b"{}")
+    found = (Finding("leak", "x-1", "it repeats 8 words in a row"),)
+    blob = Store.open(str(pod.settings.root / "store")).put_blob(findings_json(found).encode())
+    step = replace(pod.step, inputs={**pod.step.inputs, "findings": blob})
+    assert published(replace(pod, step=step), capsys)[0] == 0
+    made = json.loads(tls.asked[0].body)
+    assert read_content(made).findings == found
+    assert "findings.json" not in shown(made["data"])
+
+
+def test_findings_that_cannot_be_read_refuse_the_version() -> None:
+    (found,) = read_content({"data": {"playbook.md": NOTES, "findings.json": "[["}}).findings
+    assert (found.kind, found.entry) == ("leak", "findings.json") and "cannot be read" in found.reason
+    assert read_content({"data": {"playbook.md": NOTES}}).findings == ()
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -98,6 +138,7 @@ def test_one_that_is_there_already_is_as_good_when_it_is_the_same(
         if request.method == "POST":
             return 409, {}, b"{}"
         data = json.loads(tls.asked[0].body)["data"] if same else {"playbook.md": "other"}
+        data |= {"gate.json": "learned elsewhere, from another start"}
         return 200, {}, json.dumps({"data": data}).encode()
 
     tls.answer = answer
@@ -122,11 +163,32 @@ def test_a_server_that_is_busy_is_asked_again(
 
 
 def test_a_playbook_over_the_limit_is_too_large_and_an_artifact_over_it_is_left_out() -> None:
-    whole = publish.content("x" * 100, b"y" * 100)
-    assert set(whole) == {"playbook.md", "artifact.json"}
-    assert set(publish.content("x" * 100, b"y" * publish.MAX_BYTES)) == {"playbook.md"}
-    with pytest.raises(ArtifactTooLargeError, match="renderTokenBudget"):
-        publish.content("x" * (publish.MAX_BYTES + 1), b"")
+    def keys(text: str, artifact: bytes, gate: str = "", type: str = "ACE") -> set[str]:
+        return set(publish.content(text, artifact, gate, method=Method(type=type)))
+
+    assert keys("x" * 100, b"y" * 100) == {"playbook.md", "artifact.json"}
+    assert keys("x" * 100, b"y" * publish.MAX_BYTES) == {"playbook.md"}
+    assert keys("x", b"y" * 100, "z" * publish.MAX_BYTES) == {"playbook.md", "artifact.json"}
+    assert keys("x", b"y" * publish.MAX_BYTES, "z" * 100) == {"playbook.md", "gate.json"}
+    with pytest.raises(ArtifactTooLargeError, match=r"method\.ace\.renderTokenBudget"):
+        keys("x" * (publish.MAX_BYTES + 1), b"")
+    with pytest.raises(ArtifactTooLargeError, match=r"method\.gepa\.renderTokenBudget"):
+        keys("x" * (publish.MAX_BYTES + 1), b"", type="GEPA")
+
+
+def test_a_text_that_is_not_of_ace_says_whose_it_is() -> None:
+    found = publish.content("Round late.", b"{}", method=Method(type="GEPA"))
+    assert found == {"playbook.md": "Round late.", "method": "GEPA", "artifact.json": "{}"}
+    assert shown({**found, "gate.json": "{}"}) == found
+
+
+def test_several_components_are_kept_apart_for_who_starts_from_them() -> None:
+    parts = [("ask", "Round late."), ("check", "Check units.")]
+    found = publish.content("# ask", b"{}", method=Method(type="GEPA"), components=parts)
+    assert json.loads(found["components.json"]) == dict(parts)
+    assert "components.json" not in shown(found)
+    alone = publish.content("Round late.", b"{}", method=Method(type="GEPA"), components=parts[:1])
+    assert "components.json" not in alone
 
 
 def test_a_missing_artifact_is_the_steps_error(

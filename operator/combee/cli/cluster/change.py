@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from combee.api.status import Phase
-from combee.cli.cluster.place import Here, Place, find, on_cluster, say
+from combee.cli.cluster.place import Here, find, on_cluster, say
+from combee.cli.where import Place
 from combee.errors import UserError
 from combee.names import RUN_KIND
 

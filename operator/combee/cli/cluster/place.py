@@ -1,4 +1,4 @@
-"""From ``--context`` and ``--namespace`` to a cluster that answers; what it refuses, said in one line."""
+"""From the flags of a command to a cluster that answers; what it refuses, said in one line."""
 
 from __future__ import annotations
 
@@ -18,28 +18,18 @@ from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
 from combee.api.status import RunStatus
 from combee.cli.errors import STOPPED, guarded, write
+from combee.cli.where import ANYWHERE, Place
 from combee.errors import ClusterError, UserError
 from combee.manifests.types import Owner
 from combee.names import RUN_KIND
+
+__all__ = ["Found", "Here", "Place", "explained", "find", "found_in", "note", "on_cluster", "readable", "say"]
 
 CONNECT_SECONDS = 60.0
 """for a program that the configuration names to hand out a token."""
 REQUEST_SECONDS = 20.0
 LISTED = 10
 _FORBIDDEN = re.compile(r'User "(.{1,200}?)" cannot (\w+) resource "([\w./-]+)"')
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The flags that every command has. None: what the configuration says."""
-
-    namespace: str | None = None
-    context: str | None = None
-
-    def flags(self, namespace: str) -> str:
-        """The same flags for the next command."""
-        context = f" --context {self.context}" if self.context else ""
-        return f" -n {namespace}{context}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +95,8 @@ async def _interruptible(place: Place, work: Callable[[Here], Awaitable[int]]) -
         with contextlib.suppress(NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        kube = await asyncio.wait_for(_connected(place), CONNECT_SECONDS)
+        async with asyncio.timeout(CONNECT_SECONDS):  # wait_for may swallow a cancellation
+            kube = await _connected(place)
     except TimeoutError:
         raise UserError(
             f"no credentials within {CONNECT_SECONDS:.0f} s",
@@ -123,7 +114,12 @@ async def _interruptible(place: Place, work: Callable[[Here], Awaitable[int]]) -
 async def _connected(place: Place) -> Kube:
     logging.getLogger("kubernetes").setLevel(logging.CRITICAL)  # what is wrong is said once, by us
     try:
-        return await Kube.connect(context=place.context, deadline_seconds=REQUEST_SECONDS)
+        return await Kube.connect(
+            context=place.context,
+            identity=place.identity,
+            as_a_person=True,
+            deadline_seconds=REQUEST_SECONDS,
+        )
     except ModuleNotFoundError as error:
         raise UserError(
             f"the part that speaks to clusters is not installed ({error.name} is missing)",
@@ -131,9 +127,9 @@ async def _connected(place: Place) -> Kube:
         ) from None
 
 
-def explained(error: ClusterError, place: Place = Place()) -> UserError:
+def explained(error: ClusterError, place: Place = ANYWHERE) -> UserError:
     """What the API server said, with what to do about it."""
-    flags = f" --context {place.context}" if place.context else ""
+    flags = place.flags()
     if error.status == 403 and (said := _FORBIDDEN.search(error.what)):
         user, verb, resource = said.groups()
         return UserError(

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from combee.api.status import Phase
-from combee.cli.cluster.place import Found, Here, Place, find, on_cluster, say
+from combee.cli.cluster.place import Found, Here, find, on_cluster, say
+from combee.cli.cluster.versions import content, known
+from combee.cli.where import Place
 from combee.errors import UserError
-
-KEY = "playbook.md"
+from combee.names import PLAYBOOK_KEY, PLAYBOOK_KIND, RUN_KIND
 
 
 def run_playbook(name: str, place: Place) -> int:
     """Print the published playbook."""
 
     async def work(here: Here) -> int:
+        if await here.kube.get(RUN_KIND, here.namespace, name) is None and await _active(here, name):
+            return 0
         found = await find(here, name)
         published = found.status.published
         if not published:
             raise _none(here, found)
         config = await here.kube.get("ConfigMap", here.namespace, published)
-        text = (config or {}).get("data", {}).get(KEY)
+        text = (config or {}).get("data", {}).get(PLAYBOOK_KEY)
         if text is None:
             raise UserError(
-                f"the ConfigMap {published} is gone or holds no {KEY}",
+                f"the ConfigMap {published} is gone or holds no {PLAYBOOK_KEY}",
                 where=f"status.published of {name}",
                 fix=f"The store has it too: {here.command(f'report {name} -o {name}')}",
             )
@@ -29,6 +32,15 @@ def run_playbook(name: str, place: Place) -> int:
         return 0
 
     return on_cluster(place, work)
+
+
+async def _active(here: Here, name: str) -> bool:
+    """Whether there is a Playbook of that name; then its active version is printed."""
+    if await here.kube.get(PLAYBOOK_KIND, here.namespace, name) is None:
+        return False
+    there = await known(here, name)
+    say((await content(here, there.version(here, "active"))).text)
+    return True
 
 
 def _none(here: Here, found: Found) -> UserError:

@@ -16,8 +16,9 @@ from combee import names
 from combee.adapters.kube import Kube, Object
 from combee.adapters.store import Store
 from combee.cli.cluster.log_text import last_words
-from combee.cli.cluster.place import Found, Here, Place, find, note, on_cluster, say
+from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
 from combee.cli.cluster.pods import log_lines, mine, phase_of
+from combee.cli.where import Place
 from combee.errors import ClusterError, StoreError, TransientError, UserError
 from combee.manifests.results import report_pod
 from combee.manifests.types import Settings
@@ -27,7 +28,9 @@ from combee.runtime.bundle import RESULT_FILE, unpacked
 
 LOOK_SECONDS = 0.5
 DELETE_SECONDS = 20.0
-_OURS = re.compile(r"(?:plans|steps)/[a-z0-9][a-z0-9.-]*\.json")
+_OURS = re.compile(
+    r"(?:(?:plans|steps)/[a-z0-9][a-z0-9.-]*\.json|calls/[a-z0-9][a-z0-9.-]*\.jsonl|gate\.json)"
+)
 
 
 def run_report(name: str, out: Path, place: Place, *, wait_seconds: float) -> int:
@@ -36,8 +39,7 @@ def run_report(name: str, out: Path, place: Place, *, wait_seconds: float) -> in
     async def work(here: Here) -> int:
         found = await find(here, name)
         _refuse_folder(out)
-        pod = await _pod(here, found)
-        files = await _fetched(here, pod, wait_seconds)
+        files = await fetched(here, found, wait_seconds)
         await asyncio.to_thread(written, files, out)
         plans = sum(file.startswith("plans/") for file in files)
         say(
@@ -82,7 +84,12 @@ def _refuse_folder(out: Path) -> None:
         )
 
 
-async def _pod(here: Here, found: Found) -> Object:
+async def fetched(here: Here, found: Found, wait_seconds: float, *, calls: bool = False) -> dict[str, bytes]:
+    """The files of a run, with ``calls`` those of ``combee compare``, too. UserErrors that say what is missing."""
+    return await _fetched(here, await _pod(here, found, calls=calls), wait_seconds)
+
+
+async def _pod(here: Here, found: Found, *, calls: bool) -> Object:
     """The pod to make. UserError when the run has not begun."""
     status, owner = found.status, found.owner
     if not status.start_time or not status.pinned.image:
@@ -110,6 +117,7 @@ async def _pod(here: Here, found: Found) -> Object:
         plans=[(number, plan) for number, plan in wanted if plan in there],
         suffix=secrets.token_hex(3),
         settings=Settings(worker_image=status.pinned.image),
+        calls=calls,
     )
 
 
@@ -117,8 +125,10 @@ async def _fetched(here: Here, pod: Object, wait_seconds: float) -> dict[str, by
     """Make the pod, read what it prints, and delete it, also when the caller is stopped."""
     meta = pod["metadata"]
     await _sweep(here.kube, pod)
-    await here.kube.create(pod)
+    # A request that is given up may still make the pod: it goes on to its end, and then the pod is deleted.
+    making = asyncio.ensure_future(here.kube.create(pod))
     try:
+        await asyncio.shield(making)
         note(f"pod {meta['name']} reads the store")
         async with asyncio.timeout(wait_seconds):
             await _begun(here.kube, pod)
@@ -132,11 +142,17 @@ async def _fetched(here: Here, pod: Object, wait_seconds: float) -> dict[str, by
             fix="Wait longer with --timeout",
         ) from None
     finally:
-        await asyncio.shield(asyncio.ensure_future(_deleted(here.kube, pod)))
+        await asyncio.shield(asyncio.ensure_future(_deleted(here.kube, pod, making)))
 
 
-async def _deleted(kube: Kube, pod: Object) -> None:
+async def _deleted(kube: Kube, pod: Object, making: asyncio.Future[Object | None]) -> None:
+    """Delete what was made; nothing where the cluster refused to make it."""
     meta = pod["metadata"]
+    try:
+        await making
+    except ClusterError as error:
+        if error.status:
+            return
     try:
         async with asyncio.timeout(DELETE_SECONDS):
             await kube.delete("Pod", meta["namespace"], meta["name"])

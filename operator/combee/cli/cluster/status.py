@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from combee.api.run import Budget
-from combee.cli.cluster.place import Found, Here, Place, find, found_in, note, on_cluster, say
+from combee.cli.cluster.place import Found, Here, find, found_in, note, on_cluster, say
 from combee.cli.cluster.status_text import Line, Shown, next_command, overview, text, view, wrapped
+from combee.cli.where import Place
 from combee.errors import ClusterError
 from combee.names import RUN_KIND
 

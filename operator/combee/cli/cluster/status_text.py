@@ -19,7 +19,13 @@ from combee.runtime.report.text import amount, count, duration, score, signed, v
 LABEL = 11
 ITERATIONS = 8
 """of the last ones in the table."""
-_QUIET = {Reason.SUSPENDED, Reason.SCALED_DOWN, Reason.NOT_STARTED, Reason.NOT_EVALUATED}
+_QUIET = {
+    Reason.SUSPENDED,
+    Reason.SCALED_DOWN,
+    Reason.NOT_STARTED,
+    Reason.NOT_EVALUATED,
+    Reason.BUDGET_SPENT,  # BudgetExhausted says which
+}
 T = ConditionType
 _GOOD = {
     T.PLAN_ACCEPTED: "True",
@@ -195,7 +201,7 @@ def _batch(status: RunStatus) -> str:
 def _held_out(status: RunStatus, ascii_only: bool) -> str:
     held = status.held_out
     if held.baseline is None:
-        return "not scored yet"
+        return "there is none: nothing is scored" if status.history else "not scored yet"
     parts = [f"{score(held.baseline)} start"]
     if held.best is not None:
         after = "" if held.best_iteration is None else f" (iteration {held.best_iteration + 1})"

@@ -10,11 +10,12 @@ from dataclasses import replace
 from combee import names
 from combee.adapters.kube import Kube, Object
 from combee.cli.cluster.log_text import last_words
-from combee.cli.cluster.place import Found, Here, Place, find, on_cluster, say
+from combee.cli.cluster.place import Found, Here, find, on_cluster, say
 from combee.cli.cluster.pods import JOB_LABEL, log_lines, mine, phase_of, step_jobs
 from combee.cli.cluster.status import shown
 from combee.cli.cluster.status_text import text, when
 from combee.cli.cluster.why_text import Facts, next_command, why
+from combee.cli.where import Place
 from combee.errors import ClusterError
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import Trouble
@@ -80,7 +81,8 @@ def _job_troubles(
             found[f"{seen.kind} step"] = Trouble("WaitingForQuota", f"{seen.name} is held back by its queue")
             continue
         own = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_LABEL) == seen.name]
-        about = [one for one in events if one.get("involvedObject", {}).get("uid") == job["metadata"]["uid"]]
+        asked = {one["metadata"]["uid"] for one in (job, *own)}
+        about = [one for one in events if one.get("involvedObject", {}).get("uid") in asked]
         trouble = diagnose(own, about)
         if trouble is None and seen.failed:
             trouble = Trouble("", f"{seen.name} failed: {seen.failed}")

@@ -29,6 +29,7 @@ TO_DO: Mapping[Reason, str] = {
     R.STORE_UNUSABLE: "See whether the claim is full, or the Secret may write to the bucket; a new run finds what is kept.",
     R.TOO_MANY_FAILURES: "See its log and mend what it says, then start a new run: answered calls are kept.",
     R.INTERNAL_ERROR: "This is ours: please report it with the output of this command.",
+    R.STOPPED: "It stays as it is: what was learned until then is kept; start a new run to go on.",
     R.WAITING_FOR_QUOTA: "It goes on by itself when there is room: see kubectl describe quota, or the queue's.",
     R.UNSCHEDULABLE: "See kubectl describe nodes, and workers.template or engines[].template in the manifest.",
     R.IMAGE_PULL_FAILED: "See the image's name, and imagePullSecrets in the template.",

@@ -1,4 +1,4 @@
-"""Cells: one derived manifest and one run folder for each (task, strategy, seed).
+"""Cells: one derived manifest and one run folder for each (task, method, strategy, seed).
 
 A derived manifest differs from the one given in the strategy, the batch size, the seed and what
 equal terms ask for: no budget, no early stop (so every strategy sees the whole epoch), and heldOut
@@ -10,6 +10,7 @@ gets another's answers for nothing.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from typing import Any
 import yaml
 
 from combee.api.local import INITIAL_PLAYBOOK, sources
+from combee.api.methods import MethodType
 from combee.api.run import PromptLearningRun
 from combee.errors import UserError
+from combee.names import CELL_ANNOTATION, LABEL_COMPARISON
 from combee.runtime.compare.strategies import Strategy
 from combee.runtime.manifest import read_run
 from combee.runtime.sources import StandIns, locate
@@ -47,6 +50,18 @@ class Cell:
     seed: int
     folder: Path
     engines: Mapping[str, str]
+    method: MethodType | None = None
+    """the base method, where methods are compared; None: the manifest's."""
+
+    @property
+    def learns_by(self) -> MethodType:
+        """Its base method."""
+        return self.method or self.task.run.spec.method.type
+
+    @property
+    def label(self) -> str:
+        """The strategy as it is written, after its method where methods are compared."""
+        return f"{self.method} {self.strategy.label}" if self.method else self.strategy.label
 
     @property
     def name(self) -> str:
@@ -87,20 +102,29 @@ def make_cells(
     seeds: Sequence[int],
     out: Path,
     engines: Mapping[str, Sequence[str]],
+    methods: Sequence[MethodType] = (),
 ) -> list[Cell]:
-    """Every combination, seed by seed, so that an interrupted comparison has whole seeds."""
+    """Every combination, seed by seed, so that an interrupted comparison has whole seeds. Without ``methods`` each
+    task is learned by its manifest's."""
     return [
         Cell(
             task,
             strategy,
             seed,
-            out / "cells" / f"{task.name}-{strategy.slug}-s{seed}",
+            out / "cells" / _folder(task, method, strategy, seed),
             {name: urls[index % len(urls)] for name, urls in engines.items()},
+            method,
         )
         for index, seed in enumerate(seeds)
         for task in tasks
+        for method in methods or (None,)
         for strategy in strategies
     ]
+
+
+def _folder(task: CompareTask, method: MethodType | None, strategy: Strategy, seed: int) -> str:
+    named = f"{method.casefold()}-" if method else ""
+    return f"{task.name}-{named}{strategy.slug}-s{seed}"
 
 
 def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
@@ -118,19 +142,52 @@ def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
     if initial is not None:
         uri = given.data.get(INITIAL_PLAYBOOK) or locate(initial.uri or "", base)
         spec["task"]["initialPlaybook"] = {"uri": _absolute(uri, given, INITIAL_PLAYBOOK)}
-    spec["aggregation"] = spec.get("aggregation", {}) | cell.strategy.aggregation()
-    if cell.strategy.size is not None:
-        reason = "one strategy of a comparison at a stated size"
-        spec["batching"] = {"mode": "Fixed", "size": cell.strategy.size, "reason": reason}
-    stopping = spec.get("stopping", {})
-    spec["stopping"] = stopping | {"patience": NO_PATIENCE, "evaluateEvery": evaluate_every}
-    spec["seed"] = cell.seed
     return {
         "apiVersion": run.api_version,
         "kind": run.kind,
-        "metadata": {"name": _run_name(cell)},
-        "spec": spec,
+        "metadata": {"name": run_name(cell)},
+        "spec": spec | _own(cell, spec, evaluate_every),
     }
+
+
+def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dict[str, Any]:
+    """The cell's manifest for ``kubectl apply``, as data: data, store and queue are the given one's. What it learns
+    is a version of the Playbook called like the comparison, which nobody serves, and it says which cell it is."""
+    run = cell.task.run
+    spec = run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    for field in ("suspend", "budget", "serialBaseline"):
+        spec.pop(field, None)
+    spec["playbookRef"] = {"name": comparison}
+    told = {
+        "task": cell.task.name,
+        "method": cell.method,
+        "strategy": cell.strategy.label,
+        "evaluateEvery": evaluate_every,
+    }
+    return {
+        "apiVersion": run.api_version,
+        "kind": run.kind,
+        "metadata": {
+            "name": run_name(cell, f"{comparison}-"),
+            "labels": {LABEL_COMPARISON: comparison},
+            "annotations": {CELL_ANNOTATION: json.dumps(told, sort_keys=True)},
+        },
+        "spec": spec | _own(cell, spec, evaluate_every),
+    }
+
+
+def _own(cell: Cell, spec: Mapping[str, Any], evaluate_every: int) -> dict[str, Any]:
+    """What a cell sets in a spec, wherever it runs."""
+    own: dict[str, Any] = {"seed": cell.seed}
+    given = cell.task.run.spec.method
+    if cell.learns_by != given.type:
+        own["method"] = {"type": cell.learns_by, "epochs": given.epochs}
+    own["aggregation"] = spec.get("aggregation", {}) | cell.strategy.aggregation()
+    if cell.strategy.size is not None:
+        reason = "one strategy of a comparison at a stated size"
+        own["batching"] = {"mode": "Fixed", "size": cell.strategy.size, "reason": reason}
+    own["stopping"] = spec.get("stopping", {}) | {"patience": NO_PATIENCE, "evaluateEvery": evaluate_every}
+    return own
 
 
 def _absolute(uri: str, given: StandIns, split: str) -> str:
@@ -140,9 +197,9 @@ def _absolute(uri: str, given: StandIns, split: str) -> str:
     return str(Path(uri).resolve() if split in given.data else Path(uri).absolute())
 
 
-def _run_name(cell: Cell) -> str:
+def run_name(cell: Cell, before: str = "") -> str:
     """A valid name that tells the cell, at most 63 characters."""
-    name = re.sub(r"[^a-z0-9-]", "-", cell.name.casefold()).strip("-")
+    name = re.sub(r"[^a-z0-9-]", "-", f"{before}{cell.name}".casefold()).strip("-")
     if len(name) <= 63:
         return name
     return f"{name[:54].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
@@ -151,7 +208,12 @@ def _run_name(cell: Cell) -> str:
 def write_manifest(cell: Cell, given: StandIns, evaluate_every: int) -> None:
     """Write the derived manifest. The run folder itself refuses another manifest than it began with."""
     cell.manifest.parent.mkdir(parents=True, exist_ok=True)
-    head = f"# Derived from {cell.task.path.name} by `combee compare`: {cell.strategy.label}, seed {cell.seed}.\n"
-    text = head + yaml.safe_dump(derived(cell, given, evaluate_every), sort_keys=False, allow_unicode=True)
+    text = as_text(cell, derived(cell, given, evaluate_every))
     if not cell.manifest.exists() or cell.manifest.read_text(encoding="utf-8") != text:
         cell.manifest.write_text(text, encoding="utf-8")
+
+
+def as_text(cell: Cell, manifest: Mapping[str, Any]) -> str:
+    """A derived manifest as a file says it."""
+    head = f"# Derived from {cell.task.path.name} by `combee compare`: {cell.label}, seed {cell.seed}.\n"
+    return head + yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,14 +83,28 @@ def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
             fix="Delete the folder and run the same command again",
         )
     store = Store.open(str(cell.folder / "store"))
-    steps = _steps(cell.folder)
-    parts = [part for step in steps for part in _parts(step, _rows(store, cell.folder, step), slots, law)]
+    steps = read_steps(cell.folder)
     looked = next((step for step in steps if step.kind == "evaluate"), None)
     record = json.loads(store.get_blob(looked.outputs["record"])) if looked is not None else None
-    return CellFacts(cell, result, read_scores(cell, record, store), tuple(parts))
+    rows = {step.step: _rows(store, cell.folder, step) for step in steps}
+    return facts_of(cell, result, steps, rows, read_scores(cell, record, store), slots, law)
 
 
-def _steps(folder: Path) -> list[StepSummary]:
+def facts_of(
+    cell: Cell,
+    result: Result,
+    steps: Sequence[StepSummary],
+    rows: Mapping[str, Sequence[CallRow]],
+    scores: Scores,
+    slots: int,
+    law: LatencyLaw,
+) -> CellFacts:
+    """What a cell says whose calls, ``rows`` by step, are replayed on ``slots``."""
+    parts = [part for step in steps for part in _parts(step, rows[step.step], slots, law)]
+    return CellFacts(cell, result, scores, tuple(parts))
+
+
+def read_steps(folder: Path) -> list[StepSummary]:
     """Summaries of the finished steps, in the order in which they were done."""
     found = [StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json")]
     good = [summary for summary in found if summary is not None and not summary.error]

@@ -10,6 +10,8 @@ from html import escape
 from importlib.resources import files
 
 from combee.algo.stats import MeanInterval
+from combee.runtime.compare import overview
+from combee.runtime.compare.paper import paper_text
 from combee.runtime.compare.strategies import REFERENCE
 from combee.runtime.compare.table import FEWEST_SEEDS, Row, verdict
 from combee.runtime.report.text import amount, duration, markdown, score, signed, visible
@@ -32,6 +34,8 @@ HEADS = (
 )
 AIM = 30.0
 """times faster than Sequential: the aim of this project."""
+ALL = ""
+"""Of the plots by task name: that of all tasks."""
 MOST_PARTS = 7
 MARGIN = 0.02
 """A strategy counts as no worse when its interval over seeds shows it to be at most this far below."""
@@ -67,7 +71,7 @@ def cells_of(row: Row) -> tuple[str, ...]:
         f"{speed.mean:.1f}x" + (f" ({speed.low:.1f} to {speed.high:.1f})" if speed.n > 1 else "")
         if speed
         else "1x"
-        if row.strategy == REFERENCE
+        if row.reference
         else "",
         amount(row.tokens_per_point) if row.tokens_per_point is not None else "no gain",
     )
@@ -82,8 +86,17 @@ def _span(found: object) -> str:
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
-    """What the numbers say about speed: the best, and what holds it back from the aim."""
-    reference = next((row for row in rows if row.strategy == REFERENCE), None)
+    """What the numbers of a task say about speed, method by method: the best, and what holds it back from the aim."""
+    methods = list(dict.fromkeys(row.method for row in rows))
+    said = []
+    for method in methods:
+        mark = f"{method}. " if len(methods) > 1 else ""
+        said += [mark + one for one in _remarks([row for row in rows if row.method == method])]
+    return said
+
+
+def _remarks(rows: Sequence[Row]) -> list[str]:
+    reference = next((row for row in rows if row.reference), None)
     timed = [row for row in rows if row.speed_up is not None]
     if reference is None or not timed:
         return []
@@ -133,7 +146,7 @@ def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
             "are charged, the closing look at gate is not: it is the comparison's own. No clock enters it."
         ),
         (
-            f"Differences are against {REFERENCE} on gate, with 95 % intervals: over seeds (Student's t; verdicts rest on it) and by example "
+            f"Differences are against {REFERENCE} of the same method on gate, with 95 % intervals: over seeds (Student's t; verdicts rest on it) and by example "
             "(bootstrap over all pairs of all seeds; examples of a seed share a playbook, so it is the narrower one)."
         ),
     ]
@@ -145,11 +158,14 @@ def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
     lines = ["# Comparison", ""]
     if _simulated(rows):
         lines += [f"**{SIMULATED_BANNER}.**", ""]
+    if len(terms.types) > 1:
+        found = overview.table(rows, terms.types)
+        lines += ["## Every task", "", *_table(overview.heads(list(terms.types)), found), ""]
+        lines += ["![accuracy against time](plot.png)", ""]
     for task, mine in _by_task(rows):
         title = f"{task} ({terms.types[task]})" + (f", {SIMULATED}" if _simulated(mine) else "")
-        lines += [f"## {markdown(title)}", "", f"| {' | '.join(HEADS)} |", f"|{' --- |' * len(HEADS)}"]
-        lines += [f"| {' | '.join(markdown(cell) for cell in cells_of(row))} |" for row in mine]
-        lines += ["", *(f"{markdown(said)}\n" for said in remarks(mine))]
+        lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in mine])]
+        lines += ["", *(f"{markdown(said)}\n" for said in _said(mine, terms.types[task]))]
         lines += ["Critical path, modelled seconds by stage (and how many stages), mean of seeds:", ""]
         lines += [f"- {markdown(row.strategy)}: {markdown(path_of(row))}" for row in mine]
         lines += ["", f"![accuracy against time](plot-{task}.png)", ""]
@@ -157,8 +173,22 @@ def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _said(rows: Sequence[Row], task_type: str) -> list[str]:
+    return [*remarks(rows), *_partials(rows), *overview.orders(rows, task_type), *paper_text(task_type)]
+
+
+def _partials(rows: Sequence[Row]) -> list[str]:
+    known = [f"{row.strategy} {score(row.partial)}" for row in rows if row.partial is not None]
+    return [f"Partial credit on gate, which decides nothing: {', '.join(known)}."] if known else []
+
+
+def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    head = [f"| {' | '.join(markdown(cell) for cell in heads)} |", f"|{' --- |' * len(heads)}"]
+    return [*head, *(f"| {' | '.join(markdown(cell) for cell in line)} |" for line in body)]
+
+
 def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> str:
-    """compare.html: no script, nothing from elsewhere. ``plots``: task name -> SVG."""
+    """compare.html: no script, nothing from elsewhere. ``plots``: task name -> SVG, and ``ALL`` where there are several."""
     style = files("combee.runtime.report").joinpath("templates/report.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
@@ -170,6 +200,12 @@ def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> st
     ]
     if _simulated(rows):
         parts.append(f'<div class="banner"><p>{SIMULATED_BANNER}.</p></div>')
+    if len(terms.types) > 1:
+        parts += [
+            "<h2>Every task</h2>",
+            *_scroll("Every task", overview.heads(list(terms.types)), overview.table(rows, terms.types)),
+        ]
+        parts.append(_figure(rows, plots[ALL]))
     for task, mine in _by_task(rows):
         parts += _section(task, mine, terms, plots[task])
     parts.append("<h2>Terms</h2>" + _list(terms_text(terms, _seeds(rows))))
@@ -178,23 +214,38 @@ def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> st
 
 def _section(task: str, rows: Sequence[Row], terms: Terms, svg: str) -> list[str]:
     mark = f' <span class="mark">{SIMULATED}</span>' if _simulated(rows) else ""
-    heads = "".join(f'<th scope="col">{_safe(head)}</th>' for head in HEADS)
-    body = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in cells_of(row))}</tr>" for row in rows)
-    picture = base64.b64encode(svg.encode()).decode()
-    points = "; ".join(f"{row.strategy} {score(row.score.mean)} in {duration(row.seconds)}" for row in rows)
     return [
         f"<h2>{_safe(task)} ({_safe(terms.types[task])}){mark}</h2>",
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{_safe(task)}"><table>',
-        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>",
-        *(f"<p>{_safe(said)}</p>" for said in remarks(rows)),
-        (
-            f'<figure><img alt="Held-out accuracy against time: {_safe(points)}" '
-            f'src="data:image/svg+xml;base64,{picture}">'
-        ),
-        f"<figcaption>Points with an interval are ours{mark}; hollow ones are the paper's, on its own machines.</figcaption></figure>",
+        *_scroll(task, HEADS, [cells_of(row) for row in rows]),
+        *(f"<p>{_safe(said)}</p>" for said in _said(rows, terms.types[task])),
+        _figure(rows, svg),
         "<h3>Critical path, modelled seconds by stage</h3>",
         _list([f"{row.strategy}: {path_of(row)}" for row in rows]),
     ]
+
+
+def _scroll(name: str, heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    head = "".join(f'<th scope="col">{_safe(cell)}</th>' for cell in heads)
+    lines = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in line)}</tr>" for line in body)
+    return [
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{_safe(name)}"><table>',
+        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>",
+    ]
+
+
+def _figure(rows: Sequence[Row], svg: str) -> str:
+    mark = f' <span class="mark">{SIMULATED}</span>' if _simulated(rows) else ""
+    several = len({row.task for row in rows}) > 1
+    points = "; ".join(
+        f"{f'{row.task} ' if several else ''}{row.strategy} {score(row.score.mean)} in {duration(row.seconds)}"
+        for row in rows
+    )
+    picture = base64.b64encode(svg.encode()).decode()
+    return (
+        f'<figure><img alt="Held-out accuracy against time: {_safe(points)}" src="data:image/svg+xml;base64,{picture}">'
+        f"<figcaption>Filled points are ours{mark}, with their intervals from {FEWEST_SEEDS} seeds on; hollow ones are the paper's, on its "
+        "own machines.</figcaption></figure>"
+    )
 
 
 def _list(items: Sequence[str]) -> str:

@@ -11,11 +11,17 @@ from pathlib import Path
 
 from combee.adapters.store import Store
 from combee.algo.latency import LatencyLaw
-from combee.errors import UserError
+from combee.api.cluster import check_cluster
+from combee.api.load import parse_run
+from combee.api.methods import MethodType
+from combee.errors import ManifestError, NotAvailableError, UserError
 from combee.runtime.compare.cells import (
     Cell,
     CompareTask,
+    as_text,
     common_grid,
+    derived,
+    derived_for_cluster,
     make_cells,
     read_tasks,
     write_manifest,
@@ -23,10 +29,11 @@ from combee.runtime.compare.cells import (
 from combee.runtime.compare.collect import CellFacts, collect
 from combee.runtime.compare.gate import score_start
 from combee.runtime.compare.launch import Launcher
-from combee.runtime.compare.page import Terms, html_page, markdown_page
+from combee.runtime.compare.page import ALL, Terms, html_page, markdown_page
 from combee.runtime.compare.plot import plot
 from combee.runtime.compare.strategies import Strategy
 from combee.runtime.compare.table import Row, make_rows, to_json
+from combee.runtime.rollouts import container_of
 from combee.runtime.session import prepare
 from combee.runtime.sources import parse_stand_ins
 
@@ -47,6 +54,8 @@ class Request:
     jobs: int = 1
     slots: int | None = None
     evaluate_every: int | None = None
+    methods: Sequence[MethodType] = ()
+    """base methods to compare; none: each manifest's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +71,53 @@ def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]
     tasks = read_tasks(request.manifests)
     given = parse_stand_ins([], [], request.data)
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
-    cells = make_cells(tasks, request.strategies, request.seeds, request.out, request.engines)
+    cells = make_cells(
+        tasks, request.strategies, request.seeds, request.out, request.engines, request.methods
+    )
     engines = [f"{name}={urls[0]}" for name, urls in request.engines.items()]
     for task in tasks:
+        _refuse_container(task)
         prepare(task.path, parse_stand_ins(engines, request.secrets, request.data))
     _refuse_foreign(request.out)
+    for cell in (one for one in cells if one.seed == request.seeds[0]):
+        parse_run(derived(cell, given, grid), f"--strategies {cell.label}")
     for cell in cells:
         write_manifest(cell, given, grid)
     return tasks, cells, grid
+
+
+def write_runs(request: Request, comparison: str) -> list[Path]:
+    """Every cell as a run's manifest for ``kubectl apply -f``, into ``request.out``: the files, in order. UserErrors
+    for what a cluster refuses; nothing is run."""
+    tasks = read_tasks(request.manifests)
+    grid = request.evaluate_every or common_grid(tasks, request.strategies)
+    cells = make_cells(tasks, request.strategies, request.seeds, request.out, {}, request.methods)
+    if request.out.is_dir() and any(one.suffix != ".yaml" for one in request.out.iterdir()):
+        raise UserError(
+            "the folder holds files that are not manifests",
+            where=str(request.out),
+            fix="Name an empty or a new folder with -o",
+        )
+    made = {}
+    for cell in cells:
+        _refuse_container(cell.task)
+        manifest = derived_for_cluster(cell, comparison, grid)
+        for error in check_cluster(parse_run(manifest, f"--strategies {cell.label}")):
+            raise ManifestError(error.what, where=f"{cell.task.path}: {error.where}", fix=error.fix)
+        made[f"{manifest['metadata']['name']}.yaml"] = as_text(cell, manifest)
+    store = Store.open(str(request.out))
+    for name, text in made.items():
+        store.put(name, text.encode())
+    return [request.out / name for name in made]
+
+
+def _refuse_container(task: CompareTask) -> None:
+    if container_of(task.run.spec) is not None:
+        raise NotAvailableError(
+            "comparing a task in a container is not available in this version",
+            where="spec.task.custom.container",
+            fix="Run each manifest by itself with combee run",
+        )
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -88,7 +136,8 @@ async def compare(request: Request, tell: Told) -> Compared:
     """
     logging.getLogger("combee").setLevel(logging.ERROR)
     tasks, cells, grid = await asyncio.to_thread(prepare_cells, request)
-    tell(f"{len(cells)} cells: {len(request.strategies)} strategies x {len(request.seeds)} seeds")
+    by = f"{len(request.methods)} methods x " if request.methods else ""
+    tell(f"{len(cells)} cells: {by}{len(request.strategies)} strategies x {len(request.seeds)} seeds")
     note = shared_server(request)
     if note:
         tell(note)
@@ -100,7 +149,8 @@ async def compare(request: Request, tell: Told) -> Compared:
     law = LatencyLaw()
     slots = {task.name: request.slots or task.run.spec.workers.concurrency for task in tasks}
     facts = [await _facts(cell, slots[cell.task.name], law, request.secrets) for cell in cells]
-    return await asyncio.to_thread(_write, request, tasks, facts, law, slots, grid, note)
+    terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, note)
+    return await asyncio.to_thread(write_pages, request.out, facts, law, terms)
 
 
 async def _facts(cell: Cell, slots: int, law: LatencyLaw, secrets: Sequence[str]) -> CellFacts:
@@ -122,27 +172,23 @@ def shared_server(request: Request) -> str:
     )
 
 
-def _write(
-    request: Request,
-    tasks: Sequence[CompareTask],
-    facts: Sequence[CellFacts],
-    law: LatencyLaw,
-    slots: dict[str, int],
-    grid: int,
-    note: str,
-) -> Compared:
+def write_pages(out: Path, facts: Sequence[CellFacts], law: LatencyLaw, terms: Terms) -> Compared:
+    """Write compare.json, compare.md, compare.html and the plots into ``out``."""
     rows = make_rows(facts)
-    terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, note)
     text = markdown_page(rows, terms)
-    store = Store.open(str(request.out))
-    data = to_json(rows, law=law, slots=slots, evaluate_every=grid)
+    store = Store.open(str(out))
+    data = to_json(rows, law=law, slots=dict(terms.slots), evaluate_every=terms.evaluate_every)
     store.put("compare.json", (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
     store.put("compare.md", text.encode())
-    plots: dict[str, str] = {}
-    for name, kind in terms.types.items():
-        svg, png = plot([row for row in rows if row.task == name], kind)
-        plots[name] = svg
-        store.put(f"plot-{name}.svg", svg.encode())
-        store.put(f"plot-{name}.png", png)
-    store.put("compare.html", html_page(rows, terms, plots).encode())
+    panels = {name: ([row for row in rows if row.task == name], kind) for name, kind in terms.types.items()}
+    plots = {name: plot([panel]) for name, panel in panels.items()}
+    if len(panels) > 1:
+        plots[ALL] = plot(list(panels.values()))
+    for name, (svg, png) in plots.items():
+        picture = f"plot-{name}" if name != ALL else "plot"
+        store.put(f"{picture}.svg", svg.encode())
+        store.put(f"{picture}.png", png)
+    store.put(
+        "compare.html", html_page(rows, terms, {name: svg for name, (svg, _) in plots.items()}).encode()
+    )
     return Compared(rows, text)

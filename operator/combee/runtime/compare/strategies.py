@@ -12,7 +12,7 @@ from typing import Any
 
 from combee.errors import UserError
 
-NAMES = ("Sequential", "Naive", "ParallelScan", "TopK", "Summarize")
+NAMES = ("Sequential", "Naive", "TopK", "Summarize", "ParallelScan")
 WORDS: dict[str, dict[str, Any]] = {
     "Structured": {"merge": "Structured"},
     "Model": {"merge": "Model"},
@@ -23,8 +23,9 @@ WORDS: dict[str, dict[str, Any]] = {
     "Support": {"verify": "Support"},
     "Off": {"verify": "Off"},
 }
-"""What may follow the name, and the field of spec.aggregation it sets; ``leafN`` sets leafSize."""
-LEAF = "leaf"
+"""What may follow the name, and the field of spec.aggregation it sets."""
+NUMBERED = {"leaf": ("leafSize", 1, 1000), "fan": ("maxFanIn", 2, 1000)}
+"""Words that end in a number, such as ``leaf4``: the field it sets, and its bounds."""
 FORM = "Name[:word...][@size], such as ParallelScan:Model:Sqrt@100"
 REFERENCE = "Sequential"
 
@@ -52,7 +53,7 @@ class Strategy:
         """The fields of spec.aggregation that it sets."""
         fields: dict[str, Any] = {"strategy": self.name}
         for word in self.words:
-            fields |= WORDS.get(word) or {"leafSize": int(word.removeprefix(LEAF))}
+            fields |= WORDS.get(word) or _numbered(word)
         return fields
 
 
@@ -60,24 +61,34 @@ def parse_strategy(text: str) -> Strategy:
     """One strategy. UserError that shows the form."""
     head, at, size = text.strip().partition("@")
     name, *words = head.split(":")
-    unknown = [word for word in words if word not in WORDS and not _is_leaf_size(word)]
+    unknown = [word for word in words if word not in WORDS and not _numbered(word)]
     if name not in NAMES or unknown:
         what = f"unknown word {unknown[0]!r}" if name in NAMES else f"unknown strategy {name!r}"
         raise UserError(
             what,
             where="--strategies",
-            fix=f"Write {FORM}; names: {', '.join(NAMES)}; words: {', '.join(WORDS)}, {LEAF}N",
+            fix=f"Write {FORM}; names: {', '.join(NAMES)}; words: {', '.join([*WORDS, *(f'{word}N' for word in NUMBERED)])}",
         )
     if at and not (size.isascii() and size.isdigit() and 1 <= int(size) <= 100_000):
         raise UserError(
             "not a batch size from 1 to 100000", where=f"--strategies {text}", fix=f"Write {FORM}"
         )
+    if name == REFERENCE and at and int(size) != 1:
+        raise UserError(
+            "Sequential learns from one example at a time",
+            where=f"--strategies {text}",
+            fix=f"Write {REFERENCE}, or Naive@{size} for one call a batch of {size}",
+        )
     return Strategy(name, tuple(words), int(size) if at else None)
 
 
-def _is_leaf_size(word: str) -> bool:
-    size = word.removeprefix(LEAF)
-    return word.startswith(LEAF) and size.isascii() and size.isdigit() and 1 <= int(size) <= 1000
+def _numbered(word: str) -> dict[str, int]:
+    """The field that a word with a number sets; empty when it is none."""
+    for name, (field, low, high) in NUMBERED.items():
+        number = word.removeprefix(name)
+        if word.startswith(name) and number.isascii() and number.isdigit() and low <= int(number) <= high:
+            return {field: int(number)}
+    return {}
 
 
 def parse_strategies(text: str, sizes: Sequence[int]) -> list[Strategy]:

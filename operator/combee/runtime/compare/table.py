@@ -1,14 +1,14 @@
 """Rows of the comparison, and the documented form of compare.json.
 
-A row is one strategy on one task over all seeds. Differences are strategy minus ``Sequential``, paired
-two ways: *by example* (every gate example of every seed is a pair) and *over seeds* (each seed's mean
+A row is one strategy of one method on one task over all seeds. Differences are strategy minus ``Sequential`` of
+the same method, paired two ways: *by example* (every gate example of every seed is a pair) and *over seeds* (each seed's mean
 difference is one value; Student's t). Examples of one seed share a playbook, so the second is the
 careful one and the one that verdicts rest on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +43,19 @@ class PartMean:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One strategy on one task. Counts and seconds are means over seeds."""
+    """One strategy of one method on one task. Counts and seconds are means over seeds."""
 
     task: str
+    method: str
     strategy: str
+    """as it is written; after its method where methods are compared."""
+    reference: bool
+    """whether the others of its task and method are compared with it."""
     cells: tuple[CellFacts, ...]
     score: MeanInterval
     start: float
+    partial: float | None
+    """partial credit beside ``score``; None where the task has none, or a seed's is not known."""
     difference: Difference | None
     """None for the reference, and where there is none."""
     distinct: float
@@ -72,30 +78,58 @@ class Row:
 
 
 def make_rows(facts: Sequence[CellFacts]) -> list[Row]:
-    """One row for each (task, strategy), in the order of the cells."""
-    grouped: dict[tuple[str, str], list[CellFacts]] = {}
+    """One row for each (task, method, strategy), in the order of the cells."""
+    grouped: dict[tuple[str, str, str], list[CellFacts]] = {}
+    starts = _start_partials(facts)
     for one in facts:
-        grouped.setdefault((one.cell.task.name, one.cell.strategy.label), []).append(one)
+        key = one.cell.task.name, one.cell.learns_by, one.cell.strategy.label
+        grouped.setdefault(key, []).append(one)
     return [
-        _row(task, strategy, cells, {one.cell.seed: one for one in grouped.get((task, REFERENCE), [])})
-        for (task, strategy), cells in grouped.items()
+        _row(cells, {one.cell.seed: one for one in grouped.get((task, method, REFERENCE), [])}, starts)
+        for (task, method, _), cells in grouped.items()
     ]
 
 
-def _row(task: str, strategy: str, cells: list[CellFacts], reference: dict[int, CellFacts]) -> Row:
+def _start_partials(facts: Sequence[CellFacts]) -> dict[tuple[str, int], float]:
+    """Partial credit of the start on gate by task and seed, where a cell looked."""
+    looked = ((one, one.result.held_out.gate) for one in facts if one.result.held_out)
+    return {
+        (one.cell.task.name, one.cell.seed): gate.partial_baseline
+        for one, gate in looked
+        if gate and gate.partial_baseline is not None
+    }
+
+
+def _partial(cells: Sequence[CellFacts], starts: Mapping[tuple[str, int], float]) -> float | None:
+    """Mean over seeds; a cell that found nothing better never looked at gate and has its start's."""
+    found = []
+    for one in cells:
+        gate = one.result.held_out.gate if one.result.held_out else None
+        found.append(gate.partial_best if gate else starts.get((one.cell.task.name, one.cell.seed)))
+    known = [value for value in found if value is not None]
+    return _mean(known) if len(known) == len(found) else None
+
+
+def _row(
+    cells: list[CellFacts], reference: dict[int, CellFacts], starts: Mapping[tuple[str, int], float]
+) -> Row:
+    what = cells[0].cell
     paired = [(reference[one.cell.seed], one) for one in cells if one.cell.seed in reference]
-    compared = bool(paired) and strategy != REFERENCE
+    compared = bool(paired) and what.strategy.name != REFERENCE
     speed = [base.seconds / one.seconds for base, one in paired if one.seconds > 0]
     start, best = _mean([one.baseline for one in cells]), [one.best for one in cells]
     gained = 100 * (_mean(best) - start)
     tokens = _mean([one.tokens for one in cells])
     retention = [[it.retention for it in one.result.iterations if it.retention] for one in cells]
     return Row(
-        task=task,
-        strategy=strategy,
+        task=what.task.name,
+        method=what.learns_by,
+        strategy=what.label,
+        reference=what.strategy.name == REFERENCE,
         cells=tuple(cells),
         score=mean_interval(best),
         start=start,
+        partial=_partial(cells, starts),
         difference=_difference(paired) if compared else None,
         distinct=_mean([sum(r.distinct for r in found) for found in retention]),
         carried=_mean([sum(r.carried for r in found) for found in retention]),
@@ -135,7 +169,7 @@ def _parts(cells: Sequence[CellFacts]) -> tuple[PartMean, ...]:
 def verdict(row: Row) -> str:
     """In words, on the interval over seeds."""
     if row.difference is None:
-        return "the reference" if row.strategy == REFERENCE else "no Sequential to compare with"
+        return "the reference" if row.reference else "no Sequential to compare with"
     found = row.difference.over_seeds
     if found.n < FEWEST_SEEDS:
         return "too few seeds to say"
@@ -168,9 +202,11 @@ def to_json(rows: Sequence[Row], *, law: LatencyLaw, slots: dict[str, int], eval
 def _row_json(row: Row) -> dict[str, Any]:
     return {
         "task": row.task,
+        "method": row.method,
         "strategy": row.strategy,
         "seeds": [one.cell.seed for one in row.cells],
         "heldOut": {"start": row.start, **_interval(row.score)},
+        "partialCredit": row.partial,
         "difference": _difference_json(row.difference),
         "verdict": verdict(row),
         "lessons": {"distinct": row.distinct, "carried": row.carried},
@@ -178,6 +214,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "playbookTokens": row.playbook_tokens,
         "calls": row.calls,
         "tokens": row.tokens,
+        "embeddings": _embeddings(row.cells),
         "modelledSeconds": row.seconds,
         "speedUp": _interval(row.speed_up) if row.speed_up else None,
         "tokensPerPoint": row.tokens_per_point,
@@ -186,6 +223,15 @@ def _row_json(row: Row) -> dict[str, Any]:
             for part in row.parts
         ],
     }
+
+
+def _embeddings(cells: Sequence[CellFacts]) -> dict[str, float] | None:
+    """Mean calls and tokens of the embedder, which ``calls`` and ``tokens`` include; None where none was asked."""
+    used = [one.result.usage["embedder"] for one in cells if "embedder" in one.result.usage]
+    if not used:
+        return None
+    calls, tokens = sum(one.calls for one in used), sum(one.prompt_tokens for one in used)
+    return {"calls": calls / len(cells), "tokens": tokens / len(cells)}
 
 
 def _difference_json(difference: Difference | None) -> dict[str, Any] | None:
@@ -208,7 +254,8 @@ def _difference_json(difference: Difference | None) -> dict[str, Any] | None:
 def _cell_json(one: CellFacts) -> dict[str, Any]:
     return {
         "task": one.cell.task.name,
-        "strategy": one.cell.strategy.label,
+        "method": one.cell.learns_by,
+        "strategy": one.cell.label,
         "seed": one.cell.seed,
         "folder": f"cells/{one.cell.name}",
         "outcome": one.result.outcome,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from combee import names
@@ -14,9 +15,12 @@ from combee.manifests.accounts import account_objects
 from combee.manifests.engines import check_model_cache, engine_objects, prefetch_job
 from combee.manifests.jobs import step_job
 from combee.manifests.plans import plan_config, run_config
+from combee.manifests.rollouts import rollout_job, rollout_service
 from combee.manifests.types import Owner, Settings
 from combee.plan.cluster.decide import ClusterPlan, JobWish
+from combee.plan.cluster.diagnose import still_at_work
 from combee.plan.cluster.engines import EngineWish
+from combee.plan.cluster.rollouts import RolloutsWish
 from combee.plan.cluster.seen import Seen
 from combee.plan.types import IterationPlan
 from combee.runtime.operator.observe import owned
@@ -71,6 +75,7 @@ class Executor:
         for job in plan.jobs:
             if job.name not in seen.jobs:
                 await self._start(job, run, owner, settings, seen)
+        await self._rollouts(plan.rollouts, run, owner, settings, seen)
         for name in plan.expire:
             self.fence()
             await self.kube.patch(
@@ -83,10 +88,45 @@ class Executor:
         if owner.uid not in self._shown:
             await self._ensure(run_config(run, owner), owner)
             self._shown.add(owner.uid)
+        await self._refuse_beside_another(wish, owner, seen)
         await self._ensure(
             step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings),
             owner,
         )
+
+    async def _refuse_beside_another(self, wish: JobWish, owner: Owner, seen: Seen) -> None:
+        """Raises BeingDeletedError while a pod of an earlier Job of the step may be at work."""
+        chosen = {
+            names.LABEL_RUN_UID: owner.uid,
+            names.LABEL_STEP: wish.step.kind,
+            names.LABEL_ITERATION: str(wish.step.iteration),
+        }
+        labels = ",".join(f"{name}={value}" for name, value in chosen.items())
+        pods = await self.kube.list("Pod", owner.namespace, labels=labels)
+        now = datetime.fromtimestamp(seen.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if left := still_at_work(pods, now):
+            raise BeingDeletedError(
+                "a pod of an earlier Job is still at work", where=f"Pod {left}", status=409
+            )
+
+    async def _rollouts(
+        self, wish: RolloutsWish, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
+    ) -> None:
+        """Jobs of the user's image, and the Service through which their pods find what is to be rolled out."""
+        for name in wish.delete:
+            self.fence()
+            await self.kube.delete("Job", owner.namespace, name)
+        if wish.remove:
+            self.fence()
+            await self.kube.delete("Service", owner.namespace, names.rollouts_name(owner.name, owner.uid))
+        there = {job.attempt for job in seen.rollouts.values()}
+        missing = [attempt for attempt in wish.attempts if attempt not in there]
+        if not missing:
+            return
+        service = await self._ensure(rollout_service(owner), owner)
+        for attempt in missing:
+            job = rollout_job(run, owner, attempt, str(service["spec"]["clusterIP"]), settings)
+            await self._ensure(job, owner)
 
     async def _engine(
         self,

@@ -1,4 +1,5 @@
-"""``combee-operator``: reconciles PromptLearningRuns until it is told to stop."""
+"""``combee-operator``: reconciles PromptLearningRuns until it is told to stop; ``combee-operator cleanup``: what the
+chart ends an uninstall with."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,17 +21,28 @@ from combee.manifests.types import Settings
 from combee.names import API_VERSION
 from combee.plan.cluster.accept import Policy
 from combee.runtime.operator.apply import Executor
+from combee.runtime.operator.cleanup import clean_up
+from combee.runtime.operator.complaints import Complaints
+from combee.runtime.operator.gateway import GatewayKeeper
 from combee.runtime.operator.lease import Fence
 from combee.runtime.operator.logs import to_stderr
 from combee.runtime.operator.metrics import Metrics, serve
 from combee.runtime.operator.observe import Observer
+from combee.runtime.operator.playbooks.apply import PlaybookExecutor
+from combee.runtime.operator.playbooks.judges import Judges
+from combee.runtime.operator.playbooks.observe import PlaybookObserver
+from combee.runtime.operator.playbooks.tick import PlaybookTicker
 from combee.runtime.operator.queue import DueQueue
+from combee.runtime.operator.sweeper import Sweeper
 from combee.runtime.operator.tell import Teller
 from combee.runtime.operator.tick import Key, Ticker
-from combee.settings import OperatorSettings, operator_settings
+from combee.runtime.operator.versions import Versions
+from combee.settings import OperatorSettings, cleanup_settings, operator_settings
 
 log = logging.getLogger(__name__)
 RUNS = "promptlearningruns"
+GATEWAY_PAUSE_SECONDS = 0.3
+"""A namespace's gateway is looked at once for all events of so long: each look lists the namespace's Playbooks."""
 STOP_SECONDS = 10.0
 """Ticks under way may end within it."""
 
@@ -41,6 +53,11 @@ def main() -> None:
         sys.stdout.write(f"combee-operator {__version__}\n")
         return
     try:
+        if sys.argv[1:] == ["cleanup"]:
+            last = cleanup_settings()
+            to_stderr(last.log_level)
+            asyncio.run(clean_up(last))
+            return
         settings = operator_settings()
         to_stderr(settings.log_level)
         asyncio.run(operate(settings))
@@ -57,37 +74,82 @@ class Parts:
     fence: Fence
     metrics: Metrics
     queue: DueQueue[Key]
+    playbooks: DueQueue[Key]
+    gateways: DueQueue[Key]
+    """of namespaces; names are empty."""
 
 
 def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
     """Everything but kopf and the signals."""
-    metrics = Metrics()
+    metrics = Metrics(resync_seconds=settings.resync_seconds)
     fence = Fence(kube, settings.pod_namespace, settings.pod_name)
     ticker = Ticker(
         kube=kube,
-        observer=Observer(kube),
+        observer=Observer(kube, Complaints(kube)),
         executor=Executor(
             kube, fence.check, settings.make_accounts, made=lambda kind: metrics.made.labels(kind).inc()
         ),
         teller=Teller(kube, settings.pod_name, fence.check),
+        versions=Versions(kube, fence.check),
         settings=manifest_settings(settings),
         policy=Policy(settings.allow_custom_tasks, settings.secret_policy),
         fence=fence.check,
         seen=metrics.saw,
     )
 
+    playbook_ticker = _playbook_ticker(settings, kube, ticker.teller, fence, metrics)
+    keeper = GatewayKeeper(
+        kube=kube,
+        fence=fence.check,
+        settings=manifest_settings(settings),
+        make_accounts=settings.make_accounts,
+        teller=ticker.teller,
+        secret_policy=settings.secret_policy,
+        sweeper=Sweeper(
+            kube, fence.check, manifest_settings(settings), settings.make_accounts, settings.secret_policy
+        ),
+    )
+    ticks = (ticker.tick, playbook_ticker.tick, keeper.tick)
+    return Parts(kube, fence, metrics, *(_queue(tick, metrics, settings) for tick in ticks))
+
+
+def _playbook_ticker(
+    settings: OperatorSettings, kube: Kube, teller: Teller, fence: Fence, metrics: Metrics
+) -> PlaybookTicker:
+    return PlaybookTicker(
+        kube=kube,
+        observer=PlaybookObserver(kube),
+        executor=PlaybookExecutor(kube, fence.check),
+        teller=teller,
+        judges=Judges(
+            kube,
+            fence.check,
+            manifest_settings(settings),
+            make_accounts=settings.make_accounts,
+            secret_policy=settings.secret_policy,
+        ),
+        fence=fence.check,
+        happened=lambda reason: metrics.versions.labels(reason).inc(),
+    )
+
+
+def _queue(
+    tick: Callable[[Key], Awaitable[float | None]], metrics: Metrics, settings: OperatorSettings
+) -> DueQueue[Key]:
+    """A queue whose ticks are counted and timed."""
+
     async def timed(key: Key) -> float | None:
         started = time.monotonic()
         try:
-            return await ticker.tick(key)
+            return await tick(key)
         except Exception:
             metrics.failures.inc()
             raise
         finally:
             metrics.ticked(time.monotonic() - started)
 
-    queue = DueQueue(timed, resync_seconds=settings.resync_seconds, reacted=metrics.reaction_seconds.observe)
-    return Parts(kube, fence, metrics, queue)
+    observe = metrics.reaction_seconds.observe
+    return DueQueue(timed, resync_seconds=settings.resync_seconds, reacted=observe)
 
 
 def manifest_settings(settings: OperatorSettings) -> Settings:
@@ -100,33 +162,44 @@ def manifest_settings(settings: OperatorSettings) -> Settings:
         image_pull_secrets=settings.image_pull_secrets,
         worker_account=settings.worker_account,
         publish_account=settings.publish_account,
+        gateway_image=settings.gateway_image,
+        gateway_replicas=settings.gateway_replicas,
+        log_level=settings.log_level,
     )
-    if not settings.worker_resources:
-        return chosen
+    given = {
+        "worker_resources": _resources("COMBEE_WORKER_RESOURCES", settings.worker_resources),
+        "engine_resources": _resources("COMBEE_ENGINE_RESOURCES", settings.engine_resources),
+        "prefetch_resources": _resources("COMBEE_PREFETCH_RESOURCES", settings.prefetch_resources),
+        "gateway_resources": _resources("COMBEE_GATEWAY_RESOURCES", settings.gateway_resources),
+        "worker_scratch": settings.worker_scratch or None,
+        "engine_shared_memory": settings.engine_shared_memory or None,
+    }
+    return replace(chosen, **{name: value for name, value in given.items() if value is not None})
+
+
+def _resources(variable: str, text: str) -> Any:
+    """Requests and limits; None where nothing is said."""
     try:
-        resources = json.loads(settings.worker_resources)
+        return json.loads(text) if text else None
     except ValueError:
         raise UserError(
-            "not JSON", where="COMBEE_WORKER_RESOURCES", fix='Write {"requests": {...}, "limits": {...}}'
+            "not JSON", where=variable, fix='Write {"requests": {...}, "limits": {...}}'
         ) from None
-    return replace(chosen, worker_resources=resources)
 
 
 async def operate(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT: then ticks under way end, and the Lease is given up."""
-    import kopf
-
-    from combee.runtime.operator.watch import registry
-    from combee.runtime.operator.watch import settings as kopf_settings
-
-    parts = assemble(settings, await Kube.connect())
+    parts = assemble(settings, await _connected())
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     threading.Thread(
         target=serve,
         args=(parts.metrics, settings.metrics_port),
-        kwargs={"alive": lambda: parts.metrics.alive(len(parts.queue)), "ready": lambda: parts.fence.held},
+        kwargs={
+            "alive": lambda: parts.metrics.alive(len(parts.queue) + len(parts.playbooks)),
+            "ready": lambda: parts.fence.held,
+        },
         daemon=True,
     ).start()
     log.info("waiting for the Lease", extra={"version": __version__, "holder": settings.pod_name})
@@ -135,17 +208,16 @@ async def operate(settings: OperatorSettings) -> None:
         if not await _unless(stop, runs_served(parts.kube)) or not await _unless(stop, parts.fence.acquire()):
             return
         log.info("at work", extra={"namespaces": ",".join(settings.namespaces) or "all"})
-        work = [asyncio.create_task(parts.fence.keep()), asyncio.create_task(parts.queue.run())]
-        watching = asyncio.create_task(
-            kopf.operator(
-                registry=registry(parts.queue.wake),
-                settings=kopf_settings(),
-                standalone=True,
-                clusterwide=not settings.namespaces,
-                namespaces=settings.namespaces,
-                stop_flag=stop,
+        work = [
+            asyncio.create_task(task)
+            for task in (
+                parts.fence.keep(),
+                parts.queue.run(),
+                parts.playbooks.run(),
+                parts.gateways.run(),
             )
-        )
+        ]
+        watching = asyncio.create_task(_watch(parts, settings, stop))
         await asyncio.wait({watching, *work}, return_when=asyncio.FIRST_COMPLETED)
         stop.set()
         await asyncio.wait({watching}, timeout=STOP_SECONDS)
@@ -155,6 +227,43 @@ async def operate(settings: OperatorSettings) -> None:
                 raise SystemExit(1)
     finally:
         await _end(parts, work)
+
+
+async def _connected() -> Kube:
+    """UserError where we would act as another: kopf, which watches, cannot."""
+    kube = await Kube.connect()
+    if kube.identity.user:
+        await kube.aclose()
+        raise UserError(
+            f"the operator does not act as another ({kube.identity.user})",
+            where="KUBECONFIG",
+            fix="Choose a context whose user has no `as`",
+        )
+    return kube
+
+
+async def _watch(parts: Parts, settings: OperatorSettings, stop: asyncio.Event) -> None:
+    """kopf, until ``stop``: events wake what they are about."""
+    import kopf
+
+    from combee.runtime.operator.watch import registry
+    from combee.runtime.operator.watch import settings as kopf_settings
+
+    def wake_gateway(namespace: str) -> None:
+        parts.gateways.wake((namespace, ""), GATEWAY_PAUSE_SECONDS)
+
+    def wake_playbook(key: Key) -> None:
+        parts.playbooks.wake(key)
+        wake_gateway(key[0])
+
+    await kopf.operator(
+        registry=registry(parts.queue.wake, wake_playbook, wake_gateway),
+        settings=kopf_settings(),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+        stop_flag=stop,
+    )
 
 
 async def runs_served(kube: Kube, *, every_seconds: float = 1.0) -> None:

@@ -6,6 +6,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
@@ -13,9 +14,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make
 from combee.api.status import RunStatus
 from combee.runtime.operator.tick import Key
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 STALE_AFTER_SECONDS = 180.0
-"""Not alive when no tick has ended for so long though runs are there: several resyncs."""
+"""Not alive when no tick has ended for so long though runs are there, or for so many resyncs if that is longer."""
+STALE_AFTER_RESYNCS = 3.0
 
 
 @dataclass(slots=True)
@@ -23,6 +25,8 @@ class Metrics:
     """The operator's metrics. Names and labels are promises; labels never hold a run's name."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    resync_seconds: float = 60.0
+    clock: Callable[[], float] = time.monotonic
     tick_seconds: Histogram = field(init=False)
     reaction_seconds: Histogram = field(init=False)
     failures: Counter = field(init=False)
@@ -32,10 +36,12 @@ class Metrics:
     iterations: Counter = field(init=False)
     rollouts: Counter = field(init=False)
     tokens: Counter = field(init=False)
+    versions: Counter = field(init=False)
     _phases: dict[Key, RunStatus] = field(default_factory=dict)
-    _last_tick: float = field(default_factory=time.monotonic)
+    _last_tick: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self._last_tick = self.clock()
         to = self.registry
         self.tick_seconds = Histogram(
             "combee_reconcile_seconds", "Duration of one reconcile of one run.", buckets=SECONDS, registry=to
@@ -60,6 +66,13 @@ class Metrics:
         )
         self.tokens = Counter(
             "combee_tokens_total", "Tokens of model calls, by model role.", ["role", "direction"], registry=to
+        )
+
+        self.versions = Counter(
+            "combee_playbook_events_total",
+            "What happened to versions of Playbooks: Promoted, RolledBack, Refused, Inconclusive, ...",
+            ["event"],
+            registry=to,
         )
 
     def saw(self, key: Key, status: RunStatus | None) -> None:
@@ -88,13 +101,14 @@ class Metrics:
     def ticked(self, seconds: float) -> None:
         """A tick ended."""
         self.tick_seconds.observe(seconds)
-        self._last_tick = time.monotonic()
+        self._last_tick = self.clock()
 
     def alive(self, waiting: int) -> bool:
         """Whether reconciles still end; with nothing to do there is nothing to judge by."""
         if not waiting:
-            self._last_tick = time.monotonic()
-        return time.monotonic() - self._last_tick < STALE_AFTER_SECONDS
+            self._last_tick = self.clock()
+        stale = max(STALE_AFTER_SECONDS, STALE_AFTER_RESYNCS * self.resync_seconds)
+        return self.clock() - self._last_tick < stale
 
 
 class _Quiet(WSGIRequestHandler):
@@ -109,7 +123,15 @@ def _slim(status: RunStatus) -> RunStatus:
     return RunStatus(phase=status.phase, iteration=status.iteration, spend=status.spend, usage=status.usage)
 
 
-def serve(metrics: Metrics, port: int, *, alive: Callable[[], bool], ready: Callable[[], bool]) -> None:
+class Counted(Protocol):
+    """Whatever has a registry."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Its metrics."""
+
+
+def serve(metrics: Counted, port: int, *, alive: Callable[[], bool], ready: Callable[[], bool]) -> None:
     """Answer on ``port``; blocks, to be run on a thread of its own."""
     exposition = make_wsgi_app(metrics.registry)
 

@@ -7,6 +7,7 @@ to, and at the latest after the resync.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import logging
@@ -26,11 +27,14 @@ LONGEST_PAUSE_SECONDS = 60.0
 @dataclass(slots=True)
 class DueQueue(Generic[Key]):
     """``tick`` is called for keys as they fall due; it returns after how many seconds it wants to be
-    called again, or None for the resync, or a negative number for never (until woken)."""
+    called again (no later than the resync), or None for the resync, or a negative number for never
+    (until woken)."""
 
     tick: Callable[[Key], Awaitable[float | None]]
     resync_seconds: float = 60.0
-    width: int = 8
+    width: int = 4
+    """ticks at once. More do not end sooner: they wait for the same API server and the same processor, and each
+    takes the longer."""
     clock: Callable[[], float] = time.monotonic
     reacted: Callable[[float], None] = lambda seconds: None
     """told how long a woken key waited for its tick."""
@@ -39,14 +43,15 @@ class DueQueue(Generic[Key]):
     _woken: dict[Key, float] = field(default_factory=dict)
     _heap: list[tuple[float, int, Key]] = field(default_factory=list)
     _busy: set[Key] = field(default_factory=set)
-    _again: set[Key] = field(default_factory=set)
-    """woken while at work: due at once afterwards."""
+    _again: dict[Key, float] = field(default_factory=dict)
+    """woken while at work: when it is due afterwards."""
     _failures: dict[Key, int] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __len__(self) -> int:
-        return len(self._due)
+        """Keys that wait for a tick or are in one: one whose tick never ends is not forgotten."""
+        return len(self._due) + len(self._busy)
 
     def wake(self, key: Key, after_seconds: float = 0.0) -> None:
         """Have ``key`` ticked after so long, or earlier if it is due earlier."""
@@ -54,17 +59,15 @@ class DueQueue(Generic[Key]):
         if after_seconds == 0.0:
             self._woken.setdefault(key, at)
         if key in self._busy:
-            if after_seconds == 0.0:
-                self._again.add(key)
+            self._again[key] = min(at, self._again.get(key, at))
             return
         if at < self._due.get(key, float("inf")):
             self._push(key, at)
 
     def forget(self, key: Key) -> None:
         """Never tick ``key`` again, until it is woken."""
-        for known in (self._due, self._failures, self._woken):
+        for known in (self._due, self._failures, self._woken, self._again):
             known.pop(key, None)
-        self._again.discard(key)
 
     async def run(self) -> None:
         """Work until cancelled; ticks under way are then left to end by themselves."""
@@ -96,10 +99,9 @@ class DueQueue(Generic[Key]):
                     break
             pause = self._heap[0][0] - now if self._heap else None
             self._changed.clear()
-            try:
-                await asyncio.wait_for(self._changed.wait(), pause)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):  # wait_for may swallow a cancellation
+                    await self._changed.wait()
 
     async def _do(self, key: Key) -> None:
         self._busy.add(key)
@@ -115,12 +117,13 @@ class DueQueue(Generic[Key]):
             )
         finally:
             self._busy.discard(key)
-        if key in self._again:
-            self._again.discard(key)
-            self._push(key, self.clock())
-        elif after is None or after >= 0:
+        due = [self._again.pop(key)] if key in self._again else []
+        if after is None or after >= 0:
             spread = random.uniform(0.9, 1.1)  # noqa: S311 - resyncs of many keys must not come together
-            self._push(key, self.clock() + (self.resync_seconds * spread if after is None else after))
+            resync = self.resync_seconds * spread
+            due.append(self.clock() + (resync if after is None else min(after, resync)))
+        if due:
+            self._push(key, min(due))
 
     def _pause(self, key: Key) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from combee import __version__
 from combee.adapters.kube import Kube, Object
@@ -27,7 +26,9 @@ from combee.plan.cluster.status import About, refused_status, run_status
 from combee.plan.decide import Identity
 from combee.runtime.operator.apply import BeingDeletedError, Executor
 from combee.runtime.operator.observe import Observer
+from combee.runtime.operator.statuspatch import status_patch
 from combee.runtime.operator.tell import Teller
+from combee.runtime.operator.versions import Versions, with_start
 
 log = logging.getLogger(__name__)
 SOON_SECONDS = 1.0
@@ -47,6 +48,7 @@ class Ticker:
     observer: Observer
     executor: Executor
     teller: Teller
+    versions: Versions
     settings: Settings
     policy: Policy
     fence: Callable[[], None]
@@ -86,13 +88,22 @@ class Ticker:
     async def _go_on(self, key: Key, raw: Object, run: PromptLearningRun, before: RunStatus) -> float | None:
         meta = raw["metadata"]
         owner = Owner(meta["name"], meta["namespace"], meta["uid"])
-        about_run = Run(Identity(owner.name, owner.uid[:8]), run.spec)
+        asked = run
         memory = Memory.from_status(before.state)
+        started = await self.versions.started(run, owner, memory)
+        if started is not memory:
+            # Before deeds: a tick that has to begin anew must not start from another version.
+            await self._write(raw, before, before.model_copy(update={"state": started.to_status()}))
+            return 0.0
+        run = with_start(run, memory)
+        about_run = Run(Identity(owner.name, owner.uid[:8]), run.spec)
         settings, memory = self._pinned(memory)
         seen = await self.observer.see(about_run, owner, memory, suspend=run.spec.suspend, now=self.clock())
         try:
             plan, seen = await self._decide(about_run, owner, memory, seen)
             await self.executor.follow(plan, run, owner, settings, seen)
+            if plan.memory.published and not before.published and run.spec.playbook_ref is not None:
+                await self.versions.announce(run, owner, plan.memory)
         except BeingDeletedError:
             return SOON_SECONDS
         except ManifestError as error:
@@ -100,7 +111,7 @@ class Ticker:
         about = About(
             spec=run.spec,
             generation=meta.get("generation", 0),
-            manifest_digest=manifest_digest(run),
+            manifest_digest=manifest_digest(asked),
             image=settings.worker_image,
             algorithm=__version__,
             when=rfc3339,
@@ -130,24 +141,12 @@ class Ticker:
     async def _write(self, raw: Object, before: RunStatus, after: RunStatus) -> None:
         """One patch, and only when something changed; the resourceVersion makes it the successor of
         what was read."""
-        old: dict[str, Any] = raw.get("status") or {}
-        new = {name: value for name, value in after.dump().items() if value != ""}
-        if new == old:
+        patch = status_patch(raw, after.dump())
+        if patch is None:
             return
         self.fence()
         meta = raw["metadata"]
-        gone = {field: None for field in old if field not in new}
-        replaced = {name: _over(old.get(name), value) for name, value in new.items()}
-        await self.kube.patch(
-            RUN_KIND,
-            meta["namespace"],
-            meta["name"],
-            {
-                "metadata": {"resourceVersion": meta["resourceVersion"]},
-                "status": {**gone, **replaced},
-            },
-            part="status",
-        )
+        await self.kube.patch(RUN_KIND, meta["namespace"], meta["name"], patch, part="status")
         self.seen((meta["namespace"], meta["name"]), after)
         for happening in happenings(before, after):
             await self.teller.tell(raw, happening)
@@ -164,13 +163,3 @@ def rfc3339(seconds: float) -> str:
     ('1970-01-01T00:00:01Z', '')
     """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
-
-
-def _over(old: Any, new: Any) -> Any:
-    """``new`` as a merge patch over ``old``: what is not in it any more is removed."""
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return new
-    return {
-        **{key: None for key in old if key not in new},
-        **{k: _over(old.get(k), v) for k, v in new.items()},
-    }

@@ -77,6 +77,7 @@ def _context(result: Result) -> dict[str, Any]:
         "headline": words.headline(result),
         "gate": gate,
         "gate_interval": f"{signed(gate.low)} to {signed(gate.high)}" if gate else "",
+        "gate_partial": words.partial_words(gate) if gate else "",
         "mark": Markdown(f" ({words.SIMULATED})" if result.simulated else ""),
         "banner": words.SIMULATED_BANNER if result.simulated else "",
         "served_by": words.served_by(result),
@@ -93,6 +94,8 @@ def _context(result: Result) -> dict[str, Any]:
         "outside_count": len(outside),
         "outside_hidden": max(0, len(outside) - MAX_NOT_RENDERED),
         "max_sources": MAX_SOURCES,
+        "prompt": [entry for entry in result.entries if entry.rendered] if result.variants else [],
+        "prompt_file": words.PROMPT_FILE,
     }
 
 
@@ -117,7 +120,7 @@ def _environment(*, html: bool) -> Environment:
         finalize=_plain if html else markdown,
     )
     environment.filters.update(score=score, signed=signed, amount=amount, count=count, duration=duration)
-    environment.filters.update(verified=_verified, lineage=lineage, md_table=_md_table)
+    environment.filters.update(verified=_verified, lineage=lineage, md_table=_md_table, quoted=_quoted)
     return environment
 
 
@@ -136,6 +139,12 @@ _VERIFIED = {
 
 def _verified(entry: Entry) -> str:
     return _VERIFIED[entry.verified]
+
+
+def _quoted(text: str) -> Markdown:
+    """A text line by line as a quotation."""
+    lines = [f"> {markdown(line)}".rstrip() for line in text.strip().splitlines()]
+    return Markdown("\\\n".join(lines) if lines else "> (nothing)")
 
 
 def _md_table(table: Table) -> Markdown:

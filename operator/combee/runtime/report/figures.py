@@ -65,6 +65,8 @@ def _gain(result: Result) -> Figure | None:
     smallest = result.held_out.smallest_detectable_gain if result.held_out else None
 
     def paint(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes.axvline(0, color=svg.MUTED, linewidth=1)
         for row, (name, pair) in enumerate(looks):
             _interval(axes, -row, name, pair)
@@ -75,7 +77,8 @@ def _gain(result: Result) -> Figure | None:
         if smallest:
             axes.axvline(smallest, color=svg.SECOND, linewidth=1, linestyle=(0, (3, 2)))
         axes.set_yticks([])
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:+.2f}".replace("-", "−") if abs(x) > 1e-9 else "0")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+        axes.xaxis.set_major_formatter(lambda x, _: signed(x) if abs(x) > 1e-9 else "0")
         axes.set_xlabel("gain in held-out score, with 95 % interval")
 
     alt = "Gain with 95 % interval: " + "; ".join(
@@ -136,7 +139,7 @@ def _scores(result: Result, key: str, title: str, xs: Sequence[float], xlabel: s
         _label_scores(axes, xs, points)
         if key == "score-iterations":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-        axes.yaxis.set_major_formatter(lambda y, _: f"{y:.2f}")
+        axes.yaxis.set_major_formatter(lambda y, _: score(y))
         axes.margins(x=0.09)
         axes.set_xlabel(xlabel)
         axes.set_ylabel("score on the select half")

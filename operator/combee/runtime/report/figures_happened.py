@@ -27,7 +27,8 @@ def critical_path(result: Result) -> Figure | None:
     timed = [(f"{it.iteration}", happened.parts(it)) for it in result.iterations if it.stages]
     if not timed:
         return None
-    if len(timed) > MANY:
+    together = len(timed) > MANY
+    if together:
         total = {name: sum(parts[name] for _, parts in timed) for name in SHADES}
         timed = [(f"{len(timed)} iterations", total)]
 
@@ -43,7 +44,7 @@ def critical_path(result: Result) -> Figure | None:
         axes.set_yticks(places, [label for label, _ in timed])
         axes.set_xlim(0, 1.04 * max(*left, 0.001))
         axes.set_ylim(-len(timed) + 0.4, 0.6)
-        axes.set_xlabel("time of an iteration (s)")
+        axes.set_xlabel("time of all iterations (s)" if together else "time of an iteration (s)")
         axes.set_ylabel("iteration" if len(timed) > 1 or len(result.iterations) == 1 else "")
         legend = axes.figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8.6)
         for text in legend.get_texts():

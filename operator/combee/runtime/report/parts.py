@@ -36,7 +36,7 @@ class RetentionLevel(Model):
     level: str
     """Such as ``leaf round 1`` or ``group``, in the order of the reduce."""
     calls: Count
-    """Aggregator calls."""
+    """Aggregator calls; of the levels before one call, those that embedded or summarized."""
     inputs: Count
     """Inputs of these calls (copies counted)."""
     lessons: Count
@@ -64,6 +64,8 @@ class Retention(Model):
     """Of these, in the ledger with their anchors."""
     rendered: Count = 0
     """Of these, in the rendered playbook under its token budget."""
+    left_out: Count = 0
+    """Reflections that no aggregator call was given: what ``TopK`` passed over, and what did not fit."""
     by_rarity: tuple[RarityBand, ...] = ()
 
 
@@ -121,6 +123,8 @@ class Faults(Model):
 
     asked_again: dict[str, Count] = Field(default_factory=dict)
     """Requests that had to be sent again, by reason: an HTTP status, ``timeout``, ``reset``, ``malformed``."""
+    rollouts: dict[str, Count] = Field(default_factory=dict)
+    """Rollouts of a container that misbehaved, by how: ``TaskTimeout``, ``TaskCrashed``, ... (custom-tasks.md)."""
     repaired: Count = 0
     """Answers that could not be used as they were, and were asked for once more."""
     hedges: Count = 0
@@ -133,7 +137,7 @@ class Faults(Model):
     @property
     def any(self) -> bool:
         """Whether anything happened."""
-        return bool(self.asked_again or self.repaired or self.hedges or self.lost)
+        return bool(self.asked_again or self.rollouts or self.repaired or self.hedges or self.lost)
 
 
 class StepRecord(Model):

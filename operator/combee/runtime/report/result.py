@@ -4,7 +4,7 @@ The models are the contract: ``result.schema.json`` and ``docs/result.md`` are g
 (``python -m combee.runtime.report.schema --write``). Names are camelCase in JSON and snake_case in Python;
 unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock unless
 the name says otherwise; tokens are those the servers charged. A part that a run never reached is ``null`` or
-empty, never invented. No prompt, row of data or secret has a place here.
+empty, never invented. No prompt, row of data or secret has a place here, but what was learned has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from combee.errors import DataError
+from combee.methods.lineage import VariantKind
 from combee.runtime.report.parts import Amount, Count, Difference, Model, Share
 from combee.runtime.report.parts import DelayFit as DelayFit
 from combee.runtime.report.parts import DelayModel as DelayModel
@@ -28,7 +29,7 @@ from combee.runtime.report.parts import StepRecord as StepRecord
 from combee.runtime.report.parts import Verification as Verification
 
 Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
-Role = Literal["task", "proposer", "evaluator"]
+Role = Literal["task", "proposer", "evaluator", "embedder"]
 Verified = Literal["replay", "support", "initial", "no"]
 RefusalKind = Literal["leak", "injection", "replay", "support"]
 
@@ -185,6 +186,8 @@ class IterationRecord(Model):
     """Whether this is the iteration that was kept."""
     retention: Retention | None = None
     verification: Verification | None = None
+    built_on: tuple[str, ...] = ()
+    """Ids of the variants that it built on side by side, where there were several."""
     delay_fit: DelayFit | None = None
     """The fit that the batch size was chosen with."""
     observations: tuple[tuple[Amount, Amount], ...] = ()
@@ -235,6 +238,10 @@ class PlaybookInfo(Model):
     """Entries of the ledger not rendered: over the token budget, or not verified."""
     over_budget: Count = 0
     """Of the entries left out, those that were admitted and did not fit the token budget."""
+    components: dict[str, str] = Field(default_factory=dict)
+    """A prompt's parts by name; empty for a playbook of entries."""
+    text: str = ""
+    """A prompt as a model reads it; empty for a playbook of entries."""
     path: str = "playbook.md"
     """The file, relative to result.json."""
 
@@ -274,6 +281,32 @@ class RefusalRecord(Model):
     text_digest: str
 
 
+class VariantRecord(Model):
+    """A variant of a prompt that got into the pool."""
+
+    id: str
+    """The first digits of its digest."""
+    kind: VariantKind
+    """``start``: it was given; ``rewrite``: as a model wrote it; ``lessons``: the same, with what was learned below it
+    word for word; ``merge``: of two lines of variants."""
+    parents: tuple[str, ...] = ()
+    """Ids of those it came out of."""
+    iteration: Count
+    """In which iteration; 0 for one that was given."""
+    changed: tuple[str, ...] = ()
+    """Components whose text differs from the first parent's."""
+    gain: float | None = None
+    """By how much the sum of its scores beat its parent's when it was let in."""
+    examples: Count = 0
+    """On so many examples."""
+    score: Share | None = None
+    """Its mean on the select half."""
+    scored: Count = 0
+    """Rows of select that it has a score for."""
+    leads: bool = False
+    """Whether it is the prompt of this result."""
+
+
 class Result(Model):
     """The whole of result.json."""
 
@@ -308,6 +341,8 @@ class Result(Model):
     """null when there is no gain to divide by."""
     playbook: PlaybookInfo | None = None
     entries: tuple[Entry, ...] = ()
+    variants: tuple[VariantRecord, ...] = ()
+    """With GEPA the variants that got into the pool, best first; empty with other methods."""
     refusals: tuple[RefusalRecord, ...] = ()
 
     @model_validator(mode="after")

@@ -33,6 +33,7 @@ def tables(result: Result) -> dict[str, Table]:
         _lessons(result),
         _rarity(result),
         _verification(result),
+        *([_variants(result)] if result.variants else []),
         _refusals(result),
         _usage(result),
         _data(result),
@@ -132,7 +133,10 @@ def _time(result: Result) -> Table:
         "#rollouts",
         "#tokens",
     )
-    note = "Critical path: the recorded calls list-scheduled on the run's slots. Ratio: wall time over it."
+    note = (
+        "Critical path: the recorded calls list-scheduled on the run's slots. Ratio: wall time over it; below 1 where calls "
+        "were answered from memory, which count as they did when they were made."
+    )
     return Table("time", "Time and cost", columns, tuple(map(row, result.iterations)), NO_ITERATION, note)
 
 
@@ -161,6 +165,10 @@ def _lessons(result: Result) -> Table:
     )
     columns = ("iteration", "#distinct lessons", "#in the ledger", "#in the playbook")
     note = "In the playbook: as rendered under its token budget, verified entries first."
+    if result.variants:
+        columns = ("iteration", "#records", "#cited by a lesson or a text", "#in the prompt word for word")
+        note = "A call that writes a whole text cites all records that it was given."
+        return Table("lessons", "From record to prompt", columns, rows, "No record was reduced.", note)
     return Table("lessons", "From lesson to playbook", columns, rows, "No lesson was reduced.", note)
 
 
@@ -185,7 +193,45 @@ def _verification(result: Result) -> Table:
     names = ("candidates", "replayed", "verified", "refused", "of them leaks", "of them injections")
     columns = ("iteration", *(f"#{name}" for name in names))
     note = "A candidate rests on one source: it is rendered once a replay fixes its example and harms no control."
+    if result.variants:
+        columns = ("iteration", *(f"#{name}" for name in ("proposals", "judged", "let in", *names[3:])))
+        if any(it.built_on for it in result.iterations):
+            rows = tuple((*row, count) for row, count in zip(rows, _built_on(result), strict=True))
+            columns = (*columns, "#built on")
+        note = "A proposal is let in when it beats its parent on the batch that it came from, and is then scored on select."
+        return Table("verification", "Acceptance", columns, rows, "Nothing was proposed.", note)
     return Table("verification", "Verification", columns, rows, "No entry was verified.", note)
+
+
+def _built_on(result: Result) -> list[str]:
+    """How many variants each iteration built on."""
+    return [str(max(1, len(it.built_on))) for it in result.iterations if it.verification is not None]
+
+
+_KINDS = {
+    "start": "given",
+    "rewrite": "rewritten",
+    "lessons": "rewritten, with lessons below",
+    "merge": "merge of two",
+}
+
+
+def _variants(result: Result) -> Table:
+    rows = tuple(
+        (
+            one.id + (" (this prompt)" if one.leads else ""),
+            _KINDS[one.kind],
+            ", ".join(one.parents) or "none",
+            str(one.iteration) if one.iteration else "start",
+            ", ".join(one.changed),
+            f"{one.gain:+.1f} on {one.examples:,}" if one.gain is not None else "",
+            score(one.score),
+        )
+        for one in result.variants
+    )
+    columns = ("variant", "how", "out of", "#iteration", "changed", "#gain when let in", "#score on select")
+    note = "Best on select first. The gain is that of the sum of scores on the examples of its batch."
+    return Table("variants", "Lines of variants", columns, rows, "No variant got in.", note)
 
 
 def _refusals(result: Result) -> Table:
@@ -206,7 +252,8 @@ def _usage(result: Result) -> Table:
         )
         return (role, *said, *(amount(n) for n in used), *("0",) * (5 - len(used)))
 
-    roles = [role for role in ("task", "proposer", "evaluator") if role in {*result.models, *result.usage}]
+    known = ("task", "proposer", "evaluator", "embedder")
+    roles = [role for role in known if role in {*result.models, *result.usage}]
     columns = (
         "role",
         "model",

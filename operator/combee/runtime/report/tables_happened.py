@@ -58,6 +58,7 @@ def faults(result: Result) -> Table:
     """What went wrong on the way, and what became of it."""
     met = result.faults
     rows = [(reason, f"{n:,}", _meaning(reason)) for reason, n in met.asked_again.items()]
+    rows += [(name, f"{n:,}", _of_a_rollout(name)) for name, n in met.rollouts.items()]
     others = (
         ("broken answers", met.repaired, "could not be used as they were, and were asked for once more"),
         ("stragglers", met.hedges, "raced by a second request, the first answer was kept"),
@@ -85,6 +86,11 @@ def _concurrency(changes: Sequence[LimitChange]) -> list[tuple[str, str, str]]:
         ends = f"lowest {min(one.after for one in its):,}, last {its[-1].after:,}"
         rows.append((f"concurrency, {role}", f"{len(its):,}", f"{', '.join(told)}{more}; {ends}"))
     return rows
+
+
+def _of_a_rollout(fault: str) -> str:
+    again = fault in ("TaskCrashed", "TaskKilled", "TaskDied")
+    return "a rollout: tried again" if again else "a rollout: the example counts as wrong"
 
 
 def _meaning(reason: str) -> str:

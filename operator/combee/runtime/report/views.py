@@ -125,12 +125,19 @@ def formula(model: DelayModel) -> str:
     return f"T(b) = {power}" if model.name == "power" else f"T(b) = {power} + {model.f:.3g} s × b"
 
 
+NOT_THE_LOWEST = (
+    ": laws that fit about as well ask for other sizes, and its size is in the middle of all of theirs"
+)
+
+
 def rivals(fit: DelayFit) -> str:
     """Why this model: every model's AICc in words; empty where there was no competition."""
     if fit.model is None or len(fit.models) < 2:
         return ""
-    scores = ", ".join(f"{one.name} {one.aicc:.1f}" for one in fit.models if one.aicc is not None)
-    return f"AICc (the lowest wins): {scores}. Planned with {fit.model.name}."
+    scored = [(one.aicc, one.name) for one in fit.models if one.aicc is not None]
+    scores = ", ".join(f"{name} {aicc:.1f}" for aicc, name in scored)
+    why = "" if not scored or min(scored)[1] == fit.model.name else NOT_THE_LOWEST
+    return f"AICc (the lowest describes these times best): {scores}. Planned with {fit.model.name}{why}."
 
 
 def uncached(result: Result) -> tuple[tuple[float, float], ...]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from combee.runtime.report.result import Paired, Result
+from combee.runtime.report.result import Paired, PlaybookInfo, Result
 from combee.runtime.report.text import amount, count, duration, score, signed
 
+PROMPT_FILE = "prompt.txt"
+"""What is learned, where it is a prompt, as agents see it."""
 SIMULATED = "simulated model"
 SIMULATED_BANNER = "Numbers made with a simulated model"
 
@@ -38,6 +40,8 @@ def headline(result: Result) -> Headline:
     """The first lines of the report and of the last screen."""
     title = _TITLES[result.outcome]
     gain = gate_of(result)
+    if result.outcome == "Learned" and not _scored(result):
+        title = "learned a playbook that nothing has scored"
     if result.outcome in {"BudgetExhausted", "Stopped"} and gain is not None and gain.gain > 0:
         title += ", with a better playbook so far"
     tone = {"Learned": "good", "Failed": "bad"}.get(result.outcome, "neutral")
@@ -49,9 +53,16 @@ def gate_of(result: Result) -> Paired | None:
     return result.held_out.gate if result.held_out else None
 
 
+def _scored(result: Result) -> bool:
+    """Whether the run has rows to score on; recorded trajectories come without."""
+    return result.data is None or result.data.held_out is not None
+
+
 def verdict(result: Result) -> str:
     """How far the gate's number can be trusted, one or two sentences."""
     gate = gate_of(result)
+    if not _scored(result):
+        return "There is no heldOut: a canary, or a person who reads it, has to say how good it is."
     if gate is None:
         return "The gate half was not looked at, so there is no unbiased before and after."
     if gate.low > 0:
@@ -102,7 +113,9 @@ def faults(result: Result) -> str:
         return ""
     again = sum(met.asked_again.values())
     reasons = ", ".join(f"{n:,} × {name}" for name, n in sorted(met.asked_again.items(), key=_most_first))
+    misbehaved = ", ".join(f"{n:,} × {name}" for name, n in sorted(met.rollouts.items(), key=_most_first))
     parts = [
+        f"{count(sum(met.rollouts.values()), 'rollout')} misbehaved ({misbehaved})" if misbehaved else "",
         f"{count(again, 'request')} sent again ({reasons})" if again else "",
         f"{count(met.repaired, 'broken answer')} asked for once more" if met.repaired else "",
         f"{count(met.hedges, 'slow call')} raced" if met.hedges else "",
@@ -139,6 +152,9 @@ def playbook(result: Result) -> str:
     book = result.playbook
     if book is None:
         return "none was made"
+    if book.components:
+        parts = count(len(book.components), "component")
+        return f"a prompt of {parts}, {book.tokens:,} tokens, the best of {count(len(result.variants), 'variant')}"
     left = f", {book.left_out:,} left out" if book.left_out else ""
     return f"{count(book.entries, 'entry', 'entries')}, {book.tokens:,} tokens{left}"
 
@@ -162,29 +178,42 @@ def warnings(result: Result) -> tuple[str, ...]:
 
 
 def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
-    """What to look at or do next, most useful first. ``command`` is the one that ran, if known."""
-    again = f"`{command}`" if command else "the same command"
+    """What to look at or do next, most useful first. ``command`` is the one that ran, if known: a report
+    is read on a laptop, and of a run on a cluster."""
+    again = f"run `{command}` again" if command else "start it again (on a cluster: under another name)"
     gate = gate_of(result)
     steps: list[str] = []
     if result.outcome == "Stopped":
-        steps.append(f"Run {again} again to go on: finished calls are kept and not asked twice.")
+        steps.append(f"{_capital(again)} to go on: finished calls are kept and not asked twice.")
     if result.outcome == "Failed":
-        steps.append(f"Mend what the reason says, then run {again} again: finished calls are kept.")
+        steps.append(f"Mend what the reason says, then {again}: finished calls are kept.")
     if result.outcome == "BudgetExhausted":
-        steps.append(
-            f"Raise the limit under spec.budget and run {again} again, or use the playbook as it is."
-        )
+        steps.append(f"Raise the limit under spec.budget and {again}, or use the playbook as it is.")
     if result.outcome == "NothingBetter":
         steps.append(
             "Read the refusals and the levels where lessons were lost: they say what to change first."
         )
         steps.append("Try more examples, another proposer model, or a smaller batching.sizes.")
-    if result.playbook is not None and gate is not None and gate.gain > 0:
-        steps.append(f"Read {result.playbook.path}: every bullet names the examples it was learned from.")
+    if result.outcome == "NothingBetter" and not _scored(result):
+        steps.append(
+            'Give more traces of the same kind, or show what one trace alone taught with verify: "Off".'
+        )
+    if result.playbook is not None and ((gate is not None and gate.gain > 0) or not _scored(result)):
+        steps.append(_read(result.playbook))
     if gate is not None and gate.low <= 0 < gate.gain:
         steps.append("Add examples to heldOut before relying on this gain: its interval includes zero.")
     steps.extend(_from_the_numbers(result))
     return tuple(steps)
+
+
+def _read(book: PlaybookInfo) -> str:
+    if book.components:
+        return f"Read {PROMPT_FILE}: it is the prompt as agents see it; the report says which variants it came out of."
+    return f"Read {book.path}: every bullet names the examples it was learned from."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _from_the_numbers(result: Result) -> list[str]:
@@ -198,10 +227,10 @@ def _from_the_numbers(result: Result) -> list[str]:
             "Look at the refused entries of kind leak and injection: they say something about the data."
         )
     if result.playbook and result.playbook.over_budget:
-        steps.append(
-            f"Raise method.ace.renderTokenBudget: {count(result.playbook.over_budget, 'verified entry', 'verified entries')} "
-            "did not fit."
-        )
+        over = result.playbook.over_budget
+        what = count(over, *(("variant",) if result.variants else ("verified entry", "verified entries")))
+        field = "gepa" if result.variants else "ace"
+        steps.append(f"Raise method.{field}.renderTokenBudget: {what} did not fit.")
     if result.iterations and result.iterations[-1].best and result.outcome == "Learned":
         steps.append("The last iteration was the best one: more epochs or examples may still help.")
     return steps

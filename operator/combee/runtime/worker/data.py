@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from combee.adapters.remote import checked_remote
 from combee.api.local import sources
 from combee.api.parts import DataSource
-from combee.errors import BugError, DataError, NotAvailableError
+from combee.errors import BugError, DataError
 from combee.manifests.uses import USES
+from combee.names import COMPONENTS_KEY
 from combee.runtime.splits import Secret, read_playbook, read_split, refuse_moved
 from combee.runtime.worker.pod import Pod
 from combee.tasks.dataset import Dataset
-from combee.tasks.registry import task_for
+from combee.tasks.registry import task_of
 
 INITIAL = "initialPlaybook"
 
@@ -37,9 +39,9 @@ class PodData:
         """Rows to learn from."""
         return await self._split("train")
 
-    async def held_out(self) -> Dataset:
-        """Rows to select and gate on."""
-        return await self._split("heldOut")
+    async def held_out(self) -> Dataset | None:
+        """Rows to select and gate on; None when the run has none."""
+        return await self._split("heldOut") if "heldOut" in sources(self.pod.run) else None
 
     async def test(self) -> Dataset | None:
         """Rows that are scored once; None when the run has none."""
@@ -60,20 +62,19 @@ class PodData:
     def _read_split(self, name: str) -> Dataset:
         _refuse_foreign(self.pod, name)
         uri, secret = _place(self.pod, name, sources(self.pod.run)[name])
-        return read_split(task_for(self.pod.spec.task.type), uri, secret)
+        return read_split(task_of(self.pod.spec.task), uri, secret)
 
 
 def initial_playbook(pod: Pod) -> str:
     """The text that learning starts from; empty when there is none. Only ``profile`` needs it."""
     initial = pod.spec.task.initial_playbook
-    if initial is None or pod.step.kind != "profile":
+    # The operator shows the pods an active version as the ConfigMap that holds it; there may be none yet.
+    if initial is None or initial.active_version or pod.step.kind != "profile":
         return ""
-    if initial.active_version:
-        raise NotAvailableError(
-            "not available in this version", where="spec.task.initialPlaybook.activeVersion"
-        )
     if initial.config_map is not None:
-        return read_playbook(pod.data_file(INITIAL, initial.config_map.key))
+        parts = pod.data_file(INITIAL, COMPONENTS_KEY)
+        several = pod.spec.method.has_components and Path(parts).exists()
+        return read_playbook(parts if several else pod.data_file(INITIAL, initial.config_map.key))
     return read_playbook(_remote(initial.uri or ""))
 
 

@@ -13,6 +13,8 @@ GRACE_SECONDS = 10.0
 """A file that another pod wrote may be seen a little later on a network file system."""
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 1.0
+PAUSE_SHARE = 0.1
+"""A pause is this share of the time waited so far: what comes is seen late by no more."""
 
 
 def wanted(step: Step, plan: IterationPlan) -> list[tuple[str, int]]:
@@ -35,19 +37,19 @@ async def read_inputs(
     must be there, and BugError says which are not.
     """
     missing, found = wanted(step, plan), list[StepSummary]()
-    until = context.clock() + (GRACE_SECONDS if wait_seconds is None else wait_seconds)
-    pause = FIRST_PAUSE_SECONDS
+    since = context.clock()
+    until = since + (GRACE_SECONDS if wait_seconds is None else wait_seconds)
     while True:
         new = {one: await read_manifest(context, *one) for one in await _present(context, missing)}
         found += [manifest for manifest in new.values() if manifest is not None]
         missing = [one for one in missing if new.get(one) is None]
         if not missing or any(manifest.error for manifest in found):
             return found
-        left = until - context.clock()
-        if left <= 0:
+        now = context.clock()
+        if now >= until:
             break
-        await sleep(min(pause, left))
-        pause = min(LONGEST_PAUSE_SECONDS, pause * 1.5)
+        pause = min(LONGEST_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, PAUSE_SHARE * (now - since)))
+        await sleep(min(pause, until - now))
     if wait_seconds is not None:
         return None
     names = ", ".join(f"{name} shard {shard}" for name, shard in missing[:5])

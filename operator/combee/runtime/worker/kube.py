@@ -1,4 +1,4 @@
-"""The one thing a publish pod asks of the API server: make this ConfigMap, or find it made."""
+"""The one thing that a pod asks of the API server: make this ConfigMap, or find it made."""
 
 from __future__ import annotations
 
@@ -35,19 +35,23 @@ class ConfigMaps:
     @classmethod
     def of(cls, pod: Pod) -> ConfigMaps:
         """Those of the run's namespace. BugError outside a cluster."""
-        folder = pod.settings.path(ACCOUNT_FOLDER)
-        if not pod.settings.api_server or not (folder / "token").is_file():
-            raise BugError("publish runs in a pod with a service account's token")
+        return cls.within(pod.namespace, pod.settings.api_server, pod.settings.path(ACCOUNT_FOLDER))
+
+    @classmethod
+    def within(cls, namespace: str, api_server: str, folder: Path) -> ConfigMaps:
+        """Those of a namespace, by the account whose token is in ``folder``. BugError outside a cluster."""
+        if not api_server or not (folder / "token").is_file():
+            raise BugError("this runs in a pod with a service account's token")
         return cls(
-            base_url=f"https://{pod.settings.api_server}",
-            namespace=pod.namespace,
+            base_url=f"https://{api_server}",
+            namespace=namespace,
             # Read for each request: the kubelet replaces it before it expires.
             token=lambda: (folder / "token").read_text(encoding="ascii").strip(),
             ca_file=folder / "ca.crt",
         )
 
-    def ensure(self, wanted: dict[str, Any]) -> None:
-        """Create ``wanted``; one of that name with the same content is as good.
+    def ensure(self, wanted: dict[str, Any], *, may_differ: tuple[str, ...] = ()) -> None:
+        """Create ``wanted``; one of that name with the same content is as good, but for the keys that ``may_differ``.
 
         UserError (refused, or other content), TransientError (no answer in time).
         """
@@ -60,7 +64,11 @@ class ConfigMaps:
         found = self._asked("GET", f"{path}/{name}", None)
         if found.status_code != 200:
             raise self._refused(found, "get")
-        if found.json().get("data") != wanted["data"]:
+        there, ours = (
+            {key: text for key, text in data.items() if key not in may_differ}
+            for data in (found.json().get("data") or {}, wanted["data"])
+        )
+        if there != ours:
             raise UserError(
                 f"the ConfigMap {name} exists with other content",
                 where=f"configmaps/{name}",

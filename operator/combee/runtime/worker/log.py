@@ -21,6 +21,8 @@ class PodLog:
     about: Mapping[str, object] = field(default_factory=dict)
     level: str = "INFO"
     stream: TextIO = field(default_factory=lambda: sys.stderr)
+    begun: float = field(default_factory=time.monotonic)
+    """when the program started, on ``time.monotonic``."""
 
     def say(self, level: str, message: str, **more: object) -> None:
         """Write one line, unless its level is below the log's."""

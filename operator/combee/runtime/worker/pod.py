@@ -72,15 +72,19 @@ class Pod:
 
     def secret(self, use: str) -> dict[str, str] | None:
         """The keys of a mounted Secret; None when none is mounted for that use."""
-        folder = self.settings.path(f"{SECRETS_FOLDER}/{use}")
-        if not folder.is_dir():
-            return None
-        # The kubelet's own entries (..data) begin with dots.
-        return {
-            file.name: file.read_text(encoding="utf-8")
-            for file in sorted(folder.iterdir())
-            if file.is_file() and not file.name.startswith("..")
-        }
+        return read_secret(self.settings.path(f"{SECRETS_FOLDER}/{use}"))
+
+
+def read_secret(folder: Path) -> dict[str, str] | None:
+    """The keys of the Secret that is mounted at a folder; None when none is."""
+    if not folder.is_dir():
+        return None
+    # The kubelet's own entries (..data) begin with dots.
+    return {
+        file.name: file.read_text(encoding="utf-8")
+        for file in sorted(folder.iterdir())
+        if file.is_file() and not file.name.startswith("..")
+    }
 
 
 def read_pod(settings: WorkerSettings) -> Pod:

@@ -6,20 +6,31 @@ It may only create and read ConfigMaps. The object has no owner: it outlives the
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from combee.api.methods import Method
 from combee.errors import ArtifactTooLargeError, BugError, CombeeError
+from combee.methods.protocol import Rendered
 from combee.names import (
     API_GROUP,
+    ARTIFACT_KEY,
+    COMPONENTS_KEY,
+    DIGEST_ANNOTATION,
+    FINDINGS_KEY,
+    GATE_KEY,
     LABEL_COMPONENT,
     LABEL_MANAGED_BY,
     LABEL_NAME,
     LABEL_PLAYBOOK,
     MANAGED_BY,
-    MAX_NAME,
+    METHOD_KEY,
+    PLAYBOOK_KEY,
+    playbook_label,
     published_name,
 )
-from combee.plan.types import StepSummary
+from combee.plan.gatescores import GateScores
+from combee.plan.types import Step, StepSummary
 from combee.runtime.crash import bug_text
 from combee.runtime.worker.kube import ConfigMaps
 from combee.runtime.worker.log import PodLog
@@ -28,7 +39,6 @@ from combee.runtime.worker.report import open_store, permanent, tell
 
 MAX_BYTES = 900 * 1024
 """A ConfigMap's limit is 1 MiB, with everything that Kubernetes adds."""
-PLAYBOOK_KEY, ARTIFACT_KEY = "playbook.md", "artifact.json"
 
 
 def run(pod: Pod, log: PodLog) -> int:
@@ -60,10 +70,18 @@ def _published(pod: Pod) -> StepSummary:
     store = open_store(pod)
     try:
         artifact = store.get_blob(digest)
+        gate = gate_scores(pod.step, store.get_blob)
+        found = pod.step.inputs.get("findings", "")
+        findings = store.get_blob(found).decode() if found else ""
     finally:
         store.close()
-    data = content(rendered(pod, artifact), artifact)
-    ConfigMaps.of(pod).ensure(config_map(pod, playbook, digest, name, data))
+    shown = rendered(pod, artifact)
+    data = content(shown.text, artifact, gate, method=pod.spec.method, components=shown.components)
+    if findings:
+        data[FINDINGS_KEY] = findings
+    # Who learned the same once more, may be of other rows, has other scores to show; the first ones stay.
+    made = config_map(pod, playbook, digest, name, data)
+    ConfigMaps.of(pod).ensure(made, may_differ=(GATE_KEY, FINDINGS_KEY))
     return StepSummary(
         pod.step.name,
         pod.step.kind,
@@ -72,33 +90,56 @@ def _published(pod: Pod) -> StepSummary:
     )
 
 
-def rendered(pod: Pod, artifact: bytes) -> str:
-    """The text that a model would be shown, within the run's token budget."""
-    from combee.methods.ace import AceMethod
+def rendered(pod: Pod, artifact: bytes) -> Rendered:
+    """What a model would be shown, within the run's token budget."""
+    from combee.methods.registry import method_of
 
-    method, spec = AceMethod(), pod.spec
-    return method.render(
-        method.from_json(artifact),
-        budget_tokens=spec.method.ace.render_token_budget,
-        verify=spec.aggregation.verify,
-    ).text
+    spec = pod.spec
+    read = method_of(spec).from_json(artifact)
+    shown: Rendered = read.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    return shown
 
 
-def content(playbook: str, artifact: bytes) -> dict[str, str]:
-    """The ConfigMap's data: the playbook, and the artifact where both fit.
+def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
+    """What evaluate found on gate, example by example: with it any two versions that were scored on the same
+    heldOut can be compared without asking a model again. Empty where the run left none."""
+    record, held_out = step.inputs.get("record", ""), str(step.params.get("heldOut") or "")
+    if not record or not held_out:
+        return ""
+    scored = json.loads(blob(json.loads(blob(record))["scores"]["gate"]))
+    return GateScores.paired(held_out, scored["baseline"], scored["best"]).to_json()
+
+
+def content(
+    playbook: str,
+    artifact: bytes,
+    gate: str = "",
+    *,
+    method: Method,
+    components: Sequence[tuple[str, str]] = (),
+) -> dict[str, str]:
+    """The ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its components where
+    it has several, its scores on gate and the artifact where they fit.
 
     ArtifactTooLargeError when the playbook alone does not.
     """
+    from combee.methods.registry import UNNAMED
+
     size = len(playbook.encode())
     if size > MAX_BYTES:
         raise ArtifactTooLargeError(
             f"the playbook has {size:,} bytes, a ConfigMap holds {MAX_BYTES:,}",
-            where="spec.method.ace.renderTokenBudget",
+            where=method.budget_field,
             fix="Lower renderTokenBudget, or read the playbook from the store: it is kept there whole",
         )
     data = {PLAYBOOK_KEY: playbook}
-    if size + len(artifact) <= MAX_BYTES:
-        data[ARTIFACT_KEY] = artifact.decode()
+    if method.type != UNNAMED:
+        data[METHOD_KEY] = method.type
+    parts = json.dumps(dict(components), ensure_ascii=False) if len(components) > 1 else ""
+    for key, text in ((COMPONENTS_KEY, parts), (GATE_KEY, gate), (ARTIFACT_KEY, artifact.decode())):
+        if text and size + len(text.encode()) <= MAX_BYTES:
+            data[key] = text
+            size += len(text.encode())
     return data
 
 
@@ -114,10 +155,10 @@ def config_map(pod: Pod, playbook: str, digest: str, name: str, data: dict[str, 
                 LABEL_NAME: "combee",
                 LABEL_MANAGED_BY: MANAGED_BY,
                 LABEL_COMPONENT: "playbook",
-                LABEL_PLAYBOOK: playbook[:MAX_NAME].rstrip("-."),
+                LABEL_PLAYBOOK: playbook_label(playbook),
             },
             "annotations": {
-                f"{API_GROUP}/digest": digest,
+                DIGEST_ANNOTATION: digest,
                 f"{API_GROUP}/learned-by": json.dumps(
                     {"run": pod.name, "uid": pod.uid}, separators=(",", ":")
                 ),

@@ -7,6 +7,7 @@ operator remembered (in the step's parameters). The files go to stdout as ``runt
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 from collections import defaultdict
@@ -17,11 +18,12 @@ from combee.adapters.store import Store
 from combee.adapters.wire import Endpoint
 from combee.api.run import manifest_digest
 from combee.errors import BugError, CombeeError, UserError
+from combee.manifests.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity, limits_of
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
 from combee.runtime.assembly import keep_libraries_quiet, open_models, work_context
-from combee.runtime.bundle import RESULT_FILE, packed, texts
+from combee.runtime.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
 from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import role_endpoints
 from combee.runtime.folder import read_plans
@@ -33,6 +35,7 @@ from combee.runtime.worker.log import LogProgress, PodLog
 from combee.runtime.worker.pod import Pod
 from combee.runtime.worker.report import open_store
 from combee.runtime.worker.served import served_models
+from combee.tasks.traces import TracesTask
 from combee.work.context import WorkContext, read_manifest
 from combee.work.steps import rolled_up
 
@@ -76,10 +79,13 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
         data=PodData(pod),
         progress=LogProgress(log),
         initial_playbook="",
+        task=TracesTask(),  # asked nothing here: who reads a result does not run its task's code
     )
     try:
         session = await _session(pod, memory, context, store)
         _, made = await texts(session)
+        if pod.step.params.get(CALLS):
+            made |= await _recorded(context, session)
     finally:
         await models.pool.aclose()
         store.close()
@@ -87,6 +93,23 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
     plans = {f"plans/i{n:03d}.json": plan.to_json() for n, plan in sorted(session.plans.items())}
     steps = {f"steps/{name}.json": s.encode() for name, s in sorted(session.summaries.items())}
     return {**plans, **steps, **made, RESULT_FILE: result}
+
+
+async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
+    """The recorded calls of each step, and the scores of the look at gate where there was one."""
+    found: dict[str, bytes] = {}
+    for name, summary in sorted(session.summaries.items()):
+        found[calls_file(name)] = b""
+        for path in sorted(await context.store.alist(f"{context.prefix}/steps/{name}")):
+            if path.endswith(".manifest.json"):
+                outputs = json.loads(await context.store.aget(path) or b"{}").get("outputs", {})
+                if digest := outputs.get("calls"):
+                    found[calls_file(name)] += await context.store.aget_blob(digest)
+        if summary.kind == "evaluate":
+            record = json.loads(await context.store.aget_blob(summary.outputs["record"]))
+            if digest := record["scores"].get("gate"):
+                found[GATE_FILE] = await context.store.aget_blob(digest)
+    return found
 
 
 async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store) -> Session:

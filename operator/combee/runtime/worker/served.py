@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from combee.adapters.connection import ServedModel
 from combee.adapters.ready import Gate
 from combee.adapters.store import Store
 from combee.adapters.wire import Endpoint
 from combee.errors import CombeeError
-from combee.runtime.outcome import model_info
-from combee.runtime.report.result import ModelInfo
 from combee.work.context import WorkContext
+
+if TYPE_CHECKING:
+    from combee.runtime.report.result import ModelInfo
 
 
 async def note_servers(context: WorkContext) -> None:
@@ -31,6 +33,9 @@ async def served_models(
     store: Store, prefix: str, endpoints: Mapping[str, Endpoint]
 ) -> tuple[dict[str, ModelInfo], list[str]]:
     """Role -> model, and the roles whose servers were not noted."""
+    # What only a report needs, the pods of steps do not load.
+    from combee.runtime.outcome import model_info
+
     found: dict[str, ModelInfo] = {}
     unknown: list[str] = []
     for role, endpoint in endpoints.items():

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from combee.adapters.store import Store
-from combee.adapters.wire import CallRecord, Endpoint
+from combee.adapters.wire import CallRecord, Endpoint, OnCall
 from combee.api.common import SecretKeyRef
 from combee.errors import (
     BudgetExhaustedError,
@@ -30,14 +30,19 @@ from combee.runtime.assembly import Share, keep_libraries_quiet, open_models, wo
 from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import checked_key, role_endpoints
 from combee.runtime.guard import BudgetGuard
+from combee.runtime.rollouts import rolling_out, with_agent
 from combee.runtime.splits import refuse_overlap, refuse_too_small
 from combee.runtime.worker.budget import shared_limits, spent_before, with_budget
 from combee.runtime.worker.data import PodData, initial_playbook
+from combee.runtime.worker.desk import desk
 from combee.runtime.worker.inputs import others_done, read_inputs
 from combee.runtime.worker.log import LogProgress, PodLog
 from combee.runtime.worker.pod import Pod
 from combee.runtime.worker.report import open_store, permanent, tell
 from combee.runtime.worker.served import note_servers
+from combee.tasks.protocol import Task
+from combee.tasks.registry import task_of
+from combee.tasks.traces import TracesTask
 from combee.work.context import WorkContext, read_manifest, write_manifest
 from combee.work.steps import help_map, run_shard
 
@@ -68,7 +73,7 @@ class _Worker:
     pod: Pod
     log: PodLog
     refusal: CombeeError | None = None
-    """why its models cannot be asked, found before there was a place to write it to."""
+    """why its models cannot be asked or its task not be loaded, found before there was a place to write it to."""
 
     async def run(self) -> int:
         """One shard, and then help for others. Raises what is not the step's result."""
@@ -76,10 +81,12 @@ class _Worker:
         store = open_store(pod)
         try:
             async with self._context(store) as (context, guard):
+                self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
                 done = await read_manifest(context, pod.step.name, pod.shard)
                 if done is None:
                     done = await self._result(context, guard)
                 self.tell(done)
+                self.log.say("INFO", "the result is kept")
                 if pod.shard == 0:
                     await note_servers(context)
                 if pod.step.kind == "map" and not done.error:
@@ -118,6 +125,7 @@ class _Worker:
                 passed_on = self.summary(broken.error, broken.message)
                 return await write_manifest(context, passed_on, pod.shard)
             inputs = read
+            self.log.say("INFO", "the inputs are there")
         self._start_guard(guard, inputs)
         if step.kind == "profile":
             await self._accept_data(context)
@@ -200,18 +208,10 @@ class _Worker:
         part = Share(max(1, pod.step.shards), pod.shard)
         guard = BudgetGuard(limits_of(pod.spec), lambda: 0.0)
         waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
-
-        said: set[tuple[str, str]] = set()
-
-        def on_call(record: CallRecord) -> None:
-            guard.settle(record)
-            for why in (*record.retried_for, record.error):
-                if why and why != "Cancelled" and (record.role, why) not in said:
-                    said.add((record.role, why))
-                    self.log.say("WARNING", f"a call was asked again or lost ({why})", modelRole=record.role)
-
+        on_call = self._noticing(guard)
+        task: Task = TracesTask()
         try:
-            endpoints = _endpoints(pod)
+            endpoints, task = with_agent(pod.spec, _endpoints(pod)), task_of(pod.spec.task)
         except CombeeError as error:
             endpoints, self.refusal = {}, error
         models = open_models(
@@ -223,7 +223,7 @@ class _Worker:
             share=part,
             wait_seconds=waits,
         )
-        data = PodData(pod)
+        data, progress = PodData(pod), LogProgress(self.log)
         context = work_context(
             pod.spec,
             name=pod.name,
@@ -231,15 +231,40 @@ class _Worker:
             store=store,
             models=models,
             data=data,
-            progress=LogProgress(self.log),
+            progress=progress,
             initial_playbook="",
             share=part,
+            task=task,
         )
         try:
             data.pinned = await _pinned(context, pod)
-            yield context, guard
+            async with rolling_out(
+                pod.spec,
+                desk(pod, part),
+                models,
+                store,
+                context.prefix,
+                on_call=on_call,
+                budget=guard,
+                progress=progress,
+                share=part,
+            ) as runner:
+                yield replace(context, runner=runner), guard
         finally:
             await models.pool.aclose()
+
+    def _noticing(self, guard: BudgetGuard) -> OnCall:
+        """Tells the guard of each call, and the log of each kind of trouble once."""
+        said: set[tuple[str, str]] = set()
+
+        def on_call(record: CallRecord) -> None:
+            guard.settle(record)
+            for why in (*record.retried_for, record.error):
+                if why and why != "Cancelled" and (record.role, why) not in said:
+                    said.add((record.role, why))
+                    self.log.say("WARNING", f"a call was asked again or lost ({why})", modelRole=record.role)
+
+        return on_call
 
     def failed(self, error: CombeeError) -> int:
         """Say an error that another try may mend, or that is ours; the exit code."""

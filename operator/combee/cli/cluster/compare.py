@@ -1,0 +1,181 @@
+"""``kubectl combee compare NAME``: the runs of a comparison on a cluster, fetched and put into one table and one plot.
+
+``combee compare --for-cluster NAME`` wrote them; each says in an annotation which cell it is. What a run recorded is
+read by a short-lived pod, as for ``report``, and kept: the same command on the same folder fetches only what is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from combee.algo.latency import LatencyLaw
+from combee.api.methods import MethodType
+from combee.api.run import manifest_digest
+from combee.cli.cluster.place import Found, Here, Place, found_in, note, on_cluster, say
+from combee.cli.cluster.report import fetched, written
+from combee.errors import UserError
+from combee.names import CELL_ANNOTATION, LABEL_COMPARISON, RUN_KIND
+from combee.runtime.bundle import GATE_FILE, RESULT_FILE, calls_file
+from combee.runtime.compare.cells import Cell, CompareTask
+from combee.runtime.compare.collect import CellFacts, facts_of, read_steps
+from combee.runtime.compare.gate import Scores
+from combee.runtime.compare.launch import FINISHED
+from combee.runtime.compare.page import Terms
+from combee.runtime.compare.run import write_pages
+from combee.runtime.compare.strategies import parse_strategies
+from combee.runtime.report.result import read_result
+from combee.work.asker import decode_rows
+
+SHARED = "Runs on a cluster: what their seeds share depends on their engines"
+NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A run of a comparison. ``every``: the examples between two scorings of heldOut."""
+
+    found: Found
+    cell: Cell
+    every: int
+
+
+def run_collected(name: str, out: Path, place: Place, *, wait_seconds: float, slots: int | None) -> int:
+    """Fetch what is missing, write the pages into ``out``, print the table."""
+
+    async def work(here: Here) -> int:
+        members = await _members(here, name, out)
+        for number, member in enumerate(members, start=1):
+            if not _is_here(member):
+                note(f"{number}/{len(members)} {member.found.name}")
+                files = await fetched(here, member.found, wait_seconds, calls=True)
+                await asyncio.to_thread(written, files, member.cell.folder)
+        compared = await asyncio.to_thread(_compared, members, out, slots)
+        say(compared)
+        return 0
+
+    return on_cluster(place, work)
+
+
+async def _members(here: Here, name: str, out: Path) -> list[Member]:
+    """The runs of the comparison, all over. UserError naming those that are not, or saying that there is none."""
+    raw = await here.kube.list(RUN_KIND, here.namespace, labels=f"{LABEL_COMPARISON}={name}")
+    if not raw:
+        raise UserError(
+            f"no run of a comparison {name!r} in the namespace {here.namespace}",
+            fix=f"Write them with combee compare --for-cluster {name} -o runs, then kubectl apply -f runs",
+        )
+    members = [_member(found_in(one), out) for one in raw]
+    _refuse_unfinished(members, here)
+    return sorted(members, key=lambda one: (one.cell.seed, one.cell.task.name, one.cell.label))
+
+
+def _member(found: Found, out: Path) -> Member:
+    run, told = found.run(), _told(found)
+    try:
+        (strategy,) = parse_strategies(str(told["strategy"]), [])
+        method = told["method"]
+        if method is not None and method not in get_args(MethodType):
+            raise KeyError(method)
+        task = CompareTask(str(told["task"]), Path(f"{told['task']}.yaml"), run)
+        every = int(told["evaluateEvery"])
+    except (KeyError, TypeError, ValueError, UserError):
+        raise _no_cell(found) from None
+    cell = Cell(task, strategy, run.spec.seed, out / "cells" / found.name, {}, method)
+    return Member(found, cell, every)
+
+
+def _told(found: Found) -> dict[str, Any]:
+    text = found.raw["metadata"].get("annotations", {}).get(CELL_ANNOTATION, "")
+    try:
+        told = json.loads(text)
+    except ValueError:
+        raise _no_cell(found) from None
+    if not isinstance(told, dict):
+        raise _no_cell(found)
+    return told
+
+
+def _no_cell(found: Found) -> UserError:
+    return UserError(
+        "its annotation does not say which cell of a comparison it is",
+        where=f"{found.name}: metadata.annotations[{CELL_ANNOTATION}]",
+        fix="Write the folder again with combee compare --for-cluster, and apply it",
+    )
+
+
+def _refuse_unfinished(members: Sequence[Member], here: Here) -> None:
+    waiting = [one.found for one in members if one.found.status.phase not in FINISHED_PHASES]
+    if waiting:
+        shown = ", ".join(f"{one.name} is {one.status.phase or 'Pending'}" for one in waiting[:NAMED])
+        raise UserError(
+            f"{len(waiting)} of {len(members)} runs have no result to compare: {shown}",
+            fix=f"See what the first waits for or died of: {here.command(f'why {waiting[0].name}')}",
+        )
+
+
+FINISHED_PHASES = ("Learned", "NothingBetter")
+
+
+def _is_here(member: Member) -> bool:
+    """Has the folder the result of this run's manifest, its calls among it?"""
+    folder = member.cell.folder
+    try:
+        result = json.loads((folder / RESULT_FILE).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return bool(
+        result.get("exitCode") in FINISHED
+        and result.get("manifestDigest") == manifest_digest(member.found.run())
+        and (folder / "calls").is_dir()
+    )
+
+
+def _compared(members: Sequence[Member], out: Path, slots: int | None) -> str:
+    law = LatencyLaw()
+    tasks = {one.cell.task.name: one.cell.task.run.spec for one in members}
+    at = {name: slots or spec.workers.concurrency for name, spec in tasks.items()}
+    starts = _starts(members)
+    facts = [_facts(one.cell, at[one.cell.task.name], law, starts) for one in members]
+    terms = Terms(
+        {name: spec.task.type for name, spec in tasks.items()}, at, max(one.every for one in members), SHARED
+    )
+    return write_pages(out, facts, law, terms).markdown
+
+
+def _starts(members: Sequence[Member]) -> dict[tuple[str, int], Scores]:
+    """(task, seed) -> the start's scores on gate, by a cell that looked there."""
+    found: dict[tuple[str, int], Scores] = {}
+    for member in members:
+        scores = _scores(member.cell)
+        if scores is not None:
+            start = scores["baseline"]
+            found.setdefault((member.cell.task.name, member.cell.seed), {"baseline": start, "best": start})
+    return found
+
+
+def _scores(cell: Cell) -> Scores | None:
+    try:
+        scores: Scores = json.loads((cell.folder / GATE_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    return scores
+
+
+def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int], Scores]) -> CellFacts:
+    """A cell that found nothing better has not looked at gate: its start is that of another cell of the seed."""
+    result = read_result((cell.folder / RESULT_FILE).read_bytes(), where=str(cell.folder / RESULT_FILE))
+    scores = _scores(cell) or starts.get((cell.task.name, cell.seed))
+    if scores is None:
+        raise UserError(
+            f"no cell of {cell.task.name} with seed {cell.seed} found anything better, so none looked at gate",
+            where=cell.name,
+            fix="Compare a strategy with them that learns, or compare on a laptop, which looks by itself",
+        )
+    steps = read_steps(cell.folder)
+    rows = {step.step: decode_rows((cell.folder / calls_file(step.step)).read_bytes()) for step in steps}
+    return facts_of(cell, result, steps, rows, scores, slots, law)

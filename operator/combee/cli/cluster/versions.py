@@ -1,0 +1,253 @@
+"""``combee playbook history | diff | why | promote | approve | refuse | rollback | learn``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from combee import names
+from combee.adapters.kube import Object
+from combee.api.playbook import VersionSpec
+from combee.api.playbook_status import PlaybookStatus, VersionStatus
+from combee.cli.cluster.place import Here, on_cluster, say
+from combee.cli.cluster.versions_text import SHORT, VersionShown, difference, history, why
+from combee.cli.where import Place
+from combee.errors import UserError
+from combee.methods.registry import diff_texts
+from combee.plan.playbook.serving import Version, Wanted, serving
+
+LEAST_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A Playbook and its versions, as the API server has them. ``playbook`` None: it was deleted."""
+
+    name: str
+    playbook: Object | None
+    versions: tuple[Object, ...]
+
+    @property
+    def status(self) -> PlaybookStatus:
+        """Of the Playbook; an empty one where there is none."""
+        return PlaybookStatus.model_validate((self.playbook or {}).get("status") or {})
+
+    @property
+    def active(self) -> str:
+        """The digest that is served, by the rule that operator and gateway go by."""
+        wanted = Wanted.of(self.playbook or {})
+        return serving(wanted, map(Version.of, self.versions)) or ""
+
+    def after(self, digest: str, decision: str) -> str:
+        """The digest that would be served with another decision on one version."""
+        besides = self.promoted_besides(names.published_name(self.name, digest))
+        taken_back = set(besides) if decision == "Promote" else set()
+
+        def decided(one: Object) -> str:
+            if one["spec"]["digest"] == digest:
+                return decision
+            return "Auto" if one["metadata"]["name"] in taken_back else one["spec"].get("decision", "Auto")
+
+        changed = [{**one, "spec": {**one["spec"], "decision": decided(one)}} for one in self.versions]
+        return serving(Wanted.of(self.playbook or {}), map(Version.of, changed)) or ""
+
+    def promoted_besides(self, called: str) -> tuple[str, ...]:
+        """Names of the other versions that somebody promoted by hand."""
+        return tuple(
+            one["metadata"]["name"]
+            for one in self.versions
+            if one["spec"].get("decision") == "Promote" and one["metadata"]["name"] != called
+        )
+
+    def version(self, here: Here, said: str) -> Object:
+        """The version that ``said`` names: its digest's first digits, its name, or active, previous, candidate."""
+        status = self.status
+        special = {
+            "active": self.active,
+            "previous": status.previous_digest,
+            "candidate": status.candidate_digest,
+        }
+        digest = special.get(said, said)
+        if said in special and not digest:
+            raise UserError(f"{self.name} has no {said} version", fix=_list(here, self.name))
+        found = [one for one in self.versions if one["metadata"]["name"] == said]
+        if not found and (said in special or len(said) >= LEAST_DIGITS):
+            found = [one for one in self.versions if str(one["spec"]["digest"]).startswith(digest)]
+        if len(found) == 1:
+            return found[0]
+        what = f"{said} could be {len(found)} versions" if found else f"{self.name} has no version {said}"
+        raise UserError(what, fix=f"Give at least {LEAST_DIGITS} digits of one. {_list(here, self.name)}")
+
+
+def _list(here: Here, name: str) -> str:
+    return f"See them: {here.command(f'playbook history {name}')}"
+
+
+async def known(here: Here, name: str) -> Known:
+    """A Playbook, or what was left of one. UserError when there is neither."""
+    playbook = await here.kube.get(names.PLAYBOOK_KIND, here.namespace, name)
+    found = await here.kube.list(names.PLAYBOOK_VERSION_KIND, here.namespace)
+    versions = tuple(one for one in found if one["spec"]["playbookRef"]["name"] == name)
+    if playbook is None and not versions:
+        there = sorted(
+            str(one["metadata"]["name"]) for one in await here.kube.list(names.PLAYBOOK_KIND, here.namespace)
+        )
+        raise UserError(
+            f"no Playbook {name!r} in the namespace {here.namespace}",
+            fix=f"There are: {', '.join(there[:10])}" if there else "Apply one: see examples/playbook.yaml",
+        )
+    return Known(name, playbook, versions)
+
+
+def _on(place: Place, name: str, work: Callable[[Here, Known], Awaitable[None]]) -> int:
+    async def go(here: Here) -> int:
+        await work(here, await known(here, name))
+        return 0
+
+    return on_cluster(place, go)
+
+
+def shown(raw: Object) -> VersionShown:
+    """A version's object, read."""
+    return VersionShown(
+        VersionSpec.model_validate(raw["spec"]),
+        VersionStatus.model_validate(raw.get("status") or {}),
+        str(raw["metadata"]["creationTimestamp"]),
+    )
+
+
+def run_history(name: str, place: Place) -> int:
+    """Print the versions and what happened to them."""
+
+    async def work(here: Here, there: Known) -> None:
+        say(history(name, there.status, [shown(one) for one in there.versions]))
+        if there.versions:
+            say(f"\nNext: {here.command(f'playbook why {name} DIGEST')}")
+
+    return _on(place, name, work)
+
+
+def run_why_version(name: str, digest: str, place: Place) -> int:
+    """Print what is known of a version and why it stands where it does."""
+
+    async def work(here: Here, there: Known) -> None:
+        one = shown(there.version(here, digest))
+        say(why(one, shutil.get_terminal_size((110, 24)).columns))
+        if one.spec.digest != there.active:
+            say(f"\nNext: {here.command(f'playbook diff {name} active {one.short}')}")
+
+    return _on(place, name, work)
+
+
+def run_diff(name: str, before: str, after: str, place: Place) -> int:
+    """Print what changed between two versions, bullet by bullet."""
+
+    async def work(here: Here, there: Known) -> None:
+        pair = [there.version(here, said) for said in (before, after)]
+        old, new = [await content(here, one) for one in pair]
+        called = [str(one["spec"]["digest"])[:SHORT] for one in pair]
+        found = diff_texts(old.text, new.text, (old.method, new.method))
+        say("\n".join(difference(found, *called)))
+
+    return _on(place, name, work)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A version's text, and the method that made it where its ConfigMap names one."""
+
+    text: str
+    method: str = ""
+
+
+async def content(here: Here, version: Object) -> Content:
+    """What a version's ConfigMap holds. UserError when it is gone."""
+    name = version["spec"]["configMapName"]
+    found = await here.kube.get("ConfigMap", here.namespace, name)
+    data = (found or {}).get("data") or {}
+    text = data.get(names.PLAYBOOK_KEY)
+    if text is None:
+        raise UserError(
+            f"the ConfigMap {name} is gone or holds no {names.PLAYBOOK_KEY}",
+            where=f"PlaybookVersion {version['metadata']['name']}",
+            fix="Restore it from a backup, or let the run that made it run again: that costs no model call",
+        )
+    return Content(str(text), str(data.get(names.METHOD_KEY, "")))
+
+
+def run_decide(name: str, digest: str, decision: str, place: Place, *, dry_run: bool) -> int:
+    """Set a version's decision and say what follows."""
+
+    async def work(here: Here, there: Known) -> None:
+        await _decide(here, there, there.version(here, digest), decision, dry_run=dry_run)
+
+    return _on(place, name, work)
+
+
+def run_rollback(name: str, place: Place, *, dry_run: bool) -> int:
+    """Refuse the active version, whichever it is."""
+
+    async def work(here: Here, there: Known) -> None:
+        await _decide(here, there, there.version(here, "active"), "Refuse", dry_run=dry_run)
+
+    return _on(place, name, work)
+
+
+async def _decide(here: Here, there: Known, version: Object, decision: str, *, dry_run: bool) -> None:
+    digest, called = str(version["spec"]["digest"]), version["metadata"]["name"]
+    before, after = there.active, there.after(digest, decision)
+    others = there.promoted_besides(called) if decision == "Promote" else ()
+    if not dry_run:
+        await _set(here, there, called, decision)
+        for other in others:
+            await _set(here, there, other, "Auto")
+    for other in others:
+        say(f"{other}: its Promote {'would be' if dry_run else 'is'} taken back: only one is named at a time")
+    verb = "would be" if dry_run else "is"
+    say(f"{digest[:SHORT]}: decision {verb} {decision} (was {version['spec'].get('decision', 'Auto')})")
+    if after != before:
+        now = after[:SHORT] or "no version"
+        say(
+            f"{there.name} {'would serve' if dry_run else 'serves'} {now} (before: {before[:SHORT] or 'none'})"
+        )
+        if not after:
+            say("nothing is left to go back to: an empty playbook is delivered")
+    elif decision in ("Auto", "Approve"):
+        say("the gates decide; what is served does not change by this alone")
+    else:
+        say(f"what is served stays {before[:SHORT] or 'empty'}{_because(there, digest, decision)}")
+    if not dry_run:
+        say(f"\nNext: {here.command(f'playbook history {there.name}')}")
+
+
+async def _set(here: Here, there: Known, called: str, decision: str) -> None:
+    patch = {"spec": {"decision": decision}}
+    if await here.kube.patch(names.PLAYBOOK_VERSION_KIND, here.namespace, called, patch) is None:
+        raise UserError(f"{called} was deleted meanwhile", fix=_list(here, there.name))
+
+
+def _because(there: Known, digest: str, decision: str) -> str:
+    pinned = Wanted.of(there.playbook or {}).pinned
+    if decision == "Promote" and pinned and pinned != digest:
+        return f": spec.version.pinnedDigest names {pinned[:SHORT]}"
+    return ""
+
+
+def run_learn(name: str, place: Place) -> int:
+    """Ask for one run of ``spec.learn.template``."""
+
+    async def work(here: Here, there: Known) -> None:
+        if there.playbook is None or not (there.playbook["spec"].get("learn")):
+            raise UserError(
+                f"{name} has no spec.learn: there is no template to make a run from",
+                fix="Apply a PromptLearningRun with playbookRef, or give the Playbook a learn.template",
+            )
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        patch = {"metadata": {"annotations": {names.LEARN_ANNOTATION: now}}}
+        await here.kube.patch(names.PLAYBOOK_KIND, here.namespace, name, patch)
+        say(f"a run of {name}'s template is asked for")
+        say(f"\nNext: {here.command('status')}")
+
+    return _on(place, name, work)

@@ -1,0 +1,184 @@
+"""``combee playbook``: what was learned, and which version of it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from combee.cli.where import Place, with_place
+
+PlaybookName = Annotated[str, typer.Argument(metavar="NAME", help="The Playbook.")]
+Digest = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIGEST", help="A version: first digits of its digest, or active, previous, candidate."
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would follow, and change nothing.")]
+
+
+class ShowByDefault(TyperGroup):
+    """``playbook NAME`` is ``playbook show NAME``; a name that is a command's is shown with ``show``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """With ``--help`` where nothing is said."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """With ``show`` put in front where no command is named."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=ShowByDefault,
+    help="Print what was learned; see, promote, refuse and roll back versions of a Playbook.",
+    epilog="Examples: kubectl combee playbook quickstart > playbook.md; kubectl combee playbook rollback formula",
+    rich_markup_mode=None,
+)
+
+
+@app.command(epilog="Example: kubectl combee playbook show quickstart > playbook.md")
+@with_place
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A run, or a Playbook.")],
+    place: Place,
+) -> None:
+    """Print the playbook that a run published, or the active version of a Playbook.
+
+    Exit codes: 0 printed, 2 there is none (and why).
+    """
+    from combee.cli.cluster.playbook import run_playbook
+
+    raise typer.Exit(run_playbook(name, place))
+
+
+@app.command(epilog="Example: kubectl combee playbook history formula")
+@with_place
+def history(name: PlaybookName, place: Place) -> None:
+    """List the versions of a Playbook, how they scored, and what happened to them.
+
+    Exit codes: 0 listed, 2 no such Playbook.
+    """
+    from combee.cli.cluster.versions import run_history
+
+    raise typer.Exit(run_history(name, place))
+
+
+@app.command(epilog="Example: kubectl combee playbook diff formula active candidate")
+@with_place
+def diff(name: PlaybookName, before: Digest, after: Digest, place: Place) -> None:
+    """Show what changed between two versions, bullet by bullet.
+
+    Exit codes: 0 shown, 2 no such version.
+    """
+    from combee.cli.cluster.versions import run_diff
+
+    raise typer.Exit(run_diff(name, before, after, place))
+
+
+@app.command(epilog="Example: kubectl combee playbook why formula candidate")
+@with_place
+def why(name: PlaybookName, digest: Digest, place: Place) -> None:
+    """Say where a version stands and why: gates with their numbers, and where it comes from.
+
+    Exit codes: 0 said, 2 no such version.
+    """
+    from combee.cli.cluster.versions import run_why_version
+
+    raise typer.Exit(run_why_version(name, digest, place))
+
+
+@app.command(epilog="Example: kubectl combee playbook preview formula -f playbook.yaml")
+@with_place
+def preview(
+    name: PlaybookName,
+    place: Place,
+    manifest: Annotated[
+        Path | None,
+        typer.Option("-f", "--filename", metavar="FILE", help="Its manifest as it would be."),
+    ] = None,
+) -> None:
+    """Say what the gates would decide now, with another manifest or with the one that is there. Nothing is written.
+
+    Exit codes: 0 said, 2 no such Playbook, or the manifest cannot be read.
+    """
+    from combee.cli.cluster.playbook_preview import run_playbook_preview
+
+    raise typer.Exit(run_playbook_preview(name, manifest, place))
+
+
+DECISIONS = {
+    "promote": (
+        "Promote",
+        "1b2c3d4e",
+        "Make a version active, whatever the gates say, also one that was refused.",
+    ),
+    "approve": ("Approve", "candidate", "Pass a canary of mode Manual: the other gates still decide."),
+    "refuse": (
+        "Refuse",
+        "candidate",
+        "Never use a version, and stop using it at once where it is active. It stays refused.",
+    ),
+    "auto": (
+        "Auto",
+        "1b2c3d4e",
+        "Take back a decision: the gates decide again. What they refused stays refused.",
+    ),
+}
+"""command -> the version's ``decision``, an example's version, what it does."""
+
+
+def _register(to: typer.Typer, called: str, command: str) -> None:
+    decision, version, what = DECISIONS[command]
+
+    def decide(
+        name: PlaybookName,
+        digest: Digest,
+        place: Place,
+        dry_run: DryRun = False,
+    ) -> None:
+        from combee.cli.cluster.versions import run_decide
+
+        raise typer.Exit(run_decide(name, digest, decision, place, dry_run=dry_run))
+
+    decide.__doc__ = f"{what}\n\nExit codes: 0 done, 2 no such version."
+    to.command(command, epilog=f"Example: {called} {command} formula {version}")(with_place(decide))
+
+
+for _command in DECISIONS:
+    _register(app, "kubectl combee playbook", _command)
+
+
+@app.command(epilog="Example: kubectl combee playbook rollback formula")
+@with_place
+def rollback(name: PlaybookName, place: Place, dry_run: DryRun = False) -> None:
+    """Refuse the active version: the one before it is served at once.
+
+    Exit codes: 0 done, 2 nothing is active.
+    """
+    from combee.cli.cluster.versions import run_rollback
+
+    raise typer.Exit(run_rollback(name, place, dry_run=dry_run))
+
+
+@app.command(epilog="Example: kubectl combee playbook learn formula")
+@with_place
+def learn(name: PlaybookName, place: Place) -> None:
+    """Make one run from a Playbook's learn.template now.
+
+    Exit codes: 0 asked for, 2 no such Playbook, or it has no template.
+    """
+    from combee.cli.cluster.versions import run_learn
+
+    raise typer.Exit(run_learn(name, place))
+
+
+def register(to: typer.Typer) -> None:
+    """Add the two that may be in a hurry to ``to``, where they are found without ``playbook``, too."""
+    to.command(epilog="Example: kubectl combee rollback formula")(rollback)
+    _register(to, "kubectl combee", "approve")

@@ -1,0 +1,156 @@
+"""What is kept of a request and its answer: the parts that an evaluator needs, without what looks private.
+
+Pure. Only fields of a list are kept; every text in them is redacted before it is written anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from combee.methods.content import without_private
+
+VERSION = 1
+TIMEOUT, TOO_LONG, NO_ANSWER = "timeout", "too long", "no answer"
+"""why an answer is none, besides a status."""
+PASSING = frozenset({408, 409, 425, 429, 503})
+"""statuses that are nobody's: the upstream has no room now."""
+KEPT = (
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "response_format",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "seed",
+    "stop",
+    "reasoning_effort",
+)
+"""fields of a request; ``user``, ``metadata`` and what else names people or accounts is not among them."""
+_SETTINGS = frozenset(
+    {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "tools", "response_format"}
+)
+"""fields whose numbers are settings or bounds, and nobody's account."""
+_NAMED = ("tool", "function")
+"""roles whose ``name`` is a function's; another one's is a person's."""
+_PEM = re.compile(r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)", re.DOTALL)
+_DATA = re.compile(r"data:[\w.+/-]{0,100};base64,[A-Za-z0-9+/=]*")
+MAX_DEPTH = 32
+
+
+def redacted(value: Any, depth: int = 0, *, numbers: bool = True) -> Any:
+    """``value`` with every text in it redacted, and every number that would be as a text unless not ``numbers``; what is
+    nested deeper than MAX_DEPTH is left out.
+
+    >>> redacted({"content": "write to jane@example.com"})
+    {'content': 'write to [an e-mail address]'}
+    """
+    if isinstance(value, str):
+        return without_private(_DATA.sub("[data]", _PEM.sub("[a key or certificate]", value)))
+    if depth >= MAX_DEPTH:
+        return None
+    if isinstance(value, list):
+        return [redacted(one, depth + 1, numbers=numbers) for one in value]
+    if isinstance(value, Mapping):
+        return {
+            redacted(name, depth + 1): redacted(one, depth + 1, numbers=numbers)
+            for name, one in value.items()
+        }
+    return _number(value) if numbers and isinstance(value, int | float) else value
+
+
+def _number(value: float) -> Any:
+    """A number, or what it seems to be."""
+    said = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+    found = without_private(said)
+    return value if found == said else found
+
+
+def request_record(body: bytes) -> dict[str, Any] | None:
+    """The redacted request as the client sent it, without a playbook; None when it cannot be read."""
+    try:
+        raw = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict):
+        return None
+    kept = {name: redacted(raw[name], numbers=name not in _SETTINGS) for name in KEPT if name in raw}
+    if isinstance(messages := kept.get("messages"), list):
+        kept["messages"] = [_nameless(one) for one in messages]
+    return kept
+
+
+def _nameless(message: Any) -> Any:
+    """A message without the name of who wrote it."""
+    if not isinstance(message, Mapping) or message.get("role") in _NAMED:
+        return message
+    return {field: value for field, value in message.items() if field != "name"}
+
+
+def answer_record(body: bytes, *, streamed: bool) -> dict[str, Any] | None:
+    """The first choice of a whole answer, redacted: content, tool calls, why it ended, tokens used. None when
+    it is none: an error, or one that broke off."""
+    try:
+        choice, usage = _from_events(body) if streamed else _from_object(json.loads(body))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        return None
+    if choice.get("finish_reason") is None:
+        return None
+    return {**redacted(choice), **({"usage": usage} if usage else {})}
+
+
+def _from_object(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    first = raw["choices"][0]
+    message = first["message"]
+    kept = {name: message[name] for name in ("content", "refusal", "tool_calls") if message.get(name)}
+    return {"content": "", **kept, "finish_reason": first.get("finish_reason")}, _usage(raw)
+
+
+def _from_events(body: bytes) -> tuple[dict[str, Any], Any]:
+    """The same from server-sent events: pieces of the first choice, put together."""
+    content, refusal, finish, usage = [], [], None, None
+    calls: dict[int, dict[str, Any]] = {}
+    done = False
+    for event in re.split(rb"\r?\n\r?\n", body):
+        data = b"\n".join(line[5:].strip() for line in event.splitlines() if line.startswith(b"data:"))
+        if not data or done:
+            continue
+        if data == b"[DONE]":
+            done = True
+            continue
+        raw = json.loads(data)
+        usage = _usage(raw) or usage
+        for choice in raw.get("choices") or ():
+            if choice.get("index", 0) != 0:
+                continue
+            delta = choice.get("delta") or {}
+            content.append(delta.get("content") or "")
+            refusal.append(delta.get("refusal") or "")
+            _add_calls(calls, delta.get("tool_calls") or ())
+            finish = choice.get("finish_reason") or finish
+    if not done:
+        raise ValueError("broken off")
+    made: dict[str, Any] = {"content": "".join(content), "finish_reason": finish}
+    made |= {"refusal": "".join(refusal)} if any(refusal) else {}
+    made |= {"tool_calls": [calls[index] for index in sorted(calls)]} if calls else {}
+    return made, usage
+
+
+def _add_calls(calls: dict[int, dict[str, Any]], pieces: Any) -> None:
+    for piece in pieces:
+        call = calls.setdefault(int(piece.get("index", 0)), {"function": {"name": "", "arguments": ""}})
+        call |= {name: piece[name] for name in ("id", "type") if piece.get(name)}
+        told = piece.get("function") or {}
+        for name in ("name", "arguments"):
+            call["function"][name] += told.get(name) or ""
+
+
+def _usage(raw: Mapping[str, Any]) -> dict[str, int]:
+    told = raw.get("usage") or {}
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    return {name: told[name] for name in names if isinstance(told.get(name), int)}

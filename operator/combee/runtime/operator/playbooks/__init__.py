@@ -1,0 +1,1 @@
+"""The Playbook half of the operator: one tick reads versions, decides, delivers."""

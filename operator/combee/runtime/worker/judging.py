@@ -1,0 +1,160 @@
+"""The bookkeeping of a Job that judges: from the spool, through the judge, into ConfigMaps, and only then away.
+
+One pair counts of those whose conversations begin with the same words: pairs of one conversation are no independent
+evidence. Which one it is, is written down before anybody knows its outcome, beside the pairs.
+
+An object of the spool is deleted once all of its pairs are in ConfigMaps that the API server has, or are given up.
+Killed anywhere before that, the next Job reads it again: its calls are in the memo, and a pair that is handed in
+twice counts once, for (stream, number) is its identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from combee.algo.canary import REPEATED, UNJUDGED, LeftOut, Pair
+from combee.names import traffic_folder
+from combee.plan.playbook.judging import JudgeTask
+from combee.work.judge import Sampled, Unjudged, read_samples, root_of
+
+BATCH_PAIRS = 100
+"""judged together: at most so many verdicts are on their way into a ConfigMap."""
+MOST_IN_CONFIG_MAP = 200
+GIVE_UP_SECONDS = 3600.0
+"""A pair whose calls still fail when it was kept so long ago is left out."""
+
+Outcome = Pair | Unjudged
+
+
+class Spool(Protocol):
+    """The store, as far as it is needed here."""
+
+    async def alist(self, prefix: str = "") -> Sequence[str]: ...
+
+    async def aget(self, path: str) -> bytes | None: ...
+
+    async def aput(self, path: str, data: bytes) -> None: ...
+
+    async def adelete(self, path: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Judging:
+    """The pairs of one test."""
+
+    task: JudgeTask
+    spool: Spool
+    judge: Callable[[Sequence[Sampled]], Awaitable[Sequence[Outcome]]]
+    publish: Callable[..., Awaitable[None]]
+    """takes pairs, and requests that are left out; returns when they are where the operator finds them."""
+    clock: Callable[[], float] = time.time
+    counts: Counter[str] = field(default_factory=Counter)
+    """judged, failed (given up), unreadable, repeated, left (for another time)."""
+    _roots: dict[str, tuple[str, int]] | None = None
+    """conversation -> the pair that counts of it."""
+    _left: set[str] = field(default_factory=set)
+
+    @property
+    def folder(self) -> str:
+        """Where the pairs wait."""
+        return traffic_folder(self.task.playbook, self.task.test)
+
+    async def once(self) -> bool:
+        """Judge the oldest of what waits, some BATCH_PAIRS; False when nothing waits."""
+        held = await self._oldest()
+        if not held:
+            return False
+        wanted = {(s.stream, s.number): s for samples in held.values() for s in samples}
+        todo = [sample for key, sample in sorted(wanted.items()) if not self.task.has(*key)]
+        todo, repeated = await self._one_of_each(todo)
+        outcomes = {(one.stream, one.number): one for one in await self.judge(todo)}
+        pairs = [one for one in outcomes.values() if isinstance(one, Pair)]
+        for at in range(0, len(pairs), MOST_IN_CONFIG_MAP):
+            await self.publish(pairs[at : at + MOST_IN_CONFIG_MAP])
+        await self._leave_out(repeated)
+        self.counts["judged"] += len(pairs)
+        for path, samples in held.items():
+            await self._done(path, [outcomes.get((s.stream, s.number)) for s in samples])
+        return True
+
+    async def _leave_out(self, requests: Sequence[LeftOut]) -> None:
+        for at in range(0, len(requests), MOST_IN_CONFIG_MAP):
+            await self.publish((), requests[at : at + MOST_IN_CONFIG_MAP])
+
+    async def _one_of_each(self, samples: Sequence[Sampled]) -> tuple[list[Sampled], list[LeftOut]]:
+        """Those of ``samples`` that count, and those of conversations that have their pair."""
+        folder = f"{traffic_folder(self.task.playbook)}/roots/{self.task.test}"
+        if self._roots is None:
+            self._roots = {}
+            for path in oldest_first(await self.spool.alist(folder)):
+                for line in (await self.spool.aget(path) or b"").decode("utf-8", "replace").splitlines():
+                    root, number, stream = (*line.split(" ", 2), "", "")[:3]
+                    if number.isdigit():
+                        self._roots.setdefault(root, (stream, int(number)))
+        taken: dict[str, tuple[str, int]] = {}
+        chosen, repeated = [], []
+        for sample in samples:
+            root, key = root_of(self.task.test, sample.request), (sample.stream, sample.number)
+            holder = self._roots.get(root) or taken.get(root)
+            if holder not in (None, key):
+                repeated.append(LeftOut(*key, REPEATED))
+                continue
+            chosen.append(sample)
+            if root and holder is None:
+                taken[root] = key
+        if taken:
+            lines = "".join(
+                f"{root} {number} {stream}\n" for root, (stream, number) in taken.items()
+            ).encode()
+            name = f"{int(self.clock())}-{hashlib.sha256(lines).hexdigest()[:12]}.txt"
+            await self.spool.aput(f"{folder}/{name}", lines)
+            self._roots |= taken
+        self.counts["repeated"] += len(repeated)
+        return chosen, repeated
+
+    async def waiting(self) -> list[str]:
+        """Objects of the test, the oldest first, but for those that are left for another Job."""
+        return [path for path in oldest_first(await self.spool.alist(self.folder)) if path not in self._left]
+
+    async def _oldest(self) -> dict[str, list[Sampled]]:
+        held: dict[str, list[Sampled]] = {}
+        size = 0
+        for path in await self.waiting():
+            data = await self.spool.aget(path)
+            if data is None:
+                continue  # its retention is over
+            held[path], bad = read_samples(data, self.task.test)
+            self.counts["unreadable"] += bad
+            size += len(held[path])
+            if size >= BATCH_PAIRS:
+                break
+        return held
+
+    async def _done(self, path: str, outcomes: Iterable[Outcome | None]) -> None:
+        """Delete an object whose pairs are all told or given up; else leave it for another time. Those given up are
+        told, too: whether an answer can be judged may depend on the version that gave it."""
+        unjudged = [one for one in outcomes if isinstance(one, Unjudged)]
+        passing = any(one.passing for one in unjudged)
+        if passing and self.clock() - written(path) < GIVE_UP_SECONDS:
+            self._left.add(path)
+            self.counts["left"] += 1
+            return
+        await self._leave_out([LeftOut(one.stream, one.number, UNJUDGED) for one in unjudged])
+        await self.spool.adelete(path)
+        self.counts["failed"] += len(unjudged)
+
+
+def written(path: str) -> float:
+    """When an object of the spool was written, as its name says: seconds since 1970; 0 where it says nothing."""
+    head = path.rpartition("/")[2].partition("-")[0]
+    return float(head) if head.isascii() and head.isdigit() else 0.0
+
+
+def oldest_first(paths: Iterable[str]) -> list[str]:
+    """Objects of the spool by when they were written, then by name."""
+    return sorted(paths, key=lambda path: (written(path), path))

@@ -1,0 +1,60 @@
+"""The start of a cell that found nothing better is scored on gate as the cell itself would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from combee.methods.gepa import GepaMethod
+from combee.records import Example, Shown
+from combee.runtime.compare import gate
+from combee.tasks.traces.recording import Recording
+from combee.work.asker import Asker
+
+
+class Runner:
+    """Rolls out, and keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[Shown] = []
+
+    async def run(self, asker: Asker, example: Example, shown: Shown, **_: Any) -> Recording:
+        self.shown.append(shown)
+        return Recording("asked", "answered", 1.0, "", ("said",))
+
+
+async def test_the_start_is_shown_with_its_components(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Runner()
+    context = SimpleNamespace(
+        method=GepaMethod(),
+        spec=SimpleNamespace(method=SimpleNamespace(render_token_budget=8000), verify="Off"),
+        initial_playbook='{"ask": "Ask.", "check": "Check."}',
+        task=SimpleNamespace(model_input=lambda example: example.input),
+        runner=runner,
+        concurrency=2,
+        asker=lambda: Asker({}, {}),
+        progress=SimpleNamespace(begin=lambda *_: None, advance=lambda *_: None),
+    )
+
+    @asynccontextmanager
+    async def context_on(*_: object) -> AsyncIterator[SimpleNamespace]:
+        yield context
+
+    async def split(_: object) -> tuple[list[Example], list[Example]]:
+        return [], [Example("1", "one", "", "d1"), Example("2", "two", "", "d2")]
+
+    monkeypatch.setattr(gate, "prepare", lambda *_: None)
+    monkeypatch.setattr(gate, "context_on", context_on)
+    monkeypatch.setattr(gate, "held_out_split", split)
+    cell: Any = SimpleNamespace(folder=tmp_path / "cell", manifest=tmp_path / "run.yaml", engines={})
+    await gate.score_start(cell, [])
+    assert json.loads(gate.start_file(cell).read_text())["baseline"] == {"1": 1.0, "2": 1.0}
+    assert {shown.components for shown in runner.shown} == {(("ask", "Ask."), ("check", "Check."))}

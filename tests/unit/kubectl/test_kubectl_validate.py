@@ -1,0 +1,40 @@
+"""``combee validate`` of a Playbook says what its canary can hardly get, before anybody applies it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from combee.cli.validate import run_validate
+from combee.names import API_VERSION
+
+CANARY: dict[str, Any] = {"mode": "Shadow", "evaluator": {"url": "http://judge/v1", "model": "judge"}}
+
+
+def validated(path: Path, **canary: Any) -> int:
+    spec = {
+        "canary": {**CANARY, **canary},
+        "delivery": {"gateway": {"enabled": True, "upstream": {"url": "http://llm/v1"}}},
+    }
+    made = {"apiVersion": API_VERSION, "kind": "Playbook", "metadata": {"name": "formula"}, "spec": spec}
+    path.write_text(yaml.safe_dump(made))
+    return run_validate(path, as_json=False)
+
+
+def test_an_epsilon_that_traffic_can_hardly_decide_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert validated(tmp_path / "p.yaml", epsilon=0.005) == 0
+    said = capsys.readouterr()
+    assert "valid (Playbook formula)" in said.out
+    warned, can = said.err.splitlines()
+    assert warned.startswith("warning: Playbook formula: canary.epsilon 0.005: about 5")
+    assert can.endswith("by 1,000 pairs: 0.05, 10,000 pairs: 0.015, 100,000 pairs: 0.005")
+
+
+def test_one_that_it_can_decide_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert validated(tmp_path / "p.yaml", epsilon=0.05) == 0
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,131 @@
+"""What people read of a Playbook's versions, and how they name one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from combee.api.playbook import VersionSpec
+from combee.api.playbook_status import PlaybookStatus, VersionStatus
+from combee.cli.cluster.place import Here
+from combee.cli.cluster.versions import Known
+from combee.cli.cluster.versions_text import VersionShown, difference, history, why
+from combee.cli.where import Place
+from combee.errors import UserError
+from combee.methods.ace.diff import diff_playbooks
+
+A, B, C = "a" * 64, "b" * 64, "ab" * 32
+HERE = Here(kube=None, namespace="team", place=Place())  # type: ignore[arg-type]
+
+
+def version(
+    digest: str, *, decision: str = "Auto", phase: str = "Candidate", **status: Any
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"formula-{digest[:12]}", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "playbookRef": {"name": "formula"},
+            "digest": digest,
+            "configMapName": f"formula-{digest[:12]}",
+            "decision": decision,
+            "runRef": {"name": "formula-ace", "uid": "1"},
+            "origin": {"iteration": 2, "method": "ACE", "models": {"task": "m"}, "seed": 7, "rollouts": 312},
+            "scores": {"gate": {"baseline": 0.64, "best": 0.861, "low": 0.18, "high": 0.26, "rows": 300}},
+        },
+        "status": {"phase": phase, **status},
+    }
+
+
+def known(*versions: dict[str, Any], **status: str) -> Known:
+    return Known("formula", {"spec": {}, "status": status}, versions)
+
+
+def shown(raw: dict[str, Any]) -> VersionShown:
+    return VersionShown(
+        VersionSpec.model_validate(raw["spec"]),
+        VersionStatus.model_validate(raw["status"]),
+        raw["metadata"]["creationTimestamp"],
+    )
+
+
+def test_a_version_is_named_by_digits_by_its_name_or_by_where_it_stands() -> None:
+    there = known(version(A, phase="Active"), version(B), version(C), activeDigest=A, candidateDigest=B)
+    for said, digest in ((A[:12], A), ("bbbb", B), (f"formula-{B[:12]}", B), ("active", A), ("candidate", B)):
+        assert there.version(HERE, said)["spec"]["digest"] == digest
+
+
+@pytest.mark.parametrize(
+    ("said", "words"), [("a", "no version"), ("cccc", "no version"), ("previous", "no previous")]
+)
+def test_a_name_that_says_nothing_is_refused_with_the_next_command(said: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        known(version(A), version(C)).version(HERE, said)
+    assert "kubectl combee playbook history formula -n team" in str(caught.value)
+
+
+def test_two_versions_that_begin_alike_need_more_digits() -> None:
+    other = "abab" + "0" * 60
+    with pytest.raises(UserError, match="could be 2 versions"):
+        known(version(C), version(other)).version(HERE, "abab")
+
+
+def test_a_rollback_says_what_is_served_then() -> None:
+    there = known(version(A, phase="Active"), version(B, phase="Previous"), activeDigest=A, previousDigest=B)
+    assert (there.active, there.after(A, "Refuse"), there.after(B, "Promote")) == (A, B, B)
+    alone = known(version(A, phase="Active"), activeDigest=A)
+    assert alone.after(A, "Refuse") == ""
+
+
+def test_only_one_version_is_promoted_by_name_at_a_time() -> None:
+    later = version(B, decision="Promote")
+    later["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    there = known(version(A), later, activeDigest=B)
+    assert there.active == B and there.after(A, "Promote") == A
+    assert there.promoted_besides(f"formula-{A[:12]}") == (f"formula-{B[:12]}",)
+
+
+def test_the_history_is_a_table_and_what_happened() -> None:
+    event = {
+        "time": "2026-01-01T00:01:00Z",
+        "event": "Promoted",
+        "digest": A,
+        "by": "Gates",
+        "message": "0.861",
+    }
+    status = PlaybookStatus.model_validate({"history": [event]})
+    text = history("formula", status, [shown(version(A, phase="Active"))])
+    assert "aaaaaaaaaaaa   Active   Auto       0.861   +0.221 [0.180, 0.260]" in text
+    assert "Promoted by gates: 0.861" in text
+    assert "has no versions yet" in history("formula", PlaybookStatus(), [])
+
+
+def test_why_tells_each_gate_with_its_numbers_and_the_origin() -> None:
+    raw = version(
+        B,
+        message="refused by heldOut",
+        phase="Refused",
+        heldOut={"outcome": "Failed", "message": "-0.100 [-0.15, -0.05] vs active, n=300", "score": 0.76},
+        conditions=[
+            {"type": "HeldOutPassed", "status": "False", "reason": "Worse", "message": "it is worse"}
+        ],
+    )
+    text = why(shown(raw), 100)
+    for part in (
+        "Refused",
+        "refused by heldOut",
+        "Failed: -0.100 [-0.15, -0.05] vs active, n=300",
+        "run formula-ace",
+    ):
+        assert part in text
+    assert "iteration 3" in text and "312 rollouts" in text and "HeldOutPassed" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_difference_cannot_drive_a_terminal() -> None:
+    old = "[x-1] helpful=0 harmful=0 :: Round."
+    new = "[x-1] helpful=0 harmful=0 :: Round\x1b[2J late."
+    lines = list(difference(diff_playbooks(old, new), "a", "b"))
+    assert lines[0] == "from a to b: 0 came, 0 went, 1 changed, 0 stayed"
+    assert any(line.startswith("~ [x-1] Round.") for line in lines)
+    assert "\x1b" not in "".join(lines)

@@ -1,0 +1,171 @@
+"""What ends an uninstall: all that the operator made is deleted but data, and only once no operator writes."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from playbook_cluster import FakeKube, Object
+
+from combee import names
+from combee.api.run import default_store
+from combee.errors import ClusterError
+from combee.manifests.accounts import account_objects
+from combee.manifests.gateway import gateway_account
+from combee.manifests.sweep import Memory, sweep_job
+from combee.manifests.types import Settings
+from combee.runtime.operator import cleanup, lease, main
+from combee.settings import CleanupSettings, cleanup_settings
+
+UNIT = Path(__file__).resolve().parents[1]
+LABELS = {names.LABEL_NAME: "combee", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+EVERYWHERE = CleanupSettings((), "combee-cleanup-x", "system", made_accounts=True, log_level="INFO")
+IN_TEAM = CleanupSettings(("team",), "combee-cleanup-x", "system", made_accounts=False, log_level="INFO")
+
+
+class Server(FakeKube):
+    """As much of an API server as lists by namespace."""
+
+    async def list(self, kind: str, namespace: str, **more: Any) -> list[Object]:
+        return [
+            one
+            for one in await super().list(kind, namespace, **more)
+            if namespace in ("", one["metadata"]["namespace"])
+        ]
+
+    def names(self, *kinds: str) -> set[str]:
+        return {name for kind in kinds or tuple(self.objects) for name in self.of(kind)}
+
+
+async def server(holder: str = "", ago: float = 0.0) -> Server:
+    """Something of every kind, made by the operator in two namespaces and by others, named ``<whose>-<kind>-<namespace>``;
+    and a Lease that ``holder`` renewed ``ago`` seconds ago."""
+    kube = Server()
+    for kind in (*cleanup.AT_WORK, *cleanup.ACCOUNTS, "ConfigMap", names.PLAYBOOK_VERSION_KIND):
+        for namespace in ("team", "other"):
+            for whose, labels in (("ours", LABELS), ("theirs", {names.LABEL_MANAGED_BY: "Helm"})):
+                meta = {"name": f"{whose}-{kind}-{namespace}", "namespace": namespace, "labels": labels}
+                await kube.create({"kind": kind, "metadata": meta})
+    renewed = (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    await kube.create(
+        {"kind": "Lease", "metadata": {"name": lease.NAME, "namespace": "system"}, "spec": spec}
+    )
+    return kube
+
+
+async def test_all_that_the_operator_made_goes_but_data_and_what_is_others() -> None:
+    kube = await server()
+    before = kube.names()
+    await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
+    gone = {
+        f"ours-{kind}-{where}"
+        for kind in ("Deployment", "Job", "Service", "RoleBinding", "ServiceAccount")
+        for where in ("team", "other")
+    }
+    assert before - kube.names() == gone | {lease.NAME}
+
+
+async def test_where_it_served_some_namespaces_the_others_and_the_charts_accounts_are_not_touched() -> None:
+    kube = await server()
+    before = kube.names()
+    await cleanup.clean(kube, IN_TEAM)  # type: ignore[arg-type]
+    assert before - kube.names() == {
+        *("ours-Deployment-team", "ours-Job-team", "ours-Service-team", lease.NAME)
+    }
+
+
+async def test_nothing_is_deleted_while_an_operator_holds_its_lease() -> None:
+    kube = await server("combee-operator-1")
+    before = kube.names()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(cleanup.clean(kube, EVERYWHERE), 0.2)  # type: ignore[arg-type]
+    assert kube.names() == before
+    assert kube.of("Lease")[lease.NAME]["spec"]["holderIdentity"] == "combee-operator-1"
+
+
+async def test_an_operator_that_is_gone_without_a_word_is_not_waited_for_longer_than_its_lease() -> None:
+    kube = await server("combee-operator-1", ago=16)
+    await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
+    assert kube.names("Lease", "Job") == {"theirs-Job-team", "theirs-Job-other"}
+
+
+async def test_the_lease_is_held_as_long_as_anything_is_to_be_deleted() -> None:
+    class Watched(Server):
+        async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
+            if kind != "Lease":
+                holders.add(self.of("Lease")[lease.NAME]["spec"]["holderIdentity"])
+                assert uid == self.of(kind)[name]["metadata"]["uid"]
+            return await super().delete(kind, namespace, name, uid=uid)
+
+    holders: set[str] = set()
+    kube = Watched((await server()).objects)
+    await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
+    assert holders == {EVERYWHERE.pod_name}
+
+
+async def test_what_cannot_be_deleted_fails_it_and_leaves_the_lease_held_for_the_next_attempt() -> None:
+    class Refusing(Server):
+        async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
+            raise ClusterError("not allowed", where=f"{kind} {name}", status=403)
+
+    kube = Refusing((await server()).objects)
+    with pytest.raises(ClusterError, match="not allowed"):
+        await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
+    assert kube.names("Lease") == {lease.NAME}
+
+
+GOLDEN = sorted(
+    path for path in UNIT.glob("*/golden/**/*.yaml") if path.relative_to(UNIT).parts[0] != "chart"
+)
+
+
+def test_whatever_the_operator_makes_is_data_or_is_found_by_its_labels() -> None:
+    """A new kind of object is deleted at uninstall, or somebody has thought about it and said here that it is data."""
+    made = [one for path in GOLDEN for one in yaml.safe_load_all(path.read_text()) if one]
+    settings = Settings(worker_image="w")
+    made += [*account_objects("team", settings), *gateway_account("team")]
+    made.append(sweep_job(Memory(default_store(), ()), "team", 0.0, settings))
+    kinds = {one["kind"] for one in made}
+    assert kinds == {*cleanup.AT_WORK, *cleanup.ACCOUNTS, "ConfigMap"}
+    wanted = dict(pair.split("=") for pair in cleanup.MADE.split(","))
+    for one in made:
+        if one["kind"] != "ConfigMap":
+            assert wanted.items() <= one["metadata"]["labels"].items(), one["metadata"]["name"]
+
+
+def test_the_command_cleans_up_and_does_not_begin_to_operate(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[CleanupSettings] = []
+
+    async def clean_up(settings: CleanupSettings) -> None:
+        told.append(settings)
+
+    monkeypatch.setattr(main, "clean_up", clean_up)
+    monkeypatch.setattr(main, "to_stderr", lambda level: None)
+    monkeypatch.setattr("sys.argv", ["combee-operator", "cleanup"])
+    for name, value in {
+        "POD_NAME": "combee-cleanup-x",
+        "POD_NAMESPACE": "system",
+        "COMBEE_NAMESPACES": "team",
+        "COMBEE_MAKE_ACCOUNTS": "false",
+        "COMBEE_LOG_LEVEL": "info",
+    }.items():
+        monkeypatch.setenv(name, value)
+    main.main()
+    assert told == [IN_TEAM] == [cleanup_settings()]
+
+
+def test_the_command_without_its_namespace_says_so_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["combee-operator", "cleanup"])
+    monkeypatch.setenv("POD_NAME", "combee-cleanup-x")
+    monkeypatch.delenv("POD_NAMESPACE", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    assert "POD_NAMESPACE is not set" in capsys.readouterr().err

@@ -1,0 +1,187 @@
+"""What the operator reads of a Job whose pod has ended, before and after the Job says so."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from combee import names
+from combee.manifests.types import Owner
+from combee.plan.cluster.memory import Memory
+from combee.plan.types import StepSummary
+from combee.runtime.operator.complaints import Complaints
+from combee.runtime.operator.observe import Observer, result_in, summary_of
+
+FINISH = "formula-3fa9c1d2-i000-finish-a0"
+SAID = StepSummary(FINISH, "finish", outputs={"artifact": "d"})
+CRASHED = StepSummary(FINISH, "finish", error="Transient", message="the store is away")
+
+
+def pod(summary: StepSummary | None = None, code: int = 0) -> dict[str, Any]:
+    state: dict[str, Any] = {"running": {}}
+    if summary is not None:
+        state = {"terminated": {"exitCode": code, "message": summary.encode().decode()}}
+    return {"status": {"containerStatuses": [{"name": "worker", "state": state}]}}
+
+
+def job(kind: str = "finish", **status: Any) -> dict[str, Any]:
+    labels = {names.LABEL_STEP: kind, names.LABEL_ITERATION: "0", names.LABEL_ATTEMPT: "0"}
+    meta = {
+        "name": FINISH.replace("finish", kind),
+        "namespace": "ns",
+        "uid": "j1",
+        "labels": labels,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return {"metadata": meta, "spec": {"completions": 1}, "status": status}
+
+
+class Cluster:
+    """Lists the given objects, and counts."""
+
+    def __init__(self, one: dict[str, Any], *pods: dict[str, Any]) -> None:
+        self.objects = {"Job": [one], "Pod": list(pods)}
+        self.listed: list[str] = []
+
+    async def list(self, kind: str, namespace: str, **_: Any) -> list[dict[str, Any]]:
+        self.listed.append(kind)
+        return self.objects[kind]
+
+    async def get(self, *_: Any) -> None:
+        return None
+
+
+async def see(cluster: Cluster) -> Any:
+    run = SimpleNamespace(spec=SimpleNamespace(engines=()))
+    observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
+    seen = await observer.see(run, Owner("formula", "ns", "u"), Memory(), suspend=False, now=1767225601.0)  # type: ignore[arg-type]
+    return next(iter(seen.jobs.values()))
+
+
+async def test_the_end_of_a_pod_is_read_before_its_job_is_complete() -> None:
+    one = await see(Cluster(job(active=1, ready=0), pod(SAID)))
+    assert (one.ended, one.complete, one.live, one.summary) == (True, False, False, SAID)
+
+
+async def test_a_job_whose_pod_is_counted_and_that_is_not_called_complete_has_nothing_left_to_do() -> None:
+    """Taken for one at work it would be deleted once its result is in the status, and its pod's log with it."""
+    one = await see(Cluster(job(ready=0, succeeded=1), pod(SAID)))
+    assert (one.ended, one.live, one.summary) == (True, False, SAID)
+
+
+async def test_a_pod_that_begins_says_nothing() -> None:
+    one = await see(Cluster(job(active=1, ready=0), pod()))
+    assert (one.ended, one.live, one.summary) == (False, True, None)
+
+
+async def test_no_pod_is_listed_while_it_works() -> None:
+    cluster = Cluster(job(active=1, ready=1), pod())
+    one = await see(cluster)
+    assert (one.live, cluster.listed) == (True, ["Job"])
+
+
+async def test_what_a_failed_pod_left_is_no_result() -> None:
+    one = await see(Cluster(job(active=1, ready=0), pod(CRASHED, code=1)))
+    assert (one.ended, one.live) == (False, True)
+    complete = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1}
+    one = await see(Cluster(job(**complete), pod(CRASHED, code=1), pod(SAID)))
+    assert (one.complete, one.ended, one.summary) == (True, False, SAID)
+
+
+@pytest.mark.parametrize(("code", "result"), [(0, SAID), (1, None)])
+def test_only_a_pod_that_ended_well_has_a_result(code: int, result: StepSummary | None) -> None:
+    assert result_in(pod(SAID, code)) == result
+    assert summary_of(pod(SAID, code)) == SAID
+
+
+async def test_the_pods_of_a_map_are_counted_by_their_job() -> None:
+    cluster = Cluster(job("map", active=1, ready=0), pod(SAID))
+    one = await see(cluster)
+    assert (one.ended, one.live, cluster.listed) == (False, True, ["Job"])
+
+
+def rollouts(**status: Any) -> dict[str, Any]:
+    labels = {names.LABEL_COMPONENT: names.ROLLOUT, names.LABEL_ATTEMPT: "2"}
+    meta = {
+        "name": "formula-3fa9c1d2-rollouts-a2",
+        "namespace": "ns",
+        "uid": "j2",
+        "labels": labels,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return {"metadata": meta, "spec": {"completions": 256}, "status": status}
+
+
+async def looked_at(cluster: Cluster) -> Any:
+    run = SimpleNamespace(spec=SimpleNamespace(engines=()))
+    observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
+    return await observer.see(run, Owner("formula", "ns", "u"), Memory(), suspend=False, now=1767225700.0)  # type: ignore[arg-type]
+
+
+async def test_a_job_of_rollouts_is_no_step_and_fetches_no_weights() -> None:
+    seen = await looked_at(Cluster(rollouts(active=4, succeeded=20)))
+    (one,) = seen.rollouts.values()
+    assert (one.attempt, one.used_up, one.proven, one.over, one.trouble) == (2, False, True, False, None)
+    assert (seen.jobs, seen.fetching) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("status", "used_up", "proven", "over"),
+    [
+        ({"active": 4, "succeeded": 250, "failed": 2}, True, True, False),
+        ({"succeeded": 256, "conditions": [{"type": "Complete", "status": "True"}]}, True, True, True),
+        ({"failed": 3, "conditions": [{"type": "Failed", "status": "True"}]}, False, False, True),
+    ],
+)
+async def test_pods_that_were_begun_are_used_up(
+    status: dict[str, Any], used_up: bool, proven: bool, over: bool
+) -> None:
+    (one,) = (await looked_at(Cluster(rollouts(**status)))).rollouts.values()
+    assert (one.used_up, one.proven, one.over) == (used_up, proven, over)
+
+
+async def test_why_a_users_image_does_not_come_up_is_told_and_one_that_waits_for_work_is_no_trouble() -> None:
+    init = {"name": "combee", "state": {"running": {}}}
+    waiting = {"name": "task", "state": {"waiting": {"reason": "PodInitializing"}}}
+    gone = {
+        "name": "task",
+        "image": "i",
+        "state": {"waiting": {"reason": "ErrImagePull", "message": "no such"}},
+    }
+    for status, reason in ((waiting, None), (gone, "ImagePullFailed")):
+        pod = {
+            "metadata": {"name": "p"},
+            "status": {"phase": "Pending", "initContainerStatuses": [init], "containerStatuses": [status]},
+        }
+        (one,) = (await looked_at(Cluster(rollouts(active=1), pod))).rollouts.values()
+        assert (one.trouble.reason if one.trouble else None) == reason
+
+
+async def test_what_a_startup_probe_said_is_read_of_an_engine_that_is_late() -> None:
+    """Its pod runs, and nothing in its status says what it is at."""
+    labels = {names.LABEL_ENGINE: "main"}
+    meta = {
+        "name": "e0-main",
+        "namespace": "ns",
+        "labels": labels,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}}
+    server = {
+        "metadata": {"name": "e0-main-x", "namespace": "ns", "uid": "p1"},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "vllm", "state": {"running": {}}}]},
+    }
+    told = {
+        "reason": "Unhealthy",
+        "message": "Startup probe failed: /v1/models does not answer",
+        "involvedObject": {"uid": "p1", "name": "e0-main-x", "kind": "Pod"},
+    }
+    cluster = Cluster(job(), server)
+    cluster.objects |= {"Deployment": [{"metadata": meta, "spec": spec}], "Event": [told]}
+    run = SimpleNamespace(spec=SimpleNamespace(engines=("main",)))
+    observer = Observer(cluster, Complaints(cluster))  # type: ignore[arg-type]
+    for now, said in ((1767225601.0, ""), (1767225700.0, "/v1/models does not answer")):
+        engines = await observer._engines(run, Owner("formula", "ns", "u"), "", now)  # type: ignore[arg-type]
+        assert (engines["main"].trouble, engines["main"].probed) == (None, said)

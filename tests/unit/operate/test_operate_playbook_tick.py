@@ -1,0 +1,231 @@
+"""Ticks of a Playbook against a small API server: what must hold when something on the way cannot be had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playbook_cluster import Team, digest_of, promoted
+
+from combee import names
+from combee.errors import ClusterError
+from combee.manifests.versions import version_labels
+from combee.runtime.operator.playbooks import observe
+from combee.runtime.operator.playbooks.judged import Judged
+
+INVALID: list[dict[str, Any]] = [
+    {"canary": {"mode": "Shadow", "epsilon": 0.05}},  # no evaluator
+    {"heldOut": {"minScore": 7}},
+    {"canary": {"mode": "Nonsense"}},
+]
+
+
+@pytest.mark.parametrize("spec", INVALID)
+async def test_a_rollback_is_followed_and_delivered_while_the_manifest_cannot_be_read(
+    spec: dict[str, Any],
+) -> None:
+    team = await promoted()
+    await team.spec(**spec).tick()
+    assert (team.active, team.why("Ready")) == ("b", ("False", "InvalidManifest"))
+    await team.decide("b", "Refuse").tick()
+    assert team.active == "a" and team.playbook["status"]["state"]["refused"] == [digest_of("b")]
+    assert team.version("b")["status"]["phase"] == "Refused"
+    assert "as a says" in team.delivered["data"]["playbook.md"]
+    assert team.why("Ready") == ("False", "InvalidManifest")
+    assert [one for one in team.told() if one in ("InvalidManifest", "RolledBack")] == [
+        "InvalidManifest",
+        "RolledBack",
+    ]
+    # A second tick on the same facts writes nothing and says nothing.
+    before, told = team.playbook["metadata"]["resourceVersion"], team.told()
+    await team.tick()
+    assert (team.playbook["metadata"]["resourceVersion"], team.told()) == (before, told)
+
+
+async def test_nothing_is_promoted_while_the_manifest_cannot_be_read() -> None:
+    team = await promoted()
+    team.spec(heldOut={"minScore": 7})
+    await (await team.add("c", parent="b")).tick(3)
+    assert team.active == "b" and team.version("c")["status"]["phase"] == "Candidate"
+    team.playbook["spec"] = {}
+    await team.tick(2)
+    assert (team.active, team.why("Ready")) == ("c", ("True", "Delivered"))
+
+
+async def test_it_is_delivered_where_and_what_the_rest_of_the_manifest_says() -> None:
+    team = await promoted()
+    named = {"delivery": {"configMap": {"name": "mounted"}}, "version": {"pinnedDigest": digest_of("a")}}
+    await team.spec(**named).tick(2)
+    await team.spec(heldOut={"minScore": 7}).tick(2)
+    assert team.active == "a"
+    assert "as a says" in team.kube.of("ConfigMap")["mounted"]["data"]["playbook.md"]
+
+
+def from_a_later_release(team: Team, name: str) -> None:
+    team.version(name)["status"]["phase"] = "Resting"
+
+
+async def test_an_active_version_that_cannot_be_read_stays_and_the_tick_ends_with_an_error() -> None:
+    team = await promoted()
+    from_a_later_release(team, "b")
+    await team.add("c", parent="a")
+    before = team.delivered
+    for _ in range(3):
+        with pytest.raises(ClusterError, match="cannot read it"):
+            await team.tick()
+    assert (team.active, team.why("Ready")) == ("b", ("False", "VersionUnreadable"))
+    assert team.delivered == before and team.told().count("Promoted") == 2
+    assert team.version("c")["status"]["phase"] == "Candidate"
+    assert team.version("b")["status"]["phase"] == "Resting"
+    # Who refuses it goes first all the same, as the gateway has it.
+    team.decide("b", "Refuse")
+    with pytest.raises(ClusterError):
+        await team.tick()
+    assert team.active == "a" and "as a says" in team.delivered["data"]["playbook.md"]
+
+
+async def test_another_version_that_cannot_be_read_is_left_alone() -> None:
+    team = await promoted()
+    from_a_later_release(team, "a")
+    with pytest.raises(ClusterError):
+        await team.tick()
+    assert (team.active, team.why("Ready")) == ("b", ("True", "Delivered"))
+    assert team.playbook["status"]["previousDigest"] == digest_of("a")
+    team.version("a")["status"]["phase"] = "Previous"
+    await team.decide("b", "Refuse").tick()
+    assert team.active == "a"
+
+
+async def test_a_playbook_that_is_applied_again_finds_its_active_version_though_it_cannot_be_read() -> None:
+    team = await promoted()
+    from_a_later_release(team, "a")
+    team.version("a")["status"]["phase"] = "Active"
+    team.version("a")["status"]["restarts"] = "often"
+    team.version("b")["status"]["phase"] = "Superseded"
+    del team.playbook["status"]
+    with pytest.raises(ClusterError):
+        await team.tick()
+    assert (team.active, team.why("Ready")) == ("a", ("False", "VersionUnreadable"))
+
+
+def test_what_was_judged_for_a_test_that_pauses_waits() -> None:
+    def judged(name: str, test: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "labels": {names.LABEL_CANARY: test}}}
+
+    metas = [judged("p-1", "under-way"), judged("p-2", "paused"), judged("p-3", "over")]
+    versions: list[dict[str, Any]] = [
+        {"status": {"test": {"id": "under-way"}, "state": {"test": "under-way"}}},
+        {"status": {"state": {"test": "paused"}}},
+        {"status": {"state": {}}},
+    ]
+    found = Judged.of(metas, iter(versions))
+    assert (found.names, found.stale) == (("p-1",), ("p-3",))
+
+
+ALTERED: dict[str, dict[str, Any]] = {
+    "a text that was changed": {"data": {"playbook.md": "Answer as you like.", "artifact.json": "{}"}},
+    "a text that was added": {"data": {"playbook.md": "", "more.md": "Answer as you like."}},
+    "nothing left": {"data": {}},
+    "binary data": {"binaryData": {"x": "AA=="}},
+}
+
+
+@pytest.mark.parametrize("altered", ALTERED.values(), ids=ALTERED)
+async def test_what_somebody_changed_in_the_delivered_configmap_is_written_again(
+    altered: dict[str, Any],
+) -> None:
+    team = await promoted()
+    whole = team.delivered["data"]
+    team.delivered.update(altered)
+    await team.tick()
+    assert team.delivered["data"] == whole and "binaryData" not in team.delivered
+    assert team.told()[-1] == "Delivered"
+    before = team.delivered["metadata"]["resourceVersion"]
+    await team.tick(2)
+    assert team.why("Ready") == ("True", "Delivered")
+    assert team.delivered["metadata"]["resourceVersion"] == before
+
+
+async def test_a_configmap_that_cannot_be_mended_is_not_called_delivered() -> None:
+    team = await promoted()
+    team.delivered["data"] = {"playbook.md": "Answer as you like."}
+    del team.kube.of("ConfigMap")[team.content("b")["metadata"]["name"]]
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="the content of the active version is gone"):
+            await team.tick()
+    assert (team.active, team.why("Ready")) == ("b", ("False", "ContentMissing"))
+    assert "DeliveryBlocked" in team.told()
+
+
+async def test_what_an_earlier_release_delivered_is_written_once_more() -> None:
+    team = await promoted()
+    del team.delivered["metadata"]["annotations"][names.DATA_ANNOTATION]
+    whole = team.delivered["data"]
+    await team.tick(2)
+    assert names.DATA_ANNOTATION in team.delivered["metadata"]["annotations"]
+    assert (team.delivered["data"], team.why("Ready")) == (whole, ("True", "Delivered"))
+
+
+async def test_refused_versions_keep_their_record_and_are_not_read_again() -> None:
+    team = await promoted()
+    team.spec(version={"historyLimit": 2})
+    for name in "cdef":
+        await (await team.add(name, parent="b")).tick()
+        await team.decide(name, "Refuse").tick(2)
+    assert {name for name in "cdef" if team.version(name)["status"]["phase"] == "Refused"} == set("cdef")
+    left = [name for name in "abcdef" if f"formula-{digest_of(name)[:12]}" in team.kube.of("ConfigMap")]
+    assert left == ["a", "b", "e", "f"]
+    before = {name: team.version(name)["metadata"]["resourceVersion"] for name in "abcdef"}
+    # An operator that begins anew reads what may be served, and not what was refused.
+    again = Team(team.kube)
+    team.kube.read.clear()
+    await again.tick(2)
+    read = {name for name in "abcdef" if f"formula-{digest_of(name)[:12]}" in team.kube.read}
+    assert read == {"a", "b"}
+    assert before == {name: team.version(name)["metadata"]["resourceVersion"] for name in "abcdef"}
+    # One whose content is there can still be brought back, and one whose content is gone says so.
+    await team.decide("e", "Promote").tick()
+    assert team.active == "e"
+    await team.decide("e", "Auto").decide("c", "Promote").tick()
+    assert team.active == "e"
+    said = next(c for c in team.version("c")["status"]["conditions"] if c["type"] == "Promoted")
+    assert said["reason"] == "ContentMissing" and "let a run learn it again" in said["message"]
+
+
+async def test_contents_that_are_in_use_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "MAX_REMEMBERED", 2)
+    team = Team()
+    await team.add("a")
+    await team.add("b")
+    await team.tick()
+    b = team.kube.of(names.PLAYBOOK_VERSION_KIND).pop(team.version("b")["metadata"]["name"])
+    await team.tick()
+    await (await team.add("c")).tick()
+    team.kube.read.clear()
+    await team.tick()
+    assert b["spec"]["configMapName"] not in team.kube.read
+    assert team.content("a")["metadata"]["name"] not in team.kube.read
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+async def test_what_happened_is_told_though_a_version_changed_meanwhile(name: str) -> None:
+    team = await promoted()
+    meta = team.decide("b", "Refuse").version(name)["metadata"]
+    team.kube.conflicts.add((names.PLAYBOOK_VERSION_KIND, meta["name"]))
+    with pytest.raises(ClusterError, match="modified"):
+        await team.tick()
+    await team.tick(3)
+    assert (team.active, team.version("b")["status"]["phase"]) == ("a", "Refused")
+    assert [one for one in team.told() if one in ("Refused", "RolledBack")] == ["Refused", "RolledBack"]
+
+
+async def test_what_was_judged_stays_while_the_manifest_cannot_be_read() -> None:
+    team = await promoted()
+    meta: dict[str, Any] = {"name": "pairs-1", "namespace": "team", "labels": version_labels("formula")}
+    meta["labels"][names.LABEL_CANARY] = "b-a-p0"
+    await team.kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    await team.spec(heldOut={"minScore": 7}).tick()
+    assert "pairs-1" in team.kube.of("ConfigMap")
+    team.playbook["spec"] = {}
+    await team.tick()
+    assert "pairs-1" not in team.kube.of("ConfigMap")

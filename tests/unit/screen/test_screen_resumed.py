@@ -1,0 +1,76 @@
+"""What a session says of iterations that an earlier one began or finished."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_screen import PLAN
+
+from combee.cli.screen import Screen
+from combee.plan.decide import limits_of
+from combee.plan.state import DataFacts, RunState
+from combee.runtime.guard import BudgetGuard
+from combee.runtime.manifest import read_run
+from combee.runtime.meter import Meter
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "formula.yaml"
+PLANS = {k: replace(PLAN, iteration=k, batch_size=50 + k, batch_reason=f"reason {k}") for k in range(3)}
+
+
+@pytest.fixture
+def meter() -> tuple[Meter, io.StringIO]:
+    spec = read_run(EXAMPLE).spec
+    said = io.StringIO()
+    guard = BudgetGuard(limits_of(spec), lambda: 0.0)
+    facts = DataFacts(train_rows=500, select_rows=150, gate_rows=150, test_rows=0, digests={})
+    return Meter("formula-ace", spec, facts, Screen("plain", stream=said), guard), said
+
+
+def test_iterations_of_an_earlier_session_have_their_numbers_and_sizes(
+    meter: tuple[Meter, io.StringIO],
+) -> None:
+    it, said = meter
+    states = [RunState(phase="Learning", iteration=k, examples_done=50 * k) for k in range(3)]
+    for before, after in itertools.pairwise(states):
+        it.moved(before, after, PLANS)
+    lines = said.getvalue().splitlines()
+    assert [line.split(",")[0] for line in lines] == [
+        "iteration 1: 50 examples: reason 0",
+        "iteration 1 done: batch 50",
+        "iteration 2: 51 examples: reason 1",
+        "iteration 2 done: batch 51",
+        "iteration 3: 52 examples: reason 2",
+    ]
+
+
+def test_an_iteration_that_was_begun_is_told_of_once(meter: tuple[Meter, io.StringIO]) -> None:
+    it, said = meter
+    state = RunState(phase="Learning")
+    it.planned(PLANS[0], state)
+    for _ in range(3):
+        it.moved(state, state, PLANS)
+    assert said.getvalue().count("iteration 1: 50 examples") == 1
+    assert it.snapshot().iteration == 1
+
+
+def test_time_goes_on_from_where_the_last_session_ended(meter: tuple[Meter, io.StringIO]) -> None:
+    it, _ = meter
+    it.earlier_seconds = 600.0
+    assert it.snapshot().elapsed_seconds >= 600
+
+
+def test_a_run_that_stopped_early_expects_no_more_iterations_and_says_no_time_for_them(
+    meter: tuple[Meter, io.StringIO],
+) -> None:
+    it, _ = meter
+    before = RunState(phase="Learning", iteration=2, examples_done=100)
+    it.planned(PLANS[2], before)
+    it.started -= 60
+    assert it.snapshot().iterations_expected == 10 and it.snapshot().eta_seconds is not None
+    it.moved(before, replace(before, phase="Evaluating", iteration=3, examples_done=152), PLANS)
+    closing = it.snapshot()
+    assert (closing.iteration, closing.iterations_expected, closing.eta_seconds) == (3, 3, None)
