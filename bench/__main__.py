@@ -89,7 +89,7 @@ def measured(name: str, row: Callable[[Path], Row]) -> Row | None:
     with tempfile.TemporaryDirectory(prefix="combee-bench-") as folder:
         try:
             made = row(Path(folder))
-        except (RuntimeError, OSError, KeyError, StopIteration) as error:
+        except Exception as error:  # whatever it is, the other rows are worth their minutes
             print(f"{name}: {error!r}", file=sys.stderr)
     word = "could not be measured" if made is None else "done"
     print(f"{name}: {word}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
@@ -99,16 +99,18 @@ def measured(name: str, row: Callable[[Path], Row]) -> Row | None:
 def print_table(rows: list[Row]) -> None:
     """The figures, and below each what it is made of."""
     width = max((len(row.name) for row in rows), default=0)
-    print(f"{'what':<{width}}  {'figure':>16}  {'target':<24}")
+    target = max((len(row.target) for row in rows), default=0)
+    print(f"{'what':<{width}}  {'figure':>16}  target")
     for row in rows:
         figure = "not run" if row.figure is None else f"{row.figure:g} {row.unit}"
-        print(f"{row.name:<{width}}  {figure:>16}  {row.target:<24}{VERDICTS[row.met]}")
+        print(f"{row.name:<{width}}  {figure:>16}  {row.target:<{target}}  {VERDICTS[row.met]}".rstrip())
     for row in rows:
         print(f"\n{row.name}\n  {row.how}")
         for key, value in row.detail.items():
             if isinstance(value, dict):
                 print(f"  {key}:")
-                for part, numbers in value.items() if key == "stages" else [("", value)]:
+                nested = value and all(isinstance(one, dict) for one in value.values())
+                for part, numbers in value.items() if nested else [("", value)]:
                     print(f"    {part:<16} {shown(numbers)}")
             else:
                 print(f"  {key}: {value}")

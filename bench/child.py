@@ -45,10 +45,10 @@ def _traced(marks: list[list[Any]]) -> None:
         mark("planned", str(plan.iteration), plan.batch_size)
         planned(self, plan, state)
 
-    def traced_moved(self: Meter, before: Any, after: Any) -> None:
+    def traced_moved(self: Meter, before: Any, after: Any, *rest: Any) -> None:
         if after.iteration > before.iteration:
             mark("finished", str(before.iteration), 0)
-        moved(self, before, after)
+        moved(self, before, after, *rest)
 
     def traced_build(*args: Any, **keywords: Any) -> Any:
         mark("report", "report", 0)

@@ -11,6 +11,7 @@ from typing import Any
 from bench.cluster import cluster
 from bench.controller import controller
 from bench.faults import faults, straggler
+from bench.gateway import gateway_row
 from bench.harness import (
     COMBEE,
     FORMULA,
@@ -258,13 +259,14 @@ ROWS = {
     "faults": faults,
     "straggler": straggler,
     "throughput": throughput,
+    "gateway": gateway_row,
     "help": help_time,
     "memory-batches": memory_in_batches,
     "memory-one": memory_in_one_batch,
     "cluster": cluster,
 }
 """Name on the command line -> row."""
-BY_NAME_ONLY = frozenset({"memory-batches", "memory-one", "cluster"})
-"""Minutes of both cores each, or in need of a cluster: only when named."""
+BY_NAME_ONLY = frozenset({"memory-batches", "memory-one"})
+"""Minutes of both cores each: only when named."""
 NO_CLOCK = frozenset({"learning", "kept", "controller", "killed"})
 """Their figures are counts, scores or modelled seconds: how busy the machine is changes none of them."""

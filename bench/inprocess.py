@@ -282,10 +282,10 @@ async def learn(run: PromptLearningRun, splits: tuple[Dataset, Dataset], model: 
 async def _looked_at(executor: LocalExecutor, held_out: Dataset) -> Learnt:
     context, spec = executor.context, executor.context.spec
     learnt = context.method.from_json(await context.store.aget_blob(executor.state.artifact))
-    budget, verify = spec.method.ace.render_token_budget, spec.aggregation.verify
-    shown = context.method.render(learnt, budget_tokens=budget, verify=verify)
+    budget, verify = spec.method.ace.render_token_budget, spec.verify
+    shown = learnt.render(budget_tokens=budget, verify=verify)
     seen = await evaluate(
-        context, context.asker(), list(held_out.examples), shown.text, stage="all of heldOut"
+        context, context.asker(), list(held_out.examples), shown.shown, stage="all of heldOut"
     )
     finished = [
         json.loads(await context.store.aget_blob(s.outputs["record"]))

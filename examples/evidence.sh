@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The paper's comparison on one machine with the simulated model, on every task: `make evidence`.
-# Stopped and started again it goes on: finished cells are kept in $OUT/<task>.
+# Stopped and started again it goes on: finished cells are kept in $OUT/<task>, or in $OUT/compared, where one
+# table and one plot hold all tasks: with strategies that ask no @all.
+# METHODS: base methods to run each strategy by, such as GEPA; empty: the manifests' own.
 # ROWS: rows of the first file to learn from, a number or task=number ...; @all in STRATEGIES is that number.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,9 +11,10 @@ OUT=$(realpath -m "${OUT:-out/evidence}")
 SEEDS=${SEEDS:-10}
 ROWS=${ROWS:-formula=250 finer=350}
 JOBS=${JOBS:-3}
-STRATEGIES=${STRATEGIES:-Sequential,Naive@100,ParallelScan@100,ParallelScan:Duplicate@100,ParallelScan:Model:Sqrt:Duplicate@100,ParallelScan@all,ParallelScan:Duplicate@all}
+STRATEGIES=${STRATEGIES:-Sequential,Naive@100,TopK@100,Summarize@100,ParallelScan@100,ParallelScan:Duplicate@100,ParallelScan:Model:Sqrt:Duplicate@100,ParallelScan@all,ParallelScan:Duplicate@all}
 MANIFESTS=${MANIFESTS:-examples/formula.yaml examples/finer.yaml}
 SLOTS=${SLOTS:-256}
+METHODS=${METHODS:-}
 mkdir -p "$OUT/data"
 
 rows_of() {
@@ -29,7 +32,7 @@ for manifest in $MANIFESTS; do
   "$BIN/combee" sim key --task "$name" --data "$data/train.jsonl" --data "$data/heldout.jsonl" -o "$OUT/data/$name.key.json"
   keys+=(--key "$OUT/data/$name.key.json")
   head -n "$(rows_of "$name" "$data/train.jsonl")" "$data/train.jsonl" >"$OUT/data/$name.train.jsonl"
-  # The manifest as it is, but for the rows, the slots, and no budget: paths become absolute.
+  # The manifest as it is, but for the rows, the slots, an embedder (TopK's), and no budget: paths become absolute.
   "$BIN/python" - "$manifest" "$OUT/data/$name.train.jsonl" "$PWD/$data/heldout.jsonl" "$SLOTS" >"$OUT/data/$name.yaml" <<'PY'
 import sys, yaml
 path, train, held_out, slots = sys.argv[1:]
@@ -38,6 +41,7 @@ run["metadata"]["name"] = path.rpartition("/")[2].removesuffix(".yaml")
 data = run["spec"]["task"]["data"]
 data["train"], data["heldOut"] = {"uri": train}, {"uri": held_out}
 run["spec"].setdefault("workers", {})["concurrency"] = int(slots)
+run["spec"]["models"]["embedder"] = {"engineRef": run["spec"]["models"]["task"]["engineRef"]}
 print(yaml.safe_dump(run, sort_keys=False))
 PY
 done
@@ -60,10 +64,23 @@ for seed in $(seq 0 $((SEEDS - 1))); do
   engines+=(--engine "main=http://127.0.0.1:$(cat "$OUT/data/port$seed")/v1")
 done
 
-for manifest in $MANIFESTS; do
-  name=$(basename "$manifest" .yaml)
-  all=$(wc -l <"$OUT/data/$name.train.jsonl")
-  "$BIN/combee" compare -f "$OUT/data/$name.yaml" --strategies "${STRATEGIES//@all/@$all}" --seeds "$SEEDS" --jobs "$JOBS" \
-    -o "$OUT/$name" "${engines[@]}"
-  echo "see $OUT/$name/compare.html"
-done
+compared() {  # FOLDER STRATEGIES NAME...: one comparison of these tasks
+  local folder=$1 strategies=$2 files=() name
+  shift 2
+  for name; do files+=(-f "$OUT/data/$name.yaml"); done
+  "$BIN/combee" compare "${files[@]}" --strategies "$strategies" --seeds "$SEEDS" --jobs "$JOBS" \
+    ${METHODS:+--methods "$METHODS"} -o "$folder" "${engines[@]}"
+  echo "see $folder/compare.html"
+}
+
+names=()
+for manifest in $MANIFESTS; do names+=("$(basename "$manifest" .yaml)"); done
+if [[ $STRATEGIES == *@all* ]]; then
+  for name in "${names[@]}"; do  # @all is another number for each task, so each is a comparison of its own
+    compared "$OUT/$name" "${STRATEGIES//@all/@$(wc -l <"$OUT/data/$name.train.jsonl")}" "$name"
+  done
+elif [ ${#names[@]} -gt 1 ]; then
+  compared "$OUT/compared" "$STRATEGIES" "${names[@]}"
+else
+  compared "$OUT/${names[0]}" "$STRATEGIES" "${names[0]}"
+fi

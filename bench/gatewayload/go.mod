@@ -1,0 +1,3 @@
+module gatewayload
+
+go 1.22
