@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import re
+import secrets
 import subprocess
 import tempfile
 import textwrap
@@ -70,16 +71,81 @@ class Cluster:
         return json.loads(self.kubectl("get", *arguments, "-o", "json", namespace=namespace))
 
 
+_sharing = False
+
+
 @contextmanager
 def sharing(*, alone: bool = False) -> Iterator[None]:
     """Hold the cluster together with other tests, or ``alone``: what serves or breaks the whole cluster
     must not meet the runs of another test."""
-    with (Path(tempfile.gettempdir()) / "combee-cluster-tests.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    global _sharing
+    if _sharing and not alone:  # by a fixture of the test's module
         yield
+        return
+    folder = Path(tempfile.gettempdir())
+    with (folder / "combee-cluster-tests.lock").open("w") as lock:
+        # Whoever waits stands in the door: others that would share go on behind it.
+        with (folder / "combee-cluster-tests.door").open("w") as door:
+            fcntl.flock(door, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        _sharing = True
+        try:
+            yield
+        finally:
+            _sharing = False
 
 
-def eventually(what: str, true: Callable[[], Any], *, seconds: float = 60, every: float = 0.3) -> Any:
+@contextmanager
+def fresh_namespace(cluster: Cluster) -> Iterator[str]:
+    """A new namespace that admits restricted pods only; deleted afterwards with all in it."""
+    name = f"test-{secrets.token_hex(4)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    cluster.kubectl("create", "-f", "-", stdin=manifest)
+    try:
+        yield name
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def everything(cluster: Cluster, *namespaces: str, wide: bool = False) -> set[str]:
+    """All there is, of every kind that the server lists: ``namespace/kind.group/name`` of what is in these namespaces
+    and, if ``wide``, ``/kind.group/name`` of what is in none. Events apart, which the server forgets by itself."""
+    found: set[str] = set()
+    for namespace in (*namespaces, *([""] if wide else [])):
+        scope = f"--namespaced={str(bool(namespace)).lower()}"
+        served = cluster.kubectl("api-resources", "--verbs=list", "-o", "name", scope).split()
+        kinds = ",".join(
+            kind for kind in served if kind.partition(".")[0] not in ("events", "componentstatuses")
+        )
+        listed = cluster.kubectl("get", kinds, "--ignore-not-found", "-o", "name", namespace=namespace)
+        found |= {f"{namespace}/{name}" for name in listed.split()}
+    return found
+
+
+def furnished(cluster: Cluster, *namespaces: str) -> None:
+    """Wait until new namespaces have what Kubernetes itself puts into each."""
+    for namespace in namespaces:
+        own = ("get", "serviceaccount/default", "configmap/kube-root-ca.crt")
+        eventually(
+            f"{namespace} is furnished", lambda own=own, at=namespace: _there(cluster, at, *own), seconds=180
+        )
+
+
+def _there(cluster: Cluster, namespace: str, *asked: str) -> bool:
+    return cluster.try_kubectl(*asked, namespace=namespace).returncode == 0
+
+
+def nothing_left(left: Callable[[], set[str]], *, seconds: float = 300) -> None:
+    """Wait until ``left()`` is empty; fails naming what is in it when that takes longer."""
+    end = time.monotonic() + seconds
+    while found := left():
+        if time.monotonic() > end:
+            pytest.fail(f"still there after {seconds:g} s: {', '.join(sorted(found))}")
+        time.sleep(2)
+
+
+def eventually(what: str, true: Callable[[], Any], *, seconds: float = 180, every: float = 0.3) -> Any:
     """The first true value; fails, naming ``what``, when there is none in time."""
     end = time.monotonic() + seconds
     while True:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster_tools import NODE, Cluster, sharing
+from cluster_tools import NODE, Cluster, fresh_namespace, sharing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,12 +57,8 @@ def together(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def namespace(cluster: Cluster, together: None) -> Iterator[str]:
     """A new namespace that admits restricted pods only; deleted afterwards with all in it."""
-    name = f"test-{secrets.token_hex(4)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    cluster.kubectl("create", "-f", "-", stdin=manifest)
-    yield name
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
+    with fresh_namespace(cluster) as name:
+        yield name
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from cluster_tools import REPOSITORY, Cluster
 
 CHART = REPOSITORY / "charts" / "combee-operator"
 NAME = "combee"
-LABEL = f"app.kubernetes.io/instance={NAME}"
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Release:
             input=yaml.safe_dump(values) if values is not None else "",
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
         )
         assert asked.returncode == 0, f"helm {' '.join(arguments)}: {asked.stderr}"
         return asked.stdout
@@ -65,8 +64,8 @@ class Release:
             raise
 
     def uninstall(self) -> None:
-        """Take away what helm may take away; nothing where there is no release."""
-        self.helm("uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "120s")
+        """Take it away, with what the operator made; nothing where there is no release."""
+        self.helm("uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "280s")
 
     def may(self, verb: str, resource: str, *more: str) -> bool:
         """Whether the operator may do it; ``more`` is -A or -n and a namespace."""
@@ -74,21 +73,9 @@ class Release:
         assert asked.stdout.strip() in ("yes", "no"), asked.stderr
         return asked.stdout.strip() == "yes"
 
-    def left(self, *namespaces: str) -> set[tuple[str, str]]:
-        """Kind and name of every object that this release made, in the namespaces and in the cluster."""
-        found: set[tuple[str, str]] = set()
-        for scope in ([], *(["-n", namespace] for namespace in namespaces)):
-            listed = self.cluster.kubectl(
-                "api-resources", "--verbs=list", "-o", "name", f"--namespaced={str(bool(scope)).lower()}"
-            )
-            kinds = ",".join(kind for kind in listed.split() if not kind.startswith("componentstatuses"))
-            for made in self.cluster.get(kinds, "-l", LABEL, *scope)["items"]:
-                found.add((made["kind"], made["metadata"]["name"]))
-        return found
-
 
 def apply_crds(cluster: Cluster) -> None:
     """The CRDs of this working copy, served."""
     folder = str(REPOSITORY / "crds")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", folder)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", folder)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", folder)

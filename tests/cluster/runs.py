@@ -26,6 +26,15 @@ def quickstart() -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((REPOSITORY / "examples" / "quickstart.yaml").read_text()))
 
 
+def template(**task: Any) -> dict[str, Any]:
+    """The quickstart's run as a Playbook's template, its batches of one size: made twice it plans the same twice."""
+    spec = next(one for one in quickstart() if one["kind"] == "PromptLearningRun")["spec"]
+    made = {name: value for name, value in spec.items() if name != "playbookRef"}
+    made["batching"] = {"mode": "Fixed", "size": 60, "reason": "the same plans again"}
+    made["task"] = {**made["task"], **task}
+    return made
+
+
 @dataclass
 class Runs:
     """The runs of one namespace."""
@@ -99,7 +108,7 @@ class Operator:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]

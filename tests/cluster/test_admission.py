@@ -82,7 +82,7 @@ class Server:
 def server(cluster: Cluster) -> Iterator[Server]:
     """A namespace of a cluster that has the CRDs of this working copy."""
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", str(CRDS))
     name = cluster.kubectl("create", "-f", "-", "-o", "name", stdin=NAMESPACE).strip().partition("/")[2]
     api = client.CustomObjectsApi(config.new_client_from_config(cluster.environment["KUBECONFIG"]))
     server = Server(api, name)
@@ -239,7 +239,7 @@ PLACES = list(places(FULL["spec"], ("spec",)))
     max_examples=300,
     deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     edits=st.lists(

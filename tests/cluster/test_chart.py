@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
-from cluster_tools import Cluster, eventually
+from cluster_tools import Cluster, eventually, everything, furnished, nothing_left
+from playbooks import Playbooks
 from releases import CHART, NAME, Release, apply_crds
+from runs import Runs
 
-pytestmark = pytest.mark.timeout(900, func_only=True)
+pytestmark = pytest.mark.timeout(1500, func_only=True)
 
 CRDS = [f"{plural}.combee.dev" for plural in ("promptlearningruns", "playbooks", "playbookversions")]
-CLAIM = ("PersistentVolumeClaim", "combee-store")
 SMALL = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
+AT_WORK: dict[str, Any] = {
+    "operator": {"resources": SMALL},
+    "gateway": {"replicas": 1, "resources": SMALL},
+    "engineImages": ["localhost/combee-sim"],
+}
 FULL: dict[str, Any] = {
     "image": {"pullSecrets": ["registry"], "vllm": "docker.io/vllm/vllm-openai:v0.11.0"},
     "engineImages": ["localhost/combee-sim"],
@@ -42,7 +49,7 @@ def team(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("create", "-f", "-", stdin=manifest)
     yield name
     # A namespace is emptied of its pods first, but a Job keeps a failed one until there is another in its place.
-    cluster.try_kubectl("delete", "plr", "--all", "--timeout=30s", namespace=name)
+    cluster.try_kubectl("delete", "plr", "--all", "--timeout=180s", namespace=name)
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -55,7 +62,7 @@ def test_the_server_takes_every_object_as_it_is(
     objects = _rendered(cluster, namespace, values)
     # Prometheus' operator is not there.
     known = [made for made in objects if made["kind"] != "ServiceMonitor"]
-    assert len(objects) - len(known) == bool(values.get("metrics"))
+    assert len(objects) - len(known) == (2 if values.get("metrics") else 0)
     assert len(known) > 15
     cluster.kubectl(
         *("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict"),
@@ -65,12 +72,14 @@ def test_the_server_takes_every_object_as_it_is(
 
 
 @pytest.mark.alone
-def test_serves_the_whole_cluster_and_leaves_definitions_claim_and_versions(
+def test_serves_the_whole_cluster_and_leaves_definitions_versions_and_data(
     cluster: Cluster, namespace: str, team: str
 ) -> None:
     release = Release(cluster, namespace)
+    before = _all(cluster, namespace, team)
+    accounts = {f"{team}/serviceaccount/combee-{name}" for name in ("worker", "publish", "gateway")}
     try:
-        told = release.install({"operator": {"resources": SMALL}})
+        told = release.install(AT_WORK)
         assert "is installed for all namespaces" in told
         assert f"kubectl -n {namespace} rollout status deployment/combee-operator" in told
         assert release.may("list", "promptlearningruns.combee.dev", "-A")
@@ -80,16 +89,31 @@ def test_serves_the_whole_cluster_and_leaves_definitions_claim_and_versions(
         _learns(cluster, team)
         _is_measured(cluster, namespace)
         cluster.kubectl("create", "-f", "-", namespace=team, stdin=VERSION)
+        assert accounts <= _at_work(release, team, before)
+        delivered = Playbooks(cluster, team).delivered_uid()
     finally:
         release.uninstall()
-    _left(release, team, {CLAIM})
-    assert set(CRDS) <= {crd["metadata"]["name"] for crd in cluster.get("crds")["items"]}
-    assert cluster.get("playbookversion", "p-0123456789ab", namespace=team)
+    data = (
+        f"{team}/playbookversion.combee.dev/p-0123456789ab",
+        f"{namespace}/persistentvolumeclaim/combee-store",
+    )
+    _left(release, team, before, *data)
+    # What is installed next goes on with what stayed, and is taken away as well.
+    try:
+        release.install(AT_WORK)
+        assert accounts <= _at_work(release, team, before)
+    finally:
+        release.uninstall()
+    _left(release, team, before, *data)
+    assert Playbooks(cluster, team).delivered_uid() == delivered, "what services mount was gone for a moment"
     # Runs are their users', and nothing holds them back when the operator is gone.
-    cluster.kubectl("delete", "plr", "first", "--timeout=30s", namespace=team)
-    eventually("the run's objects are gone", lambda: not _made(cluster, team), seconds=120)
+    uids = _uids(cluster, team)
+    assert _of_runs(cluster, team, uids)
+    cluster.kubectl("delete", "plr", "--all", "--timeout=180s", namespace=team)
+    nothing_left(lambda: _of_runs(cluster, team, uids))
 
 
+@pytest.mark.alone
 def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
     cluster: Cluster, namespace: str, team: str
 ) -> None:
@@ -104,14 +128,15 @@ def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
     release = Release(cluster, namespace, user=installer)
     off = {"install": False}
     values = {
+        **AT_WORK,
         "namespaces": [team],
         "crds": off,
         "admissionPolicy": off,
         "userRoles": {"create": False},
-        "operator": {"resources": SMALL},
         "networkPolicy": {"create": True},
     }
     apply_crds(cluster)
+    before = _all(cluster, namespace, team)
     try:
         told = release.install(values)
         assert f"is installed for namespaces {team}" in told
@@ -125,16 +150,41 @@ def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
         _learns(cluster, team)
         assert _judged(cluster, team, "second") == ("False", "SecretNotAllowed")
         # An administrator installs the policy; the upgrade replaces the operator and nothing of a run.
-        before = _made(cluster, team)
+        steps = _steps(_made(cluster, team))
         cluster.kubectl("apply", "-f", "-", stdin=_policy(cluster, namespace, team))
         values["admissionPolicy"] = {"install": False, "present": True}
         release.helm("upgrade", NAME, str(CHART), "--wait", "--timeout", "240s", values=values)
-        assert before <= _made(cluster, team)
+        assert steps <= _steps(_made(cluster, team))
         assert _judged(cluster, team, "third")[0] == "True"
+        _at_work(release, team, before)
     finally:
         release.uninstall()
         cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=_policy(cluster, namespace, team))
-    _left(release, team, {CLAIM})
+    _left(release, team, before)
+
+
+def test_an_uninstall_whose_image_cannot_be_pulled_ends_and_leaves_nothing_of_its_own(
+    cluster: Cluster, namespace: str
+) -> None:
+    apply_crds(cluster)
+    furnished(cluster, namespace)
+    before = everything(cluster, namespace)
+    release, off = Release(cluster, namespace), {"install": False}
+    release.install(
+        {
+            "namespaces": [namespace],
+            "crds": off,
+            "admissionPolicy": off,
+            "userRoles": {"create": False},
+            "store": {"create": False},
+            "image": {"operator": "localhost/combee-operator:nowhere"},
+            "operator": {"replicas": 0},
+        }
+    )
+    with pytest.raises(AssertionError, match="uninstallation completed with 1 error"):
+        release.helm("uninstall", NAME, "--timeout", "20s")
+    nothing_left(lambda: everything(cluster, namespace) - before)
+    assert NAME not in release.helm("list", "--all", "--short").split()
 
 
 RUN: dict[str, Any] = {
@@ -240,12 +290,88 @@ def _is_measured(cluster: Cluster, namespace: str) -> None:
     assert "combee_" in cluster.kubectl("get", "--raw", path)
 
 
-def _left(release: Release, team: str, stays: set[tuple[str, str]]) -> None:
-    eventually(
-        f"only {sorted(stays)} is left of the release",
-        lambda: not release.left(release.namespace, team) ^ stays,
-        every=2,
+def _all(cluster: Cluster, namespace: str, team: str) -> set[str]:
+    """Every object of every kind in both namespaces and in the cluster."""
+    furnished(cluster, namespace, team)
+    return everything(cluster, namespace, team, wide=True)
+
+
+def _at_work(release: Release, team: str, before: set[str]) -> set[str]:
+    """What there is since ``before``, once there is of everything that an operator makes: a run whose step and engine have
+    pods, a gateway, what remembers its traffic, the Lease."""
+    runs = Runs(release.cluster, team)
+    runs.apply(_slow)
+    upstream = {"url": "http://192.0.2.1:9/v1"}
+    gateway = {"enabled": True, "upstream": upstream, "capture": {"enabled": True}}
+    Playbooks(release.cluster, team).apply(delivery={"gateway": gateway})
+    wanted = (
+        rf"{release.namespace}/lease\.coordination\.k8s\.io/combee-operator",
+        rf"{team}/job\.batch/quickstart-\w+-i\d+-\w+-a\d+",
+        rf"{team}/pod/quickstart-\w+-i\d+-.+",
+        rf"{team}/pod/quickstart-\w+-e0-main-.+",
+        rf"{team}/(deployment\.apps|service)/quickstart-\w+-e0-main",
+        rf"{team}/(deployment\.apps|service)/combee-gateway",
+        rf"{team}/job\.batch/combee-sweep-.+",
+        rf"{team}/configmap/formula-playbook",
     )
+
+    def made() -> set[str]:
+        found = everything(release.cluster, release.namespace, team, wide=True) - before
+        there = (any(re.fullmatch(one, name) for name in found) for one in wanted)
+        return found if all(there) else set()
+
+    found: set[str] = eventually("all that an operator makes is there", made, seconds=300, every=2)
+    print(f"made: {', '.join(sorted(found))}")
+    return found
+
+
+def _slow(run: dict[str, Any]) -> None:
+    """A run that is met at work, again and again."""
+    run["spec"]["engines"][0]["vllm"]["args"] = ["--time-scale=4"]
+
+
+def _left(release: Release, team: str, before: set[str], *more: str) -> None:
+    """Nothing is left since ``before`` but CRDs, versions and data, and these are; ``more`` of them than others have."""
+    cluster = release.cluster
+    stays = _stays(cluster, team) | set(more) | _volumes(cluster, release.namespace, team)
+    nothing_left(lambda: everything(cluster, release.namespace, team, wide=True) - before - stays)
+    there = everything(cluster, release.namespace, team, wide=True)
+    assert stays <= there, sorted(stays - there)
+    print(f"stays: {', '.join(sorted(stays))}")
+
+
+def _stays(cluster: Cluster, team: str) -> set[str]:
+    """CRDs, all that users made, frozen plans, and the ConfigMap that services mount."""
+    made = [f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRDS]
+    stays = {f"/{name}" for name in (*made, "apiservice.apiregistration.k8s.io/v1alpha1.combee.dev")}
+    runs = {run["metadata"]["name"] for run in cluster.get("plr", namespace=team)["items"]}
+    assert {"first", "quickstart"} <= runs
+    stays |= {f"{team}/promptlearningrun.combee.dev/{name}" for name in runs}
+    stays.add(f"{team}/playbook.combee.dev/formula")
+    stays |= {f"{team}/configmap/{name}" for name in ("rows", "quickstart-rows", "formula-playbook")}
+    stays |= {f"{team}/persistentvolumeclaim/{name}" for name in ("combee-store", "quickstart-store")}
+    return stays | {name for name in _of_runs(cluster, team, _uids(cluster, team)) if "/configmap/" in name}
+
+
+def _volumes(cluster: Cluster, *namespaces: str) -> set[str]:
+    """What the claims there are on."""
+    claims = [claim for namespace in namespaces for claim in cluster.get("pvc", namespace=namespace)["items"]]
+    return {f"/persistentvolume/{name}" for claim in claims if (name := claim["spec"].get("volumeName"))}
+
+
+def _uids(cluster: Cluster, team: str) -> set[str]:
+    """Of runs, as in the names of what is made for them."""
+    return {run["metadata"]["uid"][:8] for run in cluster.get("plr", namespace=team)["items"]}
+
+
+def _of_runs(cluster: Cluster, team: str, uids: set[str]) -> set[str]:
+    """All that was made for these runs, of every kind."""
+    return {name for name in everything(cluster, team) if any(f"-{uid}-" in name for uid in uids)}
+
+
+def _steps(names: set[str]) -> set[str]:
+    """The names without their attempt: the endpoint of the run is nowhere, so a step may be at its next one."""
+    return {re.sub(r"-a\d+$", "", name) for name in names}
 
 
 def _made(cluster: Cluster, team: str) -> set[str]:

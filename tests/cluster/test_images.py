@@ -52,7 +52,7 @@ def test_the_simulated_model_takes_the_place_of_vllm(
         "engine", cluster.image("sim"), command, container={**READ_ONLY, **probe}, volumes=TMP
     )
     kubectl("create", "-f", "-", stdin=engine)
-    kubectl("wait", "--for=condition=Ready", "pod/engine", "--timeout=120s")
+    kubectl("wait", "--for=condition=Ready", "pod/engine", "--timeout=240s")
     address = kubectl("get", "pod", "engine", "-o", "jsonpath={.status.podIP}")
     program = f"""
         import json, urllib.request
@@ -60,3 +60,23 @@ def test_the_simulated_model_takes_the_place_of_vllm(
         print(*[model["id"] for model in models["data"]])
     """
     assert run_python(cluster, kubectl, program).split() == ["openai/gpt-oss-120b"]
+
+
+def test_the_simulated_model_starts_offline_only_from_what_was_fetched(
+    cluster: Cluster, kubectl: Callable[..., str], namespace: str
+) -> None:
+    program = """
+        import os, subprocess
+        env = {**os.environ, "HF_HOME": "/tmp/models", "HF_HUB_OFFLINE": "1"}
+        def ran(*words, seconds=150):
+            try:
+                return subprocess.run(words, env=env, capture_output=True, text=True, timeout=seconds)
+            except subprocess.TimeoutExpired:
+                return None
+        refused = ran("vllm", "serve", "a/b", "--port=8000")
+        print(refused.returncode, "a/b is not in the cache" in refused.stderr)
+        print(ran("hf", "download", "a/b", "--exclude=original/*").stdout.strip())
+        print(ran("vllm", "serve", "a/b", "--port=8000", seconds=5))
+    """
+    printed = run_python(cluster, kubectl, program, image="sim", container=READ_ONLY, volumes=TMP)
+    assert printed.splitlines() == ["1 True", "fetched a/b to /tmp/models/hub/models--a--b/refs", "None"]

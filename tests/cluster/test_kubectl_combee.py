@@ -111,7 +111,9 @@ def test_report_is_what_a_laptop_would_have_written(there: Combee, finished: Run
     status, result = finished.status(), json.loads((out / "result.json").read_text())
     assert result["outcome"] == "Learned" and result["reason"] == status["message"]
     assert result["heldOut"]["gate"]["best"] == status["gate"]["best"]
-    assert result["usage"]["task"]["calls"] == status["usage"]["task"]["calls"]
+    # A pod that began anew finds answers in the memo: result.json counts them among its calls, a status beside them.
+    used, told = result["usage"]["task"], status["usage"]["task"]
+    assert (used["calls"] - used["hits"], used["hits"]) == (told["calls"], told.get("hits", 0))
     assert result["models"]["task"]["simulated"] and result["models"]["proposer"]["simulated"]
     assert result["data"]["train"] == {"rows": 120, "digest": status["pinned"]["dataDigests"]["train"]}
     assert len(result["iterations"]) == status["iteration"] == len(list((out / "plans").iterdir()))
@@ -193,18 +195,33 @@ def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
     assert asyncio.run(read()) == {"result.json": random.Random(1).randbytes(20 << 20)}
 
 
+def stopped_report(finished: Runs, out: Path, number: int) -> subprocess.CompletedProcess[str]:
+    """A report that gets a signal as soon as its pod is made."""
+    eventually("no pod is left of earlier ones", lambda: not report_pods(finished))
+    command, env = program(finished.cluster, "report", "quickstart", "-o", str(out), "-n", finished.namespace)
+    running = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    before = ""
+    while "reads the store" not in before:
+        line = running.stderr.readline()
+        assert line, before
+        before += line
+    running.send_signal(number)
+    said, last = running.communicate(timeout=240)
+    return subprocess.CompletedProcess(command, running.returncode, said, before + last)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_report_that_is_stopped_leaves_no_pod(finished: Runs, tmp_path: Path, number: int) -> None:
-    eventually("no pod is left of earlier ones", lambda: not report_pods(finished))
-    words = ("report", "quickstart", "-o", str(tmp_path / "out"), "-n", finished.namespace)
-    command, env = program(finished.cluster, *words)
-    running = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    eventually("the pod is made", lambda: report_pods(finished), every=0.1)
-    running.send_signal(number)
-    _, said = running.communicate(timeout=60)
-    assert running.returncode == 130, said
-    assert "Traceback" not in said
-    assert not (tmp_path / "out").exists()
+    # On a machine that stands still for as long as the pod works, the signal comes too late.
+    for turn in range(5):
+        out = tmp_path / f"out{turn}"
+        done = stopped_report(finished, out, number)
+        if done.returncode != 0:
+            break
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not out.exists()
     eventually("no pod is left", lambda: not report_pods(finished))
 
 
@@ -315,7 +332,7 @@ def test_why_a_pod_does_not_start(here: Combee, cluster: Cluster, namespace: str
         text = " ".join(here("why", "quickstart").stdout.split())
         return text if "map step:" in text and "cannot be pulled (" in text else None
 
-    text = eventually("it says why", said, seconds=90, every=2)
+    text = eventually("it says why", said, seconds=180, every=2)
     assert "ImagePullFailed: the image cannot be pulled" in text and "imagePullSecrets" in text
     assert "localhost/nowhere:1" in text
     shown = here("status", "quickstart").stdout
@@ -344,7 +361,7 @@ def test_last_words_of_a_step_that_failed(here: Combee, cluster: Cluster, namesp
         text = here("why", "quickstart").stdout
         return text if "the store is full" in text else None
 
-    text = eventually("it says why", said, seconds=90, every=2)
+    text = eventually("it says why", said, seconds=180, every=2)
     assert "last words" in text and "TooManyFailures: step reduce failed 3 times" in text
     assert f"Next: kubectl combee logs quickstart -n {namespace}" in text
     logs = here("logs", "quickstart")
@@ -368,7 +385,7 @@ def test_watch_ends_with_the_run(cluster: Cluster, here: Combee, namespace: str)
     assert watching.stdout is not None
     assert "Learning" in watching.stdout.readline()
     patch_status(cluster, namespace, phase="NothingBetter", message="nothing better")
-    out, _ = watching.communicate(timeout=60)
+    out, _ = watching.communicate(timeout=240)
     assert watching.returncode == 0
     assert out.splitlines()[-1] == "quickstart · NothingBetter · - · nothing better"
 
@@ -433,4 +450,4 @@ def test_no_cluster_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
     away = combee(cluster, "status", KUBECONFIG=str(tmp_path / "config"))
     assert "See whether it is up: kubectl get --raw /readyz" in refused(away)
     wrong = combee(cluster, "status", "--context", "nope", KUBECONFIG=str(tmp_path / "config"))
-    assert "no cluster is configured" in refused(wrong)
+    assert "no context 'nope'. There are: c" in refused(wrong)

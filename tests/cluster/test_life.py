@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cluster_tools import REPOSITORY, Cluster, eventually
-from runs import FORMULA, Operator, Runs, operating, quickstart, start_operator
+from cluster_tools import REPOSITORY, Cluster, eventually, everything, furnished, nothing_left
+from runs import FORMULA, Operator, Runs, operating, quickstart
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, Sims, environment
@@ -93,7 +94,10 @@ def test_the_quickstart_learns_what_a_laptop_learns_from_the_same_plans(
     print(f"{status['message']}; playbook {hashlib.sha256(playbook.encode()).hexdigest()[:12]} on both")
     shown = runs.cluster.kubectl("get", "plr", namespace=runs.namespace)
     assert "Learned" in shown and status["shown"]["gain"] in shown
-    assert not runs.cluster.get("deployments", namespace=runs.namespace)["items"], "engines are taken down"
+    eventually(
+        "engines are taken down",
+        lambda: not runs.cluster.get("deployments", namespace=runs.namespace)["items"],
+    )
     assert operator.process.poll() is None
 
 
@@ -109,7 +113,7 @@ def test_suspend_frees_everything_and_resume_goes_on(runs: Runs, operator: Opera
         pods = runs.cluster.get("pods", namespace=runs.namespace)["items"]
         return [p["metadata"]["name"] for p in pods if p["status"]["phase"] in ("Pending", "Running")]
 
-    eventually("no pod is left", lambda: not running(), seconds=60)
+    eventually("no pod is left", lambda: not running(), seconds=180)
     eventually("it says so", lambda: runs.status()["phase"] == "Suspended")
     before = runs.status()
     runs.cluster.kubectl(
@@ -120,17 +124,37 @@ def test_suspend_frees_everything_and_resume_goes_on(runs: Runs, operator: Opera
     assert after["iteration"] >= before["iteration"]
 
 
-def test_a_run_deleted_while_the_operator_is_down_leaves_nothing(
-    runs: Runs, cluster: Cluster, namespace: str, tmp_path: Path
+@pytest.mark.parametrize("up", [False, True], ids=["operator down", "operator up"])
+def test_a_run_deleted_at_work_leaves_nothing(
+    runs: Runs, cluster: Cluster, namespace: str, tmp_path: Path, up: bool
 ) -> None:
-    operator = start_operator(cluster, namespace, tmp_path / "operator.log")
-    try:
+    parts = [one for one in quickstart() if one["kind"] != "PromptLearningRun"]
+    with operating(cluster, namespace, tmp_path / "operator.log") as operator:
+        cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=parts)
+        furnished(cluster, namespace)
+        lease = ("get", "lease", "combee-operator", "--ignore-not-found", "-o", "name")
+        eventually("the operator has its Lease", lambda: cluster.kubectl(*lease, namespace=namespace))
+        before = everything(cluster, namespace)
+
+        def made() -> set[str]:
+            return everything(cluster, namespace) - before
+
         runs.apply()
-        eventually("it works", lambda: runs.status().get("steps"), seconds=300)
-    finally:
-        operator.kill()
-    runs.cluster.kubectl("delete", "plr", "quickstart", "--timeout=30s", namespace=namespace)
-    eventually("nothing is left", lambda: not runs.left().strip(), seconds=90)
+        kinds = {"job.batch", "deployment.apps", "service", "pod", "configmap"}
+        eventually("its engine and a step are at work", lambda: kinds <= _kinds(made()), seconds=300)
+        print(f"made: {', '.join(sorted(made()))}")
+        if not up:
+            operator.kill()
+        runs.cluster.kubectl("delete", "plr", "quickstart", "--timeout=180s", namespace=namespace)
+        nothing_left(made, seconds=180)
+        if up:
+            time.sleep(5)
+            assert not made(), "the operator made something for a run that is gone"
+            assert operator.process.poll() is None
+
+
+def _kinds(names: set[str]) -> set[str]:
+    return {name.split("/")[1] for name in names}
 
 
 def test_an_operator_killed_again_and_again_ends_with_the_same_playbook(

@@ -46,12 +46,12 @@ def test_a_headless_service_resolves_to_its_ready_pods(
     spec = {"clusterIP": "None", "selector": {"app": "both"}, "ports": [{"port": 8000}]}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "both"}, "spec": spec}
     kubectl("create", "-f", "-", stdin=service)
-    kubectl("wait", "--for=condition=Ready", "pod", "a", "b", "--timeout=120s")
+    kubectl("wait", "--for=condition=Ready", "pod", "a", "b", "--timeout=240s")
     addresses = kubectl("get", "pods", "-l", "app=both", "-o", "jsonpath={.items[*].status.podIP}").split()
     program = f"""
         import socket, time
         seen = []
-        for _ in range(50):
+        for _ in range(500):
             try:
                 seen = socket.gethostbyname_ex("both.{namespace}.svc")[2]
             except socket.gaierror:
@@ -126,7 +126,7 @@ def test_the_log_of_requests_says_who_asked_for_what(own: Cluster, kubectl: Kube
     line = eventually(
         "the request is in the log",
         lambda: [x for x in open(logs.strip()) if namespace in x and "nobody-has-this" in x],  # noqa: SIM115
-        seconds=10,
+        seconds=180,
     )[0]
     assert '"username":"admin"' in line and '"verb":"get"' in line
 

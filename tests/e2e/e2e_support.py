@@ -17,6 +17,19 @@ ROOT = Path(__file__).resolve().parents[2]
 FORMULA = ROOT / "examples" / "data" / "formula"
 MODEL = "openai/gpt-oss-120b"
 COMBEE = [sys.executable, "-m", "combee.cli.main"]
+KILL_AT_LINK = """
+import os, signal, sys
+real, left = os.link, [int(sys.argv[1])]
+def link(*a, **k):
+    left[0] -= 1
+    if left[0] == 0:
+        os.killpg(0, signal.SIGKILL)
+    return real(*a, **k)
+os.link = link
+sys.argv = ["combee", *sys.argv[2:]]
+from combee.cli.main import main
+main()
+"""
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -52,7 +65,7 @@ class Sim:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -86,7 +99,7 @@ class Sims:
             stderr=(self.folder / f"sim{number}.err").open("wb"),
             env=environment(),
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while not port.exists():
             assert process.poll() is None, (self.folder / f"sim{number}.err").read_text()
             assert time.monotonic() < deadline, "the simulated model did not come up"
@@ -101,3 +114,14 @@ Manifest = Callable[..., Path]
 
 def result_of(folder: Path) -> dict:
     return json.loads((folder / "result.json").read_text())
+
+
+def start(command: list[str]) -> subprocess.Popen[bytes]:
+    """A process in a group of its own, so that all of it can be killed."""
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
+    )

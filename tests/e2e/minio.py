@@ -80,7 +80,7 @@ class Minio:
         variables = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, env={**os.environ, **variables}, stdout=log, stderr=log)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()

@@ -62,6 +62,8 @@ class Cluster:
     store: str = "/store"
     secrets: dict[str, dict[str, str]] = field(default_factory=dict)
     """use -> the keys of its Secret."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """of the image that its pods are made of."""
     pods: list[Pod] = field(default_factory=list)
     summaries: dict[str, StepSummary] = field(default_factory=dict)
     plans: dict[int, IterationPlan] = field(default_factory=dict)
@@ -87,10 +89,19 @@ class Cluster:
             "JOB_COMPLETION_INDEX": str(shard),
             "HOME": str(root / "tmp"),
         }
+        if self.run.spec.task.container is not None:
+            variables["COMBEE_ADDRESS"] = self.address(len(self.pods))
         with (root / "stderr").open("wb") as stderr:
-            process = subprocess.Popen([*WORKER, word], stderr=stderr, env=environment(**variables))
+            process = subprocess.Popen(
+                [*WORKER, word], stderr=stderr, env=environment(**variables, **self.variables)
+            )
         self.pods.append(Pod(process, root))
         return self.pods[-1]
+
+    @staticmethod
+    def address(number: int) -> str:
+        """A pod's own."""
+        return f"127.1.{number // 200}.{number % 200 + 1}"
 
     def _lay_out(self, root: Path, step: Step) -> None:
         for folder in ("etc/combee/run", "etc/combee/plan", "etc/combee/secrets", "dev", "data", "tmp"):
@@ -115,6 +126,8 @@ class Cluster:
         """A ConfigMap's key as a file, or a claim as a folder."""
         data = self.run.spec.task.data
         source = data.train if split == "train" else data.held_out
+        if source is None:
+            return
         inner = source.config_map.key if source.config_map else source.pvc.path if source.pvc else ""
         if inner:
             target = root / "data" / split / inner
@@ -172,7 +185,7 @@ class Cluster:
                 pod.kill()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,8 +156,8 @@ def test_a_damaged_folder_of_plans(
 def test_fields_that_this_version_does_not_have_and_all_problems_at_once(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    path = manifest(method={"type": "GEPA"})
-    refused(run(path, tmp_path / "out"), "run.yaml:", "spec.method.type", "not available in this version")
+    path = manifest(serialBaseline={"method": "ACE", "measure": True})
+    refused(run(path, tmp_path / "out"), "run.yaml:", "spec.serialBaseline", "not available in this version")
     path = manifest(batching={"mode": "Fixd"}, stopping={"patience": -1}, colour="red")
     refused(run(path, tmp_path / "out"), "run.yaml:")
     done = combee("validate", "-f", path)
@@ -172,9 +171,8 @@ def test_fields_that_this_version_does_not_have_and_all_problems_at_once(
 def test_an_endpoint_that_is_not_there_is_said_at_once(
     manifest: Manifest, held_out: Path, rows, tmp_path: Path
 ) -> None:
-    started = time.monotonic()
     done = run(manifest(train=rows(20), held_out=held_out), tmp_path / "out")
-    assert time.monotonic() - started < 15, "the user waited for the back-off"
+    # A call that is made again and again says how often; that nobody waits meanwhile is tested beside the client.
     refused(done, "models.task (127.0.0.1:9)", "cannot be reached", f"listening at {NOWHERE}?")
     assert not (tmp_path / "out").exists()
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from e2e_support import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
+from e2e_support import COMBEE, FORMULA, KILL_AT_LINK, Manifest, Sim, Sims, combee, result_of, start
 
 pytestmark = pytest.mark.e2e
 
@@ -21,19 +21,6 @@ WORKERS = {"concurrency": CONCURRENCY, "hedgeBudget": 0}
 """A hedge is a call answered twice on purpose, and counted apart."""
 POINTS = 20
 LINKS = 5
-KILL_AT_LINK = """
-import os, signal, sys
-real, left = os.link, [int(sys.argv[1])]
-def link(*a, **k):
-    left[0] -= 1
-    if left[0] == 0:
-        os.killpg(0, signal.SIGKILL)
-    return real(*a, **k)
-os.link = link
-sys.argv = ["combee", *sys.argv[2:]]
-from combee.cli.main import main
-main()
-"""
 
 
 @pytest.fixture
@@ -49,16 +36,6 @@ def small(tmp_path: Path) -> tuple[Path, Path]:
 
 def arguments(path: Path, out: Path, sim: Sim, *flags: str | Path) -> list[str]:
     return ["run", "-f", str(path), "-o", str(out), "--engine", f"main={sim.url}", *map(str, flags)]
-
-
-def start(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-        start_new_session=True,
-    )
 
 
 def kill_after(command: list[str], seconds: float) -> bool:
@@ -91,6 +68,7 @@ def resume_and_compare(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500, func_only=True)  # twenty runs, killed and gone on with
 @pytest.mark.parametrize("mode", ["Fixed", "plans"])
 def test_killed_at_random_moments(
     mode: str, sims: Sims, key: Path, manifest: Manifest, small: tuple[Path, Path], tmp_path: Path
@@ -131,5 +109,5 @@ def test_killed_between_temporary_file_and_link(
         command = arguments(path, out, sim)
         nth = draw.randrange(1, 150)
         process = start([sys.executable, "-c", KILL_AT_LINK, str(nth), *command])
-        assert process.wait(60) == -signal.SIGKILL
+        assert process.wait(300) == -signal.SIGKILL
         resume_and_compare(f"at link {nth}", command, out, sim, before, wanted)

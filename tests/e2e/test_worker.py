@@ -57,7 +57,13 @@ def twice(sim: Sim) -> int:
     return sum(count - 1 for count in sim.answered().values())
 
 
+@pytest.mark.parametrize(
+    "method",
+    [{"type": "ACE"}, {"type": "GEPA"}, {"type": "GEPA", "gepa": {"variantsInFlight": 3}}],
+    ids=["ACE", "GEPA", "GEPA-in-flight"],
+)
 def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
+    method: dict[str, object],
     sims: Sims,
     key: Path,
     manifest: Manifest,
@@ -68,6 +74,7 @@ def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
     sim = sims.start("--key", key, "--time-scale", "0.05")
     local = manifest(
         name="pods",
+        method=method,
         train=rows36["train"],
         held_out=rows36["heldOut"],
         batching={"mode": "Fixed", "size": 18, "reason": "test"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,10 +80,8 @@ def after(map_step: Step, kind: str) -> Step:
     return Step(names[kind], kind, 0, map_step.seed, inputs=inputs)
 
 
-def closed_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+NOWHERE = "http://127.0.0.1:9/v1"
+"""Nothing listens there, and nobody is given that port by chance."""
 
 
 def test_a_pod_whose_inputs_do_not_come_yields_its_place(cluster: Cluster) -> None:
@@ -112,7 +109,7 @@ def test_a_permanent_error_is_a_result_and_is_passed_on(cluster: Cluster, sims: 
 
 def test_an_engine_that_does_not_come_up_is_worth_another_try(cluster: Cluster) -> None:
     map_step = profiled(cluster)
-    engine, cluster.engine = cluster.engine, closed_port()
+    engine, cluster.engine = cluster.engine, NOWHERE
     summary = ended(cluster.start(map_step, 0, engineWaitSeconds=0.5), 1)
     assert "not ready within 0.5 s" in summary.message and manifests(cluster, map_step) == []
     cluster.engine = engine
@@ -122,7 +119,7 @@ def test_an_engine_that_does_not_come_up_is_worth_another_try(cluster: Cluster) 
 def test_what_is_remembered_needs_no_engine(cluster: Cluster) -> None:
     step = next_step(cluster)
     first = ended(cluster.start(step), 0)
-    cluster.engine = closed_port()
+    cluster.engine = NOWHERE
     assert ended(cluster.start(step), 0) == first
     for path in manifests(cluster, step):
         path.unlink()

@@ -14,10 +14,18 @@ from e2e_support import FORMULA, Manifest, Sims, combee, environment
 from pods import UID, WORKER, Cluster
 from test_worker import WORKERS, claims
 
+from combee.algo.latency import LatencyLaw
+from combee.cli.cluster.compare import _compared, _facts, _member
+from combee.cli.cluster.place import found_in
+from combee.cli.cluster.report import written
+from combee.manifests.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, Step, StepSummary
-from combee.runtime.bundle import unpacked
+from combee.runtime.bundle import GATE_FILE, unpacked
+from combee.runtime.compare.cells import Cell, derived_for_cluster, read_tasks
+from combee.runtime.compare.collect import collect
+from combee.runtime.compare.strategies import Strategy
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
 
@@ -30,10 +38,11 @@ def clusters() -> Iterator[list[Cluster]]:
         cluster.stop()
 
 
-def report(cluster: Cluster, memory: Memory, number: int) -> subprocess.CompletedProcess[str]:
+def report(cluster: Cluster, memory: Memory, number: int, **params: bool) -> subprocess.CompletedProcess[str]:
     """What the pod printed."""
     root = cluster.folder / f"report{number}"
-    step = Step("pods-report", "report", len(cluster.plans), 7, params={"state": memory.to_status()})
+    asked = {"state": memory.to_status(), **params}
+    step = Step("pods-report", "report", len(cluster.plans), 7, params=asked)
     cluster._lay_out(root, step)
     (root / "etc/combee/plans").mkdir()
     for iteration, plan in cluster.plans.items():
@@ -48,6 +57,23 @@ def report(cluster: Cluster, memory: Memory, number: int) -> subprocess.Complete
     return subprocess.run(
         [*WORKER, "report"], env=environment(**variables), capture_output=True, text=True, timeout=240
     )
+
+
+def compares(files: dict[str, bytes], manifest: Path, laptop: Path, out: Path) -> None:
+    """What a comparison reads of a run on a cluster is what it reads of the laptop's from the same plans."""
+    (task,) = read_tasks([manifest])
+    strategy = Strategy(task.run.spec.aggregation.strategy)
+    here = collect(Cell(task, strategy, 7, laptop, {}), 16, LatencyLaw())
+    made = derived_for_cluster(Cell(task, strategy, 7, out / "pods", {}), "methods", 36)
+    member = _member(found_in({**made, "metadata": {**made["metadata"], "uid": UID, "namespace": "n"}}), out)
+    written(files, member.cell.folder)
+    there = _facts(member.cell, 16, LatencyLaw(), {})
+    assert (there.calls, there.tokens, there.scores) == (here.calls, here.tokens, here.scores)
+    assert [(part.name, part.iteration, part.calls, part.tokens) for part in there.parts] == [
+        (part.name, part.iteration, part.calls, part.tokens) for part in here.parts
+    ]
+    assert "| ParallelScan |" in _compared([member], out, None)
+    assert (out / "compare.html").exists() and (out / "plot-pods.svg").exists()
 
 
 def test_a_pod_prints_what_a_laptop_writes(
@@ -96,6 +122,11 @@ def test_a_pod_prints_what_a_laptop_writes(
     for part in ("heldOut", "entries", "playbook", "refusals", "data"):
         assert ours[part] == result[part], part
     assert [it["select"] for it in ours["iterations"]] == [it["select"] for it in result["iterations"]]
+
+    assert not [name for name in files if name.startswith("calls/") or name == GATE_FILE]
+    more = report(cluster, Memory(run=state, started=1.0, ended=2.0, active_seconds=61.5), 4, **{CALLS: True})
+    assert more.returncode == 0, more.stderr
+    compares(unpacked(more.stdout.splitlines()), local, out, tmp_path / "compared")
 
     early = replace(state, outcome=None, stop=None, phase="Learning", iteration=1)
     partly = report(cluster, Memory(run=early, started=1.0), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,10 @@ def test_no_eval_and_no_unsafe_yaml() -> None:
         assert not names & {"eval", "exec", "__import__"}, path
         attributes = {call.attr for call in calls if isinstance(call, ast.Attribute)}
         assert "unsafe_load" not in attributes, path
+
+
+def test_no_two_modules_of_tests_have_one_name() -> None:
+    """Tests are no package: pytest imports each by its base name, and refuses a second file of that name."""
+    names = Counter(path.name for path in PACKAGE.parents[1].glob("tests/**/*.py"))
+    del names["conftest.py"]
+    assert [name for name, count in names.items() if count > 1] == []

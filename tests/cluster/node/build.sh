@@ -41,12 +41,23 @@ kubernetes() {
     -X $key.gitMajor=1 -X $key.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES")" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
 }
 
+# etcd names its own modules by folder, too.
+etcd() {
+  local out=$1 source=$1/.src
+  mkdir -p "$source" && cd "$source"
+  printf 'module etcd\n\ngo 1.24.0\n\nrequire go.etcd.io/etcd/server/v3 v%s\n' "$ETCD" >go.mod
+  printf '//go:build tools\n\npackage tools\n\nimport _ "go.etcd.io/etcd/server/v3"\n' >tools.go
+  go mod tidy -e
+  CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$out/etcd" go.etcd.io/etcd/server/v3
+}
+
 module() {  # module PACKAGE@VERSION FOLDER
   GOBIN=$2 GOFLAGS=-trimpath CGO_ENABLED=0 go install -ldflags "-s -w" "$1"
 }
 
 programs() {
   once "kubernetes-$KUBERNETES" kubernetes
+  once "etcd-$ETCD" etcd
   once "coredns-$COREDNS" module "github.com/coredns/coredns@v$COREDNS"
   once "minio-$MINIO" module "github.com/minio/minio@v$MINIO"
   once "helm-$HELM" module "helm.sh/helm/v3/cmd/helm@v$HELM"

@@ -43,8 +43,9 @@ write_identities() {
   certificate coredns "/CN=system:coredns"
   local user
   for user in admin controllers scheduler kubelet proxy coredns; do
-    kubeconfig "$user" >"$STATE/$user.conf"
-    chmod 0600 "$STATE/$user.conf"
+    # Whole or not at all: somebody may be reading it.
+    (umask 077 && kubeconfig "$user" >"$STATE/$user.conf.new")
+    mv -f "$STATE/$user.conf.new" "$STATE/$user.conf"
   done
 }
 

@@ -3,6 +3,7 @@
 #   images.sh build         all of them, from what the working tree holds now; prints their names
 #   images.sh load          build, and give the node those that have changed
 #   images.sh pause         only the one that every pod begins with
+#   images.sh left          what a build holds, or one that was killed left: working containers, and their mounts
 source "$(dirname "$0")/settings.sh"
 
 SUITE=bookworm # the release of Debian whose Python is the one the lock files are for, 3.11
@@ -52,13 +53,22 @@ build_base() {
   rm -rf "$folder"
 }
 
+# Those of a build that was killed, before it had written what they are too (`rm --all` passes over them), and the one
+# that buildah keeps of a stage that another stage copied from.
+forget_containers() {
+  store containers --all --quiet | xargs --no-run-if-empty buildah --root "$STORE" --runroot "$STORE/run" \
+    --storage-driver overlay rm >/dev/null
+}
+
 build() {
-  store rm --all >/dev/null 2>&1 || true # containers of a build that was killed
+  forget_containers
   # Every build leaves its stages, so that the next one finds them; after many of them, begin anew.
   [ "$(store images -a -q | wc -l)" -lt 3000 ] || store rmi --prune >/dev/null
   build_base
+  build_pause
   write_builder
-  BUILDER=$CACHE/builder/buildah BASE=$BASE CONTEXTS=$CACHE/contexts "$REPO/images/build.sh"
+  BUILDER=$CACHE/builder/buildah BASE=$BASE SHELL_IMAGE=localhost/pause:1 CONTEXTS=$CACHE/contexts "$REPO/images/build.sh"
+  forget_containers
 }
 
 # lay_out NAME...: into one OCI layout that stays, so that a layer is written once, however many images have it.
@@ -114,14 +124,22 @@ pause() {
   give
 }
 
+left() {
+  store containers --all --quiet
+  awk -v below="$STORE/overlay/" 'index($5, below) == 1 {print $5}' /proc/self/mountinfo
+}
+
 one() { # one COMMAND: while nobody else builds
   rm -rf "$TMPDIR" "$LAYOUT"/oci-put-blob*
   mkdir -p "$TMPDIR"
+  # The index is written in place: half of one is as good as none, and then nothing is laid out.
+  tail -c 2 "$LAYOUT/index.json" 2>/dev/null | grep -q '}' || rm -rf "$LAYOUT" "$LAYOUT.ids"
   "$1"
 }
 
 mkdir -p "$CACHE"
 case ${1:-} in
   build | load | pause) locked images one "$1" ;;
-  *) die "say images.sh build, load or pause" ;;
+  left) left ;;
+  *) die "say images.sh build, load, pause or left" ;;
 esac

@@ -9,7 +9,7 @@
 source "$(dirname "$0")/part.sh"
 source "$HERE/config.sh"
 
-PACKAGES=(buildah busybox-static conntrack containerd containernetworking-plugins curl etcd-server gettext-base
+PACKAGES=(buildah busybox-static conntrack containerd containernetworking-plugins curl gettext-base
   iproute2 iptables mmdebstrap openssl runc skopeo util-linux)
 
 foreign() { [ -n "${KUBECONFIG:-}" ] && [ "$KUBECONFIG" != "$ADMIN" ]; }
@@ -48,10 +48,13 @@ prepare_machine() {
     ! ss -Hltn "sport = :$port" | grep -q . || running apiserver || running etcd || running minio || running kubelet ||
       die "port $port is taken by something else: $(ss -Hltnp "sport = :$port" | grep -o 'users:.*')"
   done
+  # By default all pods together have no more of the cores than one of the machine's other processes.
   if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
     mkdir -p "/sys/fs/cgroup/$CGROUP"
+    echo 800 >"/sys/fs/cgroup/$CGROUP/cpu.weight" 2>/dev/null || true
   else
     for controller in /sys/fs/cgroup/*/; do mkdir -p "$controller$CGROUP"; done
+    echo 8192 >"/sys/fs/cgroup/cpu/$CGROUP/cpu.shares"
   fi
   sysctl -qw net.ipv4.ip_forward=1
   ip link show $BRIDGE >/dev/null 2>&1 || ip link add $BRIDGE type bridge

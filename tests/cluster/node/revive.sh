@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Proves that the node comes up again after it was killed without a word, and that `down` leaves nothing.
+# Proves that the node comes up again after it was killed without a word, that images are built after a build was, and that
+# `down` leaves nothing.
 # It has a network, mounts and process numbers of its own, so the cluster that others use is not touched.
 source "$(dirname "${BASH_SOURCE[0]}")/part.sh"
 
@@ -16,8 +17,8 @@ for folder in /var/lib/kubelet /var/lib/cni /run/containerd; do
 done
 export PATH=$PROGRAMS:/usr/sbin:/sbin:$PATH KUBECONFIG=$ADMIN
 
-pod() { # pod NAME: runs and is ready
-  kubectl run "$1" --image=localhost/pause:1 --image-pull-policy=Never --restart=Never >/dev/null
+pod() { # pod NAME [IMAGE ARGUMENTS...]: runs and is ready
+  kubectl run "$1" --image="${2:-localhost/pause:1}" --image-pull-policy=Never --restart=Never "${@:3}" >/dev/null
   kubectl wait --for=condition=Ready "pod/$1" --timeout=60s >/dev/null
 }
 
@@ -49,6 +50,44 @@ kill_all_and_lose_network() {
   iptables -w -t nat -F
 }
 
+copy_tree() { # copy_tree FOLDER: all that images are built from; its package differs, so that its last stages are built anew
+  mkdir -p "$1/examples" "$1/tests/cluster"
+  cp -r "$REPO"/{operator,images,pyproject.toml,README.md,LICENSE} "$1/"
+  cp -r "$REPO/examples/data" "$1/examples/"
+  cp -r "$HERE" "$1/tests/cluster/"
+  date +%s%N >>"$1/README.md"
+}
+
+# Kills a build of images with all that it started while it holds a working container, builds again, and runs a pod of it.
+half_built() {
+  local began tree=$STATE/tree builder end left version
+  version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$REPO/operator/combee/__init__.py")
+  "$HERE/images.sh" load
+  left=$("$HERE/images.sh" left)
+  [ -z "$left" ] || die "a build that ended left $left"
+  copy_tree "$tree"
+  setsid "$tree/tests/cluster/node/images.sh" load </dev/null >"$LOG/half-built.log" 2>&1 &
+  builder=$!
+  end=$((SECONDS + 300))
+  until [ -n "$("$HERE/images.sh" left)" ]; do
+    kill -0 "$builder" 2>/dev/null && [ $SECONDS -lt "$end" ] || die "no build was seen at work; see $LOG/half-built.log"
+    sleep 0.2
+  done
+  # shellcheck disable=SC2046 # one word per process
+  kill -KILL $(ps -o pid= -s "$builder")
+  wait "$builder" 2>/dev/null || true
+  left=$("$HERE/images.sh" left)
+  [ -n "$left" ] || die "the build that was killed left nothing, so nothing is proved"
+  began=$SECONDS
+  "$tree/tests/cluster/node/images.sh" load
+  echo "half-built: killed with ${left//$'\n'/ } left; built and loaded after $((SECONDS - began)) s"
+  left=$("$HERE/images.sh" left)
+  [ -z "$left" ] || die "the next build left $left"
+  pod half-built "localhost/combee-worker:$version" --command -- sleep 600
+  kubectl delete pods --all --wait=false --grace-period=1 >/dev/null
+  "$HERE/images.sh" load # what the cache holds is again of this tree
+}
+
 "$HERE/node.sh" down
 began=$SECONDS
 "$HERE/node.sh" bare
@@ -59,6 +98,7 @@ echo "once more: $((SECONDS - began)) s"
 round killed kill_all
 round killed-and-data-lost kill_all_and_lose_data
 round killed-and-network-lost kill_all_and_lose_network
+half_built
 "$HERE/node.sh" down
 [ ! -e "$STATE" ] || die "$STATE is still there"
 [ -z "$(ip -o link show $BRIDGE 2>/dev/null)" ] || die "$BRIDGE is still there"

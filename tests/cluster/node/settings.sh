@@ -15,6 +15,7 @@ ADMIN=$STATE/admin.conf
 SOCKET=$STATE/containerd.sock
 
 KUBERNETES=1.34.4 # the last minor release that runs on cgroup v1, which many small virtual machines still have
+ETCD=3.6.5 # older ones than 3.5.13 make the API server read all there is for each list, whatever is asked for
 COREDNS=1.15.0
 MINIO=0.0.0-20260212201848-7aac2a2c5b7c # its releases' names are no Go versions, so it is named by commit
 HELM=3.19.4
@@ -38,7 +39,7 @@ MINIO_BUCKET=combee
 GPUS=8
 
 BIN=$CACHE/kubernetes-$KUBERNETES
-PROGRAMS=$BIN:$CACHE/coredns-$COREDNS:$CACHE/minio-$MINIO:$CACHE/helm-$HELM:$CACHE/kwok-$KWOK
+PROGRAMS=$BIN:$CACHE/etcd-$ETCD:$CACHE/coredns-$COREDNS:$CACHE/minio-$MINIO:$CACHE/helm-$HELM:$CACHE/kwok-$KWOK
 
 say() { echo "cluster: $*" >&2; }
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from combee.api.load import parse_run, problems_in
+from combee.api.local import check_local
 from combee.errors import ManifestError, NotAvailableError
 
 GOOD: dict[str, Any] = {
@@ -25,6 +26,9 @@ GOOD: dict[str, Any] = {
         "models": {"task": {"engineRef": {"name": "main"}}, "proposer": {"engineRef": {"name": "main"}}},
     },
 }
+TASK = GOOD["spec"]["task"]
+TRACES = {"type": "Traces", "data": {"train": TASK["data"]["train"]}}
+CUSTOM = {**TASK, "type": "Custom"}
 GONE = object()
 ENDPOINT = {"endpoint": {"url": "https://llm.example.com/v1", "model": "m"}}
 TRAIN, ROLE = "spec.task.data.train", "spec.models.evaluator"
@@ -88,7 +92,13 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     ("spec.task.metric", "f1", None, ["'f1' is not allowed", "accuracy"]),
     ("spec.task.failureCost", "  ", None, ["empty"]),
     ("spec.task.failureCost", "x" * 501, None, ["501 characters, more than the 500"]),
-    ("spec.task.data.heldOut", GONE, None, ["required", "Rows that select and gate"]),
+    ("spec.task.data.heldOut", GONE, "spec.task", ["data.heldOut is required", "rows that select and gate"]),
+    ("spec.task.type", "Traces", "spec.task", ["data.heldOut is given with type Traces", "Remove heldOut"]),
+    ("spec.task.traces", {}, "spec.task", ["traces is given with type Formula", "type: Traces"]),
+    ("spec.task", {**TRACES, "data": {**TRACES["data"], "test": {"uri": "t"}}}, None, ["data.test is given", "Remove test"]),
+    ("spec.task", {**TRACES, "traces": {"format": "atif"}}, "spec.task.traces.format", ["Did you mean ATIF"]),
+    ("spec.task", {**TRACES, "traces": {"partTokens": 10}}, "spec.task.traces.partTokens", ["from 500 to 1000000"]),
+    ("spec.task", {**CUSTOM, "custom": {"container": {"image": "i"}, "image": "i"}}, "spec.task.custom", ["image is given with container"]),
     ("spec.task.data.heldout", {"uri": "x"}, None, ["Did you mean heldOut"]),
     (TRAIN, {}, None, ["none of uri, configMap, pvc is given"]),
     (TRAIN, {"uri": "a", "pvc": {"claimName": "c", "path": "p"}}, None, ["uri and pvc are given together", "exactly one"]),
@@ -110,6 +120,9 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     ("spec.method.type", "ace", None, ["Did you mean ACE"]),
     ("spec.method.epochs", 0, None, ["0 is out of bounds", "from 1 to 100", "the default is 1"]),
     ("spec.method.gepa", {}, "spec.method", ["gepa is given with type ACE"]),
+    ("spec.method", {"type": "GEPA", "gepa": {"mapTemplate": "only <curr_param>"}}, "spec.method.gepa.mapTemplate", ["lacks <side_info>", "records or lessons"]),
+    ("spec.method", {"type": "GEPA", "gepa": {"frontier": "Hybrid"}}, "spec", ["gepa.frontier Hybrid needs a score by objectives"]),
+    ("spec.method", {"type": "GEPA", "gepa": {"paperCompat": True, "merges": -1}}, "spec.method.gepa.merges", ["from 0 to 1000"]),
     ("spec.method.ace.reflectionRounds", 6, None, ["6 is out of bounds", "from 1 to 5"]),
     ("spec.method.ace.renderTokenBudget", 90_000, None, ["from 100 to 80000"]),
     # engines and models
@@ -131,6 +144,7 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     # the rest
     ("spec.serialBaseline", {"method": "ACE", "measure": True, "curve": [{"examples": 1, "seconds": 1, "score": 1}]}, None, ["both given"]),
     ("spec.aggregation.strategy", "ParalellScan", None, ["Did you mean ParallelScan", "Naive"]),
+    ("spec.aggregation", {"strategy": "TopK"}, "spec", ["TopK without models.embedder", "Add models.embedder"]),
     ("spec.aggregation.verify", False, None, ["false is not allowed", "Replay, Support, Off"]),
     ("spec.aggregation.maxFanIn", 1, None, ["1 is out of bounds", "the default is 32"]),
     ("spec.aggregation.subgroups", "sqrt", None, ["is not allowed. Write Sqrt."]),
@@ -179,12 +193,6 @@ def test_there_are_many_of_them() -> None:
 
 
 LATER: list[tuple[str, object, str]] = [
-    ("spec.method.type", "GEPA", "GEPA is not available in this version. Use ACE."),
-    ("spec.task.type", "Traces", "Traces is not available in this version. Use Formula or FiNER."),
-    ("spec.task", {**GOOD["spec"]["task"], "type": "Custom", "custom": {"class": "a.b:C"}}, "Custom is not available"),
-    ("spec.aggregation.strategy", "TopK", "TopK is not available in this version"),
-    ("spec.aggregation.strategy", "Summarize", "Summarize is not available in this version"),
-    ("spec.models.embedder", ENDPOINT, "not available in this version"),
     ("spec.serialBaseline", {"method": "ACE", "measure": True}, "not available in this version"),
 ]  # fmt: skip
 
@@ -193,15 +201,17 @@ LATER: list[tuple[str, object, str]] = [
 def test_a_documented_field_without_its_part_is_not_available(at: str, value: object, words: str) -> None:
     with pytest.raises(NotAvailableError) as caught:
         parse_run(edited(at, value), "run.yaml")
-    assert caught.value.where == f"run.yaml: {'spec.task.type' if at == 'spec.task' else at}"
+    assert caught.value.where == f"run.yaml: {at}"
     assert words in str(caught.value)
 
 
-def test_activating_from_a_playbook_comes_later() -> None:
+def test_an_active_version_is_on_a_cluster_and_a_laptop_needs_a_file_for_it() -> None:
     manifest = edited("spec.task.initialPlaybook", {"activeVersion": True})
     manifest["spec"]["playbookRef"] = {"name": "formula"}
-    with pytest.raises(NotAvailableError, match=r"spec\.task\.initialPlaybook\.activeVersion"):
-        parse_run(manifest, "run.yaml")
+    run = parse_run(manifest, "run.yaml")
+    with pytest.raises(ManifestError, match="--data initialPlaybook=PATH") as caught:
+        check_local(run, engines=set(), secrets=set(), data=set())
+    assert "spec.task.initialPlaybook.activeVersion" in str(caught.value)
 
 
 @pytest.mark.parametrize(("at", "value"), [("spec.workers.hedgeBudget", 0), ("spec.batching.rule", "Saving")])
@@ -255,10 +265,6 @@ def test_problems_in_lists_all_of_them_with_lines() -> None:
 
 def test_problems_in_lists_all_that_is_not_available() -> None:
     manifest = edited("spec.serialBaseline", {"method": "ACE", "measure": True})
-    manifest["spec"]["aggregation"] = {"strategy": "TopK"}
     found = problems_in(json.dumps(manifest, indent=1), "run.yaml")
-    assert [problem.where.split(": ")[1] for problem in found] == [
-        "spec.aggregation.strategy",
-        "spec.serialBaseline",
-    ]
+    assert [problem.where.split(": ")[1] for problem in found] == ["spec.serialBaseline"]
     assert all(isinstance(problem, NotAvailableError) for problem in found)

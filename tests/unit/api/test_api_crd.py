@@ -24,7 +24,7 @@ from combee.api.crd import CHART_FOLDER, FOLDER, KINDS, MAX_FILE_BYTES, definiti
 from combee.api.docs_api import api_markdown
 from combee.api.load import parse_resource
 from combee.api.playbook import RunTemplate
-from combee.api.run import PromptLearningRun
+from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.status import HeldOutStatus, RunStatus, SpendStatus, shown
 from combee.errors import ManifestError, NotAvailableError
 
@@ -226,3 +226,11 @@ def test_the_reference_is_up_to_date_and_has_every_rule_and_condition() -> None:
         assert rule.message.replace("|", "\\|") in text or rule.at in (RunTemplate,)
     for about, status in TABLE:
         assert f"| {about} | {status} |" in text
+
+
+@pytest.mark.parametrize("manifest", CASES.good(), ids=lambda manifest: str(manifest["metadata"]["name"]))
+def test_what_pods_are_shown_of_a_run_is_read_back(manifest: dict[str, Any]) -> None:
+    resource = parse_resource(manifest, "")
+    if isinstance(resource, PromptLearningRun):
+        shown = resource.spec.dump()
+        assert RunSpec.model_validate(shown).dump() == shown

@@ -13,10 +13,11 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from combee.api.load import parse_resource, parse_run, parse_runs, problems_in
+from combee.api.load import names_in, parse_resource, parse_run, parse_runs, problems_in
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.api.yamlread import MAX_MANIFEST_BYTES
-from combee.errors import CombeeError, ManifestError, NotAvailableError
+from combee.cli.validate import run_validate
+from combee.errors import CombeeError, ManifestError
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "examples" / "formula.yaml").read_text()
@@ -175,18 +176,34 @@ def test_playbooks_are_checked_and_left_to_the_cluster() -> None:
         parse_runs(PLAYBOOK.replace("0.85", "85"), "pb.yaml")
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "canary: {mode: Shadow}",
-        f"version: {{pinnedDigest: {'ab' * 32}}}",
-        "delivery: {gateway: {enabled: true}}",
-    ],
-)
-def test_what_playbooks_cannot_do_yet_is_not_available(part: str) -> None:
-    text = PLAYBOOK.split("spec:")[0] + f"spec: {{{part}}}\n"
-    with pytest.raises(NotAvailableError, match="not available in this version"):
-        parse_resource(yaml.safe_load(text), "pb.yaml")
+CLAIM = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: store}\n"
+
+
+def test_objects_of_other_apis_are_left_alone() -> None:
+    text = f"{CLAIM}---\n{PLAYBOOK}---\n{SMALL}"
+    assert problems_in(text, "three.yaml") == []
+    assert names_in(text, "three.yaml") == [("Playbook", "formula"), ("PromptLearningRun", "small")]
+    assert [run.name for run in parse_runs(text, "three.yaml")] == ["small"]
+    (nothing,) = problems_in(CLAIM, "claim.yaml")
+    assert "there is no manifest in it" in str(nothing)
+    for api in ("combee.dev/v1alpha1", "combe.dev/v1alpha1"):  # ours, or meant to be
+        kind = "Claim" if api.startswith("combee") else "PromptLearningRuns"
+        (wrong,) = problems_in(f"apiVersion: {api}\nkind: {kind}\n---\n{SMALL}", "two.yaml")
+        assert f"unknown kind '{kind}'" in str(wrong)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_validate_takes_every_example(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_validate(path, as_json=False) == 0
+    assert ": valid (" in capsys.readouterr().out
+
+
+def test_a_gateway_needs_an_upstream() -> None:
+    gateway = "enabled: true, upstream: {url: 'https://llm.example.com/v1'}"
+    text = PLAYBOOK.split("spec:")[0] + "spec: {delivery: {gateway: {%s}}}\n"
+    assert problems_in(text % gateway, "pb.yaml") == []
+    with pytest.raises(ManifestError, match="enabled without upstream"):
+        parse_resource(yaml.safe_load(text % "enabled: true"), "pb.yaml")
 
 
 def test_merge_keys_and_aliases_work_in_reason() -> None:

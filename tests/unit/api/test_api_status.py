@@ -156,7 +156,6 @@ def test_the_reference_names_every_field_and_is_up_to_date(pytestconfig: pytest.
     for word in (
         "| leafSize |",
         "| maxRounds |",
-        "**later**: GEPA",
         "reflectionRounds",
         "callDeadlineSeconds",
     ):

@@ -1,0 +1,355 @@
+"""Kill what a run needs at a seeded random moment, on the project's own node, and count what was asked twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from cluster_tools import Cluster, eventually
+from releases import Release
+from runs import ENDED, Runs
+from test_life import blob, locally
+
+KINDS = ("operator pod", "worker pod", "engine pod", "a whole Job", "containerd", "API server")
+PARTS = {"containerd": "containerd", "API server": "apiserver"}
+SLOTS = 16
+"""Model calls that a run may have in flight."""
+AT_ONCE = ("--grace-period=0", "--force")
+PAUSE_SECONDS = (2.0, 14.0)
+"""between one kill's end and the next kill: a moment that the seed chooses."""
+DOWN_SECONDS = (1.0, 8.0)
+"""how long a part of the node stays down."""
+OPERATOR = "app.kubernetes.io/name=combee-operator"
+ENGINE = "combee.dev/engine"
+RECORDED_SECONDS = 1.0
+"""An answer is on its way, and then being recorded, for so long at most."""
+BEGUN_SECONDS = 4.0
+"""A busy server begins a request so long after it was sent at most."""
+SMALL = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}}
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One thing that was killed. Times are in seconds since 1970."""
+
+    kind: str
+    name: str
+    at: float
+    bound: int
+    """calls that were in flight of what was killed, at most."""
+    during: str
+    """the step that was at work."""
+    pods: frozenset[str] = frozenset()
+    """uids of the pods that were killed."""
+    seconds: float = 0.0
+    """until all was up again."""
+    twice: int = 0
+    """calls that were answered once more because of it."""
+    gone: float = 0.0
+    """when the last of its processes was gone: until then it went on."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer of the model. Times are in seconds since 1970."""
+
+    began: float
+    at: float
+    role: str
+
+
+@dataclass
+class AnswerLog:
+    """What the run's engines answered. Their logs are read through files that stay open: the folder of a
+    pod goes with the pod."""
+
+    kubelet: Path
+    name: str
+    _open: dict[Path, IO[str]] = field(default_factory=dict)
+
+    @property
+    def flag(self) -> str:
+        """What makes an engine write it, into the scratch volume of its pod."""
+        return f"--log=/tmp/{self.name}"
+
+    def look(self) -> None:
+        """Open the logs of engines that came up since."""
+        for path in self.kubelet.glob(f"pods/*/volumes/kubernetes.io~empty-dir/*/{self.name}"):
+            if path not in self._open:
+                self._open[path] = path.open()
+
+    def answers(self) -> dict[str, list[Answer]]:
+        """request -> its answers, in order."""
+        found: dict[str, list[Answer]] = {}
+        for file in self._open.values():
+            file.seek(0)
+            # The last line of a server that was killed may be cut.
+            for row in (json.loads(line) for line in file if line.endswith("\n")):
+                if row["status"] == 200:
+                    answer = Answer(row["time"] - row["seconds"], row["time"], row["role"])
+                    found.setdefault(row["request"], []).append(answer)
+        return {request: sorted(given, key=lambda one: one.at) for request, given in found.items()}
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Look again and again: the engines go when the run is over."""
+        stop = threading.Event()
+
+        def keep() -> None:
+            while not stop.wait(0.3):
+                self.look()
+
+        thread = threading.Thread(target=keep, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            self.look()
+
+
+def _in_flight(answer: Answer, kill: Kill) -> bool:
+    sent = answer.began - BEGUN_SECONDS
+    return sent <= max(kill.at, kill.gone) and kill.at <= answer.at + RECORDED_SECONDS
+
+
+def charged(kills: Sequence[Kill], answers: Mapping[str, list[Answer]]) -> tuple[list[Kill], list[str]]:
+    """The kills with the calls that were answered again, each charged to the first kill with room for it that
+    it may have been in flight at; and those calls, in words, that were in flight at none."""
+    counts, others = [0] * len(kills), list[str]()
+    lost = [(one, key, given[-1]) for key, given in answers.items() for one in given[:-1]]
+    for one, request, again in sorted(lost, key=lambda row: row[0].at):
+        at = [k for k, kill in enumerate(kills) if _in_flight(one, kill)]
+        if at:
+            counts[min(at, key=lambda k: (counts[k] >= kills[k].bound, k))] += 1
+        else:
+            others.append(f"{one.role} {request[:12]} at {one.at:.1f}, again at {again.at:.1f}")
+    return [replace(kill, twice=count) for kill, count in zip(kills, counts, strict=True)], others
+
+
+def processes(pods: Collection[str]) -> set[Path]:
+    """What runs in pods of this machine's own node, by their uids."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            groups = (process / "cgroup").read_text()
+            # What holds a pod's network stays a little longer, until the pod is taken apart.
+            if any(uid in groups for uid in pods) and b"combee" in (process / "cmdline").read_bytes():
+                found.add(process)
+    return found
+
+
+def alive(process: Path) -> bool:
+    """Whether a process is still there, and no zombie."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def answer_log(cluster: Cluster, name: str) -> AnswerLog:
+    """The log of the engines of one run on this machine's own node."""
+    return AnswerLog(Path(cluster.part("log", "kubelet").strip()).parents[1] / "kubelet", f"{name}.jsonl")
+
+
+@contextmanager
+def released(cluster: Cluster, namespace: str) -> Iterator[Release]:
+    """The chart, serving one namespace and nothing else of the cluster."""
+    release = Release(cluster, namespace)
+    off = {"install": False}
+    try:
+        release.install(
+            {
+                "namespaces": [namespace],
+                "crds": off,
+                "admissionPolicy": off,
+                "userRoles": {"create": False},
+                "operator": {"resources": SMALL},
+                "engineImages": ["localhost/combee-sim"],
+                "store": {"create": False},
+            }
+        )
+        yield release
+    finally:
+        release.uninstall()
+
+
+def small_run(engine_flag: str) -> Callable[[dict[str, Any]], None]:
+    """Change the quickstart: three iterations, and no call asked twice by choice."""
+
+    def change(run: dict[str, Any]) -> None:
+        spec = run["spec"]
+        spec["engines"][0]["vllm"]["args"] = ["--time-scale=0.5", engine_flag]
+        spec["batching"] = {"mode": "Fixed", "size": 40, "reason": "three iterations"}
+        spec["workers"] = {"parallelism": 2, "concurrency": SLOTS, "hedgeBudget": 0}
+
+    return change
+
+
+@dataclass(frozen=True)
+class Round:
+    """One run that was learned to its end though things were killed on the way."""
+
+    kills: list[Kill]
+    others: list[str]
+    """calls that were answered twice though nothing was killed while they were in flight."""
+    message: str
+    digest: str
+    """sha256 of the playbook that was published."""
+    began: float
+    """when the run was applied, in seconds since 1970."""
+    same: bool
+    """whether ``combee run --plans`` learned the very same from the run's plans."""
+    answers: int
+    """different calls that were answered."""
+
+
+def survive(cluster: Cluster, namespace: str, folder: Path, seed: int, kinds: Sequence[str]) -> Round:
+    """Learn while one thing of each of ``kinds`` is killed, in an order and at moments that ``seed`` chooses."""
+    chance = random.Random(seed)
+    order = chance.sample(list(kinds), len(kinds))
+    runs, log = Runs(cluster, namespace), answer_log(cluster, namespace)
+    change = small_run(log.flag)
+    with released(cluster, namespace), log.kept():
+        runs.apply(change)
+        began = time.time()
+        killer = Killer(runs, chance)
+        killed = [killer.kill(kind) for kind in order]
+        status = runs.ended()
+        kills = [kill for kill in killed if kill is not None]
+    assert status["phase"] == "Learned", status["message"]
+    playbook, answers = runs.playbook(), log.answers()
+    locally(runs, folder, change)
+    return Round(
+        *charged(kills, answers),
+        status["message"],
+        hashlib.sha256(playbook.encode()).hexdigest(),
+        began,
+        blob(folder, playbook).exists(),
+        len(answers),
+    )
+
+
+@dataclass
+class Killer:
+    """Kills one thing after the other."""
+
+    runs: Runs
+    chance: random.Random
+    log: Callable[[str], None] = print
+
+    def kill(self, kind: str) -> Kill | None:
+        """Wait for a random while, kill one of ``kind`` and wait until all is up again; None when the run is
+        over before."""
+        time.sleep(self.chance.uniform(*PAUSE_SECONDS))
+        victim = eventually(f"there is a {kind} to kill", lambda: self._victim(kind), seconds=150)
+        if victim is None or isinstance(victim, str):
+            return None
+        killed = replace(victim, at=time.time())
+        self._do(killed)
+        killed = replace(killed, gone=time.time())
+        self._until_up(kind)
+        killed = replace(killed, seconds=time.time() - killed.at)
+        self.log(
+            f"broke: {killed.kind} {killed.name} during {killed.during}; up again in {killed.seconds:.0f} s"
+        )
+        return killed
+
+    def _victim(self, kind: str) -> Kill | str | None:
+        """Something of the kind while a step is at work; a word when the run is over."""
+        if self._over():
+            return "over"
+        steps = self._pods("combee.dev/step")
+        if not steps:
+            return None
+        pod = self.chance.choice(steps)
+        labels, during = pod["metadata"]["labels"], _step(pod)
+        got = self.runs.cluster.try_kubectl(
+            "get", "job", labels["job-name"], "-o", "json", namespace=self.runs.namespace
+        )
+        if got.returncode:
+            return None  # it is gone, and its pod not yet
+        job = json.loads(got.stdout)
+        share = math.ceil(SLOTS / job["spec"]["completions"])
+        if kind == "worker pod":
+            return Kill(kind, pod["metadata"]["name"], 0.0, share, during, _uids([pod]))
+        if kind == "a whole Job":
+            mine = [one for one in steps if one["metadata"]["labels"]["job-name"] == labels["job-name"]]
+            return Kill(kind, labels["job-name"], 0.0, SLOTS, during, _uids(mine))
+        if kind in PARTS:
+            pid = self.runs.cluster.part("pids", PARTS[kind]).split()[0]
+            return Kill(kind, f"process {pid}", 0.0, 0, during)
+        pods = [one for one in self._pods(ENGINE if kind == "engine pod" else OPERATOR) if _ready(one)]
+        bound = SLOTS if kind == "engine pod" else 0
+        if not pods:
+            return None
+        return Kill(kind, pods[0]["metadata"]["name"], 0.0, bound, during, _uids(pods[:1]))
+
+    def _pods(self, labels: str) -> list[dict[str, Any]]:
+        pods = self.runs.cluster.get("pods", "-l", labels, namespace=self.runs.namespace)["items"]
+        return [
+            pod
+            for pod in pods
+            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    def _do(self, kill: Kill) -> None:
+        cluster, namespace = self.runs.cluster, self.runs.namespace
+        if kill.kind in PARTS:
+            cluster.part("kill", PARTS[kill.kind])
+            try:
+                time.sleep(self.chance.uniform(*DOWN_SECONDS))
+            finally:
+                cluster.part("start", PARTS[kill.kind])
+            return
+        working = processes(kill.pods)
+        chosen = ("job", kill.name) if kill.kind == "a whole Job" else ("pod", kill.name, *AT_ONCE)
+        gone = ("--wait=false", "--ignore-not-found")
+        cluster.kubectl("delete", *chosen, *gone, namespace=namespace)
+        eventually("they are gone", lambda: not any(map(alive, working)), seconds=120, every=0.1)
+
+    def _until_up(self, kind: str) -> None:
+        eventually("the API server and its node are up", self._node_up, seconds=120)
+        eventually("the operator is up", lambda: self._up(OPERATOR), seconds=150)
+        if kind == "engine pod":
+            eventually("an engine is up", lambda: self._up(ENGINE) or self._over(), seconds=150)
+
+    def _node_up(self) -> bool:
+        cluster = self.runs.cluster
+        if cluster.try_kubectl("get", "--raw", "/readyz", "--request-timeout=5s").returncode:
+            return False
+        nodes = cluster.get("nodes")["items"]
+        return all(_condition(node, "Ready") for node in nodes)
+
+    def _up(self, labels: str) -> bool:
+        return any(_ready(pod) for pod in self._pods(labels))
+
+    def _over(self) -> bool:
+        return self.runs.status().get("phase") in ENDED
+
+
+def _uids(pods: list[dict[str, Any]]) -> frozenset[str]:
+    return frozenset(pod["metadata"]["uid"] for pod in pods)
+
+
+def _ready(pod: dict[str, Any]) -> bool:
+    return _condition(pod, "Ready")
+
+
+def _condition(of: dict[str, Any], name: str) -> bool:
+    return {c["type"]: c["status"] for c in of["status"].get("conditions", ())}.get(name) == "True"
+
+
+def _step(pod: dict[str, Any]) -> str:
+    labels = pod["metadata"]["labels"]
+    return f"{labels['combee.dev/step']} of iteration {labels['combee.dev/iteration']}"

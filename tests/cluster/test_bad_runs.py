@@ -1,0 +1,177 @@
+"""Every bad manifest, given to a cluster where the operator runs: refused by the server, or shown by the
+operator with a reason and what to do; the operator never restarts, and a good run beside them learns."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from admission_cases import Case, bad
+from cluster_tools import Cluster, eventually
+from kubernetes import client, config
+from releases import Release, apply_crds
+from runs import Runs, quickstart
+from test_admission import Server
+
+pytestmark = pytest.mark.timeout(1200, func_only=True)
+MANY = 60
+OFF = {"install": False}
+ROWS = "\n".join(json.dumps({"context": f"{k} + 1", "target": str(k + 1)}) for k in range(60))
+OTHERS = "\n".join(json.dumps({"context": f"{k} + 2", "target": str(k + 2)}) for k in range(60))
+DATA = {
+    "rows.jsonl": ROWS,
+    "others.jsonl": OTHERS,
+    "few.jsonl": "\n".join(OTHERS.splitlines()[:2]),
+    "broken.jsonl": ROWS + '\n{"context": ',
+    "empty.jsonl": "",
+}
+BAD_DATA = {
+    "broken": ("broken.jsonl", "others.jsonl", "InvalidData", "broken.jsonl:61: not valid JSON"),
+    "empty": ("empty.jsonl", "others.jsonl", "InvalidData", "there is no row in it"),
+    "overlap": ("rows.jsonl", "rows.jsonl", "DataOverlap", "rows are in train too"),
+    "too-few": ("rows.jsonl", "few.jsonl", "HeldOutTooSmall", "heldOut"),
+}
+"""what only a pod can know: name -> train, heldOut, reason, words of the message."""
+NOT_THERE = {
+    "no-key": ("absent.jsonl", "absent.jsonl", "references non-existent config key"),
+}
+
+
+@pytest.fixture
+def team(cluster: Cluster) -> Iterator[str]:
+    name = f"test-{secrets.token_hex(4)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.kubectl(
+        "create",
+        "-f",
+        "-",
+        stdin={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
+    )
+    yield name
+    cluster.try_kubectl("delete", "plr", "--all", "--timeout=180s", namespace=name)
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def release(cluster: Cluster, namespace: str, team: str) -> Iterator[Release]:
+    """The chart for one namespace, without the policy that guards Secrets."""
+    apply_crds(cluster)
+    made = Release(cluster, namespace)
+    image = cluster.image("sim")
+    try:
+        made.install(
+            {
+                "namespaces": [team],
+                "crds": OFF,
+                "admissionPolicy": OFF,
+                "userRoles": {"create": False},
+                "image": {"vllm": image},
+                "engineImages": ["localhost/combee-sim"],
+            }
+        )
+        yield made
+    finally:
+        made.uninstall()
+
+
+def plan(cluster: Cluster, team: str) -> dict[str, dict[str, Any]]:
+    """Run -> its condition PlanAccepted, of those that have one."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in cluster.get("plr", namespace=team)["items"]:
+        for one in run.get("status", {}).get("conditions", ()):
+            if one["type"] == "PlanAccepted":
+                found[run["metadata"]["name"]] = one
+    return found
+
+
+def with_data(name: str, train: str, held_out: str) -> dict[str, Any]:
+    run = copy.deepcopy(next(o for o in quickstart() if o["kind"] == "PromptLearningRun"))
+    run["metadata"]["name"] = name
+    data = {"train": train, "heldOut": held_out}
+    run["spec"]["task"]["data"] = {k: {"configMap": {"name": "data", "key": v}} for k, v in data.items()}
+    run["spec"]["models"] = {
+        role: {"endpoint": {"url": "http://192.0.2.1:9/v1", "model": "m"}} for role in ("task", "proposer")
+    }
+    del run["spec"]["engines"]
+    return run
+
+
+def refused_by_the_server(server: Server) -> int:
+    """How many bad manifests the server refused, each with its message."""
+    cases = [case for case in bad() if not case.operator]
+    for case in cases:
+        _, message = server.create(case.manifest, dry_run=False)
+        assert case.says in message, case.name
+    return len(cases)
+
+
+def apply_for_the_operator(server: Server) -> dict[str, Case]:
+    cases = {f"bad-{index}": case for index, case in enumerate(bad()) if case.operator}
+    for name, case in cases.items():
+        manifest = copy.deepcopy(case.manifest)
+        manifest["metadata"]["name"] = name
+        assert server.create(manifest, dry_run=False)[1] == "", case.name
+    return cases
+
+
+def test_all_bad_manifests_are_told_why_and_others_go_on(
+    cluster: Cluster, release: Release, team: str
+) -> None:
+    api = client.CustomObjectsApi(config.new_client_from_config(cluster.environment["KUBECONFIG"]))
+    server, runs = Server(api, team), Runs(cluster, team)
+    once = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    beside: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "once"}, "spec": once},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "data"}, "data": DATA},
+    ]
+    cluster.kubectl("create", "-f", "-", namespace=team, stdin=beside)
+    runs.apply(lambda run: run["spec"].update(batching={"mode": "Fixed", "size": 60, "reason": "short"}))
+    cases = apply_for_the_operator(server)
+    for name, (train, held_out, *_) in {**BAD_DATA, **NOT_THERE}.items():
+        assert server.create(with_data(name, train, held_out), dry_run=False)[1] == ""
+    refused = refused_by_the_server(server)
+
+    def judged() -> bool:
+        found = plan(cluster, team)
+        return all(found.get(name, {}).get("status") == "False" for name in (*cases, *BAD_DATA))
+
+    try:
+        eventually("all are judged", judged, seconds=300, every=2)
+    except BaseException:
+        print(json.dumps(plan(cluster, team), indent=1)[:6000])
+        raise
+    found = plan(cluster, team)
+    for name, case in cases.items():
+        assert (found[name]["reason"], case.says in found[name]["message"]) == (case.reason, True), found[
+            name
+        ]
+        assert not cluster.get("pods", "-l", f"combee.dev/run={name}", namespace=team)["items"], name
+    for name, (_, _, reason, says) in BAD_DATA.items():
+        assert (found[name]["reason"], says in found[name]["message"]) == (reason, True), found[name]
+    for one in (*cases, *BAD_DATA):
+        # What is wrong, and then a sentence that says what to do.
+        assert re.search(r"[.;] ", found[one]["message"]), found[one]
+    for name, (*_, says) in NOT_THERE.items():
+        _says_what_is_missing(runs, name, says)
+    assert refused + len(cases) + len(BAD_DATA) >= MANY
+    print(f"{refused} refused by the server, {len(cases) + len(BAD_DATA)} by the operator")
+    status = runs.ended()
+    assert status["phase"] == "Learned", status["message"]
+    pods = cluster.get("pods", "-l", "app.kubernetes.io/name=combee-operator", namespace=release.namespace)
+    counts = [one["restartCount"] for pod in pods["items"] for one in pod["status"]["containerStatuses"]]
+    assert counts == [0]
+
+
+def _says_what_is_missing(runs: Runs, name: str, says: str) -> None:
+    def placed() -> dict[str, Any] | None:
+        found = [c for c in runs.status(name).get("conditions", ()) if c["type"] == "PodsPlaced"]
+        return found[0] if found and found[0]["status"] == "False" else None
+
+    one = eventually(f"{name} says what is missing", placed, seconds=120, every=1)
+    assert one["reason"] == "Unschedulable" and says in one["message"], one
+    assert "Create what it names, in the run's namespace." in one["message"]

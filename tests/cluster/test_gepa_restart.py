@@ -1,0 +1,71 @@
+"""A run of method GEPA whose operator is killed in every iteration, each time at another step: the pool of variants,
+its generator's state included, is the one that a laptop learns from the same plans."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_tools import Cluster, eventually
+from runs import ENDED, Runs, operating
+from test_life import blob, definitions, locally  # noqa: F401 - definitions installs the CRDs
+
+pytestmark = pytest.mark.timeout(900, func_only=True)
+MOMENTS = (("map", 0), ("reduce", 1), ("finish", 2))
+"""(step, iteration) at work when the operator is killed."""
+BEFORE = {"reduce": "map", "finish": "reduce"}
+"""Reduce and finish are started with the map and wait: each is at work once the one before is done."""
+
+
+def gepa(run: dict[str, Any]) -> None:
+    """Change the quickstart: three iterations on a slower model, the later ones on two variants at once."""
+    spec = run["spec"]
+    spec["method"] = {"type": "GEPA", "gepa": {"variantsInFlight": 2}}
+    spec["engines"][0]["vllm"]["args"] = ["--time-scale=0.5"]
+    spec["batching"] = {"mode": "Fixed", "size": 40, "reason": "three iterations"}
+    spec["workers"] = {"parallelism": 2, "concurrency": 16, "hedgeBudget": 0}
+
+
+def test_gepa_goes_through_operator_restarts_to_the_bytes_of_a_laptop(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    runs, log = Runs(cluster, namespace), tmp_path / "operator.log"
+    runs.apply(gepa)
+    for step, iteration in MOMENTS:
+        with operating(cluster, namespace, log):
+            at = f"the {step} of iteration {iteration}"
+            found = eventually(
+                f"{at} is at work", lambda s=step, i=iteration: _at_work(runs, s, i), seconds=300
+            )
+            assert found == "at work", f"the run was over before {at} was seen at work"
+        print(f"killed the operator during {at}")
+    with operating(cluster, namespace, log):
+        status = runs.ended()
+    assert status["phase"] == "Learned", status["message"]
+    locally(runs, tmp_path, gepa)
+    held = cluster.get("configmap", status["published"], namespace=namespace)["data"]
+    digest = hashlib.sha256(held["artifact.json"].encode()).hexdigest()
+    print(f"{status['message']}; pool {digest[:12]}")
+    assert held["method"] == "GEPA"
+    assert blob(tmp_path, held["playbook.md"]).exists(), "the laptop learned another prompt"
+    assert blob(tmp_path, held["artifact.json"]).exists(), "the laptop has another pool"
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert max(len(one["builtOn"]) for one in result["iterations"]) == 2
+
+
+def _at_work(runs: Runs, step: str, iteration: int) -> str:
+    """Whether that step is at work; empty while it is not yet, and ``over`` where the run is."""
+    jobs = runs.cluster.get("jobs", "-l", f"combee.dev/iteration={iteration}", namespace=runs.namespace)
+    by_step = {job["metadata"]["labels"]["combee.dev/step"]: job for job in jobs["items"]}
+    ready = step not in BEFORE or _done(by_step.get(BEFORE[step]))
+    job = by_step.get(step)
+    if ready and job is not None and not _done(job) and job.get("status", {}).get("active"):
+        return "at work"
+    return "over" if runs.status().get("phase") in ENDED else ""
+
+
+def _done(job: dict[str, Any] | None) -> bool:
+    return job is not None and bool(job.get("status", {}).get("succeeded") == job["spec"]["completions"])

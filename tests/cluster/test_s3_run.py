@@ -1,0 +1,155 @@
+"""A run whose data and store are in S3 learns what one whose data and store are on claims learns."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_tools import REPOSITORY, Cluster, eventually, run_python
+from runs import Runs, operating, quickstart
+
+sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
+from e2e_support import COMBEE, environment
+
+pytestmark = pytest.mark.timeout(900)
+BUCKET = "combee"
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "combee-test",
+    "AWS_SECRET_ACCESS_KEY": "combee-test-secret",
+    "AWS_ENDPOINT_URL": "http://minio.minio.svc:9000",
+}
+CLIENT = """
+import json, os
+import botocore.session
+s3 = botocore.session.get_session().create_client("s3", region_name="us-east-1")
+"""
+WITH_KEYS = {"envFrom": [{"secretRef": {"name": "s3"}}]}
+
+
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "rows"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}},
+}
+"""where a platform team keeps its data."""
+
+
+def upload(cluster: Cluster, kubectl: Callable[..., str], prefix: str) -> None:
+    """The quickstart's rows, put by a pod into the bucket and, a folder down, onto a claim."""
+    program = (
+        CLIENT
+        + f"""
+for name in os.listdir("/rows"):
+    if name.endswith(".jsonl"):
+        rows = open("/rows/" + name, "rb").read()
+        s3.put_object(Bucket="{BUCKET}", Key="{prefix}/" + name, Body=rows)
+        os.makedirs("/claim/formula", exist_ok=True)
+        open("/claim/formula/" + name, "wb").write(rows)
+"""
+    )
+    kubectl("create", "-f", "-", stdin=CLAIM)
+    mounts = [{"name": "rows", "mountPath": "/rows"}, {"name": "claim", "mountPath": "/claim"}]
+    mount = {"volumeMounts": mounts}
+    volumes = [
+        {"name": "rows", "configMap": {"name": "quickstart-rows"}},
+        {"name": "claim", "persistentVolumeClaim": {"claimName": "rows"}},
+    ]
+    run_python(cluster, kubectl, program, container={**WITH_KEYS, **mount}, volumes=volumes)
+    kubectl("delete", "pod", "probe")
+
+
+def kept(cluster: Cluster, kubectl: Callable[..., str], prefix: str) -> list[str]:
+    """Keys below a prefix of the bucket."""
+    program = (
+        CLIENT
+        + f"""
+pages = s3.get_paginator("list_objects_v2").paginate(Bucket="{BUCKET}", Prefix="{prefix}/")
+print(json.dumps([one["Key"] for page in pages for one in page.get("Contents", ())]))
+"""
+    )
+    printed = run_python(cluster, kubectl, program, container=WITH_KEYS)
+    kubectl("delete", "pod", "probe")
+    keys: list[str] = json.loads(printed)
+    return keys
+
+
+def in_s3(run: dict[str, Any], prefix: str) -> None:
+    """The run with its data and its store in the bucket."""
+    secret = {"secretRef": {"name": "s3"}}
+    spec = run["spec"]
+    run["metadata"]["name"] = "in-s3"
+    spec["task"]["data"] = {
+        "train": {"uri": f"s3://{BUCKET}/{prefix}/train.jsonl", **secret},
+        "heldOut": {"uri": f"s3://{BUCKET}/{prefix}/heldout.jsonl", **secret},
+    }
+    spec["store"] = {"uri": f"s3://{BUCKET}/{prefix}/runs", **secret}
+
+
+def on_claim(run: dict[str, Any]) -> None:
+    """The run with its data on a claim beside that of its store."""
+    run["spec"]["task"]["data"] = {
+        split: {"pvc": {"claimName": "rows", "path": f"formula/{split.lower()}.jsonl"}}
+        for split in ("train", "heldOut")
+    }
+    same_sizes(run)
+
+
+def same_sizes(run: dict[str, Any]) -> None:
+    """Batch sizes that no clock has a say in, and small pods."""
+    run["spec"]["batching"] = {"mode": "Fixed", "size": 40, "reason": "two runs are compared"}
+
+
+def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
+    cluster: Cluster, namespace: str, kubectl: Callable[..., str], tmp_path: Path
+) -> None:
+    if cluster.try_kubectl("get", "service", "minio", namespace="minio").returncode:
+        pytest.skip("no MinIO at minio.minio.svc:9000; the test node of `make cluster` has one")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
+    runs = Runs(cluster, namespace)
+    literals = [f"--from-literal={key}={value}" for key, value in KEYS.items()]
+    kubectl("create", "secret", "generic", "s3", *literals)
+    run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
+    in_s3(run, namespace)
+    same_sizes(run)
+    with operating(cluster, namespace, tmp_path / "operator.log"):
+        kubectl("apply", "-f", "-", stdin=[o for o in quickstart() if o["kind"] != "PromptLearningRun"])
+        upload(cluster, kubectl, namespace)
+        runs.apply(on_claim)
+        kubectl("create", "-f", "-", stdin=run)
+        claimed, in_bucket = runs.ended(), runs.ended("in-s3")
+        assert claimed["phase"] == in_bucket["phase"] == "Learned", in_bucket["message"]
+        assert in_bucket["pinned"]["dataDigests"] == claimed["pinned"]["dataDigests"]
+        assert in_bucket["bestDigest"] == claimed["bestDigest"]
+        assert runs.playbook("in-s3") == runs.playbook()
+        print(f"{in_bucket['bestDigest'][:12]} on a claim and in S3")
+        _fetched(cluster, namespace, runs, tmp_path)
+        keys = kept(cluster, kubectl, f"{namespace}/runs")
+        assert [key for key in keys if key.endswith("manifest.json")] and len(keys) > 100, keys
+        # What was answered is in the bucket: the same run again asks nothing.
+        kubectl("delete", "plr", "in-s3", "--timeout=180s")
+        eventually(
+            "its objects are gone",
+            lambda: not kubectl("get", "jobs", "-l", "combee.dev/run=in-s3", "-o", "name"),
+        )
+        kubectl("create", "-f", "-", stdin=run)
+        again = runs.ended("in-s3")
+    assert again["bestDigest"] == in_bucket["bestDigest"]
+    assert {role: used["calls"] for role, used in again["usage"].items()} == {"task": 0, "proposer": 0}
+    ready = next(c for c in again["conditions"] if c["type"] == "Ready")
+    assert ready["reason"] == "AlreadyLearned", ready
+
+
+def _fetched(cluster: Cluster, namespace: str, runs: Runs, folder: Path) -> None:
+    """`kubectl combee report` reads the bucket with the run's own Secret."""
+    command = [*COMBEE, "report", "in-s3", "-n", namespace, "-o", str(folder / "out")]
+    env = {**environment(), **cluster.environment}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    result, status = json.loads((folder / "out" / "result.json").read_text()), runs.status("in-s3")
+    assert result["outcome"] == "Learned" and result["heldOut"]["gate"]["best"] == status["gate"]["best"]

@@ -1,0 +1,28 @@
+"""Many runs at once, at a twentieth of what ``make scale`` measures: nothing breaks, and what is measured is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cluster_tools import REPOSITORY, Cluster
+
+
+@pytest.mark.timeout(900, func_only=True)
+def test_fifty_runs_with_fifty_pods_each(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not cluster.own:
+        pytest.skip("the programs of a control plane come with the test node")
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    monkeypatch.setenv("PATH", cluster.environment["PATH"])
+    from bench.scale import RSS_TARGET_MIB, measure
+
+    found = measure(tmp_path, runs=50, pods=2_500, resync_seconds=15)
+    print("\n".join(found.lines()))
+    # Times depend on who else uses the machine; memory does not.
+    assert (found.runs, found.pods) == (50, 2_500)
+    assert found.first_reconcile_seconds > 0 and found.p99_seconds < float("inf")
+    assert found.rss_mib < RSS_TARGET_MIB
+    log = (tmp_path / "operator-measured.log").read_text()
+    assert '"level": "error"' not in log.lower(), log[-2000:]

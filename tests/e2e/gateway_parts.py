@@ -1,0 +1,135 @@
+"""A gateway in a process of its own, between a stand-in of an API server and an upstream that tells what it got."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench.apiserver import NAMESPACE, ApiServer, content, playbook, under_test, version  # noqa: E402
+from bench.gatewayproc import Running, gateway, secret  # noqa: E402
+
+__all__ = [
+    "NAMESPACE",
+    "PATIENCE_SECONDS",
+    "ApiServer",
+    "Running",
+    "Upstream",
+    "content",
+    "gateway",
+    "playbook",
+    "secret",
+    "under_test",
+    "until",
+    "version",
+]
+
+
+PATIENCE_SECONDS = 240.0
+"""for what ends as soon as it is so: a busy machine may take its time."""
+
+
+def until(what: str, true: Callable[[], Any]) -> Any:
+    """The first true value; fails, naming ``what``, when there is none in a long time."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (value := true()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return value
+
+
+@dataclass
+class Upstream:
+    """An OpenAI-like server that answers what it is told to and keeps what it was asked."""
+
+    seen: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    """path, headers, body of each request."""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    answer: bytes = b'{"object": "chat.completion"}'
+    pieces: list[bytes] = field(default_factory=list)
+    """sent one by one where given, chunked."""
+    pause: float = 0.0
+    onward: threading.Event | None = None
+    """send what follows the first piece once it is set."""
+    cut: bool = False
+    """drop the connection before the end."""
+    hold: threading.Event | None = None
+    """answer once it is set."""
+    gone: threading.Event = field(default_factory=threading.Event)
+    """set when the other side went away while pieces were sent."""
+    url: str = ""
+
+    def __enter__(self) -> Upstream:
+        told = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                told.seen.append((self.path, dict(self.headers.items()), self.rfile.read(length)))
+                try:
+                    self._answer()
+                except OSError:
+                    told.gone.set()
+                    self.close_connection = True
+
+            do_GET = do_POST
+
+            def _answer(self) -> None:
+                if told.hold is not None:
+                    told.hold.wait(PATIENCE_SECONDS)
+                self.send_response(told.status)
+                for name, value in told.headers.items():
+                    self.send_header(name, value)
+                if not told.pieces:
+                    answer = told.respond(told.seen[-1][2])
+                    self.send_header("Content-Length", str(len(answer)))
+                    self.end_headers()
+                    self.wfile.write(answer)
+                    return
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for piece in told.pieces:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                    self.wfile.flush()
+                    if told.onward is not None:
+                        told.onward.wait(PATIENCE_SECONDS)
+                    time.sleep(told.pause)
+                if told.cut:
+                    self.close_connection = True
+                    return
+                self.wfile.write(b"0\r\n\r\n")
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def respond(self, body: bytes) -> bytes:
+        """The answer to a body."""
+        return self.answer
+
+    def messages(self, index: int = -1) -> list[dict[str, Any]]:
+        """The messages of a request that it was sent."""
+        found: list[dict[str, Any]] = json.loads(self.seen[index][2])["messages"]
+        return found

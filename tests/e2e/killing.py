@@ -1,0 +1,133 @@
+"""Kill a run at seeded random moments, give the same command again, and compare with a run that nothing disturbed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e_support import COMBEE, Sim, combee, environment, result_of
+
+from combee.plan.types import StepSummary
+
+ENDED = (0, 3)
+"""Learned, or nothing better was found."""
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A run to be killed: the manifest at ``path`` with the model ``sim``.
+
+    ``in_flight`` bounds the calls that one kill may lose, so that may be answered twice."""
+
+    path: Path
+    sim: Sim
+    in_flight: int
+    flags: Sequence[str | Path] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def words(self, out: Path) -> list[str]:
+        """The command, without ``combee``."""
+        given = ["run", "-f", self.path, "-o", out, "--engine", f"main={self.sim.url}", *self.flags]
+        return [str(word) for word in given]
+
+    def to_the_end(self, out: Path) -> float:
+        """Seconds that the run, or what is left of it, took."""
+        began = time.monotonic()
+        done = combee(*self.words(out), **self.variables)
+        assert done.returncode in ENDED, done.stdout + done.stderr
+        return time.monotonic() - began
+
+    def killed_at(self, out: Path, files: int) -> float | None:
+        """Kill it once its store has so many files, and more than before: after how many seconds, or None where it
+        ended before. Counted in files a moment is the same part of the work on a busy machine."""
+        began, files = time.monotonic(), max(files, files_of(out) + 1)
+        process = subprocess.Popen(
+            [*COMBEE, *self.words(out)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment(**self.variables),
+            start_new_session=True,
+        )
+        while files_of(out) < files:
+            if process.poll() is not None:
+                return None
+            time.sleep(0.01)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.wait() != -signal.SIGKILL:
+            return None
+        return time.monotonic() - began
+
+
+def files_of(out: Path) -> int:
+    """How many files are in the store of a run."""
+    return sum(len(files) for _, _, files in os.walk(out / "store"))
+
+
+def kept(out: Path) -> tuple[object, ...]:
+    """What must not differ: every artifact of the run, byte for byte, and what its result says of it."""
+    found, store = result_of(out), out / "store" / "blobs"
+    steps = [StepSummary.decode(path.read_bytes()) for path in sorted((out / "steps").iterdir())]
+    finished = [step.outputs["artifact"] for step in steps if step is not None and step.kind == "finish"]
+    artifacts = [(store / digest[:2] / digest).read_bytes() for digest in finished]
+    built_on = [one["builtOn"] for one in found["iterations"]]
+    return found["playbook"], (out / "playbook.md").read_bytes(), artifacts, found["heldOut"], built_on
+
+
+def survives(run: Killed, folder: Path, moments: int, seed: str) -> None:
+    """Each of ``moments`` runs is killed once, at a moment that ``seed`` draws, and gone on with to the same end."""
+    wanted, usual, files = _undisturbed(run, folder / "whole")
+    draw = random.Random(seed)
+    for number in range(moments):
+        point, tries, before = draw.uniform(0.02, 0.95), 0, run.sim.answered()
+        while (after := run.killed_at(out := folder / f"out{number}-{tries}", round(point * files))) is None:
+            # One that ended between two looks was not killed: an earlier moment is taken, in a folder of its own.
+            point, tries, before = point * 0.8, tries + 1, run.sim.answered()
+        _tell(out, point, after)
+        run.to_the_end(out)
+        _same(run, out, wanted, (run.sim.answered() - before - usual).total(), run.in_flight)
+
+
+def survives_all(run: Killed, folder: Path, moments: int, seed: str) -> None:
+    """One run (or another, where one is over too soon) is killed at each of ``moments`` moments that ``seed`` draws,
+    every time it is gone on with, and it comes to the same end."""
+    wanted, usual, files = _undisturbed(run, folder / "whole")
+    draw, out, before, killed, ended = random.Random(seed), folder / "out", run.sim.answered(), 0, 0
+    for point in sorted(draw.uniform(0.02, 0.95) for _ in range(moments)):
+        while (after := run.killed_at(out, round(point * files))) is None:
+            # It ended between two looks: it is compared, and another one is begun and killed a little earlier.
+            again = (run.sim.answered() - before - usual).total()
+            _same(run, out, wanted, again, killed * run.in_flight)
+            ended += 1
+            point, out, before, killed = point * 0.8, folder / f"out{ended}", run.sim.answered(), 0
+        _tell(out, point, after)
+        killed += 1
+    run.to_the_end(out)
+    _same(run, out, wanted, (run.sim.answered() - before - usual).total(), killed * run.in_flight)
+
+
+def _undisturbed(run: Killed, out: Path) -> tuple[object, Counter[str], int]:
+    """What is kept of a run that nothing disturbs, how often it asked what, and the files of its store."""
+    before = run.sim.answered()
+    seconds = run.to_the_end(out)
+    print(f"undisturbed in {seconds:.1f} s")
+    return kept(out), run.sim.answered() - before, files_of(out)
+
+
+def _tell(out: Path, point: float, seconds: float) -> None:
+    done = len(list(out.glob("steps/*")))
+    print(f"killed after {seconds:.1f} s, at {100 * point:.0f} % of the work, {done} steps done")
+
+
+def _same(run: Killed, out: Path, wanted: object, twice: int, allowed: int) -> None:
+    print(f"{twice} calls answered twice, {result_of(out)['playbook']['digest'][:16]}")
+    assert kept(out) == wanted
+    assert twice <= allowed

@@ -1,0 +1,90 @@
+"""Many large bodies at once: the process stays within the memory of its container, and nobody is lost."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from gateway_parts import (
+    PATIENCE_SECONDS,
+    ApiServer,
+    Running,
+    Upstream,
+    content,
+    gateway,
+    playbook,
+    secret,
+    until,
+    version,
+)
+
+pytestmark = pytest.mark.e2e
+A, KEY = "a" * 64, "key-of-the-client"
+MIB = 1024 * 1024
+MEMORY, BODY, CLIENTS = 256 * MIB, 6 * MIB, 40
+
+
+def ask(running: Running, body: bytes) -> tuple[int, str, str]:
+    """(status, code, Retry-After)."""
+    parts = urlsplit(running.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE_SECONDS)
+    try:
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        connection.request("POST", "/formula/v1/chat/completions", body, headers)
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        return (
+            answer.status,
+            said.get("error", {}).get("code", ""),
+            answer.headers.get("Retry-After") or "",
+        )
+    finally:
+        connection.close()
+
+
+def most_memory(running: Running) -> int:
+    """Bytes that the process had resident at most."""
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) * 1024
+
+
+def test_more_large_bodies_than_there_is_memory_for(tmp_path: Path) -> None:
+    secret(tmp_path, "keys", "formula", first=KEY)
+    body = json.dumps({"messages": [{"role": "user", "content": "x" * BODY}]}).encode()
+    with ApiServer() as api, Upstream(hold=threading.Event()) as upstream:
+        api.put(
+            "playbooks", playbook("formula", upstream.url, active=A, keys={"secretRef": {"name": "keys"}})
+        )
+        api.put("playbookversions", version("formula", A))
+        api.put("configmaps", content("formula", A, "- [r-1] the rule of A"))
+        with (
+            gateway(api, tmp_path, COMBEE_GATEWAY_MEMORY=str(MEMORY)) as running,
+            ThreadPoolExecutor(CLIENTS) as clients,
+        ):
+            before = most_memory(running)
+            asked: list[Future[tuple[int, str, str]]] = [
+                clients.submit(ask, running, body) for _ in range(CLIENTS)
+            ]
+            until(
+                "all were passed on or answered",
+                lambda: len(upstream.seen) + sum(one.done() for one in asked) >= CLIENTS,
+            )
+            assert upstream.hold is not None
+            upstream.hold.set()
+            answers = [one.result() for one in asked]
+            # What those took is given back once their answers are sent, which is a moment after they are read.
+            until("there is room again", lambda: ask(running, body)[0] == 200)
+            peak = most_memory(running)
+    refused = [one for one in answers if one[0] == 503]
+    print(f"{len(refused)} of {CLIENTS} were told to come again; {before / MIB:.0f} -> {peak / MIB:.0f} MiB")
+    assert set(answers) == {(200, "", ""), (503, "no_memory", "1")}
+    assert len(refused) == CLIENTS - (len(upstream.seen) - 1)
+    assert peak < MEMORY

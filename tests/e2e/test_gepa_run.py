@@ -1,0 +1,165 @@
+"""GEPA through the local executor, with a simulated model: it learns, is cut off anywhere, and goes on exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from e2e_support import FORMULA, Manifest, Sims
+
+from combee.methods.gepa import GepaMethod, Pool, standing
+from combee.methods.gepa.standing import members, scores
+from combee.runtime.report.result import Result
+from combee.runtime.session import _Silent, prepare, run_session
+from combee.runtime.sources import parse_stand_ins
+
+pytestmark = pytest.mark.e2e
+
+
+GEPA = {"type": "GEPA"}
+
+
+async def learn(url: str, path: Path, out: Path) -> Result:
+    return await run_session(prepare(path, parse_stand_ins([f"main={url}"], [], [])), out, _Silent())
+
+
+async def learn_and_stop(url: str, path: Path, out: Path, seconds: float) -> None:
+    working = asyncio.create_task(learn(url, path, out))
+    await asyncio.wait([working], timeout=seconds)
+    working.cancel()
+    with contextlib.suppress(asyncio.CancelledError):  # not begun yet
+        await working
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Some of the heldOut rows."""
+    path = tmp_path / "heldout40.jsonl"
+    lines = (FORMULA / "heldout.jsonl").read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:40]))
+    return path
+
+
+def pool_of(out: Path, result: Result) -> Pool:
+    assert result.playbook is not None
+    found = next((out / "store").rglob(f"*{result.playbook.digest}*"))
+    return GepaMethod().from_json(found.read_bytes())
+
+
+async def test_it_learns_variants_and_the_best_of_them_holds_on_gate(
+    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+) -> None:
+    sim = sims.start("--key", key, "--time-scale", "0")
+    path = manifest(method=GEPA, train=rows(200), batching={"mode": "Fixed", "size": 100, "reason": "test"})
+    result = await learn(sim.url, path, tmp_path / "out")
+    assert result.outcome == "Learned", result.reason
+    assert result.held_out is not None and result.held_out.gate is not None
+    assert result.held_out.gate.gain >= 0.08
+    pool = pool_of(tmp_path / "out", result)
+    assert len(members(pool)) >= 2 and pool.drawn >= len(result.iterations)
+    assert all(len(found) == result.data.held_out.select for found in scores(pool).values())
+    record = json.dumps([one.retention.model_dump() for one in result.iterations])
+    assert '"lessons"' in record
+    leader = standing.best(pool)
+    assert (tmp_path / "out" / "prompt.txt").read_text() == leader.text
+    assert [one.id for one in result.variants] == [digest[:12] for digest in standing.ranked(pool)]
+    assert result.variants[0].leads and result.variants[-1].kind == "start"
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
+    in_flight: int, sims: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
+) -> None:
+    sim = sims.start("--key", key, "--time-scale", "0.002")
+    path = manifest(
+        method={**GEPA, "gepa": {"variantsInFlight": in_flight}},
+        train=rows(40),
+        held_out=few,
+        batching={"mode": "Fixed", "size": 20, "reason": "test"},
+    )
+    whole = await learn(sim.url, path, tmp_path / "whole")
+    for seconds in (0.4, 0.9, 1.6, 2.5):
+        await learn_and_stop(sim.url, path, tmp_path / "cut", seconds)
+    cut = await learn(sim.url, path, tmp_path / "cut")
+    assert cut.playbook is not None and whole.playbook is not None
+    assert cut.playbook.digest == whole.playbook.digest
+    assert (tmp_path / "cut" / "playbook.md").read_bytes() == (
+        tmp_path / "whole" / "playbook.md"
+    ).read_bytes()
+    assert pool_of(tmp_path / "cut", cut).to_json() == pool_of(tmp_path / "whole", whole).to_json()
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+async def test_equal_seeds_give_equal_variants_at_any_parallelism(
+    in_flight: int, sims: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
+) -> None:
+    sim = sims.start("--key", key, "--time-scale", "0")
+    start = tmp_path / "start.json"
+    start.write_text(json.dumps({"work": "Work step by step.", "check": "Check the result."}))
+    task = {
+        "type": "Formula",
+        "data": {"train": {"uri": str(rows(20 * in_flight))}, "heldOut": {"uri": str(few)}},
+        "initialPlaybook": {"uri": str(start)},
+    }
+    pools = set()
+    for name, workers in (
+        ("one", {"parallelism": 1, "concurrency": 1}),
+        ("many", {"parallelism": 4, "concurrency": 64}),
+    ):
+        path = manifest(
+            name="run",
+            method={**GEPA, "gepa": {"variantsInFlight": in_flight}},
+            task=task,
+            batching={"mode": "Fixed", "size": 10, "reason": "test"},
+            workers=workers,
+        )
+        result = await learn(sim.url, path, tmp_path / name)
+        pool = pool_of(tmp_path / name, result)
+        pools.add(pool.to_json())
+        # Each component is reduced by itself: three leaf calls for two copies of ten records, twice.
+        assert {name for one in pool.variants for name, _ in one.components} == {"work", "check"}
+        assert result.iterations[0].retention.levels[0].calls == 6
+        assert any(len(one.built_on) > 1 for one in result.iterations) == (in_flight > 1)
+    assert len(pools) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "aggregation", "size"),
+    [
+        ({}, {"strategy": "Sequential"}, 1),
+        ({}, {"strategy": "Naive"}, 10),
+        ({}, {"strategy": "TopK"}, 10),
+        ({}, {"strategy": "Summarize", "maxFanIn": 4}, 10),
+        ({}, {"merge": "Model", "maxFanIn": 2, "leafSize": 2}, 10),
+        ({"paperCompat": True}, {}, 10),
+    ],
+    ids=lambda value: json.dumps(value),
+)
+async def test_every_strategy_ends_in_a_new_text(
+    options: dict,
+    aggregation: dict,
+    size: int,
+    sims: Sims,
+    key: Path,
+    manifest: Manifest,
+    rows,
+    few: Path,
+    tmp_path: Path,
+) -> None:
+    sim = sims.start("--key", key, "--time-scale", "0")
+    path = manifest(
+        method={**GEPA, "gepa": options},
+        train=rows(10 if size > 1 else 4),
+        held_out=few,
+        models={role: {"engineRef": {"name": "main"}} for role in ("task", "proposer", "embedder")},
+        aggregation=aggregation,
+        batching={"mode": "Fixed", "size": size, "reason": "test"},
+    )
+    result = await learn(sim.url, path, tmp_path / "out")
+    assert result.outcome in ("Learned", "NothingBetter"), result.reason
+    tried = [one.verification for one in result.iterations if one.verification is not None]
+    assert sum(one.replayed for one in tried) >= 1
+    assert all(one.retention.levels for one in result.iterations)

@@ -1,0 +1,43 @@
+"""A sandbox for commands of the shell, and a user that it may become where the tests run as root."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from combee.adapters.sandbox import Limits, Run, Sandbox
+from combee.adapters.users import Users
+from combee.tasks.container import LEFT
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+MIB = 1024 * 1024
+AS_ROOT = os.geteuid() == 0
+
+
+def sandbox(script: str, *, users: Users | None, seconds: float = 120, scratch: int = 8 * MIB) -> Sandbox:
+    limits = Limits(seconds=seconds, memory_bytes=512 * MIB, scratch_bytes=scratch, processes=24)
+    return Sandbox(["sh", "-c", script], Path("/"), limits, users, PATH)
+
+
+def run(script: str, *, users: Users | None, seconds: float = 120, scratch: int = 8 * MIB, **env: str) -> Run:
+    async def once() -> Run:
+        never: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        box = sandbox(script, users=users, seconds=seconds, scratch=scratch)
+        return await box.run({"example.json": b'{"id": "1"}\n'}, env, LEFT, never)
+
+    return asyncio.run(once())
+
+
+def processes_of(uid: int, *, dead: bool = False, parent: int | None = None) -> list[int]:
+    """Ids of those that are alive, or of the ``dead`` that still take a place; with ``parent``, of its children."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == uid:
+                state, of, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+                wanted = (state in "ZX") == dead and parent in (None, int(of))
+                found += [int(entry.name)] if wanted else []
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,117 @@
+"""The playbook is put before everything else, and not a byte of the client's is changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.runtime.gateway.rewrite import encoded, with_preface
+
+PREFACE = '# PLAYBOOK\n\n- [r-1] say "yes" \\ to 日本 \u2028 \x00'
+USER = {"role": "user", "content": "2+2"}
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+PARTS = st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": WORDS}), max_size=3)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool"])},
+        optional={"content": WORDS | PARTS | st.none(), "name": WORDS, "tool_calls": VALUES},
+    ),
+    min_size=1,
+    max_size=5,
+)
+LAYOUTS = st.sampled_from(
+    [{}, {"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}, {"ensure_ascii": False}]
+)
+
+
+def expected(messages: list[dict[str, Any]], preface: str) -> list[dict[str, Any]]:
+    """What the upstream is to be asked, said once more in the plainest way."""
+    first, rest = messages[0], messages[1:]
+    if first["role"] in ("system", "developer") and isinstance(first.get("content"), str):
+        return [{**first, "content": f"{preface}\n\n{first['content']}"}, *rest]
+    if first["role"] in ("system", "developer") and isinstance(first.get("content"), list):
+        part = {"type": "text", "text": f"{preface}\n\n"}
+        return [{**first, "content": [part, *first["content"]]}, *rest]
+    return [{"role": "system", "content": preface}, *messages]
+
+
+@given(MESSAGES, st.dictionaries(WORDS, VALUES, max_size=4), st.booleans(), LAYOUTS, WORDS.filter(bool))
+def test_only_messages_gets_a_leading_system_content(
+    messages: list[dict[str, Any]], others: dict[str, Any], last: bool, layout: dict[str, Any], preface: str
+) -> None:
+    others.pop("messages", None)
+    body = {**others, "messages": messages} if last else {"messages": messages, **others}
+    sent = json.dumps(body, **layout).encode()
+    got = with_preface(sent, encoded(preface))
+    assert json.loads(got) == {**body, "messages": expected(messages, preface)}
+    assert list(json.loads(got)) == list(body)
+    # One piece was put in, and nothing else is different.
+    kept = len(got) - len(sent)
+    head = next(i for i in range(len(sent) + 1) if got[i : i + 1] != sent[i : i + 1] or i == len(sent))
+    assert any(got[:i] + got[i + kept :] == sent for i in range(max(0, head - kept), head + 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "m"}',
+        b'{"messages": []}',
+        b'{"messages": null}',
+        b'{"messages": "text"}',
+        b'{"nested": {"messages": [{"role": "user", "content": "x"}]}}',
+        b" { } ",
+    ],
+)
+def test_a_body_without_messages_is_the_upstreams_to_judge(body: bytes) -> None:
+    assert with_preface(body, encoded(PREFACE)) == body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'"messages"',
+        b"{",
+        b'{"messages"',
+        b'{"messages":',
+        b'{"messages": [1}',
+        b'{"a": 1 "b": 2}',
+        b'{"a": 1,}',
+        b"{1: 2}",
+        b'\xff\xfe{"messages": []}',
+        b'{"messages": ' + b"[" * 200_000,
+    ],
+)
+def test_what_is_no_json_object_is_an_error(body: bytes) -> None:
+    with pytest.raises(ValueError):
+        with_preface(body, encoded(PREFACE))
+
+
+def test_numbers_and_spelling_stay_as_the_client_wrote_them() -> None:
+    body = b'{"temperature":1e-0, "seed":12345678901234567890123, "x":"\\u00e9\\/",\r\n"messages" : [ {"role":"user","content":"a"} ]}'
+    got = with_preface(body, "P")
+    assert got == body.replace(b'[ {"role"', b'[ {"role":"system","content":"P"},{"role"')
+
+
+def test_of_two_alike_the_last_counts_as_parsers_read_it() -> None:
+    twice = b'{"messages": [{"role":"user","content":"a"}], "messages": [{"role":"user","content":"b"}]}'
+    assert json.loads(with_preface(twice, encoded(PREFACE)))["messages"] == [
+        {"role": "system", "content": PREFACE},
+        {"role": "user", "content": "b"},
+    ]
+
+
+def test_without_a_playbook_nothing_is_read() -> None:
+    assert with_preface(b"anything", "") == b"anything"
