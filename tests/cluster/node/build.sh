@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds the cluster's programs from public Go modules, once per version, into the cache folder.
-#   build.sh                 all that `make cluster` needs
-#   build.sh kwok            what only `make scale` needs
+# Builds the cluster's programs from public Go modules, once per version, into the cache folder; kwok is for the
+# pretended nodes of `make scale` and of the suite.
 source "$(dirname "$0")/settings.sh"
 
 # Builds into a folder that only gets its name when it is whole: a killed build leaves nothing that looks finished.
@@ -61,14 +60,8 @@ programs() {
   once "coredns-$COREDNS" module "github.com/coredns/coredns@v$COREDNS"
   once "minio-$MINIO" module "github.com/minio/minio@v$MINIO"
   once "helm-$HELM" module "helm.sh/helm/v3/cmd/helm@v$HELM"
-}
-
-kwok() {
   once "kwok-$KWOK" module "sigs.k8s.io/kwok/cmd/kwok@v$KWOK"
 }
 
 mkdir -p "$CACHE"
-case ${1:-programs} in
-  programs|kwok) locked build "${1:-programs}" ;;
-  *) die "unknown: $1" ;;
-esac
+locked build programs
