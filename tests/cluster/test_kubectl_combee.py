@@ -20,8 +20,8 @@ import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod, sharing
 from runs import FORMULA, Runs, operating, quickstart
 
-from combee.adapters.kube import Kube
 from combee.cli.cluster.report import _begun, _read
+from combee.clients.kubernetes.kube import Kube
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, Sims, environment

@@ -22,7 +22,7 @@ from e2e_support import ROOT, combee, result_of
 from gardener import Gardener, gardener
 from pods import UID, Cluster
 
-from combee.adapters.store import Store
+from combee.clients.store.store import Store
 from combee.manifests.rollout_layout import PORT
 from combee.manifests.rollouts import rollout_token
 from combee.names import step_name

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from combee.adapters.agents import AGENT
-from combee.adapters.gepa_host import Hosts, Served
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.store import Store
-from combee.adapters.wire import Budget, Endpoint, OnCall
 from combee.api.run import RunSpec
 from combee.api.tasks import CustomAdapter
+from combee.clients.model.agents import AGENT
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.model.wire import Budget, Endpoint, OnCall
+from combee.clients.sandbox.gepa_host import Hosts, Served
+from combee.clients.store.store import Store
 from combee.runtime.assembly import Models, Share
 from combee.work.adapter import AdapterRunner
 from combee.work.context import Progress, Runner

@@ -7,15 +7,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from combee.adapters.adaptive import AdaptiveLimit
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.hedge import Hedger
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.ready import Gate
-from combee.adapters.store import Store
-from combee.adapters.wire import Budget, OnCall
 from combee.api.run import RunSpec, Workers
+from combee.clients.model.adaptive import AdaptiveLimit
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.hedge import Hedger
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.ready import Gate
+from combee.clients.model.wire import Budget, OnCall
+from combee.clients.store.store import Store
 from combee.methods.registry import method_of
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from combee.adapters.wire import Endpoint
 from combee.api.common import SecretKeyRef
 from combee.api.parts import RoleModel
 from combee.api.run import RunSpec
+from combee.clients.model.wire import Endpoint
 from combee.errors import BugError, CombeeError, UserError
 
 ROLES_IN_USE = ("task", "proposer", "embedder")

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.adapters.folder import TEMPORARY
-from combee.adapters.store import Store
+from combee.clients.store.folder import TEMPORARY
+from combee.clients.store.store import Store
 from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
 from combee.plan.types import IterationPlan, StepSummary
 

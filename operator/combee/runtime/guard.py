@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from combee.adapters.chat import CallRecord
 from combee.algo.budget import Limits, Spend
+from combee.clients.model.chat import CallRecord
 from combee.errors import BudgetExhaustedError
 
 

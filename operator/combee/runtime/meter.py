@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from combee.adapters.chat import CallRecord
-from combee.adapters.limits import RunLimits
 from combee.api.run import RunSpec
+from combee.clients.model.chat import CallRecord
+from combee.clients.model.limits import RunLimits
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import IterationPlan
 from combee.runtime.guard import BudgetGuard

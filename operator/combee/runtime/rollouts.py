@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 from starlette.routing import Route
 
-from combee.adapters.agents import AGENT
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.sandbox import Limits, Run, Sandbox
-from combee.adapters.store import Store
-from combee.adapters.users import FIRST, MOST, Users
-from combee.adapters.wire import Budget, Endpoint, OnCall
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.tasks import CustomContainer
 from combee.api.texts import in_bytes
+from combee.clients.model.agents import AGENT
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.model.wire import Budget, Endpoint, OnCall
+from combee.clients.sandbox.sandbox import Limits, Run, Sandbox
+from combee.clients.sandbox.users import FIRST, MOST, Users
+from combee.clients.store.store import Store
 from combee.errors import CombeeError, ManifestError, UserError
 from combee.runtime.adapters import Accounts, adapter_of, rolling_out_by_adapter
 from combee.runtime.assembly import Models, Share

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from combee.adapters.chat import ChatClient, ChatRequest, ConnectionPool, Endpoint
-from combee.adapters.embedding import PROBE
-from combee.adapters.forms import EMBEDDER
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.sandbox import Sandbox
-from combee.adapters.store import Store
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import PromptLearningRun, manifest_digest
+from combee.clients.model.chat import ChatClient, ChatRequest, ConnectionPool, Endpoint
+from combee.clients.model.embedding import PROBE
+from combee.clients.model.forms import EMBEDDER
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.sandbox.sandbox import Sandbox
+from combee.clients.store.store import Store
 from combee.methods.registry import method_of
 from combee.plan.decide import Identity, limits_of
 from combee.plan.preview import DataShape, preview

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from combee.adapters.wire import Endpoint
 from combee.api.common import SecretKeyRef, uri_scheme
 from combee.api.local import INITIAL_PLAYBOOK, check_local, sources
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
+from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
 from combee.runtime.endpoints import checked_key, role_endpoints
 from combee.runtime.splits import read_playbook, read_split, refuse_overlap

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from combee.adapters.rows import read_lines
-from combee.adapters.spool import Spool
 from combee.algo.membership import split_select_gate
+from combee.clients.data.rows import read_lines
+from combee.clients.data.spool import Spool
 from combee.errors import DataError, DataOverlapError, HeldOutMovedError, HeldOutTooSmallError
 from combee.plan.preview import refusal
 from combee.plan.state import DataFacts

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from combee.adapters.agents import AGENT
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.store import Store
 from combee.algo.budget import Limits
 from combee.api.tasks import CustomContainer
+from combee.clients.model.agents import AGENT
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError, CombeeError, EndpointError, RolloutError, TransientError
 from combee.records import Shown
 from combee.runtime.guard import BudgetGuard

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.agents import AGENT
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.desk import RolloutDesk
-from combee.adapters.deskwire import BEAT, CLAIM, LEFT, LOST_SECONDS
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.sandbox import Run
-from combee.adapters.store import Store
+from combee.clients.model.agents import AGENT
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.sandbox.desk import RolloutDesk
+from combee.clients.sandbox.deskwire import BEAT, CLAIM, LEFT, LOST_SECONDS
+from combee.clients.sandbox.sandbox import Run
+from combee.clients.store.store import Store
 from combee.manifests.rollout_layout import BIN
 from rollout_pods import BUSYBOX, FakePod
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Kube, Object
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.manifests.gateway import MADE_OF
 from combee.manifests.types import Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.kube import Answer
+from combee.clients.kubernetes.kube import Answer
 from combee.errors import ClusterError
 from combee.runtime.gateway.keys import (
     KNOWN_SECONDS,

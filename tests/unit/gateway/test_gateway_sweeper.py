@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Kube, Object
-from combee.adapters.store import Store
 from combee.api.run import default_store
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.clients.store.store import Store
 from combee.manifests.sweep import KEEPS, MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory, sweep_job
 from combee.manifests.types import Settings
 from combee.runtime.operator.sweeper import Sweeper

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.adapters.kube import Kube
-from combee.adapters.store import Store
+from combee.clients.kubernetes.kube import Kube
+from combee.clients.store.store import Store
 from combee.runtime.gateway.directing import Director, Secrets, Wish
 from combee.runtime.gateway.metrics import Metrics
 from combee.runtime.gateway.record import MAX_DEPTH, answer_record, redacted, request_record

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Answer, Kube
+from combee.clients.kubernetes.kube import Answer, Kube
 from combee.runtime.operator.main import runs_served
 
 OTHERS = {"resources": [{"name": "playbooks"}, {"name": "promptlearningruns/status"}]}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.adapters.store import Store
+from combee.clients.store.store import Store
 from combee.work.sweeping import memo_folder, state, sweep
 
 

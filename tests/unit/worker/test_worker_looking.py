@@ -14,8 +14,8 @@ import pytest
 from answering import Answering, answering
 from tls_server import Reply, Request
 
-from combee.adapters.prometheus import ATTEMPTS, MOST_BYTES, PrometheusApi, TooMuchError
 from combee.algo.canary import Pair
+from combee.clients.prometheus import ATTEMPTS, MOST_BYTES, PrometheusApi, TooMuchError
 from combee.errors import EndpointError, TransientError
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.readings import Reading

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.adapters.store import Store
 from combee.algo.budget import Limits, Spend
+from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, HeldOutMovedError
 from combee.plan.types import RoleUsage, Step, StepSummary
 from combee.runtime.assembly import share

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tls_server import Request, TlsServer
 
-from combee.adapters.store import Store
 from combee.api.methods import Method
+from combee.clients.store.store import Store
 from combee.errors import ArtifactTooLargeError
 from combee.manifests.playbooks import shown
 from combee.methods.ace import AceMethod

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tls_server import TlsServer
 
-from combee.adapters import remote
-from combee.adapters.rows import read_lines
-from combee.adapters.s3 import s3_options
+from combee.clients.data import remote
+from combee.clients.data.rows import read_lines
+from combee.clients.store.s3 import s3_options
 from combee.errors import DataError, NotAvailableError, TransientError, UserError
 
 ROWS = b'{"context": "a", "target": "1"}\n{"context": "b", "target": "2"}\n'

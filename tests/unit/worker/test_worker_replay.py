@@ -14,8 +14,8 @@ import pytest
 from answering import answering
 from tls_server import Reply, Request
 
-from combee.adapters.store import Store
 from combee.algo.canary import LeftOut, Tally
+from combee.clients.store.store import Store
 from combee.errors import EndpointError, TransientError
 from combee.methods.registry import served_text
 from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs

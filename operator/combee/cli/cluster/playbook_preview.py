@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from combee.adapters.kube import Object
 from combee.api.load import problems_in, resources_in
 from combee.api.playbook import Playbook, PlaybookSpec
 from combee.api.playbook_status import PlainCondition, PlaybookStatus, VersionStatus
 from combee.cli.cluster.place import Here, on_cluster, say
 from combee.cli.cluster.versions import known
 from combee.cli.where import Place
+from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
 from combee.manifests.types import Owner
 from combee.names import LEARN_ANNOTATION

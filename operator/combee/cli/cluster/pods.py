@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from combee import names
-from combee.adapters.kube import Kube, Object, place
+from combee.clients.kubernetes.kube import Kube, Object, place
 from combee.manifests.types import Owner
 
 WORKER = "worker"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.adapters.store import Store
 from combee.algo.latency import LatencyLaw, replay
+from combee.clients.store.store import Store
 from combee.errors import DataError
 from combee.plan.types import StepSummary
 from combee.runtime.compare.cells import Cell

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from combee.adapters.store import Store
+from combee.clients.store.store import Store
 from combee.errors import DataError
 from combee.runtime.compare.cells import Cell
 from combee.runtime.session import context_on, prepare

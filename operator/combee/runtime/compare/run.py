@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.adapters.store import Store
 from combee.algo.latency import LatencyLaw
 from combee.api.cluster import check_cluster
 from combee.api.load import parse_run
 from combee.api.methods import MethodType
+from combee.clients.store.store import Store
 from combee.errors import ManifestError, NotAvailableError, UserError
 from combee.runtime.compare.cells import (
     Cell,

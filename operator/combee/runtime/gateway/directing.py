@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from combee.adapters.kube import Kube, Object
-from combee.adapters.mirror import Mirror
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.clients.kubernetes.mirror import Mirror
 from combee.errors import CombeeError
 from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND
 from combee.plan.playbook.serving import Version, Wanted, ranking

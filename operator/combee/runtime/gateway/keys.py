@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from combee.adapters.kube import Answer
+from combee.clients.kubernetes.kube import Answer
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 KNOWN_SECONDS = 60.0
@@ -25,7 +25,7 @@ MOST_CHARACTERS = 16_384
 
 
 class Asks(Protocol):
-    """The part of ``adapters.kube.Kube`` that a review needs."""
+    """The part of ``clients.kubernetes.kube.Kube`` that a review needs."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Answer:
         """One request."""

@@ -17,7 +17,7 @@ import uvicorn
 import uvloop
 
 from combee import __version__
-from combee.adapters.kube import Kube
+from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
 from combee.runtime.gateway.directing import Director, Secrets
 from combee.runtime.gateway.metrics import Metrics

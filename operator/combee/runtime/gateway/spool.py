@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from combee.adapters.s3 import s3_options
-from combee.adapters.store import Store
 from combee.api.common import uri_scheme
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
 from combee.errors import CombeeError
 from combee.names import captured_folder, traffic_folder
 from combee.runtime.crash import bug_text

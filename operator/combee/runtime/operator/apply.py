@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from combee import names
-from combee.adapters.kube import Kube, Object
 from combee.api.run import PromptLearningRun
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.manifests.accounts import account_objects
 from combee.manifests.engines import check_model_cache, engine_objects, prefetch_job

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from combee import names
-from combee.adapters.kube import Kube
+from combee.clients.kubernetes.kube import Kube
 from combee.runtime.operator.lease import NAME, Fence
 from combee.settings import CleanupSettings
 

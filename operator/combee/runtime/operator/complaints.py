@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from combee.adapters.kube import Kube, Object
+from combee.clients.kubernetes.kube import Kube, Object
 
 FRESH_SECONDS, LONGEST_SECONDS = 3.0, 60.0
 SHARE = 20.0

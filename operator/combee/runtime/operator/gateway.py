@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from combee import names
-from combee.adapters.kube import Kube, Object
 from combee.api.gateway import Gateway
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.manifests.gateway import (
     Served,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from combee.adapters.kube import Kube
+from combee.clients.kubernetes.kube import Kube
 from combee.errors import ClusterError
 
 log = logging.getLogger(__name__)

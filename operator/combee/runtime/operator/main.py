@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from combee import __version__
-from combee.adapters.kube import Kube
+from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
 from combee.manifests.types import Settings
 from combee.names import API_VERSION

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from combee import names
-from combee.adapters.kube import Kube, Object
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.manifests.types import Owner
 from combee.plan.cluster.decide import Run
 from combee.plan.cluster.diagnose import being_set_up, diagnose, fetch_trouble, only_disrupted, probed

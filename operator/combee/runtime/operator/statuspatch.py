@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from combee.adapters.kube import Object
+from combee.clients.kubernetes.kube import Object
 
 
 def status_patch(raw: Object, new: Mapping[str, Any]) -> Object | None:

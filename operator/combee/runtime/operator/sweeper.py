@@ -8,9 +8,9 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from combee.adapters.kube import Kube, Object
 from combee.api.gateway import Gateway
 from combee.api.run import Store
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.manifests.accounts import account_objects
 from combee.manifests.sweep import SELECTOR, SLOT_SECONDS, Kept, Memory, remembered, sweep_job
 from combee.manifests.types import Settings

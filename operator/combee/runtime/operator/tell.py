@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from combee.adapters.kube import Kube, Object
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.plan.cluster.happenings import Happening
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from combee import __version__
-from combee.adapters.kube import Kube, Object
 from combee.api.conditions import Reason
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.api.status import RunStatus
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ManifestError
 from combee.manifests.check import check_run
 from combee.manifests.types import Owner, Settings

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from combee import names
-from combee.adapters.kube import Kube, Object
 from combee.api.parts import InitialPlaybook
 from combee.api.run import PromptLearningRun
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.manifests.types import Owner
 from combee.manifests.versions import version_object

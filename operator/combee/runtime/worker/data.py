@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from combee.adapters.remote import checked_remote
 from combee.api.local import sources
 from combee.api.parts import DataSource
+from combee.clients.data.remote import checked_remote
 from combee.errors import BugError, DataError
 from combee.manifests.uses import USES
 from combee.names import COMPONENTS_KEY

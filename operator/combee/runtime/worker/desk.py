@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from combee.adapters.desk import RolloutDesk
 from combee.api.texts import in_bytes
+from combee.clients.sandbox.desk import RolloutDesk
 from combee.manifests.rollout_layout import PORT
 from combee.manifests.rollouts import rollout_token
 from combee.runtime.assembly import Share

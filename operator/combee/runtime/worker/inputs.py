@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from combee.adapters.store import Store
+from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.work.context import WorkContext, read_manifest

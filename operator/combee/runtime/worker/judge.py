@@ -23,14 +23,14 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from combee import names
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.ready import Gate
-from combee.adapters.s3 import s3_options
-from combee.adapters.store import Store
 from combee.algo.canary import LeftOut, Pair
 from combee.api.common import SecretKeyRef, one_line, uri_scheme
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.ready import Gate
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, UserError
 from combee.plan.playbook.judging import JudgeTask, write_pairs
 from combee.plan.playbook.readings import Reading

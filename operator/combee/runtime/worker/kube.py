@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from combee.adapters.backoff import retry_after_seconds, wait_seconds
+from combee.clients.backoff import retry_after_seconds, wait_seconds
 from combee.errors import BugError, TransientError, UserError
 from combee.runtime.worker.pod import Pod
 

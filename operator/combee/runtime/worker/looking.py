@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from combee.adapters.prometheus import PrometheusApi, TooMuchError
 from combee.algo.canary import Pair
 from combee.api.prometheus import Prometheus
+from combee.clients.prometheus import PrometheusApi, TooMuchError
 from combee.errors import BugError, TransientError
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.queries import (

@@ -23,11 +23,11 @@ from typing import Any, Self
 
 import httpx2
 
-from combee.adapters.backoff import retry_after_seconds, wait_seconds
-from combee.adapters.rows import read_lines
-from combee.adapters.store import Store
 from combee.algo.canary import REPEATED, LeftOut
 from combee.api.gateway import Upstream
+from combee.clients.backoff import retry_after_seconds, wait_seconds
+from combee.clients.data.rows import read_lines
+from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, EndpointError, TransientError
 from combee.names import METHOD_KEY, PLAYBOOK_KEY, captured_folder, traffic_folder
 from combee.plan.playbook.judging import JudgeTask

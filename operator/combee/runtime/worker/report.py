@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from combee.adapters.s3 import s3_options
-from combee.adapters.store import Store
 from combee.api.common import uri_scheme
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, TransientError, UnreachableError
 from combee.plan.types import StepSummary
 from combee.runtime.worker.log import PodLog

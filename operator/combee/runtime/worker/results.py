@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from combee.adapters.store import Store
-from combee.adapters.wire import Endpoint
 from combee.api.run import manifest_digest
+from combee.clients.model.wire import Endpoint
+from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, UserError
 from combee.manifests.results import CALLS
 from combee.plan.cluster.memory import Memory

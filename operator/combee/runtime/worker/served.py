@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from combee.adapters.connection import ServedModel
-from combee.adapters.ready import Gate
-from combee.adapters.store import Store
-from combee.adapters.wire import Endpoint
+from combee.clients.model.connection import ServedModel
+from combee.clients.model.ready import Gate
+from combee.clients.model.wire import Endpoint
+from combee.clients.store.store import Store
 from combee.errors import CombeeError
 from combee.work.context import WorkContext
 

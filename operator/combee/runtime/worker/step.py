@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
-from combee.adapters.store import Store
-from combee.adapters.wire import CallRecord, Endpoint, OnCall
 from combee.api.common import SecretKeyRef
+from combee.clients.model.wire import CallRecord, Endpoint, OnCall
+from combee.clients.store.store import Store
 from combee.errors import (
     BudgetExhaustedError,
     BugError,

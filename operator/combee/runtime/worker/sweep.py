@@ -13,9 +13,9 @@ import json
 import time
 from dataclasses import dataclass
 
-from combee.adapters.s3 import s3_options
-from combee.adapters.store import Store
 from combee.api.common import uri_scheme
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError
 from combee.runtime.crash import bug_text
 from combee.runtime.worker.log import PodLog

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee import names
-from combee.adapters.kube import Kube, Object
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import VersionStatus
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.manifests.playbooks import delivered_config_map, learning_run, shown
 from combee.manifests.types import Owner

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from combee import names
-from combee.adapters.kube import Kube, Object
 from combee.api.common import one_line
 from combee.api.playbook import PlaybookSpec
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.manifests.accounts import account_objects
 from combee.manifests.judge import MADE_OF, PAIRS_BEFORE, JudgeWish, judge_job, secrets_of
 from combee.manifests.types import Owner, Settings

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from combee import names
-from combee.adapters.kube import Kube, Object
 from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import VersionStatus
 from combee.api.status import Phase
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError, UserError
 from combee.manifests.playbooks import data_digest
 from combee.manifests.types import Owner

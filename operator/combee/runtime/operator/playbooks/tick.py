@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from combee.adapters.kube import Kube, Object
 from combee.api.common import one_line
 from combee.api.conditions import MAX_MESSAGE
 from combee.api.load import parse_resource
 from combee.api.playbook import Playbook, PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
 from combee.manifests.types import Owner
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
