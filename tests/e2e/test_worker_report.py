@@ -18,7 +18,7 @@ from combee.algo.latency import LatencyLaw
 from combee.cli.cluster.compare import _compared, _facts, _member
 from combee.cli.cluster.place import found_in
 from combee.cli.cluster.report import written
-from combee.manifests.results import CALLS
+from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, Step, StepSummary

@@ -14,7 +14,7 @@ import pytest
 from combee.algo.canary import LeftOut, Pair, Tally
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import CanaryTest, PlaybookStatus, VersionStatus
-from combee.manifests.types import Owner, Settings
+from combee.objects.types import Owner, Settings
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.readings import Reading, Trouble

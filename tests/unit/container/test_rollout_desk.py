@@ -22,7 +22,7 @@ from combee.clients.sandbox.desk import RolloutDesk
 from combee.clients.sandbox.deskwire import BEAT, CLAIM, LEFT, LOST_SECONDS
 from combee.clients.sandbox.sandbox import Run
 from combee.clients.store.store import Store
-from combee.manifests.rollout_layout import BIN
+from combee.objects.rollout_layout import BIN
 from rollout_pods import BUSYBOX, FakePod
 
 TOKEN = "t" * 64

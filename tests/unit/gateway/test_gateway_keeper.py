@@ -9,8 +9,8 @@ import pytest
 
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.manifests.gateway import MADE_OF
-from combee.manifests.types import Settings
+from combee.objects.gateway import MADE_OF
+from combee.objects.types import Settings
 from combee.plan.cluster.happenings import Happening
 from combee.runtime.operator.gateway import GatewayKeeper
 from combee.runtime.operator.sweeper import Sweeper

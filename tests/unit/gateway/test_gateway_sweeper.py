@@ -15,8 +15,8 @@ import pytest
 from combee.api.run import default_store
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
-from combee.manifests.sweep import KEEPS, MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory, sweep_job
-from combee.manifests.types import Settings
+from combee.objects.sweep import KEEPS, MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory, sweep_job
+from combee.objects.types import Settings
 from combee.runtime.operator.sweeper import Sweeper
 from combee.runtime.operator.watch import registry
 from combee.runtime.worker.main import main

@@ -20,8 +20,8 @@ from combee.cli.cluster.pods import INDEX_LABEL
 from combee.cli.cluster.report import _fetched, _refuse_folder, written
 from combee.cli.where import Place
 from combee.errors import ClusterError, TransientError, UserError
-from combee.manifests.results import report_pod
-from combee.manifests.types import Owner, Settings
+from combee.objects.results import report_pod
+from combee.objects.types import Owner, Settings
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen
 from combee.runtime.bundle import packed, unpacked

@@ -9,8 +9,8 @@ from typing import Any
 
 from combee import names
 from combee.errors import ClusterError
-from combee.manifests.types import Settings
-from combee.manifests.versions import version_labels
+from combee.objects.types import Settings
+from combee.objects.versions import version_labels
 from combee.plan.gatescores import GateScores
 from combee.runtime.operator.playbooks.apply import PlaybookExecutor
 from combee.runtime.operator.playbooks.judges import Judges

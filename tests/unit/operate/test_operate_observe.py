@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from combee import names
-from combee.manifests.types import Owner
+from combee.objects.types import Owner
 from combee.plan.cluster.memory import Memory
 from combee.plan.types import StepSummary
 from combee.runtime.operator.complaints import Complaints

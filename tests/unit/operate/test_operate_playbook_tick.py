@@ -9,7 +9,7 @@ from playbook_cluster import Team, digest_of, promoted
 
 from combee import names
 from combee.errors import ClusterError
-from combee.manifests.versions import version_labels
+from combee.objects.versions import version_labels
 from combee.runtime.operator.playbooks import observe
 from combee.runtime.operator.playbooks.judged import Judged
 

@@ -12,9 +12,9 @@ from tls_server import Request, TlsServer
 from combee.api.methods import Method
 from combee.clients.store.store import Store
 from combee.errors import ArtifactTooLargeError
-from combee.manifests.playbooks import shown
 from combee.methods.ace import AceMethod
 from combee.names import published_name
+from combee.objects.playbooks import shown
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.content import findings_json
 from combee.plan.playbook.types import Finding

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from combee.api.run import PromptLearningRun
-from combee.manifests.types import Owner
-from combee.manifests.types import Settings as ClusterSettings
-from combee.manifests.volumes import step_mounts
+from combee.objects.types import Owner
+from combee.objects.types import Settings as ClusterSettings
+from combee.objects.volumes import step_mounts
 from combee.plan.types import Step
 from combee.runtime.worker.data import initial_playbook
 from combee.runtime.worker.pod import read_pod

@@ -14,8 +14,8 @@ from combee.cli.cluster.versions import known
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
-from combee.manifests.types import Owner
 from combee.names import LEARN_ANNOTATION
+from combee.objects.types import Owner
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen
 from combee.runtime.manifest import read_manifest_text

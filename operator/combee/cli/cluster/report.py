@@ -20,8 +20,8 @@ from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
 from combee.errors import ClusterError, StoreError, TransientError, UserError
-from combee.manifests.results import report_pod
-from combee.manifests.types import Settings
+from combee.objects.results import report_pod
+from combee.objects.types import Settings
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.memory import Memory
 from combee.runtime.bundle import RESULT_FILE, unpacked

@@ -11,12 +11,12 @@ from combee import names
 from combee.api.run import PromptLearningRun
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.manifests.accounts import account_objects
-from combee.manifests.engines import check_model_cache, engine_objects, prefetch_job
-from combee.manifests.jobs import step_job
-from combee.manifests.plans import plan_config, run_config
-from combee.manifests.rollouts import rollout_job, rollout_service
-from combee.manifests.types import Owner, Settings
+from combee.objects.accounts import account_objects
+from combee.objects.engines import check_model_cache, engine_objects, prefetch_job
+from combee.objects.jobs import step_job
+from combee.objects.plans import plan_config, run_config
+from combee.objects.rollouts import rollout_job, rollout_service
+from combee.objects.types import Owner, Settings
 from combee.plan.cluster.decide import ClusterPlan, JobWish
 from combee.plan.cluster.diagnose import still_at_work
 from combee.plan.cluster.engines import EngineWish

@@ -13,14 +13,14 @@ from combee import names
 from combee.api.gateway import Gateway
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.manifests.gateway import (
+from combee.objects.gateway import (
     Served,
     gateway_account,
     gateway_change,
     gateway_deployment,
     gateway_service,
 )
-from combee.manifests.types import Owner, Settings
+from combee.objects.types import Owner, Settings
 from combee.plan.cluster.happenings import Happening
 from combee.runtime.operator.sweeper import Sweeper
 from combee.runtime.operator.tell import Teller

@@ -17,8 +17,8 @@ from typing import Any
 from combee import __version__
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
-from combee.manifests.types import Settings
 from combee.names import API_VERSION
+from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy
 from combee.runtime.operator.apply import Executor
 from combee.runtime.operator.cleanup import clean_up

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from combee.api.gateway import Gateway
 from combee.api.run import Store
 from combee.clients.kubernetes.kube import Kube, Object
-from combee.manifests.accounts import account_objects
-from combee.manifests.sweep import SELECTOR, SLOT_SECONDS, Kept, Memory, remembered, sweep_job
-from combee.manifests.types import Settings
+from combee.objects.accounts import account_objects
+from combee.objects.sweep import SELECTOR, SLOT_SECONDS, Kept, Memory, remembered, sweep_job
+from combee.objects.types import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from combee.api.run import PromptLearningRun, manifest_digest
 from combee.api.status import RunStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ManifestError
-from combee.manifests.check import check_run
-from combee.manifests.types import Owner, Settings
 from combee.names import RUN_KIND
+from combee.objects.check import check_run
+from combee.objects.types import Owner, Settings
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
 from combee.plan.cluster.happenings import happenings

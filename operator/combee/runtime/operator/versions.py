@@ -10,8 +10,8 @@ from combee.api.parts import InitialPlaybook
 from combee.api.run import PromptLearningRun
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.manifests.types import Owner
-from combee.manifests.versions import version_object
+from combee.objects.types import Owner
+from combee.objects.versions import version_object
 from combee.plan.cluster.memory import Memory, Start
 from combee.plan.playbook.serving import Version, Wanted, serving
 

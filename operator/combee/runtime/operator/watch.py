@@ -12,7 +12,6 @@ from typing import Any
 
 import kopf
 
-from combee.manifests.sweep import COMPONENT as SWEEP
 from combee.names import (
     API_VERSION,
     LABEL_CANARY,
@@ -22,6 +21,7 @@ from combee.names import (
     LABEL_RUN,
     MANAGED_BY,
 )
+from combee.objects.sweep import COMPONENT as SWEEP
 from combee.runtime.operator.tick import Key
 
 GROUP, VERSION = API_VERSION.split("/")

@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 from combee.clients.sandbox.deskwire import BEAT, CLAIM, KILLED, LEFT, LOST_SECONDS
 from combee.clients.sandbox.leavings import bytes_below, plain_files
 from combee.clients.sandbox.sandbox import SAID_BYTES
-from combee.manifests.rollout_layout import BIN, END, GOING, LAUNCHER, OUT, READY, SCRATCH, SHELL, TASK
+from combee.objects.rollout_layout import BIN, END, GOING, LAUNCHER, OUT, READY, SCRATCH, SHELL, TASK
 from combee.runtime.worker.log import PodLog
 from combee.settings import AttendSettings
 

@@ -1,6 +1,6 @@
 """The run's splits as a pod has them: mounted files or addresses, read when first asked for.
 
-A kind of step sees only the splits that ``manifests.uses`` gives it, whatever credentials happen to lie
+A kind of step sees only the splits that ``objects.uses`` gives it, whatever credentials happen to lie
 around; and each split must be what ``profile`` pinned.
 """
 
@@ -15,8 +15,8 @@ from combee.api.local import sources
 from combee.api.parts import DataSource
 from combee.clients.data.remote import checked_remote
 from combee.errors import BugError, DataError
-from combee.manifests.uses import USES
 from combee.names import COMPONENTS_KEY
+from combee.objects.uses import USES
 from combee.runtime.splits import Secret, read_playbook, read_split, refuse_moved
 from combee.runtime.worker.pod import Pod
 from combee.tasks.dataset import Dataset

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from combee.api.texts import in_bytes
 from combee.clients.sandbox.desk import RolloutDesk
-from combee.manifests.rollout_layout import PORT
-from combee.manifests.rollouts import rollout_token
+from combee.objects.rollout_layout import PORT
+from combee.objects.rollouts import rollout_token
 from combee.runtime.assembly import Share
 from combee.runtime.rollouts import Place
 from combee.runtime.worker.pod import Pod

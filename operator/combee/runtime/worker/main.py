@@ -124,7 +124,7 @@ def _attend() -> Callable[[], int]:
     from combee.errors import CombeeError
 
     try:
-        from combee.manifests.rollout_layout import PROBES_PORT
+        from combee.objects.rollout_layout import PROBES_PORT
         from combee.runtime.worker.attend import run
         from combee.settings import attend_settings
 

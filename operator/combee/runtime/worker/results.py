@@ -18,7 +18,7 @@ from combee.api.run import manifest_digest
 from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, UserError
-from combee.manifests.results import CALLS
+from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity, limits_of
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary

@@ -22,8 +22,8 @@ from combee.errors import (
     TransientError,
     UserError,
 )
-from combee.manifests.uses import USES
 from combee.names import step_name
+from combee.objects.uses import USES
 from combee.plan.decide import limits_of
 from combee.plan.types import StepSummary
 from combee.runtime.assembly import Share, keep_libraries_quiet, open_models, work_context

@@ -11,8 +11,8 @@ from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import VersionStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.manifests.playbooks import delivered_config_map, learning_run, shown
-from combee.manifests.types import Owner
+from combee.objects.playbooks import delivered_config_map, learning_run, shown
+from combee.objects.types import Owner
 from combee.plan.playbook.types import Delivery, PlaybookPlan
 from combee.runtime.operator.playbooks.observe import Observed, foreign
 from combee.runtime.operator.statuspatch import status_patch

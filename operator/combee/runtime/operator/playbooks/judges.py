@@ -11,9 +11,9 @@ from combee import names
 from combee.api.common import one_line
 from combee.api.playbook import PlaybookSpec
 from combee.clients.kubernetes.kube import Kube, Object
-from combee.manifests.accounts import account_objects
-from combee.manifests.judge import MADE_OF, PAIRS_BEFORE, JudgeWish, judge_job, secrets_of
-from combee.manifests.types import Owner, Settings
+from combee.objects.accounts import account_objects
+from combee.objects.judge import MADE_OF, PAIRS_BEFORE, JudgeWish, judge_job, secrets_of
+from combee.objects.types import Owner, Settings
 from combee.plan.cluster.diagnose import being_set_up, diagnose
 from combee.plan.cluster.seen import Trouble
 from combee.plan.playbook.judging import (

@@ -14,8 +14,8 @@ from combee.api.playbook_status import VersionStatus
 from combee.api.status import Phase
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError, UserError
-from combee.manifests.playbooks import data_digest
-from combee.manifests.types import Owner
+from combee.objects.playbooks import data_digest
+from combee.objects.types import Owner
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.content import findings, findings_from
 from combee.plan.playbook.serving import Version

@@ -13,8 +13,8 @@ from combee.api.playbook import Playbook, PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
-from combee.manifests.types import Owner
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
+from combee.objects.types import Owner
 from combee.plan.cluster.happenings import Happening
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.salvage import salvaged

@@ -17,11 +17,11 @@ from combee.api.gateway import Gateway
 from combee.api.playbook import Canary
 from combee.api.playbook_status import CanaryTest
 from combee.errors import BugError
-from combee.manifests.jobs import CONTAINER, GRACE_SECONDS
-from combee.manifests.playbooks import playbook_reference
-from combee.manifests.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.manifests.types import Object, Owner, Settings
-from combee.manifests.volumes import DATA_FOLDER, STORE_FOLDER, Mounts
+from combee.objects.jobs import CONTAINER, GRACE_SECONDS
+from combee.objects.playbooks import playbook_reference
+from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
+from combee.objects.types import Object, Owner, Settings
+from combee.objects.volumes import DATA_FOLDER, STORE_FOLDER, Mounts
 from combee.plan.playbook.judging import SLOT_SECONDS, JudgeTask, Span
 
 PLAYBOOKS_FOLDER = "/etc/combee/playbooks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from combee import names
-from combee.manifests.types import Object, Owner
+from combee.objects.types import Object, Owner
 
 
 def labels(owner: Owner, component: str, more: Mapping[str, str] | None = None) -> dict[str, str]:

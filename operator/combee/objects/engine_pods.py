@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from combee.api.parts import Engine
-from combee.manifests.addresses import PORT
-from combee.manifests.overrides import customised, resources_of, user_env
-from combee.manifests.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.manifests.probes import Answers, probes
-from combee.manifests.types import Object, Settings
+from combee.objects.addresses import PORT
+from combee.objects.overrides import customised, resources_of, user_env
+from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
+from combee.objects.probes import Answers, probes
+from combee.objects.types import Object, Settings
 
 CACHE = "/models"
 """where modelCache is mounted; a model whose name begins so is a folder of the claim."""

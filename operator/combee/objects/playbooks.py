@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from combee import names
 from combee.api.run import RunSpec
-from combee.manifests.meta import owner_reference
-from combee.manifests.types import Object, Owner
-from combee.manifests.versions import version_labels
+from combee.objects.meta import owner_reference
+from combee.objects.types import Object, Owner
+from combee.objects.versions import version_labels
 
 
 def delivered_config_map(

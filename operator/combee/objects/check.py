@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from combee.api.run import PromptLearningRun
-from combee.manifests.allowed import check_templates
-from combee.manifests.engines import engine_image
-from combee.manifests.types import Settings
+from combee.objects.allowed import check_templates
+from combee.objects.engines import engine_image
+from combee.objects.types import Settings
 
 
 def check_run(run: PromptLearningRun, settings: Settings) -> None:

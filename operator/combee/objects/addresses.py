@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from combee import names
 from combee.api.run import RunSpec
-from combee.manifests.types import Owner
+from combee.objects.types import Owner
 
 PORT = 8000
 

@@ -11,8 +11,8 @@ from manifests_makers import CONTAINER, FULL, OWNER, PLAIN, SETTINGS, run_of, st
 from pod_security import violations
 
 from combee import names
-from combee.manifests.jobs import step_job
-from combee.manifests.rollouts import rollout_job, rollout_service, rollout_token
+from combee.objects.jobs import step_job
+from combee.objects.rollouts import rollout_job, rollout_service, rollout_token
 
 
 def job(attempt: int = 0, address: str = "10.96.7.7", **changes: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from combee import names
 from combee.api.gateway import Gateway
-from combee.manifests.pods import container, plain, pod_spec, scratch
-from combee.manifests.types import Object, Owner, Settings
+from combee.objects.pods import container, plain, pod_spec, scratch
+from combee.objects.types import Object, Owner, Settings
 
 COMPONENT = CONTAINER = "gateway"
 PORT, PROBES = 8080, 8081

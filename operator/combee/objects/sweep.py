@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from combee import names
 from combee.api.run import Store
-from combee.manifests.jobs import CONTAINER, GRACE_SECONDS
-from combee.manifests.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.manifests.types import Object, Settings
-from combee.manifests.volumes import STORE_FOLDER, Mounts
+from combee.objects.jobs import CONTAINER, GRACE_SECONDS
+from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
+from combee.objects.types import Object, Settings
+from combee.objects.volumes import STORE_FOLDER, Mounts
 
 COMPONENT = "sweep"
 SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_COMPONENT}={COMPONENT}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from combee import names
 from combee.api.run import PromptLearningRun
-from combee.manifests.types import Object, Owner
+from combee.objects.types import Object, Owner
 from combee.plan.cluster.memory import Memory
 
 

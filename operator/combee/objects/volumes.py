@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from combee import names
 from combee.api.parts import DataSource, InitialPlaybook
 from combee.api.run import PromptLearningRun, RunSpec
-from combee.manifests.plans import PLAN_KEY, RUN_KEY
-from combee.manifests.pods import scratch
-from combee.manifests.types import Object, Owner, Settings
-from combee.manifests.uses import USES
+from combee.objects.plans import PLAN_KEY, RUN_KEY
+from combee.objects.pods import scratch
+from combee.objects.types import Object, Owner, Settings
+from combee.objects.uses import USES
 from combee.plan.types import Step
 
 RUN_FOLDER = "/etc/combee/run"

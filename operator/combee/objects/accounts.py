@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from combee import names
-from combee.manifests.types import Object, Settings
+from combee.objects.types import Object, Settings
 
 PUBLISH_ROLE = "combee-publish"
 """the ClusterRole of the chart: create and read ConfigMaps."""

@@ -10,12 +10,12 @@ from manifests_makers import FULL, OWNER, PLAIN, SETTINGS, run_of, step_of
 
 from combee.api.parts import PodTemplate
 from combee.errors import ManifestError
-from combee.manifests.allowed import check_template
-from combee.manifests.check import check_run
-from combee.manifests.engines import check_model_cache, engine_image
-from combee.manifests.jobs import step_job
-from combee.manifests.overrides import resources_of
-from combee.manifests.types import Settings
+from combee.objects.allowed import check_template
+from combee.objects.check import check_run
+from combee.objects.engines import check_model_cache, engine_image
+from combee.objects.jobs import step_job
+from combee.objects.overrides import resources_of
+from combee.objects.types import Settings
 
 ALLOWED: dict[str, dict[str, Any]] = {
     "labels of one's own": {"metadata": {"labels": {"team": "a", "acme.example.com/cost": "7"}}},

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from combee.manifests.addresses import PORT
-from combee.manifests.types import Object
+from combee.objects.addresses import PORT
+from combee.objects.types import Object
 
 STARTUP_SECONDS = 3600
 ATTEMPT_SECONDS = 60

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from manifests_makers import PLAIN, SETTINGS, objects_of, run_of
 
-from combee.manifests.probes import ATTEMPT_SECONDS, PROGRAM, STARTUP_SECONDS, probes
+from combee.objects.probes import ATTEMPT_SECONDS, PROGRAM, STARTUP_SECONDS, probes
 
 MODELS = {"data": [{"id": "openai/gpt-oss-120b"}, {"id": "a-lora"}]}
 CHAT = {"choices": [{"message": {"content": None}, "finish_reason": "length"}]}

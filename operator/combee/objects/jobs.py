@@ -12,13 +12,13 @@ from dataclasses import asdict
 
 from combee import names
 from combee.api.run import PromptLearningRun
-from combee.manifests.addresses import engine_urls
-from combee.manifests.meta import labels, metadata
-from combee.manifests.overrides import customised, pod_labels_and_annotations, resources_of, user_env
-from combee.manifests.pods import SCRATCH, container, plain, pod_spec
-from combee.manifests.types import Object, Owner, Settings
-from combee.manifests.uses import USES
-from combee.manifests.volumes import step_mounts, store_address
+from combee.objects.addresses import engine_urls
+from combee.objects.meta import labels, metadata
+from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
+from combee.objects.pods import SCRATCH, container, plain, pod_spec
+from combee.objects.types import Object, Owner, Settings
+from combee.objects.uses import USES
+from combee.objects.volumes import step_mounts, store_address
 from combee.plan.types import Step
 
 CONTAINER = "worker"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from combee.manifests.types import Object, Settings
+from combee.objects.types import Object, Settings
 
 USER_ID = 10001
 """user and group of every container, and the group that owns mounted volumes."""

@@ -8,12 +8,12 @@ from combee import names
 from combee.api.parts import Engine
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
-from combee.manifests.addresses import PORT
-from combee.manifests.engine_pods import fetches, prefetch_pod, server_pod
-from combee.manifests.meta import labels, metadata
-from combee.manifests.overrides import pod_labels_and_annotations
-from combee.manifests.probes import STARTUP_SECONDS, Answers
-from combee.manifests.types import Object, Owner, Settings
+from combee.objects.addresses import PORT
+from combee.objects.engine_pods import fetches, prefetch_pod, server_pod
+from combee.objects.meta import labels, metadata
+from combee.objects.overrides import pod_labels_and_annotations
+from combee.objects.probes import STARTUP_SECONDS, Answers
+from combee.objects.types import Object, Owner, Settings
 
 COMPONENT = "engine"
 RETRIES = 6

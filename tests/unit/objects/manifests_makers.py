@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from combee.api.run import PromptLearningRun
-from combee.manifests.engines import engine_objects, prefetch_job
-from combee.manifests.jobs import step_job
-from combee.manifests.plans import plan_config, run_config
-from combee.manifests.rollouts import rollout_job, rollout_service
-from combee.manifests.types import Owner, Settings
 from combee.names import STEP_KINDS, step_name
+from combee.objects.engines import engine_objects, prefetch_job
+from combee.objects.jobs import step_job
+from combee.objects.plans import plan_config, run_config
+from combee.objects.rollouts import rollout_job, rollout_service
+from combee.objects.types import Owner, Settings
 from combee.plan.types import IterationPlan, Step
 
 OWNER = Owner("formula-ace", "team-a", "3fa9c1d2-6d1e-4c0e-9a51-7b2f0c9d8e11")

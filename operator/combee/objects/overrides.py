@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from combee.api.parts import PodTemplate
-from combee.manifests.allowed import check_template
-from combee.manifests.pods import plain
-from combee.manifests.types import Object, Resources, Settings
+from combee.objects.allowed import check_template
+from combee.objects.pods import plain
+from combee.objects.types import Object, Resources, Settings
 
 
 def pod_labels_and_annotations(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from manifests_makers import CONTAINER, FULL, OWNER, SETTINGS, objects_of, pod_of, run_of
 
-from combee.manifests.allowed import ANNOTATIONS, ENV_NAMES, ENV_PREFIXES
-from combee.manifests.uses import USES
+from combee.objects.allowed import ANNOTATIONS, ENV_NAMES, ENV_PREFIXES
+from combee.objects.uses import USES
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text(encoding="utf-8")
 ROWS = {

@@ -17,12 +17,12 @@ from combee.api.run import PromptLearningRun
 from combee.api.tasks import CustomContainer
 from combee.api.texts import in_thousandths
 from combee.errors import BugError
-from combee.manifests.jobs import QUEUE_LABEL
-from combee.manifests.meta import labels, metadata
-from combee.manifests.overrides import customised, pod_labels_and_annotations
-from combee.manifests.pods import SCRATCH as TMP
-from combee.manifests.pods import container, literal, plain, pod_spec, scratch
-from combee.manifests.rollout_layout import (
+from combee.objects.jobs import QUEUE_LABEL
+from combee.objects.meta import labels, metadata
+from combee.objects.overrides import customised, pod_labels_and_annotations
+from combee.objects.pods import SCRATCH as TMP
+from combee.objects.pods import container, literal, plain, pod_spec, scratch
+from combee.objects.rollout_layout import (
     BIN,
     END,
     GOING,
@@ -35,7 +35,7 @@ from combee.manifests.rollout_layout import (
     SHELL,
     TASK,
 )
-from combee.manifests.types import Object, Owner, Settings
+from combee.objects.types import Object, Owner, Settings
 
 ATTENDANT, USER = "combee", "task"
 """the containers of a pod."""

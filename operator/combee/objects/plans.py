@@ -6,8 +6,8 @@ import json
 
 from combee import names
 from combee.api.run import PromptLearningRun
-from combee.manifests.meta import metadata
-from combee.manifests.types import Object, Owner
+from combee.objects.meta import metadata
+from combee.objects.types import Object, Owner
 from combee.plan.types import IterationPlan
 
 RUN_KEY = "run.json"
