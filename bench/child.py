@@ -26,7 +26,7 @@ def memory_mib(field: str) -> float:
 
 def _traced(marks: list[list[Any]]) -> None:
     """Have the meter note (seconds, CPU seconds, RSS, kind, name, units) of what it is told."""
-    from combee.runtime import bundle
+    from combee.report import bundle
     from combee.runtime.meter import Meter
 
     def mark(kind: str, name: str, units: int) -> None:

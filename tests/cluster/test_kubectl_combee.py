@@ -173,7 +173,7 @@ def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
     """A node rotates a log at 10 MiB."""
     made = """
         import random
-        from combee.runtime.bundle import packed
+        from combee.report.bundle import packed
         for line in packed({"result.json": random.Random(1).randbytes(20 << 20)}):
             print(line)
     """

@@ -14,7 +14,7 @@ from e2e_support import ROOT, Manifest, Sims
 
 from combee.methods import registry
 from combee.records import Lesson, Reflection
-from combee.runtime.report.result import Result
+from combee.report.result import Result
 from combee.runtime.session import _Silent, prepare, run_session
 from combee.runtime.sources import parse_stand_ins
 

@@ -22,7 +22,7 @@ from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, Step, StepSummary
-from combee.runtime.bundle import GATE_FILE, unpacked
+from combee.report.bundle import GATE_FILE, unpacked
 from combee.runtime.compare.cells import Cell, derived_for_cluster, read_tasks
 from combee.runtime.compare.collect import collect
 from combee.runtime.compare.strategies import Strategy

@@ -15,7 +15,7 @@ from combee.cli.errors import USER_ERROR, bug_text, say, say_line
 from combee.cli.screen import Screen, choose_mode
 from combee.errors import BugError, CombeeError
 from combee.plan.types import EXIT_CODES
-from combee.runtime.report.result import Result
+from combee.report.result import Result
 from combee.runtime.session import Prepared, prepare, run_session
 from combee.runtime.sources import parse_stand_ins
 

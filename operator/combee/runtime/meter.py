@@ -17,8 +17,8 @@ from combee.clients.model.chat import CallRecord
 from combee.clients.model.limits import RunLimits
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import IterationPlan
+from combee.report.progress import ProgressState, eta_seconds
 from combee.runtime.guard import BudgetGuard
-from combee.runtime.progress import ProgressState, eta_seconds
 
 KEPT_NOTES = 3
 TICK_SECONDS = 0.5

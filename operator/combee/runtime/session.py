@@ -28,17 +28,17 @@ from combee.plan.decide import Identity, limits_of
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, Outcome
+from combee.report.bundle import texts
+from combee.report.outcome import Session, data_info, model_info
+from combee.report.progress import ProgressState
+from combee.report.result import DataInfo, ModelInfo, Result
 from combee.runtime.adapters import check_adapter
 from combee.runtime.assembly import Models, Share, keep_libraries_quiet, open_models, run_prefix, work_context
-from combee.runtime.bundle import texts
 from combee.runtime.folder import RunFolder, RunIdentity, given_plans
 from combee.runtime.guard import BudgetGuard
 from combee.runtime.local import LocalExecutor
 from combee.runtime.manifest import read_run
 from combee.runtime.meter import Listener, Meter
-from combee.runtime.outcome import Session, data_info, model_info
-from combee.runtime.progress import ProgressState
-from combee.runtime.report.result import DataInfo, ModelInfo, Result
 from combee.runtime.rollouts import Place, rolling_out, sandbox_of, with_agent
 from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
 from combee.runtime.splits import data_facts, refuse_too_small

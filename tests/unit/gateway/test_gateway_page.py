@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from page_story import ACTIVE, CANDIDATE, NAMESPACE, story
 
 from combee.errors import ClusterError
+from combee.report.text import visible
 from combee.runtime.gateway.keys import SecretKeys
 from combee.runtime.gateway.metrics import Metrics
 from combee.runtime.gateway.page.app import Page
@@ -29,7 +30,6 @@ from combee.runtime.gateway.proxy import Gateway
 from combee.runtime.gateway.room import Room
 from combee.runtime.gateway.table import Check, Route, Served, Table
 from combee.runtime.gateway.upstream import Upstreams
-from combee.runtime.report.text import visible
 
 STORY = story()
 KEY, OTHER, TOKEN = "the-key-of-formula", "the-key-of-another", "header.claims.signature"

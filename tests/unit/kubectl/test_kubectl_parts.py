@@ -24,7 +24,7 @@ from combee.objects.results import report_pod
 from combee.objects.types import Owner, Settings
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen
-from combee.runtime.bundle import packed, unpacked
+from combee.report.bundle import packed, unpacked
 from combee.settings import WorkerSettings
 
 NAMES = st.from_regex(r"(plans|steps)/[a-z0-9][a-z0-9.-]{0,20}\.json", fullmatch=True)

@@ -24,7 +24,7 @@ from combee.objects.results import report_pod
 from combee.objects.types import Settings
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.memory import Memory
-from combee.runtime.bundle import RESULT_FILE, unpacked
+from combee.report.bundle import RESULT_FILE, unpacked
 
 LOOK_SECONDS = 0.5
 DELETE_SECONDS = 20.0

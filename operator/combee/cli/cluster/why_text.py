@@ -11,7 +11,7 @@ from combee.cli.cluster.pods import event_time
 from combee.cli.cluster.status_text import Line, Shown, head, not_good
 from combee.clients.kubernetes.kube import Object
 from combee.plan.cluster.seen import Trouble
-from combee.runtime.report.text import visible
+from combee.report.text import visible
 
 EVENTS = 6
 R = Reason

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from combee.algo.stats import MeanInterval
+from combee.report.text import duration, score, signed
 from combee.runtime.compare.paper import published
 from combee.runtime.compare.table import Row
-from combee.runtime.report.text import duration, score, signed
 
 PAPERS = "by GEPA with DeepSeek-V3.1"
 

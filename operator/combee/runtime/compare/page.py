@@ -10,12 +10,12 @@ from html import escape
 from importlib.resources import files
 
 from combee.algo.stats import MeanInterval
+from combee.report.text import amount, duration, markdown, score, signed, visible
+from combee.report.words import SIMULATED, SIMULATED_BANNER
 from combee.runtime.compare import overview
 from combee.runtime.compare.paper import paper_text
 from combee.runtime.compare.strategies import REFERENCE
 from combee.runtime.compare.table import FEWEST_SEEDS, Row, verdict
-from combee.runtime.report.text import amount, duration, markdown, score, signed, visible
-from combee.runtime.report.words import SIMULATED, SIMULATED_BANNER
 
 HEADS = (
     "strategy",
@@ -189,7 +189,7 @@ def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
 
 def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> str:
     """compare.html: no script, nothing from elsewhere. ``plots``: task name -> SVG, and ``ALL`` where there are several."""
-    style = files("combee.runtime.report").joinpath("templates/report.css").read_text("utf-8")
+    style = files("combee.report").joinpath("templates/report.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
     parts = [

@@ -1,7 +1,7 @@
 """``combee-worker report``: what ``combee run`` would have written, printed for whoever asked for it.
 
 It only reads: the run, its frozen plans, the records that its steps left in the store, and what the
-operator remembered (in the step's parameters). The files go to stdout as ``runtime.bundle`` packs them.
+operator remembered (in the step's parameters). The files go to stdout as ``report.bundle`` packs them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity, limits_of
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
+from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
+from combee.report.outcome import Session, data_pinned
+from combee.report.result import DataInfo
 from combee.runtime.assembly import keep_libraries_quiet, open_models, work_context
-from combee.runtime.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
 from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import role_endpoints
 from combee.runtime.folder import read_plans
 from combee.runtime.guard import BudgetGuard
-from combee.runtime.outcome import Session, data_pinned
-from combee.runtime.report.result import DataInfo
 from combee.runtime.worker.data import PodData
 from combee.runtime.worker.log import LogProgress, PodLog
 from combee.runtime.worker.pod import Pod

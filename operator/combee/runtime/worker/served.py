@@ -14,7 +14,7 @@ from combee.errors import CombeeError
 from combee.work.context import WorkContext
 
 if TYPE_CHECKING:
-    from combee.runtime.report.result import ModelInfo
+    from combee.report.result import ModelInfo
 
 
 async def note_servers(context: WorkContext) -> None:
@@ -34,7 +34,7 @@ async def served_models(
 ) -> tuple[dict[str, ModelInfo], list[str]]:
     """Role -> model, and the roles whose servers were not noted."""
     # What only a report needs, the pods of steps do not load.
-    from combee.runtime.outcome import model_info
+    from combee.report.outcome import model_info
 
     found: dict[str, ModelInfo] = {}
     unknown: list[str] = []

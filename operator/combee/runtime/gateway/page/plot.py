@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from combee.algo.curve import Look
 from combee.algo.verdict import number
 from combee.plan.playbook.curve import Curve
-from combee.runtime.report.text import count, duration
+from combee.report.text import count, duration
 
 WIDTH, HEIGHT = 340.0, 214.0
 LEFT, RIGHT, TOP, BOTTOM = 42.0, 12.0, 10.0, 40.0

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from combee.report.text import count, visible
 from combee.runtime.gateway.page.plot import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH
-from combee.runtime.report.text import count, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -83,7 +83,7 @@ def moment(time: str) -> str:
 @functools.cache
 def _style() -> tuple[str, str]:
     """The style sheet, the report's first, and its digest as a policy names it."""
-    report = files("combee.runtime.report").joinpath("templates/report.css").read_text("utf-8")
+    report = files("combee.report").joinpath("templates/report.css").read_text("utf-8")
     style = report + files(__package__).joinpath("templates/page.css").read_text("utf-8")
     return style, f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from combee.runtime.report import svg, views
-from combee.runtime.report.draw import MANY, Figure, draw, grid
-from combee.runtime.report.result import DelayFit, Result
-from combee.runtime.report.text import duration, signed
+from combee.report import svg, views
+from combee.report.draw import MANY, Figure, draw, grid
+from combee.report.result import DelayFit, Result
+from combee.report.text import duration, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from combee.runtime.report.prefix import saved_seconds
-from combee.runtime.report.result import DelayFit, DelayModel, IterationRecord, Result
+from combee.report.prefix import saved_seconds
+from combee.report.result import DelayFit, DelayModel, IterationRecord, Result
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 
 from combee.errors import TransientError
-from combee.runtime.outcome import Session, result_of
-from combee.runtime.report.child import build_apart
-from combee.runtime.report.result import Result, to_bytes
-from combee.runtime.report.words import PROMPT_FILE
+from combee.report.child import build_apart
+from combee.report.outcome import Session, result_of
+from combee.report.result import Result, to_bytes
+from combee.report.words import PROMPT_FILE
 
 RESULT_FILE = "result.json"
 GATE_FILE = "gate.json"

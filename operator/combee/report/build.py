@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from combee.runtime.report import words
-from combee.runtime.report.lineage import lineage
-from combee.runtime.report.result import Entry, Result
-from combee.runtime.report.tables import Table, tables
-from combee.runtime.report.text import Markdown, amount, count, duration, markdown, score, signed, visible
+from combee.report import words
+from combee.report.lineage import lineage
+from combee.report.result import Entry, Result
+from combee.report.tables import Table, tables
+from combee.report.text import Markdown, amount, count, duration, markdown, score, signed, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -48,7 +48,7 @@ class Section:
 
 def build_report(result: Result, *, playbook_markdown: str) -> Report:
     """Both forms of the report. ``playbook_markdown`` ends report.md; the HTML shows the result's entries."""
-    from combee.runtime.report.figures import figures
+    from combee.report.figures import figures
 
     context = _context(result)
     page = _environment(html=True)
@@ -111,7 +111,7 @@ def _environment(*, html: bool) -> Environment:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("combee.runtime.report", "templates"),
+        loader=jinja2.PackageLoader("combee.report", "templates"),
         autoescape=html,  # noqa: S701 - Markdown is escaped by finalize instead
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -6,12 +6,12 @@ has a whole report.
 
 from __future__ import annotations
 
-from combee.runtime.report import views, words
-from combee.runtime.report.prefix import prefix_table
-from combee.runtime.report.result import IterationRecord, Paired, Result
-from combee.runtime.report.table import Table as Table
-from combee.runtime.report.tables_happened import faults, latency, path
-from combee.runtime.report.text import amount, count, duration, percent, score, signed, wilson
+from combee.report import views, words
+from combee.report.prefix import prefix_table
+from combee.report.result import IterationRecord, Paired, Result
+from combee.report.table import Table as Table
+from combee.report.tables_happened import faults, latency, path
+from combee.report.text import amount, count, duration, percent, score, signed, wilson
 
 NO_ITERATION = "No iteration was finished."
 SHORT_DIGEST = 12

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from combee.methods.lineage import VariantView
 from combee.methods.protocol import EntryView, Verdict
 from combee.records import example_of
-from combee.runtime.report.result import Entry, Replay, VariantRecord
+from combee.report.result import Entry, Replay, VariantRecord
 
 SHORT = 12
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from combee.runtime.report.result import Entry, Replay
-from combee.runtime.report.text import count
+from combee.report.result import Entry, Replay
+from combee.report.text import count
 
 NAMED = 8
 """Ids named one by one; the rest is counted. result.json has them all."""

@@ -16,8 +16,8 @@ from combee.plan.batching import Delay, delay_of
 from combee.plan.decide import Identity
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
-from combee.runtime.lineage import SHORT, entries_of, variants_of
-from combee.runtime.report.result import (
+from combee.report.entries import SHORT, entries_of, variants_of
+from combee.report.result import (
     Baseline,
     Best,
     BudgetLine,

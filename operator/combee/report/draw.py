@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from combee.runtime.report import svg
-from combee.runtime.report.text import visible
+from combee.report import svg
+from combee.report.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

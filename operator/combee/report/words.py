@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from combee.runtime.report.result import Paired, PlaybookInfo, Result
-from combee.runtime.report.text import amount, count, duration, score, signed
+from combee.report.result import Paired, PlaybookInfo, Result
+from combee.report.text import amount, count, duration, score, signed
 
 PROMPT_FILE = "prompt.txt"
 """What is learned, where it is a prompt, as agents see it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from combee.runtime.report import happened, svg
-from combee.runtime.report.draw import MANY, Figure, draw, grid
-from combee.runtime.report.result import Result
-from combee.runtime.report.text import duration, visible
+from combee.report import happened, svg
+from combee.report.draw import MANY, Figure, draw, grid
+from combee.report.result import Result
+from combee.report.text import duration, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,7 @@
 """``result.json`` version 1: what a run leaves for people and programs, as frozen models.
 
 The models are the contract: ``result.schema.json`` and ``docs/result.md`` are generated from them
-(``python -m combee.runtime.report.schema --write``). Names are camelCase in JSON and snake_case in Python;
+(``python -m combee.report.schema --write``). Names are camelCase in JSON and snake_case in Python;
 unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock unless
 the name says otherwise; tokens are those the servers charged. A part that a run never reached is ``null`` or
 empty, never invented. No prompt, row of data or secret has a place here, but what was learned has.
@@ -16,17 +16,17 @@ from pydantic import Field, ValidationError, model_validator
 
 from combee.errors import DataError
 from combee.methods.lineage import VariantKind
-from combee.runtime.report.parts import Amount, Count, Difference, Model, Share
-from combee.runtime.report.parts import DelayFit as DelayFit
-from combee.runtime.report.parts import DelayModel as DelayModel
-from combee.runtime.report.parts import Faults as Faults
-from combee.runtime.report.parts import RarityBand as RarityBand
-from combee.runtime.report.parts import Replay as Replay
-from combee.runtime.report.parts import Retention as Retention
-from combee.runtime.report.parts import RetentionLevel as RetentionLevel
-from combee.runtime.report.parts import StageTime as StageTime
-from combee.runtime.report.parts import StepRecord as StepRecord
-from combee.runtime.report.parts import Verification as Verification
+from combee.report.parts import Amount, Count, Difference, Model, Share
+from combee.report.parts import DelayFit as DelayFit
+from combee.report.parts import DelayModel as DelayModel
+from combee.report.parts import Faults as Faults
+from combee.report.parts import RarityBand as RarityBand
+from combee.report.parts import Replay as Replay
+from combee.report.parts import Retention as Retention
+from combee.report.parts import RetentionLevel as RetentionLevel
+from combee.report.parts import StageTime as StageTime
+from combee.report.parts import StepRecord as StepRecord
+from combee.report.parts import Verification as Verification
 
 Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
 Role = Literal["task", "proposer", "evaluator", "embedder"]

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from combee.runtime.progress import ProgressState
-from combee.runtime.report.parts import Model, Share
-from combee.runtime.report.result import Outcome, Paired
+from combee.report.parts import Model, Share
+from combee.report.progress import ProgressState
+from combee.report.result import Outcome, Paired
 
 
 class Event(Model):

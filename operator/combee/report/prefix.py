@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from combee.algo.latency import LatencyLaw
-from combee.runtime.report import svg
-from combee.runtime.report.draw import Figure, draw, grid
-from combee.runtime.report.happened import stage_sums
-from combee.runtime.report.result import Result
-from combee.runtime.report.table import Table
-from combee.runtime.report.text import duration, percent
+from combee.report import svg
+from combee.report.draw import Figure, draw, grid
+from combee.report.happened import stage_sums
+from combee.report.result import Result
+from combee.report.table import Table
+from combee.report.text import duration, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

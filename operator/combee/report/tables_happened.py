@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from combee.runtime.report import happened
-from combee.runtime.report.parts import LimitChange
-from combee.runtime.report.result import Result
-from combee.runtime.report.table import Table
-from combee.runtime.report.text import duration, percent
+from combee.report import happened
+from combee.report.parts import LimitChange
+from combee.report.result import Result
+from combee.report.table import Table
+from combee.report.text import duration, percent
 
 CHANGES_TOLD = 4
 MEANINGS = {

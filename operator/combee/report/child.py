@@ -1,6 +1,6 @@
 """Reports built in a process of their own: drawing needs memory that a run should not hold.
 
-``python -m combee.runtime.report.child`` reads a result.json on stdin and writes the three texts as
+``python -m combee.report.child`` reads a result.json on stdin and writes the three texts as
 one JSON object on stdout.
 """
 
@@ -11,8 +11,8 @@ import json
 import sys
 
 from combee.errors import BugError
-from combee.runtime.report.build import Report, build_report, playbook_markdown
-from combee.runtime.report.result import Result, read_result, to_bytes
+from combee.report.build import Report, build_report, playbook_markdown
+from combee.report.result import Result, read_result, to_bytes
 
 DEADLINE_SECONDS = 120.0
 
@@ -22,7 +22,7 @@ async def build_apart(result: Result) -> tuple[str, Report]:
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "combee.runtime.report.child",
+        "combee.report.child",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from combee.runtime.report.result import IterationRecord, Result, StageTime
+from combee.report.result import IterationRecord, Result, StageTime
 
 LEARNING = ("map", "reduce", "verification", "select")
 """The parts of an iteration that a reader thinks in."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from combee.runtime.report.text import amount, count, duration, score, visible
+from combee.report.text import amount, count, duration, score, visible
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-~=+*#"

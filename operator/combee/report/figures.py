@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from combee.runtime.report import svg, views
-from combee.runtime.report.draw import Figure, draw, grid
-from combee.runtime.report.figures_delay import batch_size, delay, residuals
-from combee.runtime.report.figures_happened import critical_path, latencies
-from combee.runtime.report.prefix import prefix_figure
-from combee.runtime.report.result import Paired, Result
-from combee.runtime.report.text import amount, percent, score, signed, visible, wilson
+from combee.report import svg, views
+from combee.report.draw import Figure, draw, grid
+from combee.report.figures_delay import batch_size, delay, residuals
+from combee.report.figures_happened import critical_path, latencies
+from combee.report.prefix import prefix_figure
+from combee.report.result import Paired, Result
+from combee.report.text import amount, percent, score, signed, visible, wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
