@@ -156,8 +156,8 @@ def test_a_second_life_of_the_container_beside_it_claims_nothing(tmp_path: Path)
             first = asyncio.ensure_future(desk.run({}, {}, LIMITS, stop))
             await asyncio.gather(first, asyncio.to_thread(pod.run))
             assert (pod.path(BIN) / "claimed").exists()
-            from combee.runtime.worker.attend import Attendant
-            from combee.runtime.worker.log import PodLog
+            from combee.pod.attend import Attendant
+            from combee.pod.log import PodLog
             from combee.settings import AttendSettings
 
             settings = AttendSettings(tmp_path, address, TOKEN, 0, Path(BUSYBOX or ""), "OFF")

@@ -196,8 +196,8 @@ def volume(made: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
     """The pod's variables are a step that the worker takes."""
-    from combee.runtime.worker.pod import RUN_FILE, read_pod
-    from combee.runtime.worker.results import PLANS_FOLDER
+    from combee.pod.environment import RUN_FILE, read_pod
+    from combee.pod.report import PLANS_FOLDER
 
     made = a_pod()
     worker = made["spec"]["containers"][0]

@@ -13,7 +13,7 @@ import httpx2
 
 from combee.clients.backoff import retry_after_seconds, wait_seconds
 from combee.errors import BugError, TransientError, UserError
-from combee.runtime.worker.pod import Pod
+from combee.pod.environment import Pod
 
 ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 REQUEST_SECONDS = 15.0

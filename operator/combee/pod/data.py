@@ -17,8 +17,8 @@ from combee.clients.data.remote import checked_remote
 from combee.errors import BugError, DataError
 from combee.names import COMPONENTS_KEY
 from combee.objects.uses import USES
+from combee.pod.environment import Pod
 from combee.runtime.splits import Secret, read_playbook, read_split, refuse_moved
-from combee.runtime.worker.pod import Pod
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
 

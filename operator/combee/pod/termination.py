@@ -7,8 +7,8 @@ from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, TransientError, UnreachableError
 from combee.plan.types import StepSummary
-from combee.runtime.worker.log import PodLog
-from combee.runtime.worker.pod import TERMINATION_LOG, Pod
+from combee.pod.environment import TERMINATION_LOG, Pod
+from combee.pod.log import PodLog
 
 
 def permanent(error: CombeeError) -> bool:

@@ -35,7 +35,7 @@ from combee.clients.sandbox.deskwire import BEAT, CLAIM, KILLED, LEFT, LOST_SECO
 from combee.clients.sandbox.leavings import bytes_below, plain_files
 from combee.clients.sandbox.sandbox import SAID_BYTES
 from combee.objects.rollout_layout import BIN, END, GOING, LAUNCHER, OUT, READY, SCRATCH, SHELL, TASK
-from combee.runtime.worker.log import PodLog
+from combee.pod.log import PodLog
 from combee.settings import AttendSettings
 
 DONE = 0

@@ -22,8 +22,8 @@ from combee.plan.playbook.judging import (
     wait_seconds,
     write_pairs,
 )
-from combee.runtime.worker.judge import config_map
-from combee.runtime.worker.judging import GIVE_UP_SECONDS, MOST_IN_CONFIG_MAP, Judging, oldest_first
+from combee.pod.judge import config_map
+from combee.pod.judging import GIVE_UP_SECONDS, MOST_IN_CONFIG_MAP, Judging, oldest_first
 from combee.work.judge import Sampled, Unjudged
 
 NOW = 1_800_000_000

@@ -48,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepared(word: str) -> Callable[[], int]:
     """The pod's work, with everything imported; a pod that cannot be read has none but to say so."""
-    from combee.runtime.worker.log import PodLog
+    from combee.pod.log import PodLog
 
     first = PodLog()
     from combee.errors import CombeeError
 
     try:
-        from combee.runtime.worker.pod import read_pod
+        from combee.pod.environment import read_pod
         from combee.settings import worker_settings
 
         settings = worker_settings()
@@ -65,27 +65,27 @@ def _prepared(word: str) -> Callable[[], int]:
     about = {"run": pod.name, "iteration": pod.step.iteration, "step": pod.step.name, "shard": pod.shard}
     log = PodLog(about, settings.log_level, begun=first.begun)
     if word == "publish":
-        from combee.runtime.worker.publish import run as publish
+        from combee.pod.publish import run as publish
 
         return lambda: publish(pod, log)
     if word == "report":
-        from combee.runtime.worker.results import run as report
+        from combee.pod.report import run as report
 
         return lambda: report(pod, log)
-    from combee.runtime.worker.step import run as step
+    from combee.pod.step import run as step
 
     return lambda: step(pod, log)
 
 
 def _judge() -> Callable[[], int]:
     """The same for a canary's pod, which belongs to no run."""
-    from combee.runtime.worker.log import PodLog
+    from combee.pod.log import PodLog
 
     first = PodLog()
     from combee.errors import CombeeError
 
     try:
-        from combee.runtime.worker.judge import read_task, run
+        from combee.pod.judge import read_task, run
         from combee.settings import judge_settings
 
         settings = judge_settings()
@@ -99,13 +99,13 @@ def _judge() -> Callable[[], int]:
 
 def _sweep() -> Callable[[], int]:
     """The same for a store's pod, which belongs to nobody."""
-    from combee.runtime.worker.log import PodLog
+    from combee.pod.log import PodLog
 
     first = PodLog()
     from combee.errors import CombeeError
 
     try:
-        from combee.runtime.worker.sweep import read_task, run
+        from combee.pod.sweep import read_task, run
         from combee.settings import sweep_settings
 
         settings = sweep_settings()
@@ -118,14 +118,14 @@ def _sweep() -> Callable[[], int]:
 
 def _attend() -> Callable[[], int]:
     """The same for the container beside a user's own, which reads nothing of a run."""
-    from combee.runtime.worker.log import PodLog
+    from combee.pod.log import PodLog
 
     first = PodLog()
     from combee.errors import CombeeError
 
     try:
         from combee.objects.rollout_layout import PROBES_PORT
-        from combee.runtime.worker.attend import run
+        from combee.pod.attend import run
         from combee.settings import attend_settings
 
         settings = attend_settings(PROBES_PORT)

@@ -31,6 +31,8 @@ from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, EndpointError, TransientError
 from combee.names import METHOD_KEY, PLAYBOOK_KEY, captured_folder, traffic_folder
 from combee.plan.playbook.judging import JudgeTask
+from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
+from combee.pod.judging import oldest_first
 from combee.runtime.endpoints import checked_url
 from combee.runtime.gateway.record import (
     NO_ANSWER,
@@ -41,8 +43,6 @@ from combee.runtime.gateway.record import (
     request_record,
 )
 from combee.runtime.gateway.rewrite import preface_of, with_preface
-from combee.runtime.worker.judging import oldest_first
-from combee.runtime.worker.pod import DATA_FOLDER, SECRETS_FOLDER, read_secret
 from combee.settings import JudgeSettings
 from combee.tasks.dataset import MAX_ROW_BYTES
 from combee.work import sweeping

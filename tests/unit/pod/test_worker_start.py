@@ -13,8 +13,8 @@ from combee.objects.types import Owner
 from combee.objects.types import Settings as ClusterSettings
 from combee.objects.volumes import step_mounts
 from combee.plan.types import Step
-from combee.runtime.worker.data import initial_playbook
-from combee.runtime.worker.pod import read_pod
+from combee.pod.data import initial_playbook
+from combee.pod.environment import read_pod
 from combee.settings import WorkerSettings
 
 PARTS = {"ask": "Round late.", "check": "Check units."}

@@ -26,20 +26,20 @@ from combee.names import step_name
 from combee.objects.uses import USES
 from combee.plan.decide import limits_of
 from combee.plan.types import StepSummary
+from combee.pod.budget import shared_limits, spent_before, with_budget
+from combee.pod.data import PodData, initial_playbook
+from combee.pod.desk import desk
+from combee.pod.environment import Pod
+from combee.pod.inputs import others_done, read_inputs
+from combee.pod.log import LogProgress, PodLog
+from combee.pod.served import note_servers
+from combee.pod.termination import open_store, permanent, tell
 from combee.runtime.assembly import Share, keep_libraries_quiet, open_models, work_context
 from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import checked_key, role_endpoints
 from combee.runtime.guard import BudgetGuard
 from combee.runtime.rollouts import rolling_out, with_agent
 from combee.runtime.splits import refuse_overlap, refuse_too_small
-from combee.runtime.worker.budget import shared_limits, spent_before, with_budget
-from combee.runtime.worker.data import PodData, initial_playbook
-from combee.runtime.worker.desk import desk
-from combee.runtime.worker.inputs import others_done, read_inputs
-from combee.runtime.worker.log import LogProgress, PodLog
-from combee.runtime.worker.pod import Pod
-from combee.runtime.worker.report import open_store, permanent, tell
-from combee.runtime.worker.served import note_servers
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask

@@ -22,6 +22,11 @@ from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity, limits_of
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
+from combee.pod.data import PodData
+from combee.pod.environment import Pod
+from combee.pod.log import LogProgress, PodLog
+from combee.pod.served import served_models
+from combee.pod.termination import open_store
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
 from combee.report.outcome import Session, data_pinned
 from combee.report.result import DataInfo
@@ -30,11 +35,6 @@ from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import role_endpoints
 from combee.runtime.folder import read_plans
 from combee.runtime.guard import BudgetGuard
-from combee.runtime.worker.data import PodData
-from combee.runtime.worker.log import LogProgress, PodLog
-from combee.runtime.worker.pod import Pod
-from combee.runtime.worker.report import open_store
-from combee.runtime.worker.served import served_models
 from combee.tasks.traces import TracesTask
 from combee.work.context import WorkContext, read_manifest
 from combee.work.steps import rolled_up

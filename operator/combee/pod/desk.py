@@ -6,9 +6,9 @@ from combee.api.texts import in_bytes
 from combee.clients.sandbox.desk import RolloutDesk
 from combee.objects.rollout_layout import PORT
 from combee.objects.rollouts import rollout_token
+from combee.pod.environment import Pod
 from combee.runtime.assembly import Share
 from combee.runtime.rollouts import Place
-from combee.runtime.worker.pod import Pod
 
 
 def desk(pod: Pod, share: Share) -> Place | None:

@@ -19,11 +19,11 @@ from combee.plan.gatescores import GateScores
 from combee.plan.playbook.content import findings_json
 from combee.plan.playbook.types import Finding
 from combee.plan.types import Step, StepSummary
+from combee.pod import publish
+from combee.pod.configmaps import ACCOUNT_FOLDER
+from combee.pod.environment import Pod, read_pod
+from combee.pod.log import PodLog
 from combee.runtime.operator.playbooks.observe import read_content
-from combee.runtime.worker import publish
-from combee.runtime.worker.kube import ACCOUNT_FOLDER
-from combee.runtime.worker.log import PodLog
-from combee.runtime.worker.pod import Pod, read_pod
 from combee.settings import WorkerSettings
 
 MODEL = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}

@@ -34,15 +34,15 @@ from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, UserError
 from combee.plan.playbook.judging import JudgeTask, write_pairs
 from combee.plan.playbook.readings import Reading
+from combee.pod.configmaps import ACCOUNT_FOLDER, ConfigMaps
+from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
+from combee.pod.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
+from combee.pod.log import PodLog
+from combee.pod.looking import Looking
+from combee.pod.replay import Replay
 from combee.runtime.assembly import keep_libraries_quiet
 from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import checked_key, checked_url
-from combee.runtime.worker.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
-from combee.runtime.worker.kube import ACCOUNT_FOLDER, ConfigMaps
-from combee.runtime.worker.log import PodLog
-from combee.runtime.worker.looking import Looking
-from combee.runtime.worker.pod import SECRETS_FOLDER, TERMINATION_LOG, read_secret
-from combee.runtime.worker.replay import Replay
 from combee.settings import JudgeSettings
 from combee.work import sweeping
 from combee.work.asker import Asker

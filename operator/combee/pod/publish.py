@@ -31,11 +31,11 @@ from combee.names import (
 )
 from combee.plan.gatescores import GateScores
 from combee.plan.types import Step, StepSummary
+from combee.pod.configmaps import ConfigMaps
+from combee.pod.environment import Pod
+from combee.pod.log import PodLog
+from combee.pod.termination import open_store, permanent, tell
 from combee.runtime.crash import bug_text
-from combee.runtime.worker.kube import ConfigMaps
-from combee.runtime.worker.log import PodLog
-from combee.runtime.worker.pod import Pod
-from combee.runtime.worker.report import open_store, permanent, tell
 
 MAX_BYTES = 900 * 1024
 """A ConfigMap's limit is 1 MiB, with everything that Kubernetes adds."""

@@ -19,9 +19,9 @@ from combee.clients.store.store import Store
 from combee.errors import EndpointError, TransientError
 from combee.methods.registry import served_text
 from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs
-from combee.runtime.worker import replay as module
-from combee.runtime.worker.judge import config_map
-from combee.runtime.worker.replay import Replay, in_hash_order
+from combee.pod import replay as module
+from combee.pod.judge import config_map
+from combee.pod.replay import Replay, in_hash_order
 from combee.settings import JudgeSettings
 from combee.work.judge import read_samples
 

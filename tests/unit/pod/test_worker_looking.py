@@ -19,9 +19,9 @@ from combee.clients.prometheus import ATTEMPTS, MOST_BYTES, PrometheusApi, TooMu
 from combee.errors import EndpointError, TransientError
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.readings import Reading
-from combee.runtime.worker.judge import config_map
-from combee.runtime.worker.log import PodLog
-from combee.runtime.worker.looking import Looking
+from combee.pod.judge import config_map
+from combee.pod.log import PodLog
+from combee.pod.looking import Looking
 
 BEGINS = 1_800_000_000
 TESTED, AGAINST = "b" * 64, "a" * 64

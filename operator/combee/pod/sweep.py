@@ -17,9 +17,9 @@ from combee.api.common import uri_scheme
 from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError
+from combee.pod.environment import SECRETS_FOLDER, read_secret
+from combee.pod.log import PodLog
 from combee.runtime.crash import bug_text
-from combee.runtime.worker.log import PodLog
-from combee.runtime.worker.pod import SECRETS_FOLDER, read_secret
 from combee.settings import SweepSettings
 from combee.work import sweeping
 

@@ -14,12 +14,12 @@ from combee.algo.budget import Limits, Spend
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, HeldOutMovedError
 from combee.plan.types import RoleUsage, Step, StepSummary
+from combee.pod.budget import shared_limits, spent_before
+from combee.pod.environment import read_pod
+from combee.pod.inputs import read_inputs, wanted
+from combee.pod.log import PodLog
 from combee.runtime.assembly import share
 from combee.runtime.splits import refuse_moved
-from combee.runtime.worker.budget import shared_limits, spent_before
-from combee.runtime.worker.inputs import read_inputs, wanted
-from combee.runtime.worker.log import PodLog
-from combee.runtime.worker.pod import read_pod
 from combee.settings import WorkerSettings
 from combee.tasks.dataset import Dataset
 from combee.work.context import write_manifest

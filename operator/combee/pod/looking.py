@@ -26,8 +26,8 @@ from combee.plan.playbook.queries import (
     windows,
 )
 from combee.plan.playbook.readings import Reading, Trouble
+from combee.pod.log import PodLog
 from combee.runtime.endpoints import checked_url
-from combee.runtime.worker.log import PodLog
 
 WORK_SECONDS = 180.0
 """for all that one Job asks."""
