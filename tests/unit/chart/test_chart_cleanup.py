@@ -13,8 +13,8 @@ from chart_tools import NAMESPACE, RELEASE, WAYS, objects
 from combee.objects.accounts import account_objects
 from combee.objects.gateway import gateway_account
 from combee.objects.types import Settings
-from combee.runtime.operator import lease
-from combee.runtime.operator.cleanup import ACCOUNTS, AT_WORK
+from combee.operator import lease
+from combee.operator.cleanup import ACCOUNTS, AT_WORK
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
 from pod_security import violations

@@ -17,9 +17,9 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
 from combee.objects.sweep import KEEPS, MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory, sweep_job
 from combee.objects.types import Settings
+from combee.operator.sweeper import Sweeper
+from combee.operator.watch import registry
 from combee.pod.main import main
-from combee.runtime.operator.sweeper import Sweeper
-from combee.runtime.operator.watch import registry
 
 RETENTION = 86_400
 BEGUN = 1_000_000_000.0

@@ -18,7 +18,7 @@ from combee.objects.accounts import account_objects
 from combee.objects.gateway import gateway_account
 from combee.objects.sweep import Memory, sweep_job
 from combee.objects.types import Settings
-from combee.runtime.operator import cleanup, lease, main
+from combee.operator import cleanup, lease, main
 from combee.settings import CleanupSettings, cleanup_settings
 
 UNIT = Path(__file__).resolve().parents[1]

@@ -15,6 +15,7 @@ from combee.errors import ArtifactTooLargeError
 from combee.methods.ace import AceMethod
 from combee.names import published_name
 from combee.objects.playbooks import shown
+from combee.operator.playbooks.observe import read_content
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.content import findings_json
 from combee.plan.playbook.types import Finding
@@ -23,7 +24,6 @@ from combee.pod import publish
 from combee.pod.configmaps import ACCOUNT_FOLDER
 from combee.pod.environment import Pod, read_pod
 from combee.pod.log import PodLog
-from combee.runtime.operator.playbooks.observe import read_content
 from combee.settings import WorkerSettings
 
 MODEL = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}

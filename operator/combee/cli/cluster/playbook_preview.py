@@ -16,11 +16,11 @@ from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
 from combee.names import LEARN_ANNOTATION
 from combee.objects.types import Owner
+from combee.operator.playbooks.observe import PlaybookObserver
+from combee.operator.tick import rfc3339
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen
 from combee.runtime.manifest import read_manifest_text
-from combee.runtime.operator.playbooks.observe import PlaybookObserver
-from combee.runtime.operator.tick import rfc3339
 
 SHORT = 12
 _STANDING = ("HeldOutPassed", "CanaryPassed", "Promoted")

@@ -17,8 +17,10 @@ import uvicorn
 import uvloop
 
 from combee import __version__
+from combee.assembly.logs import to_stderr
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
+from combee.operator.metrics import serve
 from combee.runtime.gateway.directing import Director, Secrets
 from combee.runtime.gateway.metrics import Metrics
 from combee.runtime.gateway.page.app import Page
@@ -27,8 +29,6 @@ from combee.runtime.gateway.room import Room
 from combee.runtime.gateway.shadow import Shadow
 from combee.runtime.gateway.spool import Spool
 from combee.runtime.gateway.upstream import Upstreams
-from combee.runtime.operator.logs import to_stderr
-from combee.runtime.operator.metrics import serve
 from combee.settings import GatewaySettings, gateway_settings
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from combee.names import (
     MANAGED_BY,
 )
 from combee.objects.sweep import COMPONENT as SWEEP
-from combee.runtime.operator.tick import Key
+from combee.operator.tick import Key
 
 GROUP, VERSION = API_VERSION.split("/")
 PAGE = 250

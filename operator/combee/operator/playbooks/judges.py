@@ -14,6 +14,8 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.accounts import account_objects
 from combee.objects.judge import MADE_OF, PAIRS_BEFORE, JudgeWish, judge_job, secrets_of
 from combee.objects.types import Owner, Settings
+from combee.operator.observe import PATIENCE_SECONDS, age, owned
+from combee.operator.playbooks.observe import Observed
 from combee.plan.cluster.diagnose import being_set_up, diagnose
 from combee.plan.cluster.seen import Trouble
 from combee.plan.playbook.judging import (
@@ -27,8 +29,6 @@ from combee.plan.playbook.judging import (
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.queries import begins_at, ready_seconds
 from combee.plan.playbook.types import CanaryWish, PlaybookPlan
-from combee.runtime.operator.observe import PATIENCE_SECONDS, age, owned
-from combee.runtime.operator.playbooks.observe import Observed
 
 WINDOWS_AT_ONCE = 5
 """Prometheus is asked when so many windows more are over, and after ten minutes at the latest."""

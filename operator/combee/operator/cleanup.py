@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from combee import names
 from combee.clients.kubernetes.kube import Kube
-from combee.runtime.operator.lease import NAME, Fence
+from combee.operator.lease import NAME, Fence
 from combee.settings import CleanupSettings
 
 log = logging.getLogger(__name__)

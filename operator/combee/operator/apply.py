@@ -17,13 +17,13 @@ from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Owner, Settings
+from combee.operator.observe import owned
 from combee.plan.cluster.decide import ClusterPlan, JobWish
 from combee.plan.cluster.diagnose import still_at_work
 from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.rollouts import RolloutsWish
 from combee.plan.cluster.seen import Seen
 from combee.plan.types import IterationPlan
-from combee.runtime.operator.observe import owned
 
 KEEP_FINISHED_SECONDS = 900
 """How long a finished Job and its pods stay, for people who want to see their logs."""

@@ -21,10 +21,10 @@ from combee.objects.gateway import (
     gateway_service,
 )
 from combee.objects.types import Owner, Settings
+from combee.operator.sweeper import Sweeper
+from combee.operator.tell import Teller
+from combee.operator.tick import NEVER, Key
 from combee.plan.cluster.happenings import Happening
-from combee.runtime.operator.sweeper import Sweeper
-from combee.runtime.operator.tell import Teller
-from combee.runtime.operator.tick import NEVER, Key
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,17 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
 from combee.objects.types import Owner
+from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.judged import tests_of
+from combee.operator.playbooks.judges import Judges
+from combee.operator.playbooks.observe import Observed, PlaybookObserver, foreign, unreadable
+from combee.operator.statuspatch import status_patch
+from combee.operator.tell import Teller
+from combee.operator.tick import NEVER, Key, rfc3339
 from combee.plan.cluster.happenings import Happening
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.salvage import salvaged
 from combee.plan.playbook.types import About, Happened, PlaybookPlan
-from combee.runtime.operator.playbooks.apply import PlaybookExecutor
-from combee.runtime.operator.playbooks.judged import tests_of
-from combee.runtime.operator.playbooks.judges import Judges
-from combee.runtime.operator.playbooks.observe import Observed, PlaybookObserver, foreign, unreadable
-from combee.runtime.operator.statuspatch import status_patch
-from combee.runtime.operator.tell import Teller
-from combee.runtime.operator.tick import NEVER, Key, rfc3339
 
 SOON_SECONDS = 0.2
 """There is more to take in."""

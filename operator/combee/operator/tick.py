@@ -17,6 +17,11 @@ from combee.errors import BugError, ManifestError
 from combee.names import RUN_KIND
 from combee.objects.check import check_run
 from combee.objects.types import Owner, Settings
+from combee.operator.apply import BeingDeletedError, Executor
+from combee.operator.observe import Observer
+from combee.operator.statuspatch import status_patch
+from combee.operator.tell import Teller
+from combee.operator.versions import Versions, with_start
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
 from combee.plan.cluster.happenings import happenings
@@ -24,11 +29,6 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.cluster.status import About, refused_status, run_status
 from combee.plan.decide import Identity
-from combee.runtime.operator.apply import BeingDeletedError, Executor
-from combee.runtime.operator.observe import Observer
-from combee.runtime.operator.statuspatch import status_patch
-from combee.runtime.operator.tell import Teller
-from combee.runtime.operator.versions import Versions, with_start
 
 log = logging.getLogger(__name__)
 SOON_SECONDS = 1.0

@@ -15,28 +15,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from combee import __version__
+from combee.assembly.logs import to_stderr
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
 from combee.names import API_VERSION
 from combee.objects.types import Settings
+from combee.operator.apply import Executor
+from combee.operator.cleanup import clean_up
+from combee.operator.complaints import Complaints
+from combee.operator.gateway import GatewayKeeper
+from combee.operator.lease import Fence
+from combee.operator.metrics import Metrics, serve
+from combee.operator.observe import Observer
+from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.judges import Judges
+from combee.operator.playbooks.observe import PlaybookObserver
+from combee.operator.playbooks.tick import PlaybookTicker
+from combee.operator.queue import DueQueue
+from combee.operator.sweeper import Sweeper
+from combee.operator.tell import Teller
+from combee.operator.tick import Key, Ticker
+from combee.operator.versions import Versions
 from combee.plan.cluster.accept import Policy
-from combee.runtime.operator.apply import Executor
-from combee.runtime.operator.cleanup import clean_up
-from combee.runtime.operator.complaints import Complaints
-from combee.runtime.operator.gateway import GatewayKeeper
-from combee.runtime.operator.lease import Fence
-from combee.runtime.operator.logs import to_stderr
-from combee.runtime.operator.metrics import Metrics, serve
-from combee.runtime.operator.observe import Observer
-from combee.runtime.operator.playbooks.apply import PlaybookExecutor
-from combee.runtime.operator.playbooks.judges import Judges
-from combee.runtime.operator.playbooks.observe import PlaybookObserver
-from combee.runtime.operator.playbooks.tick import PlaybookTicker
-from combee.runtime.operator.queue import DueQueue
-from combee.runtime.operator.sweeper import Sweeper
-from combee.runtime.operator.tell import Teller
-from combee.runtime.operator.tick import Key, Ticker
-from combee.runtime.operator.versions import Versions
 from combee.settings import OperatorSettings, cleanup_settings, operator_settings
 
 log = logging.getLogger(__name__)
@@ -246,8 +246,8 @@ async def _watch(parts: Parts, settings: OperatorSettings, stop: asyncio.Event) 
     """kopf, until ``stop``: events wake what they are about."""
     import kopf
 
-    from combee.runtime.operator.watch import registry
-    from combee.runtime.operator.watch import settings as kopf_settings
+    from combee.operator.watch import registry
+    from combee.operator.watch import settings as kopf_settings
 
     def wake_gateway(namespace: str) -> None:
         parts.gateways.wake((namespace, ""), GATEWAY_PAUSE_SECONDS)
