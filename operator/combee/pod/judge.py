@@ -44,9 +44,9 @@ from combee.runtime.assembly import keep_libraries_quiet
 from combee.runtime.crash import bug_text
 from combee.runtime.endpoints import checked_key, checked_url
 from combee.settings import JudgeSettings
-from combee.work import sweeping
 from combee.work.asker import Asker
 from combee.work.judge import ROLE, Sampled, judge_all
+from combee.work.traffic import sweeping
 
 DONE, FAILED, BUG = 0, 1, 70
 WIDTH = 16

@@ -34,7 +34,12 @@ from combee.plan.playbook.judging import JudgeTask
 from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
 from combee.pod.judging import oldest_first
 from combee.runtime.endpoints import checked_url
-from combee.runtime.gateway.record import (
+from combee.settings import JudgeSettings
+from combee.tasks.dataset import MAX_ROW_BYTES
+from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
+from combee.work.pool import pooled
+from combee.work.traffic import sweeping
+from combee.work.traffic.record import (
     NO_ANSWER,
     PASSING,
     TIMEOUT,
@@ -42,12 +47,7 @@ from combee.runtime.gateway.record import (
     answer_record,
     request_record,
 )
-from combee.runtime.gateway.rewrite import preface_of, with_preface
-from combee.settings import JudgeSettings
-from combee.tasks.dataset import MAX_ROW_BYTES
-from combee.work import sweeping
-from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
-from combee.work.pool import pooled
+from combee.work.traffic.rewrite import preface_of, with_preface
 
 STREAM = "replay"
 """who numbers given requests: in the order of a hash, so that those asked first are a sample of all."""

@@ -21,7 +21,7 @@ from combee.pod.environment import SECRETS_FOLDER, read_secret
 from combee.pod.log import PodLog
 from combee.runtime.crash import bug_text
 from combee.settings import SweepSettings
-from combee.work import sweeping
+from combee.work.traffic import sweeping
 
 DONE, FAILED, BUG = 0, 1, 70
 

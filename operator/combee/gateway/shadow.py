@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.record import (
+from combee.gateway.metrics import Metrics
+from combee.gateway.room import EACH, Hold, Room
+from combee.gateway.spool import Spool
+from combee.gateway.table import Mirroring, Route, Served, TrafficTest
+from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, without_identity
+from combee.work.traffic.record import (
     NO_ANSWER,
     PASSING,
     TIMEOUT,
@@ -24,11 +28,7 @@ from combee.runtime.gateway.record import (
     answer_record,
     request_record,
 )
-from combee.runtime.gateway.rewrite import with_preface
-from combee.runtime.gateway.room import EACH, Hold, Room
-from combee.runtime.gateway.spool import Spool
-from combee.runtime.gateway.table import Mirroring, Route, Served, TrafficTest
-from combee.runtime.gateway.upstream import NoAnswerError, Upstreams, next_piece, without_identity
+from combee.work.traffic.rewrite import with_preface
 
 MOST_BYTES = 256 * 1024
 """of a request or an answer that is looked at; longer ones are left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from combee.runtime.gateway.spool import Place
+from combee.gateway.spool import Place
 
 Check = Callable[[str], Awaitable[bool]]
 """Whether a bearer token is let in."""

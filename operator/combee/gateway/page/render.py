@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from combee.gateway.page.plot import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH
 from combee.report.text import count, visible
-from combee.runtime.gateway.page.plot import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -93,7 +93,7 @@ def _environment() -> Environment:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("combee.runtime.gateway.page", "templates"),
+        loader=jinja2.PackageLoader("combee.gateway.page", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -17,17 +17,17 @@ from urllib.parse import unquote
 from aiohttp import ClientResponse
 
 from combee.errors import ClusterError
+from combee.gateway.asgi import Receive, Scope, Send, raw_path
+from combee.gateway.keys import MOST_CHARACTERS, bearer
+from combee.gateway.metrics import UNKNOWN, Metrics
+from combee.gateway.page.app import Page
+from combee.gateway.room import COPIES, EACH, Hold, Room, working
+from combee.gateway.shadow import Sample, Shadow, chosen
+from combee.gateway.table import NOTHING, Route, Served, Table
+from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, passed_back
 from combee.runtime.crash import bug_text
-from combee.runtime.gateway.asgi import Receive, Scope, Send, raw_path
-from combee.runtime.gateway.keys import MOST_CHARACTERS, bearer
-from combee.runtime.gateway.metrics import UNKNOWN, Metrics
-from combee.runtime.gateway.page.app import Page
-from combee.runtime.gateway.record import NO_ANSWER, PASSING, TIMEOUT
-from combee.runtime.gateway.rewrite import with_preface
-from combee.runtime.gateway.room import COPIES, EACH, Hold, Room, working
-from combee.runtime.gateway.shadow import Sample, Shadow, chosen
-from combee.runtime.gateway.table import NOTHING, Route, Served, Table
-from combee.runtime.gateway.upstream import NoAnswerError, Upstreams, next_piece, passed_back
+from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT
+from combee.work.traffic.rewrite import with_preface
 
 log = logging.getLogger(__name__)
 

@@ -20,15 +20,15 @@ from combee import __version__
 from combee.assembly.logs import to_stderr
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
+from combee.gateway.directing import Director, Secrets
+from combee.gateway.metrics import Metrics
+from combee.gateway.page.app import Page
+from combee.gateway.proxy import Gateway
+from combee.gateway.room import Room
+from combee.gateway.shadow import Shadow
+from combee.gateway.spool import Spool
+from combee.gateway.upstream import Upstreams
 from combee.operator.metrics import serve
-from combee.runtime.gateway.directing import Director, Secrets
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.page.app import Page
-from combee.runtime.gateway.proxy import Gateway
-from combee.runtime.gateway.room import Room
-from combee.runtime.gateway.shadow import Shadow
-from combee.runtime.gateway.spool import Spool
-from combee.runtime.gateway.upstream import Upstreams
 from combee.settings import GatewaySettings, gateway_settings
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from combee.clients.store.store import Store
 from combee.errors import CombeeError
 from combee.names import captured_folder, traffic_folder
 from combee.runtime.crash import bug_text
-from combee.work import sweeping
+from combee.work.traffic import sweeping
 
 log = logging.getLogger(__name__)
 FLUSH_SECONDS, SWEEP_SECONDS = 5.0, 300.0

@@ -14,14 +14,14 @@ from typing import Any
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.kubernetes.mirror import Mirror
 from combee.errors import CombeeError
+from combee.gateway.keys import Reviewed, SecretKeys
+from combee.gateway.metrics import Metrics
+from combee.gateway.page.views import Seen
+from combee.gateway.spool import Place
+from combee.gateway.table import NOTHING, Check, Limits, Mirroring, Route, Served, Table, TrafficTest
 from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND
 from combee.plan.playbook.serving import Version, Wanted, ranking
-from combee.runtime.gateway.keys import Reviewed, SecretKeys
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.page.views import Seen
-from combee.runtime.gateway.rewrite import preface_of
-from combee.runtime.gateway.spool import Place
-from combee.runtime.gateway.table import NOTHING, Check, Limits, Mirroring, Route, Served, Table, TrafficTest
+from combee.work.traffic.rewrite import preface_of
 
 log = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 5.0

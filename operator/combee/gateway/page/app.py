@@ -24,15 +24,15 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from combee.errors import ClusterError
+from combee.gateway.asgi import Receive, Scope, Send, header, raw_path
+from combee.gateway.keys import MOST_CHARACTERS, SecretKeys, bearer
+from combee.gateway.metrics import Metrics
+from combee.gateway.page import session
+from combee.gateway.page.contents import content_of, difference_of
+from combee.gateway.page.render import Answer, prepare, rendered, safe_headers
+from combee.gateway.page.views import PlaybookView, Seen, VersionView, playbook_view
+from combee.gateway.table import Route, Table
 from combee.runtime.crash import bug_text
-from combee.runtime.gateway.asgi import Receive, Scope, Send, header, raw_path
-from combee.runtime.gateway.keys import MOST_CHARACTERS, SecretKeys, bearer
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.page import session
-from combee.runtime.gateway.page.contents import content_of, difference_of
-from combee.runtime.gateway.page.render import Answer, prepare, rendered, safe_headers
-from combee.runtime.gateway.page.views import PlaybookView, Seen, VersionView, playbook_view
-from combee.runtime.gateway.table import Route, Table
 
 log = logging.getLogger(__name__)
 ROOT = "/-/"

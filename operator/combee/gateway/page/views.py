@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import HistoryEntry, PlainCondition, PlaybookStatus, Verdict, VersionStatus
+from combee.gateway.page.plot import Plot, plot_of
 from combee.plan.playbook.curve import Curve, curves_in
 from combee.report.text import amount, score, signed
-from combee.runtime.gateway.page.plot import Plot, plot_of
 
 Object = dict[str, Any]
 SHORT = 12

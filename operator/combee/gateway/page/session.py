@@ -18,8 +18,8 @@ import binascii
 import re
 from dataclasses import dataclass
 
-from combee.runtime.gateway.keys import MOST_CHARACTERS, SecretKeys, seal_of
-from combee.runtime.gateway.table import Check
+from combee.gateway.keys import MOST_CHARACTERS, SecretKeys, seal_of
+from combee.gateway.table import Check
 
 SESSION_SECONDS = 4 * 3600
 SKEW_SECONDS = 300
