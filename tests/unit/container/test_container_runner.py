@@ -244,9 +244,9 @@ def test_nothing_that_an_example_says_is_in_a_note(tmp_path: Path) -> None:
 
 
 def test_comparing_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    from combee.compare.run import Request, prepare_cells
+    from combee.compare.strategies import parse_strategies
     from combee.errors import NotAvailableError
-    from combee.runtime.compare.run import Request, prepare_cells
-    from combee.runtime.compare.strategies import parse_strategies
 
     example = Path(__file__).parents[3] / "examples" / "container.yaml"
     out, engines = tmp_path / "out", {"main": ["http://127.0.0.1:1/v1"]}

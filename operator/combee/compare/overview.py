@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from combee.algo.stats import MeanInterval
+from combee.compare.paper import published
+from combee.compare.table import Row
 from combee.report.text import duration, score, signed
-from combee.runtime.compare.paper import published
-from combee.runtime.compare.table import Row
 
 PAPERS = "by GEPA with DeepSeek-V3.1"
 

@@ -22,9 +22,9 @@ import yaml
 from combee.api.local import INITIAL_PLAYBOOK, sources
 from combee.api.methods import MethodType
 from combee.api.run import PromptLearningRun
+from combee.compare.strategies import Strategy
 from combee.errors import UserError
 from combee.names import CELL_ANNOTATION, LABEL_COMPARISON
-from combee.runtime.compare.strategies import Strategy
 from combee.runtime.manifest import read_run
 from combee.runtime.sources import StandIns, locate
 

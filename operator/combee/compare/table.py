@@ -14,8 +14,8 @@ from typing import Any
 
 from combee.algo.latency import LatencyLaw
 from combee.algo.stats import MeanInterval, Paired, mean_interval, paired_difference
-from combee.runtime.compare.collect import CellFacts
-from combee.runtime.compare.strategies import REFERENCE
+from combee.compare.collect import CellFacts
+from combee.compare.strategies import REFERENCE
 
 VERSION = 1
 PAIRING_SEED = 7

@@ -14,8 +14,7 @@ from combee.api.cluster import check_cluster
 from combee.api.load import parse_run
 from combee.api.methods import MethodType
 from combee.clients.store.store import Store
-from combee.errors import ManifestError, NotAvailableError, UserError
-from combee.runtime.compare.cells import (
+from combee.compare.cells import (
     Cell,
     CompareTask,
     as_text,
@@ -26,13 +25,14 @@ from combee.runtime.compare.cells import (
     read_tasks,
     write_manifest,
 )
-from combee.runtime.compare.collect import CellFacts, collect
-from combee.runtime.compare.gate import score_start
-from combee.runtime.compare.launch import Launcher
-from combee.runtime.compare.page import ALL, Terms, html_page, markdown_page
-from combee.runtime.compare.plot import plot
-from combee.runtime.compare.strategies import Strategy
-from combee.runtime.compare.table import Row, make_rows, to_json
+from combee.compare.collect import CellFacts, collect
+from combee.compare.gate import score_start
+from combee.compare.launch import Launcher
+from combee.compare.page import ALL, Terms, html_page, markdown_page
+from combee.compare.plot import plot
+from combee.compare.strategies import Strategy
+from combee.compare.table import Row, make_rows, to_json
+from combee.errors import ManifestError, NotAvailableError, UserError
 from combee.runtime.rollouts import container_of
 from combee.runtime.session import prepare
 from combee.runtime.sources import parse_stand_ins

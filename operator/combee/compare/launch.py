@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from combee.api.run import manifest_digest
+from combee.compare.cells import Cell
 from combee.errors import UserError
 from combee.plan.types import EXIT_CODES
-from combee.runtime.compare.cells import Cell
 from combee.runtime.manifest import read_run
 
 FINISHED = (EXIT_CODES["Learned"], EXIT_CODES["NothingBetter"])

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from combee.algo.latency import LatencyLaw, replay
 from combee.clients.store.store import Store
+from combee.compare.cells import Cell
+from combee.compare.gate import Scores, read_scores
 from combee.errors import DataError
 from combee.plan.types import StepSummary
 from combee.report.result import Result, read_result
-from combee.runtime.compare.cells import Cell
-from combee.runtime.compare.gate import Scores, read_scores
 from combee.work.asker import CallRow, decode_rows
 
 _ORDER = {"profile": 0, "map": 1, "reduce": 2, "finish": 3, "evaluate": 4}

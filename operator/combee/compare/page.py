@@ -10,12 +10,12 @@ from html import escape
 from importlib.resources import files
 
 from combee.algo.stats import MeanInterval
+from combee.compare import overview
+from combee.compare.paper import paper_text
+from combee.compare.strategies import REFERENCE
+from combee.compare.table import FEWEST_SEEDS, Row, verdict
 from combee.report.text import amount, duration, markdown, score, signed, visible
 from combee.report.words import SIMULATED, SIMULATED_BANNER
-from combee.runtime.compare import overview
-from combee.runtime.compare.paper import paper_text
-from combee.runtime.compare.strategies import REFERENCE
-from combee.runtime.compare.table import FEWEST_SEEDS, Row, verdict
 
 HEADS = (
     "strategy",

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from combee.compare.labels import Box, place
+from combee.compare.paper import PAPER
+from combee.compare.table import FEWEST_SEEDS, Row
 from combee.report.text import duration, score
-from combee.runtime.compare.labels import Box, place
-from combee.runtime.compare.paper import PAPER
-from combee.runtime.compare.table import FEWEST_SEEDS, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from combee.clients.store.store import Store
+from combee.compare.cells import Cell
 from combee.errors import DataError
-from combee.runtime.compare.cells import Cell
 from combee.runtime.session import context_on, prepare
 from combee.runtime.sources import parse_stand_ins
 from combee.work.rollouts import evaluate

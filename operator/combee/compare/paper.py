@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from combee.compare.strategies import Strategy
 from combee.report.text import duration, score
-from combee.runtime.compare.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)
