@@ -19,18 +19,18 @@ from typing import Any, TypeVar
 from combee.algo import text
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun, manifest_digest
+from combee.assembly.guard import BudgetGuard
 from combee.clients.data.rows import read_lines
 from combee.clients.model.body import request_body
 from combee.clients.model.wire import Answered, ChatRequest, Completion
 from combee.clients.store.store import Store
 from combee.errors import BugError, ContextLengthError
+from combee.local.executor import LocalExecutor
+from combee.local.meter import Meter
 from combee.methods.ace import AceMethod, ledger
 from combee.plan.decide import Identity, limits_of
 from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, StepSummary
-from combee.runtime.guard import BudgetGuard
-from combee.runtime.local import LocalExecutor
-from combee.runtime.meter import Meter
 from combee.sim import keyfile, prompts, wire
 from combee.sim.model import Model
 from combee.sim.params import Law, SimConfig

@@ -22,11 +22,11 @@ import yaml
 from combee.api.local import INITIAL_PLAYBOOK, sources
 from combee.api.methods import MethodType
 from combee.api.run import PromptLearningRun
+from combee.assembly.manifest import read_run
 from combee.compare.strategies import Strategy
 from combee.errors import UserError
+from combee.local.sources import StandIns, locate
 from combee.names import CELL_ANNOTATION, LABEL_COMPARISON
-from combee.runtime.manifest import read_run
-from combee.runtime.sources import StandIns, locate
 
 NO_PATIENCE = 1000
 """evaluations without a gain before stopping: more than any epoch has."""

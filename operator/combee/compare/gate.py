@@ -14,8 +14,8 @@ from pathlib import Path
 from combee.clients.store.store import Store
 from combee.compare.cells import Cell
 from combee.errors import DataError
-from combee.runtime.session import context_on, prepare
-from combee.runtime.sources import parse_stand_ins
+from combee.local.session import context_on, prepare
+from combee.local.sources import parse_stand_ins
 from combee.work.rollouts import evaluate
 from combee.work.splits import held_out_split
 

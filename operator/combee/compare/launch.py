@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from combee.api.run import manifest_digest
+from combee.assembly.manifest import read_run
 from combee.compare.cells import Cell
 from combee.errors import UserError
 from combee.plan.types import EXIT_CODES
-from combee.runtime.manifest import read_run
 
 FINISHED = (EXIT_CODES["Learned"], EXIT_CODES["NothingBetter"])
 GRACE_SECONDS = 20.0

@@ -13,6 +13,7 @@ from combee.algo.latency import LatencyLaw
 from combee.api.cluster import check_cluster
 from combee.api.load import parse_run
 from combee.api.methods import MethodType
+from combee.assembly.rollouts import container_of
 from combee.clients.store.store import Store
 from combee.compare.cells import (
     Cell,
@@ -33,9 +34,8 @@ from combee.compare.plot import plot
 from combee.compare.strategies import Strategy
 from combee.compare.table import Row, make_rows, to_json
 from combee.errors import ManifestError, NotAvailableError, UserError
-from combee.runtime.rollouts import container_of
-from combee.runtime.session import prepare
-from combee.runtime.sources import parse_stand_ins
+from combee.local.session import prepare
+from combee.local.sources import parse_stand_ins
 
 Told = Callable[[str], None]
 

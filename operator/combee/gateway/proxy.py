@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from aiohttp import ClientResponse
 
+from combee.assembly.crash import bug_text
 from combee.errors import ClusterError
 from combee.gateway.asgi import Receive, Scope, Send, raw_path
 from combee.gateway.keys import MOST_CHARACTERS, bearer
@@ -25,7 +26,6 @@ from combee.gateway.room import COPIES, EACH, Hold, Room, working
 from combee.gateway.shadow import Sample, Shadow, chosen
 from combee.gateway.table import NOTHING, Route, Served, Table
 from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, passed_back
-from combee.runtime.crash import bug_text
 from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT
 from combee.work.traffic.rewrite import with_preface
 

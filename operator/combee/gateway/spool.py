@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from combee.api.common import uri_scheme
+from combee.assembly.crash import bug_text
 from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
 from combee.errors import CombeeError
 from combee.names import captured_folder, traffic_folder
-from combee.runtime.crash import bug_text
 from combee.work.traffic import sweeping
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from combee.api.local import sources
 from combee.api.parts import DataSource
+from combee.assembly.splits import Secret, read_playbook, read_split, refuse_moved
 from combee.clients.data.remote import checked_remote
 from combee.errors import BugError, DataError
 from combee.names import COMPONENTS_KEY
 from combee.objects.uses import USES
 from combee.pod.environment import Pod
-from combee.runtime.splits import Secret, read_playbook, read_split, refuse_moved
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from combee.api.texts import in_bytes
+from combee.assembly.context import Share
+from combee.assembly.rollouts import Place
 from combee.clients.sandbox.desk import RolloutDesk
 from combee.objects.rollout_layout import PORT
 from combee.objects.rollouts import rollout_token
 from combee.pod.environment import Pod
-from combee.runtime.assembly import Share
-from combee.runtime.rollouts import Place
 
 
 def desk(pod: Pod, share: Share) -> Place | None:

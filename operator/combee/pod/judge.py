@@ -25,6 +25,9 @@ from pydantic import SecretStr, ValidationError
 from combee import names
 from combee.algo.canary import LeftOut, Pair
 from combee.api.common import SecretKeyRef, one_line, uri_scheme
+from combee.assembly.context import keep_libraries_quiet
+from combee.assembly.crash import bug_text
+from combee.assembly.endpoints import checked_key, checked_url
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
@@ -40,9 +43,6 @@ from combee.pod.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
 from combee.pod.log import PodLog
 from combee.pod.looking import Looking
 from combee.pod.replay import Replay
-from combee.runtime.assembly import keep_libraries_quiet
-from combee.runtime.crash import bug_text
-from combee.runtime.endpoints import checked_key, checked_url
 from combee.settings import JudgeSettings
 from combee.work.asker import Asker
 from combee.work.judge import ROLE, Sampled, judge_all

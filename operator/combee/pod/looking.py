@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from combee.algo.canary import Pair
 from combee.api.prometheus import Prometheus
+from combee.assembly.endpoints import checked_url
 from combee.clients.prometheus import PrometheusApi, TooMuchError
 from combee.errors import BugError, TransientError
 from combee.plan.playbook.judging import JudgeTask
@@ -27,7 +28,6 @@ from combee.plan.playbook.queries import (
 )
 from combee.plan.playbook.readings import Reading, Trouble
 from combee.pod.log import PodLog
-from combee.runtime.endpoints import checked_url
 
 WORK_SECONDS = 180.0
 """for all that one Job asks."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from combee.api.methods import Method
+from combee.assembly.crash import bug_text
 from combee.errors import ArtifactTooLargeError, BugError, CombeeError
 from combee.methods.protocol import Rendered
 from combee.names import (
@@ -35,7 +36,6 @@ from combee.pod.configmaps import ConfigMaps
 from combee.pod.environment import Pod
 from combee.pod.log import PodLog
 from combee.pod.termination import open_store, permanent, tell
-from combee.runtime.crash import bug_text
 
 MAX_BYTES = 900 * 1024
 """A ConfigMap's limit is 1 MiB, with everything that Kubernetes adds."""

@@ -25,6 +25,7 @@ import httpx2
 
 from combee.algo.canary import REPEATED, LeftOut
 from combee.api.gateway import Upstream
+from combee.assembly.endpoints import checked_url
 from combee.clients.backoff import retry_after_seconds, wait_seconds
 from combee.clients.data.rows import read_lines
 from combee.clients.store.store import Store
@@ -33,7 +34,6 @@ from combee.names import METHOD_KEY, PLAYBOOK_KEY, captured_folder, traffic_fold
 from combee.plan.playbook.judging import JudgeTask
 from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
 from combee.pod.judging import oldest_first
-from combee.runtime.endpoints import checked_url
 from combee.settings import JudgeSettings
 from combee.tasks.dataset import MAX_ROW_BYTES
 from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of

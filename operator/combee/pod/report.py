@@ -15,6 +15,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from combee.api.run import manifest_digest
+from combee.assembly.context import keep_libraries_quiet, open_models, work_context
+from combee.assembly.crash import bug_text
+from combee.assembly.endpoints import role_endpoints
+from combee.assembly.folder import read_plans
+from combee.assembly.guard import BudgetGuard
 from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, UserError
@@ -30,11 +35,6 @@ from combee.pod.termination import open_store
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
 from combee.report.outcome import Session, data_pinned
 from combee.report.result import DataInfo
-from combee.runtime.assembly import keep_libraries_quiet, open_models, work_context
-from combee.runtime.crash import bug_text
-from combee.runtime.endpoints import role_endpoints
-from combee.runtime.folder import read_plans
-from combee.runtime.guard import BudgetGuard
 from combee.tasks.traces import TracesTask
 from combee.work.context import WorkContext, read_manifest
 from combee.work.steps import rolled_up

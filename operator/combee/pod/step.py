@@ -13,6 +13,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from combee.api.common import SecretKeyRef
+from combee.assembly.context import Share, keep_libraries_quiet, open_models, work_context
+from combee.assembly.crash import bug_text
+from combee.assembly.endpoints import checked_key, role_endpoints
+from combee.assembly.guard import BudgetGuard
+from combee.assembly.rollouts import rolling_out, with_agent
+from combee.assembly.splits import refuse_overlap, refuse_too_small
 from combee.clients.model.wire import CallRecord, Endpoint, OnCall
 from combee.clients.store.store import Store
 from combee.errors import (
@@ -34,12 +40,6 @@ from combee.pod.inputs import others_done, read_inputs
 from combee.pod.log import LogProgress, PodLog
 from combee.pod.served import note_servers
 from combee.pod.termination import open_store, permanent, tell
-from combee.runtime.assembly import Share, keep_libraries_quiet, open_models, work_context
-from combee.runtime.crash import bug_text
-from combee.runtime.endpoints import checked_key, role_endpoints
-from combee.runtime.guard import BudgetGuard
-from combee.runtime.rollouts import rolling_out, with_agent
-from combee.runtime.splits import refuse_overlap, refuse_too_small
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask

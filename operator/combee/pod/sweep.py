@@ -14,12 +14,12 @@ import time
 from dataclasses import dataclass
 
 from combee.api.common import uri_scheme
+from combee.assembly.crash import bug_text
 from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError
 from combee.pod.environment import SECRETS_FOLDER, read_secret
 from combee.pod.log import PodLog
-from combee.runtime.crash import bug_text
 from combee.settings import SweepSettings
 from combee.work.traffic import sweeping
 

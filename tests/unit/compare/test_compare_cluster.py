@@ -21,7 +21,7 @@ from combee.compare.cells import derived, derived_for_cluster, make_cells, read_
 from combee.compare.run import Request, write_runs
 from combee.compare.strategies import parse_strategies
 from combee.errors import CombeeError, ManifestError, UserError
-from combee.runtime.sources import StandIns
+from combee.local.sources import StandIns
 
 MODEL = {"engineRef": {"name": "main"}}
 MANIFEST: dict[str, Any] = {

@@ -18,7 +18,7 @@ from combee.compare.plot import OURS, plot
 from combee.compare.strategies import parse_strategies
 from combee.compare.table import make_rows, verdict
 from combee.errors import ManifestError, UserError
-from combee.runtime.sources import StandIns
+from combee.local.sources import StandIns
 
 MODEL = {"engineRef": {"name": "main"}}
 MANIFEST: dict[str, Any] = {

@@ -25,7 +25,7 @@ from combee.compare.run import Request, prepare_cells, shared_server
 from combee.compare.strategies import parse_strategies
 from combee.compare.table import make_rows, to_json, verdict
 from combee.errors import UserError
-from combee.runtime.sources import StandIns
+from combee.local.sources import StandIns
 
 ROOT = Path(__file__).parents[3]
 MODEL = {"engineRef": {"name": "main"}}

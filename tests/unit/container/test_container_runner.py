@@ -11,6 +11,7 @@ import pytest
 
 from combee.algo.budget import Limits
 from combee.api.tasks import CustomContainer
+from combee.assembly.guard import BudgetGuard
 from combee.clients.model.agents import AGENT
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
@@ -19,7 +20,6 @@ from combee.clients.model.proxy import ModelProxy
 from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError, CombeeError, EndpointError, RolloutError, TransientError
 from combee.records import Shown
-from combee.runtime.guard import BudgetGuard
 from combee.tasks.container import ContainerTask, Ended, Fault
 from combee.tasks.traces import Recording
 from combee.work.asker import Asker

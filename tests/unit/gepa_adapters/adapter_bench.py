@@ -11,6 +11,7 @@ from typing import Any
 
 from combee.algo.budget import Limits
 from combee.api.tasks import CustomAdapter
+from combee.assembly.guard import BudgetGuard
 from combee.clients.model.agents import AGENT
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
@@ -19,7 +20,6 @@ from combee.clients.model.proxy import ModelProxy
 from combee.clients.sandbox.gepa_host import Hosts, Served
 from combee.clients.store.store import Store
 from combee.records import Shown
-from combee.runtime.guard import BudgetGuard
 from combee.tasks.adapter import AdapterTask
 from combee.tasks.traces import Recording
 from combee.work.adapter import AdapterRunner

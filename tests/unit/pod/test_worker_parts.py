@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.budget import Limits, Spend
+from combee.assembly.context import share
+from combee.assembly.splits import refuse_moved
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, HeldOutMovedError
 from combee.plan.types import RoleUsage, Step, StepSummary
@@ -18,8 +20,6 @@ from combee.pod.budget import shared_limits, spent_before
 from combee.pod.environment import read_pod
 from combee.pod.inputs import read_inputs, wanted
 from combee.pod.log import PodLog
-from combee.runtime.assembly import share
-from combee.runtime.splits import refuse_moved
 from combee.settings import WorkerSettings
 from combee.tasks.dataset import Dataset
 from combee.work.context import write_manifest

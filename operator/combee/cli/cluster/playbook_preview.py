@@ -9,6 +9,7 @@ from pathlib import Path
 from combee.api.load import problems_in, resources_in
 from combee.api.playbook import Playbook, PlaybookSpec
 from combee.api.playbook_status import PlainCondition, PlaybookStatus, VersionStatus
+from combee.assembly.manifest import read_manifest_text
 from combee.cli.cluster.place import Here, on_cluster, say
 from combee.cli.cluster.versions import known
 from combee.cli.where import Place
@@ -20,7 +21,6 @@ from combee.operator.playbooks.observe import PlaybookObserver
 from combee.operator.tick import rfc3339
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen
-from combee.runtime.manifest import read_manifest_text
 
 SHORT = 12
 _STANDING = ("HeldOutPassed", "CanaryPassed", "Promoted")

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
+from combee.assembly.crash import bug_text
 from combee.errors import ClusterError
 from combee.gateway.asgi import Receive, Scope, Send, header, raw_path
 from combee.gateway.keys import MOST_CHARACTERS, SecretKeys, bearer
@@ -32,7 +33,6 @@ from combee.gateway.page.contents import content_of, difference_of
 from combee.gateway.page.render import Answer, prepare, rendered, safe_headers
 from combee.gateway.page.views import PlaybookView, Seen, VersionView, playbook_view
 from combee.gateway.table import Route, Table
-from combee.runtime.crash import bug_text
 
 log = logging.getLogger(__name__)
 ROOT = "/-/"

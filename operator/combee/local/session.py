@@ -16,6 +16,13 @@ from typing import Any
 
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import PromptLearningRun, manifest_digest
+from combee.assembly.adapters import check_adapter
+from combee.assembly.context import Models, Share, keep_libraries_quiet, open_models, run_prefix, work_context
+from combee.assembly.folder import RunFolder, RunIdentity, given_plans
+from combee.assembly.guard import BudgetGuard
+from combee.assembly.manifest import read_run
+from combee.assembly.rollouts import Place, rolling_out, sandbox_of, with_agent
+from combee.assembly.splits import data_facts, refuse_too_small
 from combee.clients.model.chat import ChatClient, ChatRequest, ConnectionPool, Endpoint
 from combee.clients.model.embedding import PROBE
 from combee.clients.model.forms import EMBEDDER
@@ -23,6 +30,9 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.sandbox.sandbox import Sandbox
 from combee.clients.store.store import Store
+from combee.local.executor import LocalExecutor
+from combee.local.meter import Listener, Meter
+from combee.local.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
 from combee.methods.registry import method_of
 from combee.plan.decide import Identity, limits_of
 from combee.plan.preview import DataShape, preview
@@ -32,16 +42,6 @@ from combee.report.bundle import texts
 from combee.report.outcome import Session, data_info, model_info
 from combee.report.progress import ProgressState
 from combee.report.result import DataInfo, ModelInfo, Result
-from combee.runtime.adapters import check_adapter
-from combee.runtime.assembly import Models, Share, keep_libraries_quiet, open_models, run_prefix, work_context
-from combee.runtime.folder import RunFolder, RunIdentity, given_plans
-from combee.runtime.guard import BudgetGuard
-from combee.runtime.local import LocalExecutor
-from combee.runtime.manifest import read_run
-from combee.runtime.meter import Listener, Meter
-from combee.runtime.rollouts import Place, rolling_out, sandbox_of, with_agent
-from combee.runtime.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
-from combee.runtime.splits import data_facts, refuse_too_small
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
 from combee.work.context import WorkContext

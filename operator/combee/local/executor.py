@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from combee.algo.budget import Spend
+from combee.assembly.folder import RunFolder
+from combee.assembly.guard import BudgetGuard
 from combee.errors import BugError, CombeeError, UserError
+from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState, spend_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
-from combee.runtime.folder import RunFolder
-from combee.runtime.guard import BudgetGuard
-from combee.runtime.meter import Meter
 from combee.work.context import WorkContext
 from combee.work.steps import run_step
 

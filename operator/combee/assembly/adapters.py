@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from combee.api.run import RunSpec
 from combee.api.tasks import CustomAdapter
+from combee.assembly.context import Models, Share
 from combee.clients.model.agents import AGENT
 from combee.clients.model.proxy import ModelProxy
 from combee.clients.model.wire import Budget, Endpoint, OnCall
 from combee.clients.sandbox.gepa_host import Hosts, Served
 from combee.clients.store.store import Store
-from combee.runtime.assembly import Models, Share
 from combee.work.adapter import AdapterRunner
 from combee.work.context import Progress, Runner
 from combee.work.programs import ROLE

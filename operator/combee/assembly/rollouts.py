@@ -15,6 +15,8 @@ from starlette.routing import Route
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.tasks import CustomContainer
 from combee.api.texts import in_bytes
+from combee.assembly.adapters import Accounts, adapter_of, rolling_out_by_adapter
+from combee.assembly.context import Models, Share
 from combee.clients.model.agents import AGENT
 from combee.clients.model.proxy import ModelProxy
 from combee.clients.model.wire import Budget, Endpoint, OnCall
@@ -22,8 +24,6 @@ from combee.clients.sandbox.sandbox import Limits, Run, Sandbox
 from combee.clients.sandbox.users import FIRST, MOST, Users
 from combee.clients.store.store import Store
 from combee.errors import CombeeError, ManifestError, UserError
-from combee.runtime.adapters import Accounts, adapter_of, rolling_out_by_adapter
-from combee.runtime.assembly import Models, Share
 from combee.settings import program_path
 from combee.tasks.container import Ended, Fault
 from combee.work.container import ROLE, ContainerRunner

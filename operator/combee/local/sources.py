@@ -10,10 +10,10 @@ from combee.api.common import SecretKeyRef, uri_scheme
 from combee.api.local import INITIAL_PLAYBOOK, check_local, sources
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
+from combee.assembly.endpoints import checked_key, role_endpoints
+from combee.assembly.splits import read_playbook, read_split, refuse_overlap
 from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
-from combee.runtime.endpoints import checked_key, role_endpoints
-from combee.runtime.splits import read_playbook, read_split, refuse_overlap
 from combee.settings import environment_value
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from combee.api.run import RunSpec
+from combee.assembly.guard import BudgetGuard
 from combee.clients.model.chat import CallRecord
 from combee.clients.model.limits import RunLimits
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import IterationPlan
 from combee.report.progress import ProgressState, eta_seconds
-from combee.runtime.guard import BudgetGuard
 
 KEPT_NOTES = 3
 TICK_SECONDS = 0.5
