@@ -1,7 +1,7 @@
 """``result.json`` version 1: what a run leaves for people and programs, as frozen models.
 
 The models are the contract: ``result.schema.json`` and ``docs/result.md`` are generated from them
-(``python -m combee.report.schema --write``). Names are camelCase in JSON and snake_case in Python;
+(``python -m combee.generate.schemas --write``). Names are camelCase in JSON and snake_case in Python;
 unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock unless
 the name says otherwise; tokens are those the servers charged. A part that a run never reached is ``null`` or
 empty, never invented. No prompt, row of data or secret has a place here, but what was learned has.
