@@ -17,7 +17,7 @@ from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Owner, Settings
-from combee.operator.observe import owned
+from combee.observe.runs import owned
 from combee.plan.cluster.decide import ClusterPlan, JobWish
 from combee.plan.cluster.diagnose import still_at_work
 from combee.plan.cluster.engines import EngineWish

@@ -20,16 +20,16 @@ from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
 from combee.names import API_VERSION
 from combee.objects.types import Settings
+from combee.observe.complaints import Complaints
+from combee.observe.playbooks import PlaybookObserver
+from combee.observe.runs import Observer
 from combee.operator.apply import Executor
 from combee.operator.cleanup import clean_up
-from combee.operator.complaints import Complaints
 from combee.operator.gateway import GatewayKeeper
 from combee.operator.lease import Fence
 from combee.operator.metrics import Metrics, serve
-from combee.operator.observe import Observer
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.judges import Judges
-from combee.operator.playbooks.observe import PlaybookObserver
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.queue import DueQueue
 from combee.operator.sweeper import Sweeper

@@ -17,8 +17,8 @@ from combee.errors import BugError, ManifestError
 from combee.names import RUN_KIND
 from combee.objects.check import check_run
 from combee.objects.types import Owner, Settings
+from combee.observe.runs import Observer
 from combee.operator.apply import BeingDeletedError, Executor
-from combee.operator.observe import Observer
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
 from combee.operator.versions import Versions, with_start

@@ -15,9 +15,9 @@ from combee.algo.canary import LeftOut, Pair, Tally
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import CanaryTest, PlaybookStatus, VersionStatus
 from combee.objects.types import Owner, Settings
-from combee.operator.playbooks.judged import Judged
+from combee.observe.judged import Judged
+from combee.observe.playbooks import Observed
 from combee.operator.playbooks.judges import AtWork, Judges
-from combee.operator.playbooks.observe import Observed
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.readings import Reading, Trouble

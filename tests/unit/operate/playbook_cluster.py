@@ -11,9 +11,9 @@ from combee import names
 from combee.errors import ClusterError
 from combee.objects.types import Settings
 from combee.objects.versions import version_labels
+from combee.observe.playbooks import PlaybookObserver
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.judges import Judges
-from combee.operator.playbooks.observe import PlaybookObserver
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.tell import Teller
 from combee.plan.gatescores import GateScores

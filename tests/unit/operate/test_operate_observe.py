@@ -9,8 +9,8 @@ import pytest
 
 from combee import names
 from combee.objects.types import Owner
-from combee.operator.complaints import Complaints
-from combee.operator.observe import Observer, result_in, summary_of
+from combee.observe.complaints import Complaints
+from combee.observe.runs import Observer, result_in, summary_of
 from combee.plan.cluster.memory import Memory
 from combee.plan.types import StepSummary
 

@@ -10,8 +10,8 @@ from playbook_cluster import Team, digest_of, promoted
 from combee import names
 from combee.errors import ClusterError
 from combee.objects.versions import version_labels
-from combee.operator.playbooks import observe
-from combee.operator.playbooks.judged import Judged
+from combee.observe import playbooks as observe
+from combee.observe.judged import Judged
 
 INVALID: list[dict[str, Any]] = [
     {"canary": {"mode": "Shadow", "epsilon": 0.05}},  # no evaluator

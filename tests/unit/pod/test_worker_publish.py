@@ -15,7 +15,7 @@ from combee.errors import ArtifactTooLargeError
 from combee.methods.ace import AceMethod
 from combee.names import published_name
 from combee.objects.playbooks import shown
-from combee.operator.playbooks.observe import read_content
+from combee.observe.playbooks import read_content
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.content import findings_json
 from combee.plan.playbook.types import Finding

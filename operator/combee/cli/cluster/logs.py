@@ -13,7 +13,7 @@ from combee.cli.cluster.pods import job_pods, log_lines, phase_of, shard_of, ste
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
 from combee.errors import ClusterError, UserError
-from combee.operator.observe import job_seen
+from combee.observe.runs import job_seen
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import JobSeen
 

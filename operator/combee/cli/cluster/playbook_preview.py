@@ -17,7 +17,7 @@ from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
 from combee.names import LEARN_ANNOTATION
 from combee.objects.types import Owner
-from combee.operator.playbooks.observe import PlaybookObserver
+from combee.observe.playbooks import PlaybookObserver
 from combee.operator.tick import rfc3339
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen

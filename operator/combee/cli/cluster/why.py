@@ -17,7 +17,7 @@ from combee.cli.cluster.why_text import Facts, next_command, why
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.operator.observe import PATIENCE_SECONDS, age, engine_seen, job_seen, summary_of
+from combee.observe.runs import PATIENCE_SECONDS, age, engine_seen, job_seen, summary_of
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import Trouble
 

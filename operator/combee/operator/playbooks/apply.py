@@ -13,7 +13,7 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.objects.playbooks import delivered_config_map, learning_run, shown
 from combee.objects.types import Owner
-from combee.operator.playbooks.observe import Observed, foreign
+from combee.observe.playbooks import Observed, foreign
 from combee.operator.statuspatch import status_patch
 from combee.plan.playbook.types import Delivery, PlaybookPlan
 

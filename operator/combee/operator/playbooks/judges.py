@@ -14,8 +14,8 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.accounts import account_objects
 from combee.objects.judge import MADE_OF, PAIRS_BEFORE, JudgeWish, judge_job, secrets_of
 from combee.objects.types import Owner, Settings
-from combee.operator.observe import PATIENCE_SECONDS, age, owned
-from combee.operator.playbooks.observe import Observed
+from combee.observe.playbooks import Observed
+from combee.observe.runs import PATIENCE_SECONDS, age, owned
 from combee.plan.cluster.diagnose import being_set_up, diagnose
 from combee.plan.cluster.seen import Trouble
 from combee.plan.playbook.judging import (

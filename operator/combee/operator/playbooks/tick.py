@@ -15,10 +15,10 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
 from combee.objects.types import Owner
+from combee.observe.judged import tests_of
+from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
 from combee.operator.playbooks.apply import PlaybookExecutor
-from combee.operator.playbooks.judged import tests_of
 from combee.operator.playbooks.judges import Judges
-from combee.operator.playbooks.observe import Observed, PlaybookObserver, foreign, unreadable
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
 from combee.operator.tick import NEVER, Key, rfc3339

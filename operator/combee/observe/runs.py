@@ -11,7 +11,7 @@ from typing import Any
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.types import Owner
-from combee.operator.complaints import Complaints
+from combee.observe.complaints import Complaints
 from combee.plan.cluster.decide import Run
 from combee.plan.cluster.diagnose import being_set_up, diagnose, fetch_trouble, only_disrupted, probed
 from combee.plan.cluster.memory import Memory

@@ -16,8 +16,8 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError, UserError
 from combee.objects.playbooks import data_digest
 from combee.objects.types import Owner
-from combee.operator.observe import owned
-from combee.operator.playbooks.judged import Judged
+from combee.observe.judged import Judged
+from combee.observe.runs import owned
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.content import findings, findings_from
 from combee.plan.playbook.serving import Version
