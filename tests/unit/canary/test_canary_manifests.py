@@ -18,7 +18,7 @@ from combee.objects.judge import MADE_OF, JudgeWish, judge_job
 from combee.objects.types import Object, Owner, Settings
 from combee.plan.playbook.judging import SLOT_SECONDS, JudgeTask
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 from pod_security import violations
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -21,7 +21,7 @@ from combee.objects.gateway import (
 )
 from combee.objects.types import Owner, Settings
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 from pod_security import violations
 
 GOLDEN = Path(__file__).parent / "golden"
