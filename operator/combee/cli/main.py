@@ -32,10 +32,11 @@ app = typer.Typer(
     help="Learn playbooks from experience, in parallel. The same manifest runs here and on a cluster.",
     epilog=EXAMPLES,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+COMPLETION = ("--install-completion", "--show-completion")
 
 
 @app.callback(invoke_without_command=True)
@@ -165,6 +166,10 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         name = Path(sys.argv[0]).name
         called = {"main.py": "combee", "kubectl-combee": "kubectl combee"}.get(name, name)
+        if arguments[0] in COMPLETION:
+            called = (
+                "combee"  # a shell completes the first word of a line; kubectl completes its plugins itself
+            )
         code = app(arguments, prog_name=called, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
