@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from combee import names
 from combee.api.gateway import Gateway
 from combee.objects.pods import container, plain, pod_spec, scratch
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
+from combee.records import Owner
 
 COMPONENT = CONTAINER = "gateway"
 PORT, PROBES = 8080, 8081

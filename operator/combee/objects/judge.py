@@ -20,9 +20,10 @@ from combee.errors import BugError
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
 from combee.objects.playbooks import playbook_reference
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
 from combee.objects.volumes import DATA_FOLDER, STORE_FOLDER, Mounts
 from combee.plan.playbook.judging import SLOT_SECONDS, JudgeTask, Span
+from combee.records import Owner
 
 PLAYBOOKS_FOLDER = "/etc/combee/playbooks"
 MADE_OF = f"{names.API_GROUP}/made-of"

@@ -18,9 +18,10 @@ from combee.objects.meta import labels, owner_reference
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.objects.plans import PLAN_KEY, RUN_KEY
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
 from combee.objects.volumes import RUN_FOLDER, STORE_FOLDER, Mounts, store_address
 from combee.plan.types import Step
+from combee.records import Owner
 
 COMPONENT = "report"
 CALLS = "calls"

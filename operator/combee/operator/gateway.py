@@ -20,11 +20,12 @@ from combee.objects.gateway import (
     gateway_deployment,
     gateway_service,
 )
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.operator.sweeper import Sweeper
 from combee.operator.tell import Teller
 from combee.operator.tick import NEVER, Key
 from combee.plan.cluster.happenings import Happening
+from combee.records import Owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from combee.objects.gateway import (
     gateway_deployment,
     gateway_service,
 )
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
+from combee.records import Owner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 from pod_security import violations

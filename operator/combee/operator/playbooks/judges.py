@@ -12,7 +12,7 @@ from combee.api.playbook import PlaybookSpec
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.accounts import account_objects
 from combee.objects.judge import MADE_OF, PAIRS_BEFORE, JudgeWish, judge_job, secrets_of
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.observe.playbooks import Observed
 from combee.observe.runs import PATIENCE_SECONDS, age, owned
 from combee.plan.cluster.diagnose import being_set_up, diagnose
@@ -28,6 +28,7 @@ from combee.plan.playbook.judging import (
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.queries import begins_at, ready_seconds
 from combee.plan.playbook.types import CanaryWish, PlaybookPlan
+from combee.records import Owner
 from combee.times import seconds_of
 
 WINDOWS_AT_ONCE = 5
