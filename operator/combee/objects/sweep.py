@@ -11,10 +11,11 @@ import json
 from collections.abc import Sequence
 
 from combee import names
+from combee.names import STORE_FOLDER
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
 from combee.objects.types import Object, Settings
-from combee.objects.volumes import STORE_FOLDER, Mounts
+from combee.objects.volumes import Mounts
 from combee.plan.sweep import SLOT_SECONDS, Memory
 
 COMPONENT = "sweep"
