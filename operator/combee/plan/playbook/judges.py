@@ -136,10 +136,11 @@ def next_job_seconds(
     """Seconds until the next Job of a test may be made; None while one is at work.
 
     There are ``pause`` seconds between two at least. A Job that brought no pair (there were none, or it failed) makes
-    the next one wait as long as it has been so already, LONGEST_PAUSE_SECONDS at most. Another evaluator or upstream is tried at once.
+    the next one wait as long as it has been so already, LONGEST_PAUSE_SECONDS at most. Another evaluator or upstream
+    is tried at once.
 
     >>> first, second = JudgeJob(1000, False, "a", 7), JudgeJob(1100, False, "a", 7)
-    >>> [next_job_seconds([first, second], "a", pairs, 1110) for pairs in (7, 8)]
+    >>> [next_job_seconds([first, second], "a", pairs, 1110.0) for pairs in (7, 8)]
     [90.0, 10.0]
     """
     by_age = sorted(jobs, key=lambda job: job.created)
