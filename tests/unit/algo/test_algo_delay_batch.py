@@ -228,7 +228,7 @@ def _huber_loss(log_errors: Any) -> float:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_fits_are_as_good_as_those_of_scipy(seed: int) -> None:
-    """Why the fits are ours: scipy's general one is no better on the planned size and fifty times as slow."""
+    """Why the fits are ours: scipy's general one plans no better sizes (docs/architecture.md)."""
     draws = np.random.default_rng(seed)
     batches = np.repeat([5.0, 10.0, 25.0, 50.0, 100.0], 6)
     stragglers = np.where(draws.random(30) < 0.05, 4.0, 1.0)
