@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Kube
+from combee.clients.kubernetes.kube import Kube
+from combee.gateway.directing import Director, Published, Secrets
+from combee.gateway.metrics import Metrics
 from combee.names import DIGEST_ANNOTATION
 from combee.plan.playbook.serving import Version, Wanted, ranking, serving
-from combee.runtime.gateway.directing import Director, Published, Secrets
-from combee.runtime.gateway.metrics import Metrics
 
 A, B, C = (letter * 64 for letter in "abc")
 

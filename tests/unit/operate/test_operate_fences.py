@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from playbook_cluster import Team, promoted
 
-from combee.adapters.kube import Kube
+from combee.clients.kubernetes.kube import Kube
 from combee.errors import ClusterError
-from combee.manifests.types import Owner
-from combee.runtime.operator.lease import DURATION_SECONDS, MARGIN_SECONDS, Fence, NotOursError
-from combee.runtime.operator.observe import owned
+from combee.objects.types import Owner
+from combee.observe.runs import owned
+from combee.operator.lease import DURATION_SECONDS, MARGIN_SECONDS, Fence, NotOursError
 
 SURE_SECONDS = DURATION_SECONDS - MARGIN_SECONDS
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from combee.adapters.wire import CallRecord
 from combee.algo.budget import Limits, Spend
+from combee.assembly.guard import BudgetGuard
+from combee.clients.model.wire import CallRecord
 from combee.errors import BudgetExhaustedError
-from combee.runtime.guard import BudgetGuard
 
 
 def guarded(**limits: int) -> BudgetGuard:

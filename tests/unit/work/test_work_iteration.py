@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_work_stealing import ALONE, Client, planned, pod
 
-from combee.adapters.chat import ChatRequest
-from combee.adapters.wire import Completion
+from combee.clients.model.chat import ChatRequest
+from combee.clients.model.wire import Completion
 from combee.methods.ace import AceMethod
 from combee.methods.protocol import Update
 from combee.plan.types import Step, StepSummary
