@@ -13,9 +13,9 @@ from playbook_cluster import Team, promoted
 
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import ClusterError
-from combee.objects.types import Owner
 from combee.observe.runs import owned
 from combee.operator.lease import DURATION_SECONDS, MARGIN_SECONDS, Fence, NotOursError
+from combee.records import Owner
 
 SURE_SECONDS = DURATION_SECONDS - MARGIN_SECONDS
 
