@@ -7,7 +7,7 @@ OUT ?= out
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all:
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster evidence test browser cluster cluster-down cluster-env cluster-revive soak images bench bench-traces scale check format types imports generated lock clean install dev
+.PHONY: help demo demo-cluster evidence test mutants browser cluster cluster-down cluster-env cluster-revive soak images bench bench-traces scale check format types imports generated lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -46,6 +46,9 @@ test: $(VENV)/dev.stamp browser  ## run the whole test suite; where it can (root
 	@if [ "$$(uname -s) $$(id -u)" = "Linux 0" ] || [ -n "$$KUBECONFIG" ]; then $(MAKE) -s cluster; fi
 	@# AGAIN=N: where at most N tests fail beside others, they have to pass alone (tests/again.py says why).
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(if $(AGAIN),|| $(BIN)/python tests/again.py $$? $(AGAIN))
+
+mutants: $(VENV)/dev.stamp  ## put one-line defects into a copy, one at a time, and say which of them the tests see (ONLY="NAME ..." JOBS=2); some minutes
+	$(BIN)/python tests/mutants.py $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
 
 browser:  ## install Chromium for the tests of pages (root on Debian; elsewhere they take the one that is there, or are skipped)
 	@tests/e2e/browser.sh
