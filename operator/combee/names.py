@@ -19,6 +19,9 @@ METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "components.json", "finding
 """Keys of a published version's ConfigMap: the text for models, what it was rendered from, its scores on gate."""
 STEP_KINDS = ("profile", "map", "reduce", "finish", "evaluate", "publish")
 
+STORE_FOLDER = "/store"
+"""where a pod has the claim that is its store."""
+
 MANAGED_BY = "combee-operator"
 LABEL_NAME = "app.kubernetes.io/name"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"

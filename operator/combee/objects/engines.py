@@ -13,7 +13,8 @@ from combee.objects.engine_pods import fetches, prefetch_pod, server_pod
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import pod_labels_and_annotations
 from combee.objects.probes import STARTUP_SECONDS, Answers
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
+from combee.records import Owner
 
 COMPONENT = "engine"
 RETRIES = 6

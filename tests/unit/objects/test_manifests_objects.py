@@ -18,7 +18,7 @@ from combee.api.run import PromptLearningRun
 from combee.names import engine_name, prefetch_name, step_name
 from combee.objects.jobs import expire_patch, step_job
 from combee.objects.plans import run_config
-from combee.objects.types import Owner
+from combee.records import Owner
 
 SEES = {
     # kind of step: splits and roles whose secrets and data its pods may have (the contract's table)
