@@ -111,7 +111,7 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
         raise ManifestError(
             "the operator has no image for engines",
             where=where,
-            fix="Name one, or ask whoever installed the chart to set image.vllm.",
+            fix=f"Name one, such as {names.VLLM_IMAGE}, or ask whoever installed the chart to set image.vllm.",
         )
     if wanted == settings.vllm_image or any(_under(wanted, prefix) for prefix in settings.engine_images):
         return wanted

@@ -73,11 +73,6 @@ def has_desk(run: PromptLearningRun, kind: str) -> bool:
     return run.spec.task.container is not None and "task" in USES[kind].roles
 
 
-def expire_patch(seconds: int) -> Object:
-    """A merge patch that lets a finished Job and its pods go after ``seconds``."""
-    return {"spec": {"ttlSecondsAfterFinished": seconds}}
-
-
 def _pod_template(
     run: PromptLearningRun, owner: Owner, step: Step, settings: Settings, own: dict[str, str]
 ) -> Object:
