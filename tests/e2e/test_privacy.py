@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_support import COMBEE, FORMULA, MODEL, Manifest, Sim, Sims, combee, environment, result_of
+from e2e_support import COMBEE, FORMULA, MODEL, Manifest, Sim, Sims, environment, process, result_of
 
 pytestmark = pytest.mark.e2e
 
@@ -99,7 +99,7 @@ def echo(sim: Sim) -> Iterator[Echo]:
 @pytest.fixture
 def path(echo: Echo, manifest: Manifest, tmp_path: Path) -> Path:
     """A manifest whose every row holds the mark and whose endpoint wants the key."""
-    for name, count in (("train", 60), ("heldout", 40)):
+    for name, count in (("train", 24), ("heldout", 24)):
         rows = [json.loads(line) for line in (FORMULA / f"{name}.jsonl").read_text().splitlines()[:count]]
         marked = [json.dumps({**row, "context": ROW + row["context"]}) + "\n" for row in rows]
         (tmp_path / f"{name}.jsonl").write_text("".join(marked))
@@ -109,14 +109,14 @@ def path(echo: Echo, manifest: Manifest, tmp_path: Path) -> Path:
         held_out=tmp_path / "heldout.jsonl",
         engines=[],
         models={"task": role, "proposer": role},
-        batching={"mode": "Fixed", "size": 60, "reason": "test"},
+        batching={"mode": "Fixed", "size": 24, "reason": "test"},
         workers={"concurrency": 16},
     )
 
 
 def run(path: Path, out: Path, *flags: str, **extra: str) -> subprocess.CompletedProcess[str]:
     secret = ("--secret", "llm/token=env:COMBEE_TEST_KEY")
-    return combee("run", "-f", path, "-o", out, *secret, *flags, COMBEE_TEST_KEY=KEY, **extra)
+    return process("run", "-f", path, "-o", out, *secret, *flags, COMBEE_TEST_KEY=KEY, **extra)
 
 
 def is_private(done: subprocess.CompletedProcess[str], out: Path, echo: Echo) -> None:
