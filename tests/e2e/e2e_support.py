@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from combee.cli.main import main
-from combee.runtime import bundle
-from combee.runtime.report.build import Report, build_report, playbook_markdown
-from combee.runtime.report.result import Result
+from combee.report import bundle
+from combee.report.build import Report, build_report, playbook_markdown
+from combee.report.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMULA = ROOT / "examples" / "data" / "formula"

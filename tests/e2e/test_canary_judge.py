@@ -24,12 +24,12 @@ from tls_server import Request, TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e
 IMPATIENT = """
-from combee.runtime.worker import judge, main
+from combee.pod import judge, main
 judge.LINGER_SECONDS, judge.LOOK_SECONDS = 1.0, 0.2
 main.program()
 """
 """the same pod, but it waits a second for more pairs, where half a minute is usual."""
-PATIENT = [sys.executable, "-m", "combee.runtime.worker.main", "judge"]
+PATIENT = [sys.executable, "-m", "combee.pod.main", "judge"]
 KEY = "key-of-the-model"
 FILES = [FORMULA / "train.jsonl", FORMULA / "heldout.jsonl"]
 FOLDER = "traffic/formula/pairs/test-1"
