@@ -213,6 +213,7 @@ def test_rows_pair_by_example_and_over_seeds_and_charge_all_but_the_look(task: C
     assert (sequential.calls, sequential.tokens, sequential.seconds) == (3, 900, 100.0)
     assert naive.difference is not None and naive.difference.by_example.n == 12
     assert naive.difference.over_seeds.mean == pytest.approx(-2 / 3)
+    assert naive.difference.by_example.high < 0
     assert verdict(naive) == "worse" and verdict(sequential) == "the reference"
     assert verdict(scan) == "no worse by more than 0.0 points"
     assert scan.speed_up is not None and scan.speed_up.mean == 20.0

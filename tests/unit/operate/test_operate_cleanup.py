@@ -16,9 +16,10 @@ from combee.api.run import default_store
 from combee.errors import ClusterError
 from combee.objects.accounts import account_objects
 from combee.objects.gateway import gateway_account
-from combee.objects.sweep import Memory, sweep_job
+from combee.objects.sweep import sweep_job
 from combee.objects.types import Settings
 from combee.operator import cleanup, lease, main
+from combee.plan.sweep import Memory
 from combee.settings import CleanupSettings, cleanup_settings
 
 UNIT = Path(__file__).resolve().parents[1]
