@@ -117,12 +117,9 @@ class Playbooks:
 
     def delivered(self) -> tuple[str, str]:
         """(digest, text) of the ConfigMap that services mount; empty where there is none."""
-        got = self.cluster.try_kubectl(
-            "get", "configmap", f"{self.name}-playbook", "-o", "json", namespace=self.namespace
-        )
-        if got.returncode:
+        found = self.cluster.find("configmap", f"{self.name}-playbook", namespace=self.namespace)
+        if found is None:
             return "", ""
-        found = json.loads(got.stdout)
         return found["metadata"]["annotations"][DIGEST_ANNOTATION], found["data"]["playbook.md"]
 
     def delivered_uid(self) -> str:
