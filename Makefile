@@ -99,18 +99,18 @@ imports: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 
 generated: $(VENV)/dev.stamp
-	$(BIN)/python -m combee.api.docs | diff -u docs/manifest.md - || { echo "docs/manifest.md is out of date: make fix"; exit 1; }
-	$(BIN)/python -m combee.api.docs_api | diff -u docs/api.md - || { echo "docs/api.md is out of date: make fix"; exit 1; }
-	$(BIN)/python -m combee.runtime.report.schema --check
-	$(BIN)/python -m combee.api.crd --check
+	$(BIN)/python -m combee.generate.docs | diff -u docs/manifest.md - || { echo "docs/manifest.md is out of date: make fix"; exit 1; }
+	$(BIN)/python -m combee.generate.docs_api | diff -u docs/api.md - || { echo "docs/api.md is out of date: make fix"; exit 1; }
+	$(BIN)/python -m combee.generate.schemas --check
+	$(BIN)/python -m combee.generate.crd --check
 
 fix: $(VENV)/dev.stamp  ## format the code and write the generated files anew
 	$(BIN)/ruff format operator tests bench
 	$(BIN)/ruff check --fix operator tests bench
-	$(BIN)/python -m combee.api.docs > docs/manifest.md.new && mv docs/manifest.md.new docs/manifest.md
-	$(BIN)/python -m combee.api.docs_api > docs/api.md.new && mv docs/api.md.new docs/api.md
-	$(BIN)/python -m combee.runtime.report.schema --write
-	$(BIN)/python -m combee.api.crd --write
+	$(BIN)/python -m combee.generate.docs > docs/manifest.md.new && mv docs/manifest.md.new docs/manifest.md
+	$(BIN)/python -m combee.generate.docs_api > docs/api.md.new && mv docs/api.md.new docs/api.md
+	$(BIN)/python -m combee.generate.schemas --write
+	$(BIN)/python -m combee.generate.crd --write
 
 lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv==0.13.8

@@ -2,7 +2,7 @@
 
     python -m bench.child MEASURED.json run -f run.yaml -o DIR ...
 
-Memory: resident after importing ``combee.cli.run`` and ``combee.runtime.session`` (that is all a run
+Memory: resident after importing ``combee.cli.run`` and ``combee.local.session`` (that is all a run
 imports before it works: openai, httpx2, pydantic, numpy, yaml, typer), then the kernel's own high-water
 mark at the end. Time: the moment at which each stage began, taken where the product tells its screen.
 """
@@ -26,8 +26,8 @@ def memory_mib(field: str) -> float:
 
 def _traced(marks: list[list[Any]]) -> None:
     """Have the meter note (seconds, CPU seconds, RSS, kind, name, units) of what it is told."""
-    from combee.runtime import bundle
-    from combee.runtime.meter import Meter
+    from combee.local.meter import Meter
+    from combee.report import bundle
 
     def mark(kind: str, name: str, units: int) -> None:
         marks.append(
@@ -63,7 +63,7 @@ def main() -> None:
     measured, arguments = Path(sys.argv[1]), sys.argv[2:]
     import combee.cli.main
     import combee.cli.run
-    import combee.runtime.session
+    import combee.local.session
 
     base = memory_mib("VmRSS")
     marks: list[list[Any]] = []

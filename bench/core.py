@@ -108,7 +108,7 @@ def _memory(folder: Path, size: int) -> Row:
         unit="MiB",
         met=above <= MEMORY_TARGET_MIB,
         how="VmHWM at the end of `combee run`, report included, minus VmRSS after importing cli.run and "
-        "runtime.session, in one process; 1,000 planted rules, time scale 0, simulated model",
+        "local.session, in one process; 1,000 planted rules, time scale 0, simulated model",
         detail={
             "importedMiB": figures["imported_mib"],
             "peakMiB": figures["peak_mib"],

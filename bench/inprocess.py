@@ -1,7 +1,7 @@
 """The product and the simulated model in one process: the real steps, plans, prompts and parsers, without HTTP,
 disk or waiting, so that a whole epoch takes a second.
 
-Only the wire is replaced. ``Direct.ask`` stands where ``adapters.chat.ChatClient.ask`` stands: it builds the very
+Only the wire is replaced. ``Direct.ask`` stands where ``clients.model.chat.ChatClient.ask`` stands: it builds the very
 body that would be sent and hands it to ``combee.sim``'s pure response function, context limit and output limit
 included. Faults, retries and rate limits belong to the wire and are not here.
 """
@@ -16,21 +16,21 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from combee.adapters.body import request_body
-from combee.adapters.rows import read_lines
-from combee.adapters.store import Store
-from combee.adapters.wire import Answered, ChatRequest, Completion
 from combee.algo import text
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun, manifest_digest
+from combee.assembly.guard import BudgetGuard
+from combee.clients.data.rows import read_lines
+from combee.clients.model.body import request_body
+from combee.clients.model.wire import Answered, ChatRequest, Completion
+from combee.clients.store.store import Store
 from combee.errors import BugError, ContextLengthError
+from combee.local.executor import LocalExecutor
+from combee.local.meter import Meter
 from combee.methods.ace import AceMethod, ledger
 from combee.plan.decide import Identity, limits_of
 from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, StepSummary
-from combee.runtime.guard import BudgetGuard
-from combee.runtime.local import LocalExecutor
-from combee.runtime.meter import Meter
 from combee.sim import keyfile, prompts, wire
 from combee.sim.model import Model
 from combee.sim.params import Law, SimConfig

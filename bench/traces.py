@@ -17,8 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from combee.assembly.splits import read_split
 from combee.methods.ace import AceMethod
-from combee.runtime.splits import read_split
 from combee.tasks.dataset import Dataset
 from combee.tasks.traces import TracesTask, decode, trajectories
 from combee.work.recorded import checked

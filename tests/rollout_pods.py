@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from combee.manifests.rollout_layout import BIN, END, GOING, LAUNCHER, OUT, READY, SCRATCH, SHELL, TASK
-from combee.runtime.worker.attend import Attendant, answering
-from combee.runtime.worker.log import PodLog
+from combee.objects.rollout_layout import BIN, END, GOING, LAUNCHER, OUT, READY, SCRATCH, SHELL, TASK
+from combee.pod.attend import Attendant, answering
+from combee.pod.log import PodLog
 from combee.settings import AttendSettings
 
 BUSYBOX = shutil.which("busybox")

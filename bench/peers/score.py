@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass
 
 from bench.inprocess import Direct, formula_splits, simulated
-from combee.adapters.wire import ChatRequest
 from combee.algo.membership import split_select_gate
 from combee.algo.tokens import estimate_tokens
+from combee.clients.model.wire import ChatRequest
 from combee.methods.ace import AceMethod
 from combee.records import Example
 from combee.sim.params import Law

@@ -123,7 +123,7 @@ def traffic_folder(playbook: str, test: str = "") -> str:
     """Where sampled traffic is in a store: ``traffic/formula/pairs/<test>``, or all that is kept of a Playbook's.
 
     Below it are ``pairs/<test>`` (both answers to a request), ``requests`` (requests and answers captured) and what
-    ``work.sweeping`` knows.
+    ``work.traffic.sweeping`` knows.
     """
     return f"traffic/{playbook}/pairs/{test}" if test else f"traffic/{playbook}"
 

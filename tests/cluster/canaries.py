@@ -19,8 +19,8 @@ from cluster_tools import Cluster, eventually, restricted_pod
 from playbooks import Playbooks
 from runs import FORMULA
 
-from combee.manifests.gateway import gateway_account
 from combee.names import GATEWAY
+from combee.objects.gateway import gateway_account
 from combee.sim import keyfile, lessons
 from combee.sim.model import Model
 

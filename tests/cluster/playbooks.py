@@ -10,8 +10,8 @@ from typing import Any
 
 from cluster_tools import Cluster, eventually
 
-from combee.manifests.versions import version_labels
 from combee.names import DIGEST_ANNOTATION, published_name
+from combee.objects.versions import version_labels
 from combee.plan.gatescores import GateScores
 
 HELD_OUT = "cd" * 32

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from kubernetes import client, config
 
 from combee.api.cluster import check_cluster
-from combee.api.crd import FOLDER, KINDS
 from combee.api.load import parse_resource
 from combee.api.run import PromptLearningRun
 from combee.errors import CombeeError, NotAvailableError
+from combee.generate.crd import FOLDER, KINDS
 from combee.names import API_GROUP
 
 CRDS = Path(__file__).parents[2] / FOLDER

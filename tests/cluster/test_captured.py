@@ -34,8 +34,8 @@ ASKED, LEAST = 60, 40
 # Each line of a store, as the gateway itself reads and writes it.
 LINES = """
 import json, pathlib
-from combee.adapters.s3 import s3_options
-from combee.adapters.store import Store
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
 folder = pathlib.Path("/etc/combee/gateway/store/{name}")
 files = [one for one in folder.iterdir() if not one.name.startswith("..")] if folder.is_dir() else []
 secret = {{one.name: one.read_text() for one in files}}

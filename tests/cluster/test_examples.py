@@ -13,9 +13,9 @@ from cluster_tools import REPOSITORY, Cluster
 
 from combee import names
 from combee.api.load import parse_run
-from combee.manifests.engines import engine_objects, prefetch_job
-from combee.manifests.jobs import step_job
-from combee.manifests.types import Owner, Settings
+from combee.objects.engines import engine_objects, prefetch_job
+from combee.objects.jobs import step_job
+from combee.objects.types import Owner, Settings
 from combee.plan.cluster.accept import Policy, accept
 from combee.plan.types import Step
 

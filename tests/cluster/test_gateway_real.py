@@ -19,8 +19,8 @@ from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod
 from playbooks import Playbooks
 from runs import Operator, operating
 
-from combee.manifests.gateway import gateway_account
 from combee.names import GATEWAY
+from combee.objects.gateway import gateway_account
 
 KEY, UPSTREAM_KEY = "key-of-the-client", "key-of-the-upstream"
 GOOD, BETTER = (

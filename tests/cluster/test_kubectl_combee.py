@@ -20,8 +20,8 @@ import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod, sharing
 from runs import FORMULA, Runs, operating, quickstart, short
 
-from combee.adapters.kube import Kube
 from combee.cli.cluster.report import _begun, _read
+from combee.clients.kubernetes.kube import Kube
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, Sims, environment
@@ -174,7 +174,7 @@ def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
     """A node rotates a log at 10 MiB."""
     made = """
         import random
-        from combee.runtime.bundle import packed
+        from combee.report.bundle import packed
         for line in packed({"result.json": random.Random(1).randbytes(20 << 20)}):
             print(line)
     """

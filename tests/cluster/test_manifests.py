@@ -12,7 +12,7 @@ import pytest
 import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually
 
-GOLDEN = REPOSITORY / "tests/unit/manifests/golden"
+GOLDEN = REPOSITORY / "tests/unit/objects/golden"
 FILES = sorted(GOLDEN.rglob("*.yaml"))
 ACCOUNTS = ("combee-worker", "combee-publish", "bucket-reader")
 

@@ -25,7 +25,7 @@ from combee.plan.decide import Identity, decide
 from combee.plan.state import RunState
 from combee.plan.types import IterationPlan, Snapshot, Step, StepSummary
 
-WORKER = [sys.executable, "-m", "combee.runtime.worker.main"]
+WORKER = [sys.executable, "-m", "combee.pod.main"]
 UID = "3fa9c1d2-0000-4000-8000-000000000000"
 
 

@@ -194,7 +194,7 @@ def test_a_wrong_key_and_an_unknown_model(
 
 
 def test_with_json_the_error_is_an_event_too(manifest: Manifest, tmp_path: Path) -> None:
-    from combee.runtime.events import EVENTS
+    from combee.report.events import EVENTS
 
     for path in (manifest(train=tmp_path / "nope.jsonl"), manifest()):
         done = run(path, tmp_path / "out", "--json")

@@ -23,7 +23,7 @@ import made_up  # noqa: E402
 from page_story import ACTIVE, CANDIDATE, FIRST, NAME, WORSE, Story, story  # noqa: E402
 
 from combee.names import published_name  # noqa: E402
-from combee.runtime.report.build import build_report, playbook_markdown  # noqa: E402
+from combee.report.build import build_report, playbook_markdown  # noqa: E402
 
 pytestmark = pytest.mark.e2e
 KEY = "key-of-a-person"

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "worker"))
 from tls_server import Request, TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e
-WORKER = [sys.executable, "-m", "combee.runtime.worker.main", "judge"]
+WORKER = [sys.executable, "-m", "combee.pod.main", "judge"]
 KEY = "key-of-the-model"
 FILES = [FORMULA / "train.jsonl", FORMULA / "heldout.jsonl"]
 FOLDER = "traffic/formula/pairs/test-1"

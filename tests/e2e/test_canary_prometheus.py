@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "worker"))
 from tls_server import Request, TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e
-WORKER = [sys.executable, "-m", "combee.runtime.worker.main", "judge"]
+WORKER = [sys.executable, "-m", "combee.pod.main", "judge"]
 WINDOWS, WINDOW, SCRAPE = 160, 60, 15
 TESTED, AGAINST = "b" * 64, "a" * 64
 RULES = Rules(epsilon=0.05, min_samples=20, duration_seconds=0, deadline_seconds=10**6)

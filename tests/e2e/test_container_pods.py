@@ -22,10 +22,10 @@ from e2e_support import ROOT, combee, result_of
 from gardener import Gardener, gardener
 from pods import UID, Cluster
 
-from combee.adapters.store import Store
-from combee.manifests.rollout_layout import PORT
-from combee.manifests.rollouts import rollout_token
+from combee.clients.store.store import Store
 from combee.names import step_name
+from combee.objects.rollout_layout import PORT
+from combee.objects.rollouts import rollout_token
 from combee.plan.types import StepSummary
 from rollout_pods import BUSYBOX, FakePod
 

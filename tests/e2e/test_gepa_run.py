@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from e2e_support import FORMULA, Manifest, Sims
 
+from combee.local.session import _Silent, prepare, run_session
+from combee.local.sources import parse_stand_ins
 from combee.methods.gepa import GepaMethod, Pool, standing
 from combee.methods.gepa.standing import members, scores
-from combee.runtime.report.result import Result
-from combee.runtime.session import _Silent, prepare, run_session
-from combee.runtime.sources import parse_stand_ins
+from combee.report.result import Result
 
 pytestmark = pytest.mark.e2e
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from e2e_support import ROOT, Manifest, Sims
 
+from combee.local.session import _Silent, prepare, run_session
+from combee.local.sources import parse_stand_ins
 from combee.methods import registry
 from combee.records import Lesson, Reflection
-from combee.runtime.report.result import Result
-from combee.runtime.session import _Silent, prepare, run_session
-from combee.runtime.sources import parse_stand_ins
+from combee.report.result import Result
 
 pytestmark = pytest.mark.e2e
 PAGE = ROOT / "docs" / "methods.md"

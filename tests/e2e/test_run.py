@@ -14,7 +14,7 @@ import pytest
 from e2e_support import COMBEE, MODEL, ROOT, Manifest, Sims, combee, environment, result_of
 
 from combee.methods.ace import AceMethod
-from combee.runtime.report.result import read_result
+from combee.report.result import read_result
 
 pytestmark = pytest.mark.e2e
 
@@ -178,7 +178,7 @@ def test_json_mode_prints_one_documented_object_a_line(
     path = manifest(train=rows(20), batching={"mode": "Fixed", "size": 20, "reason": "test"})
     _, done = learn(sims, key, path, tmp_path / "out", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    schema = json.loads((ROOT / "operator/combee/runtime/events.schema.json").read_text())
+    schema = json.loads((ROOT / "operator/combee/report/events.schema.json").read_text())
     for event in events:
         jsonschema.validate(event, schema)
     names = [event["event"] for event in events]

@@ -13,8 +13,8 @@ from e2e_support import FORMULA, Manifest, Sims, combee, result_of
 from minio import Minio
 from pods import Cluster
 
-from combee.adapters.s3 import TRIES, s3_options
-from combee.adapters.store import Store
+from combee.clients.store.s3 import TRIES, s3_options
+from combee.clients.store.store import Store
 from combee.errors import StoreError, TransientError
 
 pytestmark = pytest.mark.e2e

@@ -11,7 +11,7 @@ import yaml
 from e2e_support import FORMULA, Manifest, Sim, Sims, combee, result_of
 from pods import UID, Cluster, Pod, wait_for
 
-from combee.adapters.store import Store
+from combee.clients.store.store import Store
 from combee.names import step_name
 from combee.plan.types import StepSummary
 

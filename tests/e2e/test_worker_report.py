@@ -18,14 +18,14 @@ from combee.algo.latency import LatencyLaw
 from combee.cli.cluster.compare import _compared, _facts, _member
 from combee.cli.cluster.place import found_in
 from combee.cli.cluster.report import written
-from combee.manifests.results import CALLS
+from combee.compare.cells import Cell, derived_for_cluster, read_tasks
+from combee.compare.collect import collect
+from combee.compare.strategies import Strategy
+from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, Step, StepSummary
-from combee.runtime.bundle import GATE_FILE, unpacked
-from combee.runtime.compare.cells import Cell, derived_for_cluster, read_tasks
-from combee.runtime.compare.collect import collect
-from combee.runtime.compare.strategies import Strategy
+from combee.report.bundle import GATE_FILE, unpacked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
 

@@ -15,12 +15,12 @@ from typing import get_args
 
 from combee.api.methods import MethodType
 from combee.cli.errors import USER_ERROR, guarded, say, write
+from combee.compare.launch import CellError
+from combee.compare.run import Compared, Request, Told, compare, write_runs
+from combee.compare.strategies import parse_strategies
 from combee.errors import BugError, CombeeError, UserError
 from combee.names import LABEL_COMPARISON
 from combee.plan.types import EXIT_CODES
-from combee.runtime.compare.launch import CellError
-from combee.runtime.compare.run import Compared, Request, Told, compare, write_runs
-from combee.runtime.compare.strategies import parse_strategies
 
 MAX_SEEDS = 1000
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")

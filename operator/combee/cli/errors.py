@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+from combee.assembly.crash import bug_text
 from combee.errors import CombeeError
-from combee.runtime.crash import bug_text
 
 __all__ = ["bug_text", "forget", "guarded", "say", "say_line", "write"]
 

@@ -13,7 +13,7 @@ def run_gc(folder: Path, *, really: bool) -> int:
     """Delete DIR/store of a folder that is a run's and that nobody works in."""
 
     def work() -> int:
-        from combee.runtime.folder import hold
+        from combee.assembly.folder import hold
 
         if not (folder / "run.json").is_file():
             raise UserError(

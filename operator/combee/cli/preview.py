@@ -13,9 +13,9 @@ def run_preview(path: Path, data: list[str], *, as_json: bool) -> int:
     """Print what the run would do."""
 
     def work() -> int:
+        from combee.local.session import data_shape, prepare
+        from combee.local.sources import parse_stand_ins
         from combee.plan.preview import preview
-        from combee.runtime.session import data_shape, prepare
-        from combee.runtime.sources import parse_stand_ins
 
         prepared = prepare(path, parse_stand_ins([], [], data), for_preview=True)
         shown = preview(prepared.run.spec, data_shape(prepared))

@@ -14,10 +14,10 @@ from typing import Any
 from combee.cli.errors import USER_ERROR, bug_text, say, say_line
 from combee.cli.screen import Screen, choose_mode
 from combee.errors import BugError, CombeeError
+from combee.local.session import Prepared, prepare, run_session
+from combee.local.sources import parse_stand_ins
 from combee.plan.types import EXIT_CODES
-from combee.runtime.report.result import Result
-from combee.runtime.session import Prepared, prepare, run_session
-from combee.runtime.sources import parse_stand_ins
+from combee.report.result import Result
 
 
 def run_run(

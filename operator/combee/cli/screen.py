@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Literal, Self, TextIO
 
 from combee.cli.errors import write
 from combee.errors import CombeeError
-from combee.runtime.progress import ProgressState, clock, progress, rows, title
-from combee.runtime.report.text import amount, count, duration, score, visible
+from combee.report.progress import ProgressState, clock, progress, rows, title
+from combee.report.text import amount, count, duration, score, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.live import Live
 
     from combee.plan.types import IterationPlan
-    from combee.runtime.events import Event
-    from combee.runtime.report.result import Result
+    from combee.report.events import Event
+    from combee.report.result import Result
 
 Mode = Literal["live", "plain", "json"]
 DRAW_EVERY = 0.25
@@ -100,7 +100,7 @@ class Screen:
     def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
         """Say that the run begins, or goes on."""
         if self.mode == "json":
-            from combee.runtime.events import StartedEvent
+            from combee.report.events import StartedEvent
 
             self._emit(StartedEvent(seconds=self._seconds(), run=run, folder=folder, resumed=resumed))
             return
@@ -116,7 +116,7 @@ class Screen:
             self._reason = reason
             self._say(f"iteration {self._iteration}: {count(plan.batch_size, 'example')}{why}")
             return
-        from combee.runtime.events import PlanEvent
+        from combee.report.events import PlanEvent
 
         names = ("epoch", "batch_size", "strategy", "merge", "redundancy", "copies")
         told = {name: getattr(plan, name) for name in names}
@@ -139,7 +139,7 @@ class Screen:
         if self.mode == "plain":
             self._say(line.text)
             return
-        from combee.runtime.events import progress_event
+        from combee.report.events import progress_event
 
         self._emit(progress_event(state, self._seconds()))
 
@@ -150,7 +150,7 @@ class Screen:
         if self.mode != "json":
             self._say(iteration_line(self._iteration, self._batch_size, state))
             return
-        from combee.runtime.events import IterationEvent
+        from combee.report.events import IterationEvent
 
         names = ("examples_done", "heldout_last", "heldout_best", "tokens", "rollouts", "simulated")
         told = {name: getattr(state, name) for name in names}
@@ -160,7 +160,7 @@ class Screen:
     def note(self, text: str) -> None:
         """Say something a person should know; the run goes on."""
         if self.mode == "json":
-            from combee.runtime.events import WarningEvent
+            from combee.report.events import WarningEvent
 
             self._emit(WarningEvent(seconds=self._seconds(), text=visible(text)))
             return
@@ -170,7 +170,7 @@ class Screen:
         """Say what went wrong and what to do; the live view is taken away first."""
         self.close()
         if self.mode == "json":
-            from combee.runtime.events import ErrorEvent
+            from combee.report.events import ErrorEvent
 
             said = {"what": visible(error.what), "where": visible(error.where), "fix": visible(error.fix)}
             self._emit(ErrorEvent(seconds=self._seconds(), code=error.code, **said))
@@ -188,7 +188,7 @@ class Screen:
             self._say(first, style="bold")
             write(self._stream, rest)
             return
-        from combee.runtime.events import FinishedEvent
+        from combee.report.events import FinishedEvent
 
         self._emit(
             FinishedEvent(
@@ -255,7 +255,7 @@ def iteration_line(number: int, batch_size: int, state: ProgressState) -> str:
 
 def final_screen(result: Result, folder: str, *, command: str = "", width: int = 80) -> str:
     """What happened, before and after, cost, what to look at, what to do next; plain text, a final newline."""
-    from combee.runtime.report import words
+    from combee.report import words
 
     head = words.headline(result)
     mark = f" ({words.SIMULATED})" if result.simulated else ""
@@ -278,7 +278,7 @@ def final_screen(result: Result, folder: str, *, command: str = "", width: int =
 
 def _facts(result: Result, verdict: str, mark: str) -> list[tuple[str, str]]:
     """(label, text) of the last screen; an empty label goes on with the one above."""
-    from combee.runtime.report import words
+    from combee.report import words
 
     gate = words.gate_of(result)
     facts = [("held-out", f"{words.gate_line(gate)}{mark}" if gate else "not measured"), ("", verdict)]

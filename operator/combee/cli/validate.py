@@ -8,9 +8,9 @@ from pathlib import Path
 from combee.algo.power import decidable_epsilon
 from combee.api.load import KIND, names_in, problems_in, resources_in
 from combee.api.playbook import Playbook
+from combee.assembly.manifest import read_manifest_text
 from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.plan.playbook.traffic import warnings
-from combee.runtime.manifest import read_manifest_text
 
 PAIRS = (1_000, 10_000, 100_000)
 """of which is said what they can decide."""

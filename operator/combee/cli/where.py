@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.adapters.kubeconfig import ONESELF, Identity
+from combee.clients.kubernetes.kubeconfig import ONESELF, Identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from combee.adapters.gepa_host import Hosts
-from combee.adapters.proxy import Visit
-from combee.adapters.wire import Completion
 from combee.api.tasks import CustomAdapter
+from combee.clients.model.proxy import Visit
+from combee.clients.model.wire import Completion
+from combee.clients.sandbox.gepa_host import Hosts
 from combee.errors import BugError, RolloutError
 from combee.tasks.adapter import asked_of, candidate_of, recording_said
 from combee.tasks.container import may_be_tried_again

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from combee.adapters.chat import Answered, ChatClient, ChatRequest
 from combee.algo.schedule import list_schedule
+from combee.clients.model.chat import Answered, ChatClient, ChatRequest
 from combee.errors import BugError, ContextLengthError, EndpointError, RolloutError, TransientError
 from combee.methods.protocol import ParseError
 from combee.methods.repair import repair_prompt

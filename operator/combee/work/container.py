@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from combee.adapters.proxy import Visit
-from combee.adapters.wire import Completion
 from combee.api.tasks import CustomContainer
+from combee.clients.model.proxy import Visit
+from combee.clients.model.wire import Completion
 from combee.errors import BugError, CombeeError, RolloutError
 from combee.tasks.container import LEFT, Ended, given_files, may_be_tried_again, recording_left
 from combee.work.programs import ROLE, ProgramRunner, Wanted, completion_of

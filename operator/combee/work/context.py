@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from combee.adapters.chat import ChatClient
-from combee.adapters.store import Store
 from combee.api.run import RunSpec
+from combee.clients.model.chat import ChatClient
+from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.methods.protocol import Method
 from combee.plan.types import RoleUsage, StepSummary

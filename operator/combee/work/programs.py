@@ -11,10 +11,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from combee.adapters.memo import Memo
-from combee.adapters.proxy import ModelProxy, Visit
-from combee.adapters.store import Store
-from combee.adapters.wire import Answered, Budget, CallRecord, Completion, Endpoint, OnCall, canonical_digest
+from combee.clients.model.memo import Memo
+from combee.clients.model.proxy import ModelProxy, Visit
+from combee.clients.model.wire import (
+    Answered,
+    Budget,
+    CallRecord,
+    Completion,
+    Endpoint,
+    OnCall,
+    canonical_digest,
+)
+from combee.clients.store.store import Store
 from combee.errors import CombeeError, RolloutError
 from combee.records import Example, Shown
 from combee.tasks.traces import Recording, decode

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from combee.adapters.embedding import MAX_TEXTS, MAX_TOKENS, PROBE, embedding_prompt, vectors_of
-from combee.adapters.forms import EMBEDDER
 from combee.algo.seeds import digest_of
 from combee.algo.selection import central_first, first_that_fit
 from combee.algo.tokens import estimate_tokens
 from combee.algo.tree import pack
+from combee.clients.model.embedding import MAX_TEXTS, MAX_TOKENS, PROBE, embedding_prompt, vectors_of
+from combee.clients.model.forms import EMBEDDER
 from combee.errors import ContextLengthError, EndpointError
 from combee.records import Reflection
 from combee.work.asker import LOSSES, Asker

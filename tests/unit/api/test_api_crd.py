@@ -20,13 +20,13 @@ from combee.api.cel_table import RULES
 from combee.api.cluster import check_cluster
 from combee.api.common import Model
 from combee.api.conditions import TABLE
-from combee.api.crd import CHART_FOLDER, FOLDER, KINDS, MAX_FILE_BYTES, definition, files, main
-from combee.api.docs_api import api_markdown
 from combee.api.load import parse_resource
 from combee.api.playbook import RunTemplate
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.status import HeldOutStatus, RunStatus, SpendStatus, shown
 from combee.errors import ManifestError, NotAvailableError
+from combee.generate.crd import CHART_FOLDER, FOLDER, KINDS, MAX_FILE_BYTES, definition, files, main
+from combee.generate.docs_api import api_markdown
 
 ROOT = Path(__file__).parents[3]
 OPAQUE = {"affinity", "state"}

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from combee.api import conditions as c
 from combee.api.conditions import TABLE, Condition, ConditionType, Reason, allowed, merge
-from combee.api.docs import reference_markdown
 from combee.api.status import (
     MAX_HISTORY,
     MAX_STATUS_BYTES,
@@ -23,6 +22,7 @@ from combee.api.status import (
     with_iteration,
     with_observation,
 )
+from combee.generate.docs import reference_markdown
 
 
 def condition(

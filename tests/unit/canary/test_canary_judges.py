@@ -14,14 +14,14 @@ import pytest
 from combee.algo.canary import LeftOut, Pair, Tally
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import CanaryTest, PlaybookStatus, VersionStatus
-from combee.manifests.types import Owner, Settings
+from combee.objects.types import Owner, Settings
+from combee.observe.judged import Judged
+from combee.observe.playbooks import Observed
+from combee.operator.playbooks.judges import AtWork, Judges
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.readings import Reading, Trouble
 from combee.plan.playbook.types import CanaryWish, Delivery, PlaybookPlan, PlaybookSeen
-from combee.runtime.operator.playbooks.judged import Judged
-from combee.runtime.operator.playbooks.judges import AtWork, Judges
-from combee.runtime.operator.playbooks.observe import Observed
 
 NOW = 1_800_000_000.0
 TEST = "bbbb-aaaa-12345678-p0"

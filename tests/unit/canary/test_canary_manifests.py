@@ -14,8 +14,8 @@ import yaml
 
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import CanaryTest
-from combee.manifests.judge import MADE_OF, JudgeWish, judge_job
-from combee.manifests.types import Object, Owner, Settings
+from combee.objects.judge import MADE_OF, JudgeWish, judge_job
+from combee.objects.types import Object, Owner, Settings
 from combee.plan.playbook.judging import SLOT_SECONDS, JudgeTask
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))

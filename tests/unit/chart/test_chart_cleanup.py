@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from chart_tools import NAMESPACE, RELEASE, WAYS, objects
 
-from combee.manifests.accounts import account_objects
-from combee.manifests.gateway import gateway_account
-from combee.manifests.types import Settings
-from combee.runtime.operator import lease
-from combee.runtime.operator.cleanup import ACCOUNTS, AT_WORK
+from combee.objects.accounts import account_objects
+from combee.objects.gateway import gateway_account
+from combee.objects.types import Settings
+from combee.operator import lease
+from combee.operator.cleanup import ACCOUNTS, AT_WORK
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
 from pod_security import violations

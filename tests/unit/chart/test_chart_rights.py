@@ -8,7 +8,7 @@ import pytest
 import yaml
 from chart_tools import NAMESPACE, REPOSITORY, WAYS, objects
 
-from combee.api.crd import CHART_FOLDER, FOLDER, files
+from combee.generate.crd import CHART_FOLDER, FOLDER, files
 
 ROLES = ("Role", "ClusterRole")
 CLUSTER_KINDS = {

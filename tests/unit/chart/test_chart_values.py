@@ -11,7 +11,7 @@ import yaml
 from chart_tools import CHART, REPOSITORY, SERVER, helm, objects
 
 from combee import __version__
-from combee.runtime.operator.main import manifest_settings
+from combee.operator.main import manifest_settings
 from combee.settings import operator_settings
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -12,16 +12,16 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from combee.adapters.kube import Object
 from combee.api.load import parse_run
 from combee.cli.cluster.compare import _member, _refuse_unfinished
 from combee.cli.cluster.place import Here, Place, found_in
 from combee.cli.main import app
+from combee.clients.kubernetes.kube import Object
+from combee.compare.cells import derived, derived_for_cluster, make_cells, read_tasks
+from combee.compare.run import Request, write_runs
+from combee.compare.strategies import parse_strategies
 from combee.errors import CombeeError, ManifestError, UserError
-from combee.runtime.compare.cells import derived, derived_for_cluster, make_cells, read_tasks
-from combee.runtime.compare.run import Request, write_runs
-from combee.runtime.compare.strategies import parse_strategies
-from combee.runtime.sources import StandIns
+from combee.local.sources import StandIns
 
 MODEL = {"engineRef": {"name": "main"}}
 MANIFEST: dict[str, Any] = {

@@ -11,14 +11,14 @@ import yaml
 
 from combee.api.load import parse_run
 from combee.cli.compare import parse_methods
+from combee.compare.cells import Cell, derived, make_cells, read_tasks
+from combee.compare.collect import CellFacts, Part
+from combee.compare.page import Terms, cells_of, markdown_page, remarks
+from combee.compare.plot import OURS, plot
+from combee.compare.strategies import parse_strategies
+from combee.compare.table import make_rows, verdict
 from combee.errors import ManifestError, UserError
-from combee.runtime.compare.cells import Cell, derived, make_cells, read_tasks
-from combee.runtime.compare.collect import CellFacts, Part
-from combee.runtime.compare.page import Terms, cells_of, markdown_page, remarks
-from combee.runtime.compare.plot import OURS, plot
-from combee.runtime.compare.strategies import parse_strategies
-from combee.runtime.compare.table import make_rows, verdict
-from combee.runtime.sources import StandIns
+from combee.local.sources import StandIns
 
 MODEL = {"engineRef": {"name": "main"}}
 MANIFEST: dict[str, Any] = {

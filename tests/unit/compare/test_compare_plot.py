@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from combee.algo.stats import mean_interval
-from combee.runtime.compare.labels import Box, place
-from combee.runtime.compare.plot import drawn_interval
+from combee.compare.labels import Box, place
+from combee.compare.plot import drawn_interval
 
 
 def boxes(anchors: list[Box]) -> tuple[list[Box], list[Box]]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from combee.compare import gate
 from combee.methods.gepa import GepaMethod
 from combee.records import Example, Shown
-from combee.runtime.compare import gate
 from combee.tasks.traces.recording import Recording
 from combee.work.asker import Asker
 

@@ -16,16 +16,16 @@ from combee.algo.latency import LatencyLaw
 from combee.api.load import parse_runs
 from combee.cli import compare as compare_command
 from combee.cli.compare import Flags, parse_engines, parse_seeds, run_compare
+from combee.compare.cells import CompareTask, common_grid, derived, make_cells, read_tasks
+from combee.compare.collect import CellFacts, Part, part_name
+from combee.compare.launch import CellError, command, is_finished
+from combee.compare.page import ALL, Terms, html_page, markdown_page, remarks
+from combee.compare.plot import plot
+from combee.compare.run import Request, prepare_cells, shared_server
+from combee.compare.strategies import parse_strategies
+from combee.compare.table import make_rows, to_json, verdict
 from combee.errors import UserError
-from combee.runtime.compare.cells import CompareTask, common_grid, derived, make_cells, read_tasks
-from combee.runtime.compare.collect import CellFacts, Part, part_name
-from combee.runtime.compare.launch import CellError, command, is_finished
-from combee.runtime.compare.page import ALL, Terms, html_page, markdown_page, remarks
-from combee.runtime.compare.plot import plot
-from combee.runtime.compare.run import Request, prepare_cells, shared_server
-from combee.runtime.compare.strategies import parse_strategies
-from combee.runtime.compare.table import make_rows, to_json, verdict
-from combee.runtime.sources import StandIns
+from combee.local.sources import StandIns
 
 ROOT = Path(__file__).parents[3]
 MODEL = {"engineRef": {"name": "main"}}

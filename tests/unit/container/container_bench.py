@@ -6,8 +6,8 @@ import asyncio
 import os
 from pathlib import Path
 
-from combee.adapters.sandbox import Limits, Run, Sandbox
-from combee.adapters.users import Users
+from combee.clients.sandbox.sandbox import Limits, Run, Sandbox
+from combee.clients.sandbox.users import Users
 from combee.tasks.container import LEFT
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

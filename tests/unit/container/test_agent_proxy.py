@@ -15,12 +15,12 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI
 
-from combee.adapters.agents import AGENT
-from combee.adapters.chat import CallRecord, ChatClient, ConnectionPool, Endpoint
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.store import Store
+from combee.clients.model.agents import AGENT
+from combee.clients.model.chat import CallRecord, ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "feel", "arguments": "{}"}}

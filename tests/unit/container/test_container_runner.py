@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from combee.adapters.agents import AGENT
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.store import Store
 from combee.algo.budget import Limits
 from combee.api.tasks import CustomContainer
+from combee.assembly.guard import BudgetGuard
+from combee.clients.model.agents import AGENT
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError, CombeeError, EndpointError, RolloutError, TransientError
 from combee.records import Shown
-from combee.runtime.guard import BudgetGuard
 from combee.tasks.container import ContainerTask, Ended, Fault
 from combee.tasks.traces import Recording
 from combee.work.asker import Asker
@@ -244,9 +244,9 @@ def test_nothing_that_an_example_says_is_in_a_note(tmp_path: Path) -> None:
 
 
 def test_comparing_it_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    from combee.compare.run import Request, prepare_cells
+    from combee.compare.strategies import parse_strategies
     from combee.errors import NotAvailableError
-    from combee.runtime.compare.run import Request, prepare_cells
-    from combee.runtime.compare.strategies import parse_strategies
 
     example = Path(__file__).parents[3] / "examples" / "container.yaml"
     out, engines = tmp_path / "out", {"main": ["http://127.0.0.1:1/v1"]}

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.agents import AGENT
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.desk import RolloutDesk
-from combee.adapters.deskwire import BEAT, CLAIM, LEFT, LOST_SECONDS
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.sandbox import Run
-from combee.adapters.store import Store
-from combee.manifests.rollout_layout import BIN
+from combee.clients.model.agents import AGENT
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.sandbox.desk import RolloutDesk
+from combee.clients.sandbox.deskwire import BEAT, CLAIM, LEFT, LOST_SECONDS
+from combee.clients.sandbox.sandbox import Run
+from combee.clients.store.store import Store
+from combee.objects.rollout_layout import BIN
 from rollout_pods import BUSYBOX, FakePod
 
 TOKEN = "t" * 64
@@ -156,8 +156,8 @@ def test_a_second_life_of_the_container_beside_it_claims_nothing(tmp_path: Path)
             first = asyncio.ensure_future(desk.run({}, {}, LIMITS, stop))
             await asyncio.gather(first, asyncio.to_thread(pod.run))
             assert (pod.path(BIN) / "claimed").exists()
-            from combee.runtime.worker.attend import Attendant
-            from combee.runtime.worker.log import PodLog
+            from combee.pod.attend import Attendant
+            from combee.pod.log import PodLog
             from combee.settings import AttendSettings
 
             settings = AttendSettings(tmp_path, address, TOKEN, 0, Path(BUSYBOX or ""), "OFF")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from container_bench import AS_ROOT, MIB, processes_of, run, sandbox
 
-from combee.adapters.users import Users
+from combee.clients.sandbox.users import Users
 from combee.errors import UserError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")

@@ -11,13 +11,13 @@ from typing import Any, Self
 
 import pytest
 
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.record import NO_ANSWER, TIMEOUT, TOO_LONG
-from combee.runtime.gateway.room import Room
-from combee.runtime.gateway.shadow import MOST_BYTES, Sample, Shadow
-from combee.runtime.gateway.spool import Place, Spool
-from combee.runtime.gateway.table import Mirroring, Route, Served, TrafficTest
-from combee.runtime.gateway.upstream import NoAnswerError
+from combee.gateway.metrics import Metrics
+from combee.gateway.room import Room
+from combee.gateway.shadow import MOST_BYTES, Sample, Shadow
+from combee.gateway.spool import Place, Spool
+from combee.gateway.table import Mirroring, Route, Served, TrafficTest
+from combee.gateway.upstream import NoAnswerError
+from combee.work.traffic.record import NO_ANSWER, TIMEOUT, TOO_LONG
 
 FINE = json.dumps({"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}).encode()
 HALF = json.dumps({"choices": [{"message": {"content": "4"}, "finish_reason": None}]}).encode()

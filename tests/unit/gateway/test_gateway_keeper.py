@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Kube, Object
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.manifests.gateway import MADE_OF
-from combee.manifests.types import Settings
+from combee.objects.gateway import MADE_OF
+from combee.objects.types import Settings
+from combee.operator.gateway import GatewayKeeper
+from combee.operator.sweeper import Sweeper
+from combee.operator.tell import Teller
+from combee.operator.tick import NEVER
 from combee.plan.cluster.happenings import Happening
-from combee.runtime.operator.gateway import GatewayKeeper
-from combee.runtime.operator.sweeper import Sweeper
-from combee.runtime.operator.tell import Teller
-from combee.runtime.operator.tick import NEVER
 
 KEYS = {"secretRef": {"name": "keys"}}
 SETTINGS = Settings(worker_image="w:1", gateway_image="o:1")

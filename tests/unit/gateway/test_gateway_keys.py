@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.kube import Answer
+from combee.clients.kubernetes.kube import Answer
 from combee.errors import ClusterError
-from combee.runtime.gateway.keys import (
+from combee.gateway.keys import (
     KNOWN_SECONDS,
     MOST_AT_ONCE,
     MOST_KNOWN,
@@ -106,7 +106,7 @@ async def test_memory_of_tokens_is_bounded() -> None:
 
 
 async def test_strangers_push_nobody_out_that_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("combee.runtime.gateway.keys.MOST_KNOWN", 3)
+    monkeypatch.setattr("combee.gateway.keys.MOST_KNOWN", 3)
     api = Api(GOOD)
     check = reviewed(api)
     assert await check("a.good.token")

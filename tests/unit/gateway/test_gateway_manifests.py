@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from combee.api.gateway import Gateway
-from combee.manifests.gateway import (
+from combee.objects.gateway import (
     MADE_OF,
     Served,
     gateway_account,
@@ -19,7 +19,7 @@ from combee.manifests.gateway import (
     gateway_deployment,
     gateway_service,
 )
-from combee.manifests.types import Owner, Settings
+from combee.objects.types import Owner, Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
 from pod_security import violations

@@ -14,14 +14,14 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from combee.runtime.gateway.main import Server, _uvicorn
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.proxy import Gateway
-from combee.runtime.gateway.room import EACH, Room, working
-from combee.runtime.gateway.shadow import Shadow
-from combee.runtime.gateway.spool import Place, Spool
-from combee.runtime.gateway.table import Limits, Mirroring, Route, Served, Table, TrafficTest
-from combee.runtime.gateway.upstream import Upstreams
+from combee.gateway.main import Server, _uvicorn
+from combee.gateway.metrics import Metrics
+from combee.gateway.proxy import Gateway
+from combee.gateway.room import EACH, Room, working
+from combee.gateway.shadow import Shadow
+from combee.gateway.spool import Place, Spool
+from combee.gateway.table import Limits, Mirroring, Route, Served, Table, TrafficTest
+from combee.gateway.upstream import Upstreams
 
 MIB = 1024 * 1024
 A, B = Served("a" * 64, "the rule of A"), Served("b" * 64, "the rule of B")
@@ -225,7 +225,7 @@ def test_what_it_takes_to_read_a_body_is_never_told_too_low() -> None:
     """By what Python's own parser takes, of bodies that are made of one thing only."""
     import tracemalloc
 
-    from combee.runtime.gateway.rewrite import with_preface
+    from combee.work.traffic.rewrite import with_preface
 
     many = 5_000
     contents = {

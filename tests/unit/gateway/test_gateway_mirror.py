@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Answer, Kube
-from combee.adapters.mirror import Mirror
+from combee.clients.kubernetes.kube import Answer, Kube
+from combee.clients.kubernetes.mirror import Mirror
 from combee.errors import ClusterError
 
 

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from page_story import ACTIVE, CANDIDATE, NAMESPACE, story
 
 from combee.errors import ClusterError
-from combee.runtime.gateway.keys import SecretKeys
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.page.app import Page
-from combee.runtime.gateway.page.contents import content_of, difference_of
-from combee.runtime.gateway.page.render import rendered, safe_headers
-from combee.runtime.gateway.page.session import SESSION_SECONDS
-from combee.runtime.gateway.page.views import Seen, playbook_view
-from combee.runtime.gateway.proxy import Gateway
-from combee.runtime.gateway.room import Room
-from combee.runtime.gateway.table import Check, Route, Served, Table
-from combee.runtime.gateway.upstream import Upstreams
-from combee.runtime.report.text import visible
+from combee.gateway.keys import SecretKeys
+from combee.gateway.metrics import Metrics
+from combee.gateway.page.app import Page
+from combee.gateway.page.contents import content_of, difference_of
+from combee.gateway.page.render import rendered, safe_headers
+from combee.gateway.page.session import SESSION_SECONDS
+from combee.gateway.page.views import Seen, playbook_view
+from combee.gateway.proxy import Gateway
+from combee.gateway.room import Room
+from combee.gateway.table import Check, Route, Served, Table
+from combee.gateway.upstream import Upstreams
+from combee.report.text import visible
 
 STORY = story()
 KEY, OTHER, TOKEN = "the-key-of-formula", "the-key-of-another", "header.claims.signature"

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from page_story import ACTIVE, AFTER, BEFORE, CANDIDATE, FIRST, WORSE, story
 
 from combee.algo.curve import Look
+from combee.gateway.page import plot as plotting
+from combee.gateway.page.contents import MOST_ENTRIES, content_of, difference_of, reworded
+from combee.gateway.page.plot import plot_of
+from combee.gateway.page.views import Seen, Word, playbook_view
 from combee.methods.ace.diff import Changed
 from combee.plan.playbook.curve import Curve
-from combee.runtime.gateway.page import plot as plotting
-from combee.runtime.gateway.page.contents import MOST_ENTRIES, content_of, difference_of, reworded
-from combee.runtime.gateway.page.plot import plot_of
-from combee.runtime.gateway.page.views import Seen, Word, playbook_view
 
 STORY = story()
 VIEW = playbook_view("formula", Seen(STORY.playbook, tuple(STORY.versions)), STORY.digests[ACTIVE])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.runtime.gateway.rewrite import encoded, with_preface
+from combee.work.traffic.rewrite import encoded, with_preface
 
 PREFACE = '# PLAYBOOK\n\n- [r-1] say "yes" \\ to 日本 \u2028 \x00'
 USER = {"role": "user", "content": "2+2"}

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any, cast
 
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.proxy import Gateway
-from combee.runtime.gateway.room import Room
-from combee.runtime.gateway.table import NOTHING, Limits, Route, Table
-from combee.runtime.gateway.upstream import NoAnswerError, Upstreams
+from combee.gateway.metrics import Metrics
+from combee.gateway.proxy import Gateway
+from combee.gateway.room import Room
+from combee.gateway.table import NOTHING, Limits, Route, Table
+from combee.gateway.upstream import NoAnswerError, Upstreams
 
 
 class Held:

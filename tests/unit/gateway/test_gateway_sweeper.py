@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Kube, Object
-from combee.adapters.store import Store
 from combee.api.run import default_store
-from combee.manifests.sweep import KEEPS, MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory, sweep_job
-from combee.manifests.types import Settings
-from combee.runtime.operator.sweeper import Sweeper
-from combee.runtime.operator.watch import registry
-from combee.runtime.worker.main import main
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.clients.store.store import Store
+from combee.objects.sweep import KEEPS, MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory, sweep_job
+from combee.objects.types import Settings
+from combee.operator.sweeper import Sweeper
+from combee.operator.watch import registry
+from combee.pod.main import main
 
 RETENTION = 86_400
 BEGUN = 1_000_000_000.0

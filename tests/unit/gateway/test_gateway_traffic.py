@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.adapters.kube import Kube
-from combee.adapters.store import Store
-from combee.runtime.gateway.directing import Director, Secrets, Wish
-from combee.runtime.gateway.metrics import Metrics
-from combee.runtime.gateway.record import MAX_DEPTH, answer_record, redacted, request_record
-from combee.runtime.gateway.shadow import chosen
-from combee.runtime.gateway.spool import MOST_BYTES, Place, Spool
-from combee.runtime.gateway.table import Mirroring, Served, TrafficTest
-from combee.runtime.gateway.upstream import without_identity
+from combee.clients.kubernetes.kube import Kube
+from combee.clients.store.store import Store
+from combee.gateway.directing import Director, Secrets, Wish
+from combee.gateway.metrics import Metrics
+from combee.gateway.shadow import chosen
+from combee.gateway.spool import MOST_BYTES, Place, Spool
+from combee.gateway.table import Mirroring, Served, TrafficTest
+from combee.gateway.upstream import without_identity
+from combee.work.traffic.record import MAX_DEPTH, answer_record, redacted, request_record
 
 PRIVATE = {
     "jane.doe+x@mail.example.com": "[an e-mail address]",
@@ -276,7 +276,7 @@ async def test_what_comes_while_a_store_waits_is_kept_too(
 async def test_nothing_that_goes_wrong_ends_the_keeping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("combee.runtime.gateway.spool.FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr("combee.gateway.spool.FLUSH_SECONDS", 0.01)
     rounds, again = [0], asyncio.Event()
 
     def places() -> dict[str, Place]:

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from combee.adapters.agents import AGENT
-from combee.adapters.chat import ChatClient, ConnectionPool, Endpoint
-from combee.adapters.gepa_host import Hosts, Served
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.proxy import ModelProxy
-from combee.adapters.store import Store
 from combee.algo.budget import Limits
 from combee.api.tasks import CustomAdapter
+from combee.assembly.guard import BudgetGuard
+from combee.clients.model.agents import AGENT
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.proxy import ModelProxy
+from combee.clients.sandbox.gepa_host import Hosts, Served
+from combee.clients.store.store import Store
 from combee.records import Shown
-from combee.runtime.guard import BudgetGuard
 from combee.tasks.adapter import AdapterTask
 from combee.tasks.traces import Recording
 from combee.work.adapter import AdapterRunner

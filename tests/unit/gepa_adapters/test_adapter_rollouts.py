@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from adapter_bench import CANDIDATE, Bench, Drive, Upstream
 
-from combee.adapters.wire import Endpoint
 from combee.api.run import RunSpec
+from combee.assembly.adapters import check_adapter
+from combee.clients.model.wire import Endpoint
 from combee.errors import BudgetExhaustedError, ManifestError, RolloutError, TransientError
 from combee.records import Shown
-from combee.runtime.adapters import check_adapter
 from combee.work.happened import happened
 
 DOUBLES = "adapter_doubles"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from combee.adapters import kube
-from combee.adapters.kube import Kube
-from combee.adapters.kubeconfig import ONESELF, Identity
 from combee.cli.main import _exit_code
 from combee.cli.where import Place
+from combee.clients.kubernetes import kube
+from combee.clients.kubernetes.kube import Kube
+from combee.clients.kubernetes.kubeconfig import ONESELF, Identity
 from combee.errors import ClusterError
 
 

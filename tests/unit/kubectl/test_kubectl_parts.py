@@ -20,11 +20,11 @@ from combee.cli.cluster.pods import INDEX_LABEL
 from combee.cli.cluster.report import _fetched, _refuse_folder, written
 from combee.cli.where import Place
 from combee.errors import ClusterError, TransientError, UserError
-from combee.manifests.results import report_pod
-from combee.manifests.types import Owner, Settings
+from combee.objects.results import report_pod
+from combee.objects.types import Owner, Settings
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen
-from combee.runtime.bundle import packed, unpacked
+from combee.report.bundle import packed, unpacked
 from combee.settings import WorkerSettings
 
 NAMES = st.from_regex(r"(plans|steps)/[a-z0-9][a-z0-9.-]{0,20}\.json", fullmatch=True)
@@ -196,8 +196,8 @@ def volume(made: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
     """The pod's variables are a step that the worker takes."""
-    from combee.runtime.worker.pod import RUN_FILE, read_pod
-    from combee.runtime.worker.results import PLANS_FOLDER
+    from combee.pod.environment import RUN_FILE, read_pod
+    from combee.pod.report import PLANS_FOLDER
 
     made = a_pod()
     worker = made["spec"]["containers"][0]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from combee.adapters.kube import Object
 from combee.cli.cluster import place as places
 from combee.cli.cluster.playbook_preview import run_playbook_preview
 from combee.cli.where import Place
+from combee.clients.kubernetes.kube import Object
 from combee.names import API_VERSION, DIGEST_ANNOTATION, GATE_KEY, PLAYBOOK_KEY
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plan"))

@@ -9,14 +9,14 @@ from typing import Any
 
 from combee import names
 from combee.errors import ClusterError
-from combee.manifests.types import Settings
-from combee.manifests.versions import version_labels
+from combee.objects.types import Settings
+from combee.objects.versions import version_labels
+from combee.observe.playbooks import PlaybookObserver
+from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.judges import Judges
+from combee.operator.playbooks.tick import PlaybookTicker
+from combee.operator.tell import Teller
 from combee.plan.gatescores import GateScores
-from combee.runtime.operator.playbooks.apply import PlaybookExecutor
-from combee.runtime.operator.playbooks.judges import Judges
-from combee.runtime.operator.playbooks.observe import PlaybookObserver
-from combee.runtime.operator.playbooks.tick import PlaybookTicker
-from combee.runtime.operator.tell import Teller
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0

@@ -14,11 +14,11 @@ from playbook_cluster import FakeKube, Object
 from combee import names
 from combee.api.run import default_store
 from combee.errors import ClusterError
-from combee.manifests.accounts import account_objects
-from combee.manifests.gateway import gateway_account
-from combee.manifests.sweep import Memory, sweep_job
-from combee.manifests.types import Settings
-from combee.runtime.operator import cleanup, lease, main
+from combee.objects.accounts import account_objects
+from combee.objects.gateway import gateway_account
+from combee.objects.sweep import Memory, sweep_job
+from combee.objects.types import Settings
+from combee.operator import cleanup, lease, main
 from combee.settings import CleanupSettings, cleanup_settings
 
 UNIT = Path(__file__).resolve().parents[1]

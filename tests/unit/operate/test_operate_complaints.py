@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from combee.runtime.operator.complaints import FRESH_SECONDS, LONGEST_SECONDS, SHARE, Complaints
+from combee.observe.complaints import FRESH_SECONDS, LONGEST_SECONDS, SHARE, Complaints
 
 
 def about(uid: str, namespace: str = "ns") -> dict[str, Any]:

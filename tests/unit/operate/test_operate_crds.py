@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from combee.adapters.kube import Answer, Kube
-from combee.runtime.operator.main import runs_served
+from combee.clients.kubernetes.kube import Answer, Kube
+from combee.operator.main import runs_served
 
 OTHERS = {"resources": [{"name": "playbooks"}, {"name": "promptlearningruns/status"}]}
 ALL = {"resources": [*OTHERS["resources"], {"name": "promptlearningruns"}]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from combee import names
-from combee.runtime.operator.playbooks.observe import foreign
+from combee.observe.playbooks import foreign
 
 
 def there(**labels: str) -> dict[str, Any]:

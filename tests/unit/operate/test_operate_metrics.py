@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from combee.runtime.gateway.metrics import Metrics as GatewayMetrics
-from combee.runtime.operator.metrics import Metrics
+from combee.gateway.metrics import Metrics as GatewayMetrics
+from combee.operator.metrics import Metrics
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(combee_\w+)` \| ([\w, ]*) ?\| ", re.MULTILINE)

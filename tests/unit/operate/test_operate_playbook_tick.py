@@ -9,9 +9,9 @@ from playbook_cluster import Team, digest_of, promoted
 
 from combee import names
 from combee.errors import ClusterError
-from combee.manifests.versions import version_labels
-from combee.runtime.operator.playbooks import observe
-from combee.runtime.operator.playbooks.judged import Judged
+from combee.objects.versions import version_labels
+from combee.observe import playbooks as observe
+from combee.observe.judged import Judged
 
 INVALID: list[dict[str, Any]] = [
     {"canary": {"mode": "Shadow", "epsilon": 0.05}},  # no evaluator

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from combee.runtime.operator.queue import DueQueue
+from combee.operator.queue import DueQueue
 
 PATIENCE_SECONDS = 120.0
 NEVER = -1.0

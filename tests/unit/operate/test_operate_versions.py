@@ -9,8 +9,8 @@ import yaml
 
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
+from combee.operator.versions import with_start
 from combee.plan.cluster.memory import Memory, Start
-from combee.runtime.operator.versions import with_start
 
 QUICKSTART = Path(__file__).resolve().parents[3] / "examples" / "quickstart.yaml"
 

@@ -12,9 +12,9 @@ import pytest
 
 from combee.api.conditions import TABLE, ConditionType, Reason
 from combee.errors import ManifestError
-from combee.manifests.allowed import check_templates
-from combee.manifests.engines import check_model_cache, engine_image
-from combee.manifests.types import Settings
+from combee.objects.allowed import check_templates
+from combee.objects.engines import check_model_cache, engine_image
+from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 
 SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))

@@ -12,10 +12,10 @@ from combee.api.conditions import ConditionType, Reason
 from combee.api.load import parse_run
 from combee.api.status import RunStatus
 from combee.errors import ManifestError
-from combee.manifests.jobs import step_job
-from combee.manifests.types import Owner, Settings
-from combee.manifests.versions import version_object
 from combee.names import attempt_name, step_name
+from combee.objects.jobs import step_job
+from combee.objects.types import Owner, Settings
+from combee.objects.versions import version_object
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 from combee.plan.cluster.decide import Run, decide_cluster
 from combee.plan.cluster.memory import Memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from combee.runtime.report.result import Result, validate_result
+from combee.report.result import Result, validate_result
 
 TEXTS = [
     (

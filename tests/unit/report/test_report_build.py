@@ -11,11 +11,11 @@ from html.parser import HTMLParser
 import made_up
 import pytest
 
-from combee.runtime.report import views, words
-from combee.runtime.report.build import build_report, playbook_markdown
-from combee.runtime.report.figures import figures
-from combee.runtime.report.result import to_bytes, validate_result
-from combee.runtime.report.tables import tables
+from combee.report import views, words
+from combee.report.build import build_report, playbook_markdown
+from combee.report.figures import figures
+from combee.report.result import to_bytes, validate_result
+from combee.report.tables import tables
 
 HOSTILE = (
     "</li></style></svg><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} & &lt;b&gt; "

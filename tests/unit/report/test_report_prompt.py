@@ -7,10 +7,10 @@ from typing import Any
 
 import made_up
 
-from combee.runtime.report import words
-from combee.runtime.report.build import build_report, playbook_markdown
-from combee.runtime.report.result import Result
-from combee.runtime.report.tables import tables
+from combee.report import words
+from combee.report.build import build_report, playbook_markdown
+from combee.report.result import Result
+from combee.report.tables import tables
 
 HOSTILE = "</div><script>alert(1)</script> [x](https://evil.example/x)\n# heading \x1b[2J"
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.errors import DataError
-from combee.runtime.report import schema, text
-from combee.runtime.report.result import EXIT_CODES, read_result, to_bytes, validate_result
+from combee.generate import schemas as schema
+from combee.report import text
+from combee.report.result import EXIT_CODES, read_result, to_bytes, validate_result
 
 
 @pytest.mark.parametrize("result", [made_up.result(), made_up.bare()], ids=["full", "bare"])
@@ -56,7 +57,7 @@ def test_every_outcome_has_its_exit_code():
 
 def test_generated_files_are_up_to_date():
     for path, made in schema.generated().items():
-        assert path.read_text("utf-8") == made, f"{path}: run python -m combee.runtime.report.schema --write"
+        assert path.read_text("utf-8") == made, f"{path}: run python -m combee.generate.schemas --write"
 
 
 def test_importing_the_screen_is_light():

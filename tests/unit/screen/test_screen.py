@@ -13,8 +13,8 @@ from test_screen_progress import STATE
 
 from combee.cli.screen import Screen, choose_mode, final_screen
 from combee.errors import EndpointError
+from combee.generate.schemas import events_schema
 from combee.plan.types import IterationPlan
-from combee.runtime.report.schema import events_schema
 
 PLAN = IterationPlan(
     iteration=1,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.runtime.progress import ProgressState, bar, clock, eta_seconds, progress, rows, sparkline
+from combee.report.progress import ProgressState, bar, clock, eta_seconds, progress, rows, sparkline
 
 STATE = ProgressState(
     run="formula-ace",

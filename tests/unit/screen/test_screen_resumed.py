@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from test_screen import PLAN
 
+from combee.assembly.guard import BudgetGuard
+from combee.assembly.manifest import read_run
 from combee.cli.screen import Screen
+from combee.local.meter import Meter
 from combee.plan.decide import limits_of
 from combee.plan.state import DataFacts, RunState
-from combee.runtime.guard import BudgetGuard
-from combee.runtime.manifest import read_run
-from combee.runtime.meter import Meter
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "formula.yaml"
 PLANS = {k: replace(PLAN, iteration=k, batch_size=50 + k, batch_reason=f"reason {k}") for k in range(3)}

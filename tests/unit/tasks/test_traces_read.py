@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from combee.assembly.splits import read_split
 from combee.errors import DataError
 from combee.records import Trajectory
-from combee.runtime.splits import read_split
 from combee.tasks.dataset import Dataset
 from combee.tasks.traces import MAX_TRACE_BYTES, Recording, TracesTask, decode, trajectories
 from combee.tasks.traces.outcomes import outcome_of

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from combee.adapters.wire import Answered, Completion
+from combee.clients.model.wire import Answered, Completion
 from combee.errors import TransientError
 from combee.methods.ace import AceMethod
 from combee.methods.protocol import ParseError

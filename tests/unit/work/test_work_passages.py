@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.store import Store
 from combee.api.load import parse_run
+from combee.clients.store.store import Store
 from combee.methods.ace import AceMethod
 from combee.plan.cluster.decide import Run, publish_step
 from combee.plan.cluster.memory import Memory

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from combee.adapters.chat import ChatClient, ChatRequest, Endpoint
-from combee.adapters.limits import RunLimits
-from combee.adapters.memo import Memo
-from combee.adapters.store import Store
-from combee.adapters.wire import Completion
 from combee.api.load import parse_run
+from combee.clients.model.chat import ChatClient, ChatRequest, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.wire import Completion
+from combee.clients.store.store import Store
 from combee.errors import EndpointError
 from combee.methods.ace import AceMethod
 from combee.methods.protocol import Rendered

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from combee.adapters.embedding import MAX_TEXTS, encoded
-from combee.adapters.wire import Answered, ChatRequest, Completion
 from combee.algo.tokens import estimate_tokens
+from combee.clients.model.embedding import MAX_TEXTS, encoded
+from combee.clients.model.wire import Answered, ChatRequest, Completion
 from combee.errors import ContextLengthError, EndpointError, TransientError
 from combee.methods.ace import AceMethod
 from combee.methods.protocol import Rendered, Update

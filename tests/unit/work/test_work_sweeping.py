@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.adapters.store import Store
-from combee.work.sweeping import memo_folder, state, sweep
+from combee.clients.store.store import Store
+from combee.work.traffic.sweeping import memo_folder, state, sweep
 
 
 def test_a_folder_is_emptied_whatever_made_it_and_says_itself_for_how_long(tmp_path: Path) -> None:

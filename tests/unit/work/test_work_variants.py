@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.adapters.wire import Answered, ChatRequest, Completion
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import RunSpec
+from combee.clients.model.wire import Answered, ChatRequest, Completion
 from combee.methods.gepa import GepaMethod, GepaOptions
 from combee.methods.gepa.pool import MAIN
 from combee.methods.protocol import VARIANT, Rendered, Update

@@ -18,17 +18,17 @@ from combee.api.methods import MethodType
 from combee.api.run import manifest_digest
 from combee.cli.cluster.place import Found, Here, Place, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
+from combee.compare.cells import Cell, CompareTask
+from combee.compare.collect import CellFacts, facts_of, read_steps
+from combee.compare.gate import Scores
+from combee.compare.launch import FINISHED
+from combee.compare.page import Terms
+from combee.compare.run import write_pages
+from combee.compare.strategies import parse_strategies
 from combee.errors import UserError
 from combee.names import CELL_ANNOTATION, LABEL_COMPARISON, RUN_KIND
-from combee.runtime.bundle import GATE_FILE, RESULT_FILE, calls_file
-from combee.runtime.compare.cells import Cell, CompareTask
-from combee.runtime.compare.collect import CellFacts, facts_of, read_steps
-from combee.runtime.compare.gate import Scores
-from combee.runtime.compare.launch import FINISHED
-from combee.runtime.compare.page import Terms
-from combee.runtime.compare.run import write_pages
-from combee.runtime.compare.strategies import parse_strategies
-from combee.runtime.report.result import read_result
+from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file
+from combee.report.result import read_result
 from combee.work.asker import decode_rows
 
 SHARED = "Runs on a cluster: what their seeds share depends on their engines"

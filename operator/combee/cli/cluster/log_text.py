@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from combee.runtime.report.text import visible
+from combee.report.text import visible
 
 _TOLD = ("time", "level", "run", "iteration", "step", "shard", "message")
 

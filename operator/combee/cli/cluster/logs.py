@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from combee import names
-from combee.adapters.kube import Object
 from combee.cli.cluster.log_text import readable
 from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
 from combee.cli.cluster.pods import job_pods, log_lines, phase_of, shard_of, step_jobs
 from combee.cli.where import Place
+from combee.clients.kubernetes.kube import Object
 from combee.errors import ClusterError, UserError
+from combee.observe.runs import job_seen
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import JobSeen
-from combee.runtime.operator.observe import job_seen
 
 START_SECONDS = 600.0
 """how long a pod that is not started yet is waited for with --follow."""

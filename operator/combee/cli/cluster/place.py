@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from combee.adapters.kube import Kube, Object
 from combee.api.conditions import ConditionType, Reason
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
 from combee.api.status import RunStatus
 from combee.cli.errors import STOPPED, guarded, write
 from combee.cli.where import ANYWHERE, Place
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError, UserError
-from combee.manifests.types import Owner
 from combee.names import RUN_KIND
+from combee.objects.types import Owner
 
 __all__ = ["Found", "Here", "Place", "explained", "find", "found_in", "note", "on_cluster", "readable", "say"]
 

@@ -6,21 +6,21 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from combee.adapters.kube import Object
 from combee.api.load import problems_in, resources_in
 from combee.api.playbook import Playbook, PlaybookSpec
 from combee.api.playbook_status import PlainCondition, PlaybookStatus, VersionStatus
+from combee.assembly.manifest import read_manifest_text
 from combee.cli.cluster.place import Here, on_cluster, say
 from combee.cli.cluster.versions import known
 from combee.cli.where import Place
+from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
-from combee.manifests.types import Owner
 from combee.names import LEARN_ANNOTATION
+from combee.objects.types import Owner
+from combee.observe.playbooks import PlaybookObserver
+from combee.operator.tick import rfc3339
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen
-from combee.runtime.manifest import read_manifest_text
-from combee.runtime.operator.playbooks.observe import PlaybookObserver
-from combee.runtime.operator.tick import rfc3339
 
 SHORT = 12
 _STANDING = ("HeldOutPassed", "CanaryPassed", "Promoted")

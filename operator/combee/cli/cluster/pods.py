@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from combee import names
-from combee.adapters.kube import Kube, Object, place
-from combee.manifests.types import Owner
+from combee.clients.kubernetes.kube import Kube, Object, place
+from combee.objects.types import Owner
 
 WORKER = "worker"
 SILENCE_SECONDS = 30.0

@@ -15,10 +15,10 @@ from combee.api.run import PromptLearningRun
 from combee.cli.cluster.place import Found, Here, Place, find, note, on_cluster, say
 from combee.cli.preview_text import preview_text
 from combee.errors import UserError
+from combee.local.session import data_shape, prepare_run
+from combee.local.sources import StandIns, parse_stand_ins
 from combee.plan.cluster.memory import Memory
 from combee.plan.preview import DataShape, Preview, preview
-from combee.runtime.session import data_shape, prepare_run
-from combee.runtime.sources import StandIns, parse_stand_ins
 
 
 def run_cluster_preview(name: str, data: list[str], place: Place, *, as_json: bool) -> int:

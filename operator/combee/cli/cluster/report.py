@@ -13,18 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from combee import names
-from combee.adapters.kube import Kube, Object
-from combee.adapters.store import Store
 from combee.cli.cluster.log_text import last_words
 from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
 from combee.cli.cluster.pods import log_lines, mine, phase_of
 from combee.cli.where import Place
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.clients.store.store import Store
 from combee.errors import ClusterError, StoreError, TransientError, UserError
-from combee.manifests.results import report_pod
-from combee.manifests.types import Settings
+from combee.objects.results import report_pod
+from combee.objects.types import Settings
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.memory import Memory
-from combee.runtime.bundle import RESULT_FILE, unpacked
+from combee.report.bundle import RESULT_FILE, unpacked
 
 LOOK_SECONDS = 0.5
 DELETE_SECONDS = 20.0

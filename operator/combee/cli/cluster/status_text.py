@@ -13,8 +13,8 @@ from datetime import datetime
 from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.run import Budget
 from combee.api.status import IterationStatus, Phase, RunStatus
-from combee.runtime.progress import bar, sparkline
-from combee.runtime.report.text import amount, count, duration, score, signed, visible
+from combee.report.progress import bar, sparkline
+from combee.report.text import amount, count, duration, score, signed, visible
 
 LABEL = 11
 ITERATIONS = 8

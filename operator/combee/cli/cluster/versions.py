@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from combee import names
-from combee.adapters.kube import Object
 from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.cli.cluster.place import Here, on_cluster, say
 from combee.cli.cluster.versions_text import SHORT, VersionShown, difference, history, why
 from combee.cli.where import Place
+from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
 from combee.methods.registry import diff_texts
 from combee.plan.playbook.serving import Version, Wanted, serving

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import PlainCondition, PlaybookStatus, Verdict, VersionPhase, VersionStatus
 from combee.methods.diff import Diff
-from combee.runtime.report.text import visible
+from combee.report.text import visible
 
 SHORT = 12
 """Digits of a digest that people see."""

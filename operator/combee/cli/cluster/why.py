@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from combee import names
-from combee.adapters.kube import Kube, Object
 from combee.cli.cluster.log_text import last_words
 from combee.cli.cluster.place import Found, Here, find, on_cluster, say
 from combee.cli.cluster.pods import JOB_LABEL, log_lines, mine, phase_of, step_jobs
@@ -16,10 +15,11 @@ from combee.cli.cluster.status import shown
 from combee.cli.cluster.status_text import text, when
 from combee.cli.cluster.why_text import Facts, next_command, why
 from combee.cli.where import Place
+from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
+from combee.observe.runs import PATIENCE_SECONDS, age, engine_seen, job_seen, summary_of
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import Trouble
-from combee.runtime.operator.observe import PATIENCE_SECONDS, age, engine_seen, job_seen, summary_of
 
 TAIL = 50
 MAX_LAST_WORDS = 3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from combee.adapters.kube import Object
 from combee.api.conditions import Condition, Reason
 from combee.api.status import Phase, RunStatus
 from combee.cli.cluster.pods import event_time
 from combee.cli.cluster.status_text import Line, Shown, head, not_good
+from combee.clients.kubernetes.kube import Object
 from combee.plan.cluster.seen import Trouble
-from combee.runtime.report.text import visible
+from combee.report.text import visible
 
 EVENTS = 6
 R = Reason

@@ -1,0 +1,252 @@
+"""DIR of ``combee run -o DIR``: its layout, its lock, and who may continue in it.
+
+DIR/run.json        name, uid, digests of manifest and data: what may be resumed here
+DIR/lock            held (flock) while a run works here; freed by the kernel when it dies
+DIR/plans/i000.json the frozen IterationPlans
+DIR/steps/*.json    summaries of finished steps
+DIR/store/          the artifact store, unless the manifest names another
+DIR/result.json playbook.md prompt.txt prompt.json (of a prompt) report.md report.html
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from combee.clients.store.folder import TEMPORARY
+from combee.clients.store.store import Store
+from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
+from combee.plan.types import IterationPlan, StepSummary
+
+RUN_FILE_VERSION = 1
+MIN_FREE_BYTES = 16 << 20
+"""Less than this is a full disk: a run would die in its first iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """What must be equal for a folder to be continued."""
+
+    name: str
+    manifest_digest: str
+    data: Mapping[str, str]
+    """split -> content digest."""
+
+    @property
+    def uid(self) -> str:
+        """A uid as Kubernetes would give one, derived from the manifest."""
+        return self.manifest_digest[:8]
+
+
+class RunFolder:
+    """An open, locked DIR. ``open`` writes nothing unless the folder is ours to use."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+        self.store = Store.open(str(path))
+
+    @classmethod
+    def open(cls, path: Path, identity: RunIdentity) -> RunFolder:
+        """Create or continue. StoreError when it cannot be written or another run holds it,
+        UserError when it belongs to another manifest, DataError when the data has changed."""
+        _look(path, identity)
+        _refuse_disk(path)
+        lock = _locked(path)
+        folder = cls(path, lock)
+        try:
+            folder._claim(identity)
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def _claim(self, identity: RunIdentity) -> None:
+        """Look again, now that nobody else can write, and make the folder this run's."""
+        if _look(self.path, identity):
+            return
+        written = {
+            "version": RUN_FILE_VERSION,
+            "name": identity.name,
+            "manifestDigest": identity.manifest_digest,
+            "data": dict(sorted(identity.data.items())),
+        }
+        self.store.put_new("run.json", (json.dumps(written, indent=1) + "\n").encode())
+        self.store.sweep()
+
+    def plans(self) -> dict[int, IterationPlan]:
+        """The frozen plans, by iteration."""
+        return read_plans(self.path / "plans")
+
+    def freeze(self, plan: IterationPlan) -> IterationPlan:
+        """Write a plan; the first one wins and is returned."""
+        path = f"plans/i{plan.iteration:03d}.json"
+        if self.store.put_new(path, plan.to_json()):
+            return plan
+        data = self.store.get(path) or b""
+        return IterationPlan.from_json(data, where=f"{self.path}/{path}")
+
+    def summaries(self) -> dict[str, StepSummary]:
+        """The summaries of finished steps, by name; a damaged one counts as missing."""
+        found: dict[str, StepSummary] = {}
+        for path in self.store.list("steps"):
+            summary = StepSummary.decode(self.store.get(path) or b"")
+            if summary is not None:
+                found[summary.step] = summary
+        return found
+
+    def keep(self, summary: StepSummary) -> None:
+        """Keep the summary of a finished step."""
+        self.store.put(f"steps/{summary.step}.json", summary.encode())
+
+    def close(self) -> None:
+        """Free the lock."""
+        os.close(self._lock)
+
+
+def _look(path: Path, identity: RunIdentity) -> bool:
+    """Is this run in the folder already? Only reads: what is refused here stays as it was."""
+    try:
+        names = [entry.name for entry in path.iterdir() if not _is_leftover(entry)] if path.exists() else []
+    except OSError as error:
+        raise _unusable(path, error) from None
+    if "run.json" in names:
+        _refuse_another(path, identity)
+        return True
+    if names:
+        raise UserError(
+            f"the folder holds files that are not a run's ({', '.join(sorted(names)[:3])})",
+            where=str(path),
+            fix="Name an empty or a new folder with -o",
+        )
+    return False
+
+
+def _is_leftover(entry: Path) -> bool:
+    """What a run that died at its very start leaves: its lock, which is empty, and temporary files."""
+    if entry.name == "lock":
+        return entry.is_file() and entry.stat().st_size == 0
+    return entry.name.startswith(TEMPORARY)
+
+
+def _refuse_another(path: Path, identity: RunIdentity) -> None:
+    """Raise unless run.json is that of this manifest and this data."""
+    try:
+        known = json.loads(Store.open(str(path)).get("run.json") or b"")
+        digest, splits = str(known["manifestDigest"]), dict(known["data"])
+    except (ValueError, KeyError, TypeError):
+        raise UserError("run.json is damaged", where=str(path), fix="Name another folder with -o") from None
+    if digest != identity.manifest_digest:
+        raise UserError(
+            f"the folder holds a run of another manifest ({digest[:12]}, this one is {identity.manifest_digest[:12]})",
+            where=str(path),
+            fix="Name another folder with -o, or restore the manifest to go on with that run",
+        )
+    moved = sorted(
+        split
+        for split in splits.keys() | identity.data.keys()
+        if splits.get(split) != identity.data.get(split)
+    )
+    if moved:
+        kind = DataError if moved == ["train"] else HeldOutMovedError
+        raise kind(
+            f"HeldOutMoved: the data of {', '.join(moved)} is not what this run started with",
+            where=str(path),
+            fix="Restore the data, or start anew in another folder with -o",
+        )
+
+
+def _refuse_disk(path: Path) -> None:
+    """StoreError when the disk that ``path`` is or will be on is read-only or full; nothing is made."""
+    there = path.absolute()
+    try:
+        while not there.exists():
+            there = there.parent
+        free = os.statvfs(there)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    if free.f_flag & os.ST_RDONLY:
+        raise _unusable(path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
+    if free.f_bavail * free.f_frsize < MIN_FREE_BYTES:
+        raise StoreError(
+            f"the disk is full: less than {MIN_FREE_BYTES >> 20} MiB free",
+            where=str(path),
+            fix="Free space, or name a folder on another disk with -o",
+        )
+
+
+def _unusable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot be used as an output folder ({error.strerror})",
+        where=str(path),
+        fix="Name a folder that can be written with -o",
+    )
+
+
+def _locked(path: Path) -> int:
+    """An open file descriptor that holds DIR's lock."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise _unusable(path, error) from None
+        raise StoreError(
+            "another run is working in this folder",
+            where=str(path),
+            fix="Wait for it, or name another folder with -o",
+        ) from None
+    return lock
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Keep runs out of a folder for a while."""
+    lock = _locked(path)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def read_plans(folder: Path) -> dict[int, IterationPlan]:
+    """The plans ``i*.json`` of a folder, by iteration; empty when there is none."""
+    plans: dict[int, IterationPlan] = {}
+    for path in sorted(folder.glob("i*.json")):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"cannot be read ({error.strerror})",
+                where=str(path),
+                fix="Give the folder `plans` of an earlier run",
+            ) from None
+        plan = IterationPlan.from_json(data, where=str(path))
+        plans[plan.iteration] = plan
+    return plans
+
+
+def given_plans(folder: Path) -> dict[int, IterationPlan]:
+    """The plans of ``--plans``; UserError when there is none or one is missing in between."""
+    plans = read_plans(folder)
+    if not plans:
+        raise UserError(
+            "no iteration plans (i000.json, ...) in it",
+            where=str(folder),
+            fix="Give the folder `plans` of an earlier run",
+        )
+    gap = next((number for number in range(len(plans)) if number not in plans), None)
+    if gap is not None:
+        raise UserError(f"i{gap:03d}.json is missing", where=str(folder), fix="Give all plans of that run")
+    return plans

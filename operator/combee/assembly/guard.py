@@ -1,0 +1,58 @@
+"""The run's hard budget, asked before every model call that would be made.
+
+``decide`` plans within the budget; this is the wall behind it. A call reserves the most it can
+use and settles what it did use; a memo hit is charged its recorded tokens, since a run's cost does
+not depend on how often it was interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from combee.algo.budget import Limits, Spend
+from combee.clients.model.chat import CallRecord
+from combee.errors import BudgetExhaustedError
+
+
+@dataclass(slots=True)
+class BudgetGuard:
+    """``guard(rollouts, tokens)`` raises BudgetExhaustedError when the call does not fit."""
+
+    limits: Limits
+    elapsed_seconds: Callable[[], float]
+    rollouts: int = 0
+    tokens: int = 0
+    reserved_tokens: int = 0
+    reserved_rollouts: int = 0
+
+    def start_step(self, spend: Spend) -> None:
+        """What finished steps spent; counting of the next one starts here."""
+        self.rollouts, self.tokens = int(spend.rollouts), int(spend.tokens)
+        self.reserved_rollouts = self.reserved_tokens = 0
+
+    def __call__(self, rollouts: int, tokens: int) -> None:
+        wanted = (
+            ("rollouts", self.limits.rollouts, self.rollouts + self.reserved_rollouts + rollouts),
+            ("tokens", self.limits.tokens, self.tokens + self.reserved_tokens + tokens),
+            ("wallClockSeconds", self.limits.wall_clock_seconds, self.elapsed_seconds()),
+        )
+        for name, limit, value in wanted:
+            if limit is not None and value > limit:
+                raise BudgetExhaustedError(
+                    f"the budget of {limit:,.0f} {name} is spent",
+                    where=f"spec.budget.{name}",
+                    fix="Raise it and run the same command again: what was learned is kept",
+                )
+        self.reserved_rollouts += rollouts
+        self.reserved_tokens += tokens
+
+    def settle(self, record: CallRecord) -> None:
+        """Turn a reservation into what the call used."""
+        rollouts = 1 if record.role == "task" else 0
+        if record.planned_tokens:
+            self.reserved_tokens -= record.planned_tokens
+            self.reserved_rollouts -= rollouts
+        if not record.error:
+            self.tokens += record.prompt_tokens + record.completion_tokens
+            self.rollouts += rollouts

@@ -1,0 +1,97 @@
+"""Splits and the initial playbook, read and checked the same way on a laptop and in a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from combee.algo.membership import split_select_gate
+from combee.clients.data.rows import read_lines
+from combee.clients.data.spool import Spool
+from combee.errors import DataError, DataOverlapError, HeldOutMovedError, HeldOutTooSmallError
+from combee.plan.preview import refusal
+from combee.plan.state import DataFacts
+from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
+from combee.tasks.protocol import Task
+from combee.tasks.traces import MAX_TRACE_BYTES, TracesTask
+
+MAX_PLAYBOOK_BYTES = 1 << 20
+
+Secret = Mapping[str, str]
+"""the keys and values of the Secret that goes with an address."""
+
+
+def read_split(task: Task, uri: str, secret: Secret | None = None) -> Dataset:
+    """The rows of a file. DataError, NotAvailableError or TransientError saying what is wrong with it.
+
+    Recorded trajectories are put aside on the disk: there may be more of them than the memory holds.
+    """
+    if isinstance(task, TracesTask):
+        lines = read_lines(uri, max_bytes=MAX_TRACE_BYTES + 1, secret=secret)
+        return task.read_recorded(lines, uri, Spool().keep)
+    return task.read_rows(read_lines(uri, max_bytes=MAX_ROW_BYTES, secret=secret), uri)
+
+
+def read_playbook(uri: str, secret: Secret | None = None) -> str:
+    """The text of an initial playbook."""
+    data = b"".join(read_lines(uri, max_bytes=MAX_PLAYBOOK_BYTES, secret=secret))
+    if len(data) > MAX_PLAYBOOK_BYTES:
+        raise DataError(
+            f"{len(data):,} bytes", where=uri, fix=f"A playbook has at most {MAX_PLAYBOOK_BYTES:,} bytes"
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise DataError("not UTF-8", where=uri, fix="Save the playbook as UTF-8 text") from None
+
+
+def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
+    """Counts and digests of the data."""
+    held_out = splits.get("heldOut")
+    select, gate = (
+        split_select_gate([example.id for example in held_out.examples], held_out.digest)
+        if held_out is not None
+        else ([], [])
+    )
+    test = splits.get("test")
+    return DataFacts(
+        train_rows=len(splits["train"].examples),
+        select_rows=len(select),
+        gate_rows=len(gate),
+        test_rows=len(test.examples) if test else 0,
+        digests={name: split.digest for name, split in splits.items()},
+    )
+
+
+def refuse_overlap(splits: Mapping[str, Dataset]) -> None:
+    """DataOverlapError when heldOut or test shares a row with train."""
+    for name in ("heldOut", "test"):
+        if name not in splits:
+            continue
+        shared = overlap(splits["train"], splits[name])
+        if shared:
+            raise DataOverlapError(
+                f"{len(shared)} of {len(splits[name].examples)} rows are in train too: scores on them would show memory, not learning",
+                where=f"spec.task.data.{name}",
+                fix=f"Remove them from train or from {name}; the first is {name} row {shared[0]}",
+            )
+
+
+def refuse_too_small(splits: Mapping[str, Dataset]) -> None:
+    """HeldOutTooSmallError when heldOut cannot judge anything. Without one there is nothing to refuse."""
+    if "heldOut" not in splits:
+        return
+    refused = refusal(data_facts(splits))
+    if refused:
+        raise HeldOutTooSmallError(refused, where="spec.task.data.heldOut")
+
+
+def refuse_moved(name: str, split: Dataset, pinned: str | None) -> None:
+    """Raise when a split is not what the run started with. ``pinned``: its digest then; None: not known."""
+    if pinned is None or split.digest == pinned:
+        return
+    kind = DataError if name == "train" else HeldOutMovedError
+    raise kind(
+        f"the data of {name} is not what this run started with ({split.digest[:12]}, it was {pinned[:12]})",
+        where=f"spec.task.data.{name}",
+        fix="Restore the data, or start a new run",
+    )

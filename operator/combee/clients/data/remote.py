@@ -1,0 +1,191 @@
+"""Data from another machine: brought here whole, within limits of size and time, then read as a file.
+
+Whole, so that a file which changes while it is read is never half the old and half the new one.
+An address is hostile input until it is parsed: the schemes are a list, nothing is chained, and what
+an ``https`` server redirects to must be ``https`` again and gets no credentials.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urljoin, urlsplit
+
+from combee.api.common import REMOTE_SCHEMES, uri_scheme
+from combee.clients.store.s3 import is_passing, is_without_credentials, s3_options
+from combee.errors import CombeeError, DataError, NotAvailableError, TransientError
+
+MAX_BYTES = 1 << 30
+DEADLINE_SECONDS = 900.0
+_QUIET_SECONDS = 60.0
+"""Longest time without a byte."""
+_REDIRECTS = 5
+_PIECE = 1 << 20
+HTTPS_TOKEN = "TOKEN"  # noqa: S105 - the name of a Secret's key
+"""Key of an ``https`` address's Secret: sent as ``Authorization: Bearer``."""
+_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+_AMBIENT = ("gs", "az")
+
+Secret = Mapping[str, str]
+
+
+def checked_remote(uri: str) -> str:
+    """The scheme of ``uri``. DataError when it is none that data may come from, or chains file systems."""
+    scheme = uri_scheme(uri)
+    if "::" in uri or scheme not in REMOTE_SCHEMES:
+        raise DataError(
+            f"data cannot come from {scheme + ':' if scheme else 'a path'} here",
+            where=uri[:200],
+            fix=f"Use one plain address of {', '.join(f'{name}://' for name in REMOTE_SCHEMES)}",
+        )
+    return scheme
+
+
+@contextmanager
+def fetched(uri: str, secret: Secret | None = None) -> Iterator[IO[bytes]]:
+    """The whole content of a remote address as an open file, removed afterwards.
+
+    DataError (absent, too large, no permission), NotAvailableError (its package is missing),
+    UserError (the Secret lacks a key), TransientError (no answer in time).
+    """
+    scheme = checked_remote(uri)
+    uri = scheme + uri[len(scheme) :]
+    with tempfile.NamedTemporaryFile(prefix="combee-data-") as file:
+        try:
+            if scheme == "https":
+                _fetch_https(uri, secret, file)
+            else:
+                _fetch_object(uri, scheme, secret, file)
+        except CombeeError:
+            raise
+        except Exception as error:
+            raise _translated(error, uri) from None
+        with Path(file.name).open("rb") as content:
+            yield content
+
+
+def _fetch_object(uri: str, scheme: str, secret: Secret | None, file: IO[bytes]) -> None:
+    if scheme in _AMBIENT and secret:
+        raise NotAvailableError(
+            f"secretRef with a {scheme}:// address is not available in this version",
+            where=uri,
+            fix="Let the pods' own identity read it, or use s3:// or https://",
+        )
+    filesystem, path = _filesystem(uri, scheme, secret)
+    size = int(filesystem.info(path).get("size") or 0)
+    if size > MAX_BYTES:
+        raise _too_large(uri)
+    filesystem.get_file(path, file.name)
+
+
+def _filesystem(uri: str, scheme: str, secret: Secret | None) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+
+    options = s3_options(secret) if scheme == "s3" else {}
+    try:
+        filesystem, path = url_to_fs(uri, use_listings_cache=False, **options)
+    except ImportError:
+        raise NotAvailableError(
+            f"reading {scheme}:// needs the package {_PACKAGES[scheme]}, which is not installed here",
+            where=uri,
+            fix="Use s3:// or https://, or an installation or image with that package",
+        ) from None
+    return filesystem, str(path)
+
+
+def _fetch_https(uri: str, secret: Secret | None, file: IO[bytes]) -> None:
+    import httpx2
+
+    headers = {"Accept-Encoding": "identity"}
+    if secret is not None:
+        headers["Authorization"] = f"Bearer {_token(secret, uri)}"
+    until = time.monotonic() + DEADLINE_SECONDS
+    timeout = httpx2.Timeout(_QUIET_SECONDS, connect=15.0)
+    with httpx2.Client(timeout=timeout, follow_redirects=False) as client:
+        address = uri
+        for _ in range(_REDIRECTS + 1):
+            with client.stream("GET", address, headers=headers) as response:
+                if response.is_redirect:
+                    target = _redirected(address, response.headers.get("location", ""), uri)
+                    if urlsplit(target).netloc != urlsplit(address).netloc:
+                        headers.pop("Authorization", None)
+                    address = target
+                    continue
+                _refuse_status(response.status_code, uri)
+                _keep(response.iter_bytes(_PIECE), file, uri, until)
+                return
+    raise DataError("it redirects again and again", where=uri, fix="Give the address it ends at")
+
+
+def _token(secret: Secret, uri: str) -> str:
+    token = secret.get(HTTPS_TOKEN, "").strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise DataError(
+            f"the Secret of an https:// address needs {HTTPS_TOKEN}, one word of ASCII",
+            where=uri,
+            fix=f"Add the key {HTTPS_TOKEN}",
+        )
+    return token
+
+
+def _redirected(address: str, location: str, uri: str) -> str:
+    target = urljoin(address, location)
+    parts = urlsplit(target)
+    if not location or parts.scheme != "https" or not parts.hostname or parts.username:
+        raise DataError(
+            "it redirects to something that is not https", where=uri, fix="Give an https:// address"
+        )
+    return target
+
+
+def _refuse_status(status: int, uri: str) -> None:
+    if status == 200:
+        return
+    if status in (408, 425, 429) or status >= 500:
+        raise TransientError(f"the server of the data answers {status}", where=uri)
+    words = {401: "it needs credentials", 403: "no permission", 404: "no such file", 410: "no such file"}
+    raise DataError(
+        f"{words.get(status, 'the server refuses')} ({status})",
+        where=uri,
+        fix=f"Check the address; credentials come from secretRef (key {HTTPS_TOKEN})",
+    )
+
+
+def _keep(pieces: Iterator[bytes], file: IO[bytes], uri: str, until: float) -> None:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > MAX_BYTES:
+            raise _too_large(uri)
+        if time.monotonic() > until:
+            raise TransientError(f"not read to its end within {DEADLINE_SECONDS:.0f} s", where=uri)
+        file.write(piece)
+    file.flush()
+
+
+def _too_large(uri: str) -> DataError:
+    return DataError(f"larger than {MAX_BYTES >> 20} MiB", where=uri, fix="Give fewer rows, or a claim")
+
+
+def _translated(error: Exception, uri: str) -> CombeeError:
+    if isinstance(error, FileNotFoundError):
+        return DataError("no such object or bucket", where=uri, fix="Check the address")
+    if isinstance(error, PermissionError):
+        return DataError("no permission to read it", where=uri, fix="Check the credentials of secretRef")
+    if is_without_credentials(error):
+        return DataError("no credentials for it", where=uri, fix="Give a Secret with secretRef")
+    if is_passing(error) or _is_http_failure(error):
+        return TransientError(
+            f"it cannot be read now ({type(error).__name__})", where=uri, fix="Is the address right?"
+        )
+    return DataError(
+        f"it cannot be read ({type(error).__name__})", where=uri, fix="Check the address and the credentials"
+    )
+
+
+def _is_http_failure(error: Exception) -> bool:
+    return any(kind.__name__ == "TransportError" for kind in type(error).__mro__)

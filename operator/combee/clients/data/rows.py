@@ -1,0 +1,39 @@
+"""Lines of a data file, wherever it lies, without ever holding more than one line too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO
+
+from combee.clients.data.remote import fetched
+from combee.errors import DataError
+
+
+def read_lines(uri: str, *, max_bytes: int, secret: Mapping[str, str] | None = None) -> Iterator[bytes]:
+    """The lines of a path, or of an address of ``remote``, with their line ends. A line above
+    ``max_bytes`` comes cut to one byte more than that, which its reader refuses; the rest of the file
+    is not read then by anybody. ``secret``: the keys of the Secret that goes with an address.
+
+    Raises DataError when the file is missing or cannot be read, and the errors of ``remote.fetched``.
+    """
+    try:
+        with _opened(uri, secret) as file:
+            while line := file.readline(max_bytes + 1):
+                yield line
+    except FileNotFoundError:
+        raise DataError(
+            "no such file",
+            where=uri,
+            fix="Check the path; in a manifest it is relative to the manifest's folder",
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise DataError(
+            f"cannot be read ({reason})", where=uri, fix="Check the address and its permissions"
+        ) from None
+
+
+def _opened(uri: str, secret: Mapping[str, str] | None) -> AbstractContextManager[IO[bytes]]:
+    return fetched(uri, secret) if "://" in uri else Path(uri).open("rb")

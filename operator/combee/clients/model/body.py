@@ -1,0 +1,116 @@
+"""The bodies of a chat call: what is sent, and what is read out of the answer. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from combee.algo.tokens import estimate_tokens
+from combee.clients.model.wire import ChatRequest
+from combee.records import Prompt
+
+RESPONSE_FORMAT = "response_format"
+MAX_TOKENS = "max_tokens"
+SEED = "seed"
+QUIRKS = (RESPONSE_FORMAT, MAX_TOKENS, SEED)
+"""Parameters that some servers refuse. Without ``response_format`` the schema goes into the last
+message; ``max_tokens`` becomes ``max_completion_tokens``; ``seed`` is left out (repeats still have
+keys of their own)."""
+
+_ABORTED = frozenset({"abort", "error"})
+"""finish reasons of a server that gave up in the middle (vLLM says abort when it is stopped)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one successful response says."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    finish_reason: str
+
+
+def prompt_tokens(prompt: Prompt) -> int:
+    """Estimated tokens of the messages (and of the schema, which servers add to the prompt or not)."""
+    return sum(estimate_tokens(message.content) for message in prompt.messages)
+
+
+def request_body(model: str, request: ChatRequest, quirks: Collection[str]) -> bytes:
+    """The JSON to send, for a server with these quirks."""
+    prompt = request.prompt
+    messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    limit = "max_completion_tokens" if MAX_TOKENS in quirks else "max_tokens"
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": messages,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        limit: prompt.max_output_tokens,
+    }
+    if SEED not in quirks:
+        body["seed"] = request.ordinal
+    if prompt.schema is not None:
+        if RESPONSE_FORMAT in quirks:
+            messages[-1]["content"] += _in_words(prompt.schema)
+        else:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": prompt.schema_name or "answer",
+                    "schema": prompt.schema,
+                    "strict": True,
+                },
+            }
+    return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def read_reply(content: bytes, prompt: Prompt) -> Reply | str:
+    """The reply, or in one word why this body is none: ``malformed``, ``aborted``."""
+    try:
+        data = json.loads(content)
+        choice = data["choices"][0]
+        text = _text_of(choice["message"].get("content"))
+        finish = str(choice.get("finish_reason") or "")
+        usage = data.get("usage") or {}
+        details = usage.get("prompt_tokens_details") or {}
+        counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"), details.get("cached_tokens"))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return "malformed"
+    if finish in _ABORTED:
+        return "aborted"
+    return Reply(
+        text=text,
+        prompt_tokens=counted(counts[0], prompt_tokens(prompt)),
+        completion_tokens=counted(counts[1], estimate_tokens(text)),
+        cached_tokens=counted(counts[2], 0),
+        finish_reason=finish,
+    )
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    shape = json.dumps(schema, separators=(",", ":"))
+    return f"\n\nAnswer with one JSON object and nothing else. It must follow this JSON schema:\n{shape}"
+
+
+def _text_of(content: object) -> str:
+    """A message's text; parts are joined, nothing is "", lone surrogates become U+FFFD."""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content)
+    if content is None:
+        return ""
+    if not isinstance(content, str):
+        raise TypeError("content is not text")
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return content
+
+
+def counted(value: object, otherwise: int) -> int:
+    """A count that a server gave, or ours where it gave none that can be one."""
+    return value if isinstance(value, int) and value >= 0 else otherwise

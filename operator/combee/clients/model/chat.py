@@ -1,0 +1,373 @@
+"""Asking a model: memo, limits, budget, retries and the record of every call.
+
+``ChatClient.ask`` is the only way this project talks to a model. Order of events: the memo (a hit
+costs no request), a slot of the run's concurrency, the budget, then attempts, each under the run's
+rates and a deadline of its own. The slot is kept through back-off: a server that says "too many" is
+then asked less, not by somebody else. Nothing is kept per call, and neither prompts nor keys are
+ever logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+
+from combee.clients.backoff import wait_seconds
+from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
+from combee.clients.model.body import QUIRKS, Reply, prompt_tokens
+from combee.clients.model.connection import Connection, ConnectionPool, ServedModel
+from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
+from combee.clients.model.forms import form_of
+from combee.clients.model.hedge import Hedger
+from combee.clients.model.limits import Clock, RunLimits, Sleep
+from combee.clients.model.memo import Memo
+from combee.clients.model.race import Race
+from combee.clients.model.refusals import Again, Asked, Quirk, is_about_the_model, judge, shown, unknown_model
+from combee.clients.model.wire import (
+    Answered,
+    Budget,
+    CallRecord,
+    CanonicalRequest,
+    ChatRequest,
+    Completion,
+    Endpoint,
+    OnCall,
+)
+from combee.errors import BugError, CombeeError, EndpointError, TransientError, UnreachableError
+
+__all__ = [
+    "Answered",
+    "CallRecord",
+    "ChatClient",
+    "ChatRequest",
+    "Completion",
+    "ConnectionPool",
+    "Endpoint",
+    "ServedModel",
+]
+
+MAX_TIMEOUTS = 2
+"""Attempts of one call that may run into the deadline; more would only hold a slot."""
+_CHECK_ATTEMPTS = 3
+OVERLOADS = frozenset({"429", "503", "timeout"})
+"""Reasons to ask again that say that the server is asked too much."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Call:
+    """What is noted while one call is under way."""
+
+    started: float
+    queued: float = 0.0
+    attempts: int = 0
+    planned: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+
+class ChatClient:
+    """One role's way to its model. Make one per role, with the run's memo, limits and pool.
+
+    Parameters
+    ----------
+    role : str
+        "task", "proposer", "evaluator" or "embedder"; a call of "task" is one rollout of the budget,
+        a call of "embedder" asks for embeddings (see ``embedding``), every other one is a chat.
+    deadline_seconds : float
+        Of one attempt, from sending to the last byte.
+    max_attempts : int
+        Attempts of one call that may fail for a passing reason.
+    on_call : callable, optional
+        Gets one ``CallRecord`` for every ``ask``: answered, failed or cut off.
+    budget : callable, optional
+        ``budget(rollouts, tokens)``, asked once per call that is about to be made (never for a hit)
+        with the most tokens it can use; raises BudgetExhaustedError.
+    hedger, adaptive : optional
+        A second request for stragglers; a limit of this role's own that follows the server.
+    sleep, clock, wall_clock
+        Waiting, monotonic seconds and Unix seconds, so that tests need no time.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        role: str,
+        memo: Memo,
+        limits: RunLimits,
+        *,
+        pool: ConnectionPool | None = None,
+        deadline_seconds: float = 600.0,
+        max_attempts: int = 6,
+        on_call: OnCall | None = None,
+        budget: Budget | None = None,
+        hedger: Hedger | None = None,
+        adaptive: AdaptiveLimit | None = None,
+        origin: float | None = None,
+        sleep: Sleep = asyncio.sleep,
+        clock: Clock = time.monotonic,
+        wall_clock: Clock = time.time,
+    ) -> None:
+        self.endpoint = endpoint
+        self.role = role
+        self._form = form_of(role)
+        self._memo = memo
+        self._limits = limits
+        self._own_pool = ConnectionPool() if pool is None else None
+        self._connection: Connection = (pool or self._own_pool or ConnectionPool()).to(endpoint)
+        self._deadline = deadline_seconds
+        self._max_attempts = max_attempts
+        self._on_call = on_call
+        self._budget = budget
+        self._hedger = hedger
+        self._adaptive = adaptive
+        self._own_limits = RunLimits(adaptive.allowed) if adaptive is not None else None
+        self._limit_changes: list[LimitChange] = []
+        self._sleep = sleep
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._origin = clock() if origin is None else origin
+        self.ready: Callable[[], Awaitable[None]] | None = None
+        """awaited before a request is made, never for a hit: a server may still be starting"""
+
+    async def ask(self, request: ChatRequest) -> Answered:
+        """The model's answer to ``request``, from the memo when it was ever given.
+
+        EndpointError (ContextLengthError) when the endpoint refuses for good, TransientError when
+        the attempts are spent, BudgetExhaustedError, StoreError when the answer cannot be kept.
+        """
+        key = self._form.key(CanonicalRequest(self.endpoint, request))
+        call = _Call(started=self._clock() - self._origin)
+        try:
+            answered = await self._memo.once(
+                key, lambda: self._made(request, key, call), slot=self._slot(call)
+            )
+        except CombeeError as error:
+            self._record(call, None, error.code)
+            raise
+        except asyncio.CancelledError:
+            self._record(call, None, "Cancelled")
+            raise
+        self._record(call, answered, "")
+        if self._limit_changes and not answered.hit:
+            answered = replace(answered, limit_changes=tuple(self._limit_changes))
+            self._limit_changes.clear()
+        return answered
+
+    async def check(self) -> ServedModel:
+        """Preflight: the endpoint answers, takes the key and serves the model. No tokens are used.
+
+        Returns the server's own row for the model. EndpointError with the fix otherwise.
+        """
+        asked = Asked(self.endpoint, self.role)
+        for attempt in range(1, _CHECK_ATTEMPTS + 1):
+            try:
+                served = await self._connection.models(again=True)
+            except NoAnswerError as error:
+                raise _unreachable(asked, error) from None
+            except ValueError:
+                raise unknown_model(asked, None) from None
+            except StatusError as error:
+                if error.status_code in (404, 405):
+                    raise unknown_model(asked, None) from None
+                verdict = judge(error, asked, self._wall_clock())
+                if not isinstance(verdict, Again):
+                    raise _final(verdict, error, asked) from None
+                if attempt == _CHECK_ATTEMPTS:
+                    raise _spent(asked, [verdict.reason] * attempt) from None
+                await self._sleep(wait_seconds("check", attempt, verdict.after))
+                continue
+            for model in served:
+                if model.id == self.endpoint.model:
+                    return model
+            raise unknown_model(asked, tuple(model.id for model in served))
+        raise BugError("the preflight ended without a verdict")
+
+    async def aclose(self) -> None:
+        """Close the connections, when they are this client's own."""
+        if self._own_pool is not None:
+            await self._own_pool.aclose()
+
+    @asynccontextmanager
+    async def _slot(self, call: _Call) -> AsyncIterator[None]:
+        """One of the run's slots; the wait for it is noted."""
+        waited_from = self._clock()
+        async with self._own_limits or nullcontext(), self._limits:
+            call.queued += self._clock() - waited_from
+            yield
+
+    async def _made(self, request: ChatRequest, key: str, call: _Call) -> Completion:
+        planned = prompt_tokens(request.prompt) + request.prompt.max_output_tokens
+        if self._budget is not None:
+            self._budget(1 if self.role == "task" else 0, planned)
+        call.planned = planned
+        if self.ready is not None:
+            await self.ready()
+        return await self._attempts(request, key, call)
+
+    async def _attempts(self, request: ChatRequest, key: str, call: _Call) -> Completion:
+        asked = Asked(self.endpoint, self.role, request.prompt)
+        failures = 0
+        while True:
+            quirks = frozenset(self._connection.quirks)
+            outcome = await self._raced(request, asked, quirks, call, key)
+            self._adapt(outcome)
+            if isinstance(outcome, Completion):
+                met = tuple(reason for reason in call.reasons if reason not in QUIRKS)
+                return replace(outcome, retried_for=met) if met else outcome
+            if isinstance(outcome, Quirk):
+                call.reasons.append(outcome.name)
+                self._connection.quirks.add(outcome.name)
+                continue
+            failures += 1
+            call.reasons.append(outcome.reason)
+            if failures >= self._max_attempts or call.reasons.count("timeout") >= MAX_TIMEOUTS:
+                raise _spent(asked, call.reasons)
+            wait = wait_seconds(key, failures, outcome.after)
+            _log.debug("%s: %s, attempt %d, next in %.1f s", asked.where, outcome.reason, call.attempts, wait)
+            await self._sleep(wait)
+
+    def _adapt(self, outcome: Completion | Again | Quirk) -> None:
+        """Tell the role's limit how the server took it."""
+        if self._adaptive is None or self._own_limits is None or isinstance(outcome, Quirk):
+            return
+        overloaded = isinstance(outcome, Again) and outcome.reason in OVERLOADS
+        reason = outcome.reason if isinstance(outcome, Again) else ""
+        change = self._adaptive.answered(overloaded=overloaded, reason=reason)
+        if change is not None:
+            self._own_limits.resize(change.after)
+            self._limit_changes.append(change)
+
+    async def _raced(
+        self, request: ChatRequest, asked: Asked, quirks: frozenset[str], call: _Call, key: str
+    ) -> Completion | Again | Quirk:
+        """One attempt, and others beside it when the first takes far longer than its like."""
+        hedger = self._hedger
+        if hedger is None:
+            return await self._attempt(request, asked, quirks, call)
+        kind = f"{self.role} {request.prompt.schema_name}"
+        sent = self._clock()
+
+        def rest(missed: object) -> float:
+            return wait_seconds(key, call.attempts, missed.after) if isinstance(missed, Again) else 0.0
+
+        race = Race(lambda: self._attempt(request, asked, quirks, call), self._limits, hedger, rest)
+        outcome: Completion | Again | Quirk = await race.run(kind)
+        for missed in race.missed:
+            if isinstance(missed, Again):
+                call.reasons.append(missed.reason)
+                self._adapt(missed)
+        if isinstance(outcome, Completion):
+            seconds = self._clock() - sent if race.hedges else outcome.latency_seconds
+            hedger.observe(kind, seconds)
+            return replace(outcome, latency_seconds=seconds, hedged=race.hedges > 0)
+        return outcome
+
+    async def _attempt(
+        self, request: ChatRequest, asked: Asked, quirks: frozenset[str], call: _Call
+    ) -> Completion | Again | Quirk:
+        """One request. Raises when the endpoint refuses for good."""
+        waited_from = self._clock()
+        reservation = await self._limits.reserve(call.planned)
+        sent = self._clock()
+        call.queued += sent - waited_from
+        call.attempts += 1
+        call.started = sent - self._origin
+        body = self._form.body(self.endpoint.model, request, quirks)
+        reply: Reply | str
+        try:
+            async with asyncio.timeout(self._deadline):
+                response = await self._connection.post(self._form.path, body)
+            reply = self._form.read(response.content, request.prompt)
+        except TimeoutError:
+            return Again("timeout")
+        except NotInTimeError:
+            return Again("connect")
+        except NoAnswerError:
+            return Again("reset")
+        except StatusError as error:
+            return await self._verdict(error, asked, quirks)
+        seconds = self._clock() - sent
+        if isinstance(reply, str):
+            return Again(reply)
+        if reservation is not None:
+            reservation.settle(reply.prompt_tokens + reply.completion_tokens)
+        return Completion(
+            text=reply.text,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            cached_tokens=reply.cached_tokens,
+            latency_seconds=seconds,
+            finish_reason=reply.finish_reason,
+            attempts=call.attempts,
+        )
+
+    async def _verdict(self, error: StatusError, asked: Asked, quirks: frozenset[str]) -> Again | Quirk:
+        verdict = self._form.judge(error, asked, self._wall_clock())
+        if isinstance(verdict, Again) or (isinstance(verdict, Quirk) and verdict.name not in quirks):
+            return verdict
+        if not isinstance(verdict, Quirk) and is_about_the_model(error):
+            served = await self._served_names()
+            if served is None or self.endpoint.model not in served:
+                raise unknown_model(asked, served) from None
+        raise _final(verdict, error, asked) from None
+
+    async def _served_names(self) -> tuple[str, ...] | None:
+        try:
+            return tuple(model.id for model in await self._connection.models())
+        except (StatusError, NoAnswerError, ValueError):
+            return None
+
+    def _record(self, call: _Call, answered: Answered | None, error: str) -> None:
+        if self._on_call is None:
+            return
+        done = answered.completion if answered else None
+        self._on_call(
+            CallRecord(
+                role=self.role,
+                started=call.started,
+                seconds=done.latency_seconds if done else 0.0,
+                queued_seconds=call.queued,
+                prompt_tokens=done.prompt_tokens if done else 0,
+                completion_tokens=done.completion_tokens if done else 0,
+                cached_tokens=done.cached_tokens if done else 0,
+                hit=answered.hit if answered else False,
+                attempts=call.attempts,
+                retried_for=tuple(call.reasons),
+                planned_tokens=call.planned,
+                error=error,
+                hedged=done.hedged if done and answered and not answered.hit else False,
+            )
+        )
+
+
+def _final(verdict: EndpointError | Quirk, error: StatusError, asked: Asked) -> EndpointError:
+    if isinstance(verdict, EndpointError):
+        return verdict
+    return EndpointError(
+        f"the server refuses the request even without {verdict.name} ({error.status_code}): "
+        f"{shown(error.message, asked)}",
+        where=asked.where,
+        fix="Check the endpoint's URL, model and parameters.",
+    )
+
+
+def _spent(asked: Asked, reasons: list[str]) -> TransientError:
+    return TransientError(
+        f"no answer after {len(reasons)} attempts ({', '.join(reasons)})",
+        where=asked.where,
+        fix="See the server's log; lower workers.concurrency if it is overloaded.",
+    )
+
+
+def _unreachable(asked: Asked, error: NoAnswerError) -> UnreachableError:
+    cause = type(error.__cause__).__name__ if error.__cause__ else type(error).__name__
+    return UnreachableError(
+        f"the endpoint cannot be reached ({cause})",
+        where=asked.where,
+        fix=f"Is a server listening at {asked.endpoint.url}?",
+    )

@@ -1,0 +1,151 @@
+"""One pool of HTTP connections per endpoint, shared by every role that talks to it.
+
+Two requests are all that is needed, so they are written here: the official client takes .6 s of CPU to
+import, in every pod of every step, and its response models cost more than the rest of a call. Nothing
+is tried again, since ``chat`` counts, spaces and records attempts. Bodies are bytes, both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import anyio
+import httpx2
+
+from combee import __version__
+from combee.clients.model.balance import BalancedTransport
+from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
+from combee.clients.model.lanes import LaneTransport
+from combee.clients.model.wire import Endpoint
+
+CONNECT_SECONDS = 15.0
+_MODELS_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """One row of the server's ``/models``: its own words, nothing inferred."""
+
+    id: str
+    owned_by: str
+    max_model_len: int | None
+
+
+class Connection:
+    """The way to one endpoint, and what was learned about it on the way."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.quirks: set[str] = set()
+        """what this server does not take (see ``body.QUIRKS``); learned once, for all calls"""
+        key = endpoint.api_key.get_secret_value()
+        self._headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": f"combee/{__version__}",
+            **({"Authorization": f"Bearer {key}"} if key else {}),
+        }
+        self._client = _http_client(endpoint)
+        self._models: tuple[ServedModel, ...] | None = None
+        self._models_lock = asyncio.Lock()
+
+    async def post(self, path: str, body: bytes) -> httpx2.Response:
+        """``POST`` below the endpoint's URL. StatusError for every status but 2xx, NoAnswerError without one."""
+        return await self._send("POST", path, content=body)
+
+    async def models(self, *, again: bool = False) -> tuple[ServedModel, ...]:
+        """What ``GET /models`` lists, asked once unless ``again``.
+
+        StatusError, NoAnswerError; ValueError when it is no list of models.
+        """
+        async with self._models_lock:
+            if self._models is None or again:
+                response = await self._send("GET", "/models", within=_MODELS_SECONDS)
+                self._models = _served(response.content)
+            return self._models
+
+    async def aclose(self) -> None:
+        """Close the sockets; use it no more."""
+        await self._client.aclose()
+
+    async def _send(
+        self, method: str, path: str, *, content: bytes | None = None, within: float | None = None
+    ) -> httpx2.Response:
+        url = self.endpoint.url.rstrip("/") + path
+        limit = httpx2.USE_CLIENT_DEFAULT if within is None else within
+        try:
+            response = await self._client.request(
+                method, url, content=content, headers=self._headers, timeout=limit
+            )
+        except httpx2.TimeoutException as error:
+            raise NotInTimeError from error
+        except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
+            raise NoAnswerError from error
+        if not response.is_success:
+            raise StatusError(response)
+        return response
+
+
+class ConnectionPool:
+    """Connections by endpoint, made on first use. Each holds as many sockets as calls in flight."""
+
+    def __init__(self) -> None:
+        self._connections: dict[Endpoint, Connection] = {}
+
+    def to(self, endpoint: Endpoint) -> Connection:
+        """The connection to ``endpoint``, made on first use."""
+        if endpoint not in self._connections:
+            self._connections[endpoint] = Connection(endpoint)
+        return self._connections[endpoint]
+
+    async def aclose(self) -> None:
+        """Close them all."""
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            await connection.aclose()
+
+
+def _served(content: bytes) -> tuple[ServedModel, ...]:
+    try:
+        rows = json.loads(content)["data"]
+        return tuple(
+            ServedModel(
+                str(row["id"]),
+                str(row.get("owned_by") or ""),
+                int(row["max_model_len"]) if row.get("max_model_len") else None,
+            )
+            for row in rows
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("not a list of models") from error
+
+
+def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
+    """Lanes, over all servers of the name where the endpoint is a balanced one; or the ordinary pool
+    where the machine's proxy settings apply to the URL.
+
+    Redirects are not followed: prompts go where the user said and nowhere else.
+    """
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+    if endpoint.balanced:
+        balanced = BalancedTransport(LaneTransport)
+        return httpx2.AsyncClient(transport=balanced, timeout=timeout, follow_redirects=False)
+    if _is_proxied(endpoint.url):
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+        return httpx2.AsyncClient(limits=limits, timeout=timeout, follow_redirects=False)
+    return httpx2.AsyncClient(transport=LaneTransport(), timeout=timeout, follow_redirects=False)
+
+
+def _is_proxied(url: str) -> bool:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return False
+    proxies = getproxies()
+    return bool(proxies.get(parts.scheme) or proxies.get("all")) and not proxy_bypass(host)

@@ -1,0 +1,49 @@
+"""The kinds of call a client can make: where it goes, what names it, what is sent, what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from combee.clients.model.agents import AGENT, agent_body, agent_key, judge_agent, read_agent_reply
+from combee.clients.model.body import Reply, read_reply, request_body
+from combee.clients.model.embedding import (
+    PATH,
+    embedding_body,
+    embedding_key,
+    judge_embeddings,
+    read_embeddings,
+)
+from combee.clients.model.failures import StatusError
+from combee.clients.model.refusals import Again, Asked, Quirk, judge
+from combee.clients.model.wire import CanonicalRequest, ChatRequest
+from combee.errors import EndpointError
+from combee.records import Prompt
+
+EMBEDDER = "embedder"
+"""The role whose calls are embeddings; those of an agent are passed on as they are, all others are chats of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One kind of call. All four are pure."""
+
+    path: str
+    key: Callable[[CanonicalRequest], str]
+    body: Callable[[str, ChatRequest, Collection[str]], bytes]
+    """(model, request, quirks) -> what is sent."""
+    read: Callable[[bytes, Prompt], Reply | str]
+    """The reply, or one word on why there is none."""
+    judge: Callable[[StatusError, Asked, float], Again | Quirk | EndpointError]
+    """What a status of 300 or above means."""
+
+
+CHAT = Form("/chat/completions", lambda canonical: canonical.key, request_body, read_reply, judge)
+EMBEDDINGS = Form(PATH, embedding_key, embedding_body, read_embeddings, judge_embeddings)
+AGENTS = Form(CHAT.path, agent_key, agent_body, read_agent_reply, judge_agent)
+_FORMS = {EMBEDDER: EMBEDDINGS, AGENT: AGENTS}
+
+
+def form_of(role: str) -> Form:
+    """The kind of call that a role makes."""
+    return _FORMS.get(role, CHAT)

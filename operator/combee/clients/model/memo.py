@@ -1,0 +1,120 @@
+"""Every model call once: answers kept durably under the key of their request.
+
+One small file per call at ``memo/<2>/<key>``, the first writer wins, so two pods that answered the
+same request agree on one answer. A damaged record counts as absent and is replaced. Errors are
+never kept. Nothing is held in memory but the calls in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+
+from combee.clients.model.wire import Answered, CanonicalRequest, Completion, canonical_json
+from combee.clients.store.store import Store
+from combee.errors import CombeeError
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: CombeeError
+
+
+_Outcome = Completion | _Failed | None
+"""What a flight ended with; None: its owner was cut off, somebody else must fly."""
+
+
+class Memo:
+    """Completions by request key, on a store that may be shared by many runs."""
+
+    def __init__(self, store: Store, folder: str = "") -> None:
+        """``folder``: of the store, where the records go; empty: the one of the runs."""
+        self._store = store
+        self._root = f"{folder}/" if folder else ""
+        self._flights: dict[str, asyncio.Future[_Outcome]] = {}
+
+    @staticmethod
+    def key(request: CanonicalRequest) -> str:
+        """The name of the call: sha256 hex."""
+        return request.key
+
+    async def get(self, key: str) -> Completion | None:
+        """The recorded answer; None when there is none, or when its record is damaged."""
+        data = await self._store.aget(self._root + _path(key))
+        return None if data is None else _decoded(key, data)
+
+    async def put(self, key: str, completion: Completion) -> Completion:
+        """Record an answer and return the one that counts: the first that was recorded."""
+        data = _encoded(key, completion)
+        if await self._store.aput_new(self._root + _path(key), data):
+            return completion
+        winner = await self.get(key)
+        if winner is not None:
+            return winner
+        await self._store.aput(self._root + _path(key), data)
+        return completion
+
+    async def once(
+        self,
+        key: str,
+        make: Callable[[], Awaitable[Completion]],
+        *,
+        slot: AbstractAsyncContextManager[None] | None = None,
+    ) -> Answered:
+        """The recorded answer, or ``make``'s, which is then recorded.
+
+        ``slot`` is held from before the call until its answer is recorded: so whatever is lost when
+        this process dies is at most what its slots held.
+
+        Equal requests at the same time make one call: the others wait for it and count as hits,
+        or get its error. When the one that calls is cancelled, a waiting one takes over.
+        """
+        while (flight := self._flights.get(key)) is not None:
+            outcome = await asyncio.shield(flight)
+            if isinstance(outcome, _Failed):
+                raise outcome.error
+            if outcome is not None:
+                return Answered(outcome, hit=True)
+        mine: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        self._flights[key] = mine
+        outcome = None
+        try:
+            outcome = await self.get(key)
+            if outcome is not None:
+                return Answered(outcome, hit=True)
+            async with slot or nullcontext():
+                outcome = await self.put(key, await make())
+            return Answered(outcome, hit=False)
+        except CombeeError as error:
+            outcome = _Failed(error)
+            raise
+        finally:
+            del self._flights[key]
+            mine.set_result(outcome)
+
+
+def _path(key: str) -> str:
+    return f"memo/{key[:2]}/{key}"
+
+
+def _checksum(key: str, completion: Completion) -> str:
+    return hashlib.sha256(canonical_json([key, completion.to_json()])).hexdigest()
+
+
+def _encoded(key: str, completion: Completion) -> bytes:
+    return canonical_json(
+        {"v": 1, "key": key, "completion": completion.to_json(), "checksum": _checksum(key, completion)}
+    )
+
+
+def _decoded(key: str, data: bytes) -> Completion | None:
+    try:
+        record = json.loads(data)
+        completion = Completion.from_json(record["completion"])
+        return completion if record["checksum"] == _checksum(key, completion) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

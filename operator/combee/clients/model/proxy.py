@@ -1,0 +1,259 @@
+"""An OpenAI-compatible endpoint in front of a ``ChatClient``: what a user's agent asks goes through the run's memo,
+limits and budget, and it never sees the model's key.
+
+Each rollout is a visit with a key of its own, good until the rollout is over. What ends the whole step (a spent
+budget, a refused key) is the visit's ``fatal``; a call that was lost for a passing reason is its ``lost``: such
+a rollout says nothing of the artifact, whatever the agent made of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from combee.clients.model.agents import AgentRequestError, agent_prompt
+from combee.clients.model.chat import ChatClient, ChatRequest, Completion
+from combee.errors import BudgetExhaustedError, CombeeError, ContextLengthError, TransientError
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_AT_ONCE = 16
+"""requests of one rollout under way at a time."""
+STOP_SECONDS = 1
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One rollout's way to the model, and what it used."""
+
+    key: str
+    ordinal: int
+    fatal: asyncio.Future[CombeeError]
+    lost: TransientError | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    calls: int = 0
+    asking: set[asyncio.Task[Completion]] = field(default_factory=set)
+
+    def used(self, done: Completion) -> None:
+        """Count an answer."""
+        self.calls += 1
+        self.prompt_tokens += done.prompt_tokens
+        self.completion_tokens += done.completion_tokens
+        self.cached_tokens += done.cached_tokens
+
+
+def new_key() -> str:
+    """A key that nobody guesses."""
+    return secrets.token_urlsafe(24)
+
+
+class _Refusal(Exception):
+    """An answer of our own, in OpenAI's form."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(code)
+        self.status, self.code, self.message = status, code, message
+
+
+class ModelProxy:
+    """``serve`` it, and ``admit`` each rollout. ``client``: one of role ``AGENT``."""
+
+    def __init__(self, client: ChatClient, *, temperature: float = 0.0, top_p: float = 1.0) -> None:
+        self._client, self._temperature, self._top_p = client, temperature, top_p
+        self._visits: dict[str, Visit] = {}
+        self.url = ""
+        """base URL, ending in /v1; empty while it is not served."""
+
+    @property
+    def model(self) -> str:
+        """What to ask for; any other name is answered by the same model."""
+        return self._client.endpoint.model
+
+    @contextlib.contextmanager
+    def admit(self, ordinal: int, key: str = "") -> Iterator[Visit]:
+        """A visit. At its end its key is void, and what is still asked for it is cut off. ``key``: of a program that
+        makes one rollout after the other; absent: a new one."""
+        visit = Visit(key or new_key(), ordinal, asyncio.get_running_loop().create_future())
+        self._visits[visit.key] = visit
+        try:
+            yield visit
+        finally:
+            del self._visits[visit.key]
+            for task in visit.asking:
+                task.cancel()
+            visit.fatal.cancel()
+
+    @asynccontextmanager
+    async def serve(
+        self, host: str = "127.0.0.1", port: int = 0, beside: Sequence[Route] = ()
+    ) -> AsyncIterator[None]:
+        """Serve it on a port of ``host`` meanwhile, 0: a free one. ``beside``: other things to serve there."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+        server = _Server(_settings(self._app(beside)))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{listener.getsockname()[1]}/v1"
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            await serving
+            self.url = ""
+
+    def _app(self, beside: Sequence[Route]) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/models", self._models, methods=["GET"]),
+                *beside,
+            ]
+        )
+
+    async def _models(self, request: Request) -> Response:
+        try:
+            self._visit(request)
+        except _Refusal as refusal:
+            return _refused(refusal)
+        row = {"id": self.model, "object": "model", "created": 0, "owned_by": "combee"}
+        return JSONResponse({"object": "list", "data": [row]})
+
+    async def _chat(self, request: Request) -> Response:
+        try:
+            visit = self._visit(request)
+            body = await _body(request)
+            done = await self._asked(visit, body)
+        except _Refusal as refusal:
+            return _refused(refusal)
+        return _answer(self.model, body, done)
+
+    def _visit(self, request: Request) -> Visit:
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        visit = self._visits.get(key.strip()) if scheme.lower() == "bearer" else None
+        if visit is None:
+            raise _Refusal(401, "invalid_api_key", "The key is not that of a rollout under way.")
+        if len(visit.asking) >= MAX_AT_ONCE:
+            raise _Refusal(429, "rate_limit_exceeded", f"More than {MAX_AT_ONCE} requests at once.")
+        return visit
+
+    async def _asked(self, visit: Visit, body: Mapping[str, Any]) -> Completion:
+        try:
+            prompt = agent_prompt(body, temperature=self._temperature, top_p=self._top_p)
+        except ValueError as error:
+            raise _Refusal(400, "invalid_request_error", f"{error}.") from None
+        task = asyncio.create_task(self._completed(visit, ChatRequest(prompt, ordinal=visit.ordinal)))
+        visit.asking.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise _Refusal(503, "rollout_over", "The rollout is over.") from None
+        except ContextLengthError as error:
+            raise _Refusal(400, "context_length_exceeded", error.what) from None
+        except AgentRequestError as error:
+            raise _Refusal(400, "invalid_request_error", error.what) from None
+        except TransientError as error:
+            visit.lost = visit.lost or error
+            raise _Refusal(503, "no_answer", "The model gave no answer.") from None
+        except CombeeError as error:
+            if not visit.fatal.done():
+                visit.fatal.set_result(error)
+            spent = isinstance(error, BudgetExhaustedError)
+            code = "insufficient_quota" if spent else "unavailable"
+            raise _Refusal(429 if spent else 503, code, "The run cannot go on.") from None
+        finally:
+            visit.asking.discard(task)
+
+    async def _completed(self, visit: Visit, request: ChatRequest) -> Completion:
+        done = (await self._client.ask(request)).completion
+        visit.used(done)
+        return done
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without handlers of signals: they are the command's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def _settings(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    data = bytearray()
+    try:
+        async for piece in request.stream():
+            data += piece
+            if len(data) > MAX_BODY_BYTES:
+                raise _Refusal(413, "too_large", f"The request is longer than {MAX_BODY_BYTES:,} bytes.")
+        body = json.loads(data)
+    except ClientDisconnect:
+        raise _Refusal(400, "invalid_request_error", "The request broke off.") from None
+    except (ValueError, RecursionError):
+        raise _Refusal(400, "invalid_request_error", "The request is not valid JSON.") from None
+    if not isinstance(body, dict):
+        raise _Refusal(400, "invalid_request_error", "The request is not a JSON object.")
+    return body
+
+
+def _refused(refusal: _Refusal) -> JSONResponse:
+    error = {"message": refusal.message, "type": "combee", "param": None, "code": refusal.code}
+    return JSONResponse({"error": error}, status_code=refusal.status)
+
+
+def _answer(model: str, body: Mapping[str, Any], done: Completion) -> Response:
+    """The answer in the form that was asked for; a stream has all of it at once."""
+    message = {"role": "assistant", "content": None, **json.loads(done.text)}
+    head = {
+        "id": f"chatcmpl-{hashlib.sha256(done.text.encode()).hexdigest()[:24]}",
+        "created": 0,
+        "model": model,
+    }
+    used = {
+        "prompt_tokens": done.prompt_tokens,
+        "completion_tokens": done.completion_tokens,
+        "total_tokens": done.prompt_tokens + done.completion_tokens,
+    }
+    if not body.get("stream"):
+        choice = {"index": 0, "message": message, "finish_reason": done.finish_reason}
+        return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": used})
+    calls = [{"index": at, **call} for at, call in enumerate(message.pop("tool_calls", None) or [])]
+    delta = {**message, **({"tool_calls": calls} if calls else {})}
+    options = body.get("stream_options")
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": done.finish_reason}]},
+    ]
+    if isinstance(options, dict) and options.get("include_usage"):
+        chunks.append({"choices": [], "usage": used})
+    lines = [json.dumps({**head, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
+    return Response(
+        "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]), media_type="text/event-stream"
+    )

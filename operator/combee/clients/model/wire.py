@@ -1,0 +1,199 @@
+"""What travels between the chat client, the memo and the rest: plain data, no I/O.
+
+``CanonicalRequest.key`` is the name of a call: everything that can change the answer is in it and
+nothing else (not the URL, not the role), so that runs of one namespace share what they paid for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from combee.clients.model.adaptive import LimitChange
+from combee.errors import ManifestError
+from combee.records import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A model behind an OpenAI-compatible URL (``https://host/v1``). ``repr`` hides the key.
+
+    ``revision`` and ``engine_args`` name the weights and how they are served; they are part of a
+    call's key. ``key_source`` says in the user's words where the API key comes from (a flag, a
+    secret's name); messages about a refused key quote it and never the key. ``balanced``: the host's
+    name stands for several equal servers, and calls are shared out over all of its addresses.
+    """
+
+    url: str
+    model: str
+    api_key: SecretStr = field(default_factory=lambda: SecretStr(""))
+    revision: str = ""
+    engine_args: tuple[str, ...] = ()
+    key_source: str = ""
+    balanced: bool = False
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ManifestError(
+                "the endpoint's URL must be http:// or https:// with a host",
+                where="endpoint.url",
+                fix="Write it like https://host/v1.",
+            )
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ManifestError(
+                "the endpoint's URL holds credentials, a query or a fragment",
+                where="endpoint.url",
+                fix="Give the key as a secret (apiKeySecretRef, or --secret) and keep the URL plain.",
+            )
+
+    @property
+    def host(self) -> str:
+        """``host:port`` as shown to people."""
+        return urlsplit(self.url).netloc
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One call. ``ordinal`` numbers repeats of an otherwise equal request and is sent as ``seed``."""
+
+    prompt: Prompt
+    temperature: float = 0.0
+    top_p: float = 1.0
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalRequest:
+    """A request together with the identity of what answers it."""
+
+    endpoint: Endpoint
+    request: ChatRequest
+
+    @property
+    def key(self) -> str:
+        """sha256 hex of the canonical JSON; the same in every process and version of Python."""
+        prompt = self.request.prompt
+        content = {
+            "v": 1,
+            "model": self.endpoint.model,
+            "revision": self.endpoint.revision,
+            "engine": self.endpoint.engine_args,
+            "decoding": {
+                "temperature": float(self.request.temperature),
+                "top_p": float(self.request.top_p),
+                "max_tokens": prompt.max_output_tokens,
+            },
+            "messages": [[message.role, message.content] for message in prompt.messages],
+            "schema": [prompt.schema_name, prompt.schema],
+            "ordinal": self.request.ordinal,
+        }
+        return canonical_digest(content)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A model's answer. Tokens are the server's own counts, or estimates when it sent none.
+
+    ``latency_seconds`` is that of the attempt which succeeded, without any wait before it.
+    """
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    latency_seconds: float
+    finish_reason: str
+    attempts: int
+    hedged: bool = False
+    """whether a second request raced the first; the latency then counts from the first."""
+    retried_for: tuple[str, ...] = ()
+    """why it was asked again, one word an attempt: an HTTP status, ``timeout``, ``reset``, ..."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON; ``from_json`` gives it back."""
+        return {
+            "text": self.text,
+            "promptTokens": self.prompt_tokens,
+            "completionTokens": self.completion_tokens,
+            "cachedTokens": self.cached_tokens,
+            "latencySeconds": self.latency_seconds,
+            "finishReason": self.finish_reason,
+            "attempts": self.attempts,
+            **({"hedged": True} if self.hedged else {}),
+            **({"retriedFor": list(self.retried_for)} if self.retried_for else {}),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Completion:
+        """The inverse of ``to_json``. KeyError, TypeError or ValueError when the data is not one."""
+        if not isinstance(data["text"], str):
+            raise TypeError("text is not a string")
+        return cls(
+            text=data["text"],
+            prompt_tokens=int(data["promptTokens"]),
+            completion_tokens=int(data["completionTokens"]),
+            cached_tokens=int(data["cachedTokens"]),
+            latency_seconds=float(data["latencySeconds"]),
+            finish_reason=str(data["finishReason"]),
+            attempts=int(data["attempts"]),
+            hedged=bool(data.get("hedged", False)),
+            retried_for=tuple(str(reason) for reason in data.get("retriedFor", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """``hit``: the memo (or an equal call already in flight) answered, no request was made for it.
+    ``limit_changes``: how the role's limit changed since the answer before; never part of the memo."""
+
+    completion: Completion
+    hit: bool
+    limit_changes: tuple[LimitChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One ``ask``, for the call graph and the accounts. Times in seconds.
+
+    ``started`` is the offset, on the connection pool's clock, at which the attempt that succeeded
+    was sent (a hit: at which the memo was asked). ``seconds`` is that attempt's latency; a hit
+    carries the recorded one. ``queued_seconds`` is the wait for a slot and for the rate limits.
+    ``error`` is the error's code when the call failed ("Cancelled" when it was cut off), with the
+    token counts 0. ``planned_tokens`` is what the budget was asked for, 0 when it was not asked.
+    """
+
+    role: str
+    started: float
+    seconds: float
+    queued_seconds: float
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    hit: bool
+    attempts: int
+    retried_for: tuple[str, ...] = ()
+    planned_tokens: int = 0
+    error: str = ""
+    hedged: bool = False
+
+
+OnCall = Callable[[CallRecord], None]
+Budget = Callable[[int, int], None]
+"""``budget(rollouts, tokens)``, asked before a request is made; raises BudgetExhaustedError."""
+
+
+def canonical_digest(content: object) -> str:
+    """sha256 hex of ``canonical_json``."""
+    return hashlib.sha256(canonical_json(content)).hexdigest()
+
+
+def canonical_json(content: object) -> bytes:
+    """ASCII JSON with sorted keys and no spaces; NaN and infinities are a ValueError."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

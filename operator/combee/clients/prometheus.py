@@ -1,0 +1,110 @@
+"""Range queries of a Prometheus-compatible API: what comes back is bounded in size and time, and nobody's word yet.
+
+The API: https://prometheus.io/docs/prometheus/latest/querying/api/#range-queries. A query is posted as a form, since
+addresses have a length. Redirects are not followed: a token goes where it was meant to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import httpx2
+
+from combee import __version__
+from combee.clients.backoff import retry_after_seconds, wait_seconds
+from combee.errors import EndpointError, TransientError
+
+QUERY_SECONDS = 30.0
+"""for one answer; the server is told to give up a little earlier."""
+ATTEMPTS = 3
+MOST_BYTES = 1024 * 1024
+"""of one answer, unpacked."""
+ANSWERS = frozenset({200, 400, 422})
+"""with these the body says more: the numbers, or what is wrong with the query."""
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+_REFUSALS = {
+    401: "the token is refused, or one is needed",
+    403: "the token may not ask this",
+    404: "there is no such API",
+    405: "it takes no query",
+}
+
+
+class TooMuchError(Exception):
+    """An answer of more than MOST_BYTES."""
+
+
+@dataclass(slots=True)
+class PrometheusApi:
+    """Asks one server. ``token`` is never shown; ``where`` is the field of the manifest that names the server."""
+
+    url: str
+    token: str
+    where: str
+    client: httpx2.AsyncClient
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    @classmethod
+    def open(cls, url: str, token: str, where: str) -> PrometheusApi:
+        """A connection of its own; close it with ``aclose``."""
+        client = httpx2.AsyncClient(timeout=QUERY_SECONDS, follow_redirects=False)
+        return cls(url.rstrip("/"), token, where, client)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self.client.aclose()
+
+    async def query_range(self, query: str, start: int, end: int, step: int) -> bytes:
+        """The body of the answer: numbers from ``start`` to ``end``, ``step`` seconds apart, or why there are none.
+
+        EndpointError when the server refuses whoever asks, TransientError when it does not answer in time,
+        TooMuchError for an answer of more than MOST_BYTES.
+        """
+        told = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
+        form = {**told, "timeout": f"{QUERY_SECONDS - 5:g}s"}
+        said = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            after = None
+            try:
+                async with asyncio.timeout(QUERY_SECONDS):
+                    status, headers, body = await self._post(form)
+            except (httpx2.RequestError, TimeoutError) as error:
+                said = f"does not answer ({type(error).__name__})"
+            else:
+                if status in ANSWERS:
+                    return body
+                if status not in _PASSING:
+                    raise self._refused(status)
+                said, after = f"answers {status}", retry_after_seconds(headers, time.time())
+            if attempt < ATTEMPTS:
+                await self.sleep(wait_seconds(f"{self.url}{query}", attempt, after))
+        raise TransientError(
+            f"Prometheus {said}", where=self.where, fix="See whether pods of this namespace may reach it"
+        )
+
+    async def _post(self, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"combee/{__version__}",
+            **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+        }
+        url, body = f"{self.url}/api/v1/query_range", bytearray()
+        async with self.client.stream("POST", url, data=form, headers=headers) as answer:
+            if answer.status_code in ANSWERS:
+                async for piece in answer.aiter_bytes():
+                    body += piece
+                    if len(body) > MOST_BYTES:
+                        raise TooMuchError
+            return answer.status_code, answer.headers, bytes(body)
+
+    def _refused(self, status: int) -> EndpointError:
+        moved = "it sends us elsewhere, and no token follows" if 300 <= status < 400 else "it is no such API"
+        return EndpointError(
+            f"Prometheus answers {status}: {_REFUSALS.get(status, moved)}",
+            where=self.where,
+            fix="Correct canary.prometheus.url, or the token in its Secret",
+        )

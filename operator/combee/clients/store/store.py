@@ -1,0 +1,218 @@
+"""The artifact store: named objects, written whole or not at all, the first writer wins.
+
+A folder (a path or ``file:``) or anything fsspec opens (``s3://bucket/prefix``). All paths are
+relative, with ``/`` between parts. Blocking calls have async twins (``a...``) on a bounded pool of
+threads; a write whose waiter is cancelled still finishes, since what it holds was paid for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from combee.clients.store.bucket import Objects
+from combee.clients.store.folder import TEMPORARY, Folder, Paths
+from combee.clients.store.s3 import is_passing, is_without_credentials
+from combee.errors import BugError, CombeeError, StoreError, TransientError
+
+_T = TypeVar("_T")
+_PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,255}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_SWEEP_AFTER_SECONDS = 3600.0
+_THREADS = 16
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_WRITE = {errno.EROFS, errno.EACCES, errno.EPERM}
+_IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}
+
+
+class _Backend(Protocol):
+    def put_new(self, path: str, data: bytes) -> bool: ...
+    def put(self, path: str, data: bytes) -> None: ...
+    def get(self, path: str) -> bytes | None: ...
+    def exists(self, path: str) -> bool: ...
+    def list(self, prefix: str) -> Paths: ...
+    def delete(self, path: str) -> None: ...
+    def sweep(self, older_than_seconds: float) -> int: ...
+
+
+class Store:
+    """Made by ``Store.open``. Safe to use from many threads and processes at once."""
+
+    def __init__(self, backend: _Backend, shown: str) -> None:
+        self._backend = backend
+        self.uri = shown
+        """where it is, for people; never with credentials"""
+        self._pool = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="store")
+
+    @classmethod
+    def open(cls, uri: str, *, options: dict[str, Any] | None = None) -> Store:
+        """Open the store at ``uri``; nothing is written and a folder need not exist yet.
+
+        ``options`` go to fsspec (keys, endpoint URL). StoreError when the scheme is unknown, its
+        package is missing, or the URI chains file systems.
+        """
+        if "::" in uri:
+            raise StoreError(f"{uri!r} chains file systems", fix="Give one plain URI.")
+        parts = urlsplit(uri)
+        if parts.scheme in ("", "file") or len(parts.scheme) == 1:
+            root = Path(unquote(parts.path) if parts.scheme == "file" else uri).absolute()
+            return cls(Folder(root), str(root))
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        try:
+            return cls(Objects(uri, dict(options or {})), shown)
+        except (ValueError, ImportError) as error:
+            raise StoreError(
+                f"this store cannot be opened ({type(error).__name__})",
+                where=shown,
+                fix="Use a folder or an s3:// URI, and install the package for its scheme (s3fs for s3).",
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"Store({self.uri!r})"
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Write ``path`` unless it exists; True when this call made it. Never half an object."""
+        return self._do(path, lambda: self._backend.put_new(checked(path), data))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace ``path`` in one step."""
+        self._do(path, lambda: self._backend.put(checked(path), data))
+
+    def get(self, path: str) -> bytes | None:
+        """The object's bytes, or None when there is none."""
+        return self._do(path, lambda: self._backend.get(checked(path)))
+
+    def exists(self, path: str) -> bool:
+        """Is there an object of that name?"""
+        return self._do(path, lambda: self._backend.exists(checked(path)))
+
+    def list(self, prefix: str = "") -> Paths:
+        """Paths of all objects below the folder ``prefix`` ("" is everything), sorted."""
+        return self._do(prefix, lambda: self._backend.list(checked(prefix) if prefix else ""))
+
+    def delete(self, path: str) -> None:
+        """Remove the object; nothing happens when there is none."""
+        self._do(path, lambda: self._backend.delete(checked(path)))
+
+    def put_blob(self, data: bytes) -> str:
+        """Keep ``data`` under its own sha256; returns the digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.put_new(_blob_path(digest), data)
+        return digest
+
+    def get_blob(self, digest: str) -> bytes:
+        """The bytes of that digest. StoreError when absent or when they do not match it."""
+        path = _blob_path(digest)
+        data = self.get(path)
+        if data is None:
+            raise StoreError(
+                "the object is missing", where=f"{self.uri}/{path}", fix="Was the store emptied?"
+            )
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise StoreError(
+                f"the object's content does not match its digest ({len(data)} bytes)",
+                where=f"{self.uri}/{path}",
+                fix="The file was changed or damaged: remove it and run again.",
+            )
+        return data
+
+    def sweep(self, older_than_seconds: float = _SWEEP_AFTER_SECONDS) -> int:
+        """Remove what writers that died left behind; how many. Younger leftovers may be at work."""
+        return self._do("", lambda: self._backend.sweep(older_than_seconds))
+
+    async def aput_new(self, path: str, data: bytes) -> bool:
+        """``put_new`` on a thread."""
+        return await self._run(lambda: self.put_new(path, data))
+
+    async def aput(self, path: str, data: bytes) -> None:
+        """``put`` on a thread."""
+        await self._run(lambda: self.put(path, data))
+
+    async def aget(self, path: str) -> bytes | None:
+        """``get`` on a thread."""
+        return await self._run(lambda: self.get(path))
+
+    async def aexists(self, path: str) -> bool:
+        """``exists`` on a thread."""
+        return await self._run(lambda: self.exists(path))
+
+    async def alist(self, prefix: str = "") -> Paths:
+        """``list`` on a thread."""
+        return await self._run(lambda: self.list(prefix))
+
+    async def aput_blob(self, data: bytes) -> str:
+        """``put_blob`` on a thread."""
+        return await self._run(lambda: self.put_blob(data))
+
+    async def aget_blob(self, digest: str) -> bytes:
+        """``get_blob`` on a thread."""
+        return await self._run(lambda: self.get_blob(digest))
+
+    def close(self) -> None:
+        """Wait for the writes under way and let the threads go; use it no more."""
+        self._pool.shutdown(wait=True)
+
+    async def _run(self, call: Callable[[], _T]) -> _T:
+        return await asyncio.shield(asyncio.wrap_future(self._pool.submit(call)))
+
+    def _do(self, path: str, call: Callable[[], _T]) -> _T:
+        """Run one operation; whatever the file system raises becomes an error of ours."""
+        try:
+            return call()
+        except CombeeError:
+            raise
+        except Exception as error:
+            where = f"{self.uri}/{path}" if path else self.uri
+            raise _translated(error, where) from error
+
+
+def checked(path: str) -> str:
+    """``path`` itself when it stays inside the store; BugError when it does not.
+
+    Refused: absolute paths, empty parts, ``.`` and ``..``, backslashes, control characters, and
+    names of temporary files.
+    """
+    for part in path.split("/"):
+        if part in ("", ".", "..") or not _PART.fullmatch(part) or part.startswith(TEMPORARY):
+            raise BugError(f"{path[:200]!r} is not a path inside a store")
+    return path
+
+
+def _blob_path(digest: str) -> str:
+    if not _DIGEST.fullmatch(digest):
+        raise BugError(f"{digest[:80]!r} is not a sha256 digest")
+    return f"blobs/{digest[:2]}/{digest}"
+
+
+def _translated(error: Exception, where: str) -> CombeeError:
+    code = error.errno if isinstance(error, OSError) else None
+    if code in _FULL:
+        return StoreError("the store is full", where=where, fix="Free some space, or use another store.")
+    if code in _NO_WRITE or isinstance(error, PermissionError):
+        return StoreError(
+            "the store cannot be written or read by this user (read-only or no permission)",
+            where=where,
+            fix="Make it writable, or give another store.",
+        )
+    if code in _IN_THE_WAY:
+        return StoreError(
+            "a file is in the way of a folder", where=where, fix="Move it, or give another store."
+        )
+    if isinstance(error, FileNotFoundError):
+        return StoreError(
+            "there is no such bucket or folder", where=where, fix="Make it, or correct the URI."
+        )
+    if is_without_credentials(error):
+        return StoreError("no credentials for it", where=where, fix="Give a Secret with store.secretRef.")
+    if is_passing(error):
+        return TransientError(f"the store does not answer ({type(error).__name__})", where=where)
+    return StoreError(
+        f"the store failed ({type(error).__name__})", where=where, fix="See the cause; is the URI right?"
+    )

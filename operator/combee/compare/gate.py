@@ -1,0 +1,60 @@
+"""Scores by example of the gate half, which is what pairs two strategies.
+
+``combee run`` looks at gate once, at its end, for its best playbook; when nothing scored above the
+start on select it does not look at all. A comparison needs that cell's score too: it is the start's,
+asked here with the cell's own models and memo and kept beside its folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from combee.clients.store.store import Store
+from combee.compare.cells import Cell
+from combee.errors import DataError
+from combee.local.session import context_on, prepare
+from combee.local.sources import parse_stand_ins
+from combee.work.rollouts import evaluate
+from combee.work.splits import held_out_split
+
+Scores = dict[str, dict[str, float]]
+"""``baseline`` and ``best``: example id -> score in [0, 1]."""
+
+
+def start_file(cell: Cell) -> Path:
+    """Where the start's scores on gate are kept."""
+    return cell.folder.with_name(f"{cell.folder.name}.gate.json")
+
+
+async def score_start(cell: Cell, secrets: Sequence[str]) -> None:
+    """Score the start of a cell on gate, unless that is done. UserErrors as ``combee run`` raises."""
+    if start_file(cell).exists():
+        return
+    engines = [f"{name}={url}" for name, url in cell.engines.items()]
+    prepared = prepare(cell.manifest, parse_stand_ins(engines, secrets, []))
+    async with context_on(prepared, cell.folder) as context:
+        method, spec = context.method, context.spec
+        start = method.initial(context.initial_playbook) if context.initial_playbook else method.empty()
+        shown = start.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+        _, gate = await held_out_split(context)
+        found = await evaluate(context, context.asker(), gate, shown.shown, stage="gate baseline")
+    text = json.dumps({"baseline": found.by_id, "best": found.by_id}, sort_keys=True)
+    Store.open(str(cell.folder.parent)).put(start_file(cell).name, text.encode())
+
+
+def read_scores(cell: Cell, record: dict[str, object] | None, store: Store) -> Scores:
+    """The cell's scores: those of its own look at gate (``record`` is evaluate's), else the start's."""
+    if record is not None:
+        digests = record.get("scores")
+        if not isinstance(digests, dict) or "gate" not in digests:
+            raise DataError(
+                "this run was made by a version that kept no scores by example",
+                where=str(cell.folder),
+                fix="Delete the folder and run the same command again",
+            )
+        read: Scores = json.loads(store.get_blob(digests["gate"]))
+        return read
+    kept: Scores = json.loads(start_file(cell).read_bytes())
+    return kept

@@ -1,0 +1,269 @@
+"""compare.md and the self-contained compare.html: the table, the critical path, the plot, and the terms."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+
+from combee.algo.stats import MeanInterval
+from combee.compare import overview
+from combee.compare.paper import paper_text
+from combee.compare.strategies import REFERENCE
+from combee.compare.table import FEWEST_SEEDS, Row, verdict
+from combee.report.text import amount, duration, markdown, score, signed, visible
+from combee.report.words import SIMULATED, SIMULATED_BANNER
+
+HEADS = (
+    "strategy",
+    "held-out",
+    "difference over seeds",
+    "difference by example",
+    "verdict",
+    "lessons carried",
+    "entries rendered",
+    "playbook tokens",
+    "calls",
+    "tokens",
+    "modelled time",
+    "speed-up",
+    "tokens per point",
+)
+AIM = 30.0
+"""times faster than Sequential: the aim of this project."""
+ALL = ""
+"""Of the plots by task name: that of all tasks."""
+MOST_PARTS = 7
+MARGIN = 0.02
+"""A strategy counts as no worse when its interval over seeds shows it to be at most this far below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the pages say of how the numbers were made."""
+
+    types: Mapping[str, str]
+    """task name -> task type."""
+    slots: Mapping[str, int]
+    evaluate_every: int
+    note: str = ""
+
+
+def cells_of(row: Row) -> tuple[str, ...]:
+    """A row's cells, in the order of ``HEADS``."""
+    speed = row.speed_up
+    start = f"{score(row.score.mean)} (start {score(row.start)})"
+    return (
+        row.strategy,
+        start,
+        _span(row.difference.over_seeds if row.difference else None),
+        _span(row.difference.by_example if row.difference else None),
+        verdict(row),
+        f"{row.carried:.0f} of {row.distinct:.0f}",
+        f"{row.rendered:.0f} of {row.entries:.0f}",
+        f"{row.playbook_tokens:,.0f}",
+        f"{row.calls:,.0f}",
+        amount(row.tokens),
+        duration(row.seconds),
+        f"{speed.mean:.1f}x" + (f" ({speed.low:.1f} to {speed.high:.1f})" if speed.n > 1 else "")
+        if speed
+        else "1x"
+        if row.reference
+        else "",
+        amount(row.tokens_per_point) if row.tokens_per_point is not None else "no gain",
+    )
+
+
+def _span(found: object) -> str:
+    """``+0.012 (−0.003 to +0.027)``; empty for None."""
+    if found is None:
+        return ""
+    mean, low, high, n = (getattr(found, name) for name in ("mean", "low", "high", "n"))
+    return f"{signed(mean)} ({signed(low)} to {signed(high)})" if n > 1 else signed(mean)
+
+
+def remarks(rows: Sequence[Row]) -> list[str]:
+    """What the numbers of a task say about speed, method by method: the best, and what holds it back from the aim."""
+    methods = list(dict.fromkeys(row.method for row in rows))
+    said = []
+    for method in methods:
+        mark = f"{method}. " if len(methods) > 1 else ""
+        said += [mark + one for one in _remarks([row for row in rows if row.method == method])]
+    return said
+
+
+def _remarks(rows: Sequence[Row]) -> list[str]:
+    reference = next((row for row in rows if row.reference), None)
+    timed = [row for row in rows if row.speed_up is not None]
+    if reference is None or not timed:
+        return []
+    fit = [row for row in timed if row.difference and _no_worse(row.difference.over_seeds)]
+    said = []
+    if not fit:
+        said.append(f"No strategy is shown to be at most {100 * MARGIN:.0f} points below {REFERENCE}.")
+    else:
+        best = max(fit, key=lambda row: row.speed_up.mean if row.speed_up else 0.0)
+        speed = best.speed_up.mean if best.speed_up else 0.0
+        wanted = reference.seconds / AIM
+        said.append(
+            f"Fastest of those shown to be at most {100 * MARGIN:.0f} points worse: {best.strategy}, {speed:.1f} times {REFERENCE} ({verdict(best)}). "
+            f"The aim of {AIM:.0f} times would take {duration(wanted)}; this takes {duration(best.seconds)}."
+        )
+        longest = best.parts[0]
+        said.append(
+            f"What holds it back: {longest.name}, {duration(longest.seconds)} in {longest.stages:.1f} stages "
+            f"({100 * longest.seconds / best.seconds:.0f} % of the time)."
+        )
+    return said
+
+
+def _no_worse(found: MeanInterval) -> bool:
+    return found.n >= FEWEST_SEEDS and found.low >= -MARGIN
+
+
+def path_of(row: Row) -> str:
+    """The critical path of a row in words, longest part first."""
+    shown = [f"{part.name} {duration(part.seconds)} in {part.stages:.0f}" for part in row.parts[:MOST_PARTS]]
+    rest = sum(part.seconds for part in row.parts[MOST_PARTS:])
+    return ", ".join([*shown, *([f"the rest {duration(rest)}"] if rest > 0 else [])])
+
+
+def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
+    """How the numbers were made."""
+    slots = ", ".join(f"{name} on {count} slots" for name, count in terms.slots.items())
+    said = [
+        (
+            f"Equal for all: prompts, models, render budget, verification, slots ({slots}), and heldOut's select half scored "
+            f"at the first iteration that ends at or after each {terms.evaluate_every} examples. {len(seeds)} seeds. Every cell has a memo "
+            "of its own."
+        ),
+        (
+            "Modelled time is the recorded call graph replayed through the latency law of one H200 with vLLM: tokens decoded and "
+            "uncached prompt tokens as the server counted them, stages as barriers; profiling, verification and select "
+            "are charged, the closing look at gate is not: it is the comparison's own. No clock enters it."
+        ),
+        (
+            f"Differences are against {REFERENCE} of the same method on gate, with 95 % intervals: over seeds (Student's t; verdicts rest on it) and by example "
+            "(bootstrap over all pairs of all seeds; examples of a seed share a playbook, so it is the narrower one)."
+        ),
+    ]
+    return [*said, *([terms.note] if terms.note else [])]
+
+
+def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
+    """compare.md."""
+    lines = ["# Comparison", ""]
+    if _simulated(rows):
+        lines += [f"**{SIMULATED_BANNER}.**", ""]
+    if len(terms.types) > 1:
+        found = overview.table(rows, terms.types)
+        lines += ["## Every task", "", *_table(overview.heads(list(terms.types)), found), ""]
+        lines += ["![accuracy against time](plot.png)", ""]
+    for task, mine in _by_task(rows):
+        title = f"{task} ({terms.types[task]})" + (f", {SIMULATED}" if _simulated(mine) else "")
+        lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in mine])]
+        lines += ["", *(f"{markdown(said)}\n" for said in _said(mine, terms.types[task]))]
+        lines += ["Critical path, modelled seconds by stage (and how many stages), mean of seeds:", ""]
+        lines += [f"- {markdown(row.strategy)}: {markdown(path_of(row))}" for row in mine]
+        lines += ["", f"![accuracy against time](plot-{task}.png)", ""]
+    lines += ["## Terms", "", *(f"- {markdown(said)}" for said in terms_text(terms, _seeds(rows)))]
+    return "\n".join(lines) + "\n"
+
+
+def _said(rows: Sequence[Row], task_type: str) -> list[str]:
+    return [*remarks(rows), *_partials(rows), *overview.orders(rows, task_type), *paper_text(task_type)]
+
+
+def _partials(rows: Sequence[Row]) -> list[str]:
+    known = [f"{row.strategy} {score(row.partial)}" for row in rows if row.partial is not None]
+    return [f"Partial credit on gate, which decides nothing: {', '.join(known)}."] if known else []
+
+
+def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    head = [f"| {' | '.join(markdown(cell) for cell in heads)} |", f"|{' --- |' * len(heads)}"]
+    return [*head, *(f"| {' | '.join(markdown(cell) for cell in line)} |" for line in body)]
+
+
+def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> str:
+    """compare.html: no script, nothing from elsewhere. ``plots``: task name -> SVG, and ``ALL`` where there are several."""
+    style = files("combee.report").joinpath("templates/report.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>Comparison</title><style>{style}</style></head><body><h1>Comparison</h1>",
+    ]
+    if _simulated(rows):
+        parts.append(f'<div class="banner"><p>{SIMULATED_BANNER}.</p></div>')
+    if len(terms.types) > 1:
+        parts += [
+            "<h2>Every task</h2>",
+            *_scroll("Every task", overview.heads(list(terms.types)), overview.table(rows, terms.types)),
+        ]
+        parts.append(_figure(rows, plots[ALL]))
+    for task, mine in _by_task(rows):
+        parts += _section(task, mine, terms, plots[task])
+    parts.append("<h2>Terms</h2>" + _list(terms_text(terms, _seeds(rows))))
+    return "\n".join([*parts, "</body></html>"]) + "\n"
+
+
+def _section(task: str, rows: Sequence[Row], terms: Terms, svg: str) -> list[str]:
+    mark = f' <span class="mark">{SIMULATED}</span>' if _simulated(rows) else ""
+    return [
+        f"<h2>{_safe(task)} ({_safe(terms.types[task])}){mark}</h2>",
+        *_scroll(task, HEADS, [cells_of(row) for row in rows]),
+        *(f"<p>{_safe(said)}</p>" for said in _said(rows, terms.types[task])),
+        _figure(rows, svg),
+        "<h3>Critical path, modelled seconds by stage</h3>",
+        _list([f"{row.strategy}: {path_of(row)}" for row in rows]),
+    ]
+
+
+def _scroll(name: str, heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    head = "".join(f'<th scope="col">{_safe(cell)}</th>' for cell in heads)
+    lines = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in line)}</tr>" for line in body)
+    return [
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{_safe(name)}"><table>',
+        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>",
+    ]
+
+
+def _figure(rows: Sequence[Row], svg: str) -> str:
+    mark = f' <span class="mark">{SIMULATED}</span>' if _simulated(rows) else ""
+    several = len({row.task for row in rows}) > 1
+    points = "; ".join(
+        f"{f'{row.task} ' if several else ''}{row.strategy} {score(row.score.mean)} in {duration(row.seconds)}"
+        for row in rows
+    )
+    picture = base64.b64encode(svg.encode()).decode()
+    return (
+        f'<figure><img alt="Held-out accuracy against time: {_safe(points)}" src="data:image/svg+xml;base64,{picture}">'
+        f"<figcaption>Filled points are ours{mark}, with their intervals from {FEWEST_SEEDS} seeds on; hollow ones are the paper's, on its "
+        "own machines.</figcaption></figure>"
+    )
+
+
+def _list(items: Sequence[str]) -> str:
+    return f'<ul class="plain">{"".join(f"<li>{_safe(item)}</li>" for item in items)}</ul>'
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text))
+
+
+def _simulated(rows: Sequence[Row]) -> bool:
+    return any(one.result.simulated for row in rows for one in row.cells)
+
+
+def _seeds(rows: Sequence[Row]) -> list[int]:
+    return sorted({one.cell.seed for row in rows for one in row.cells})
+
+
+def _by_task(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    names = list(dict.fromkeys(row.task for row in rows))
+    return [(name, [row for row in rows if row.task == name]) for name in names]

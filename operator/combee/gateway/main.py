@@ -1,0 +1,185 @@
+"""``combee-gateway``: serves the Playbooks of its namespace until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import uvicorn
+import uvloop
+
+from combee import __version__
+from combee.assembly.logs import to_stderr
+from combee.clients.kubernetes.kube import Kube
+from combee.errors import CombeeError, UserError
+from combee.gateway.directing import Director, Secrets
+from combee.gateway.metrics import Metrics
+from combee.gateway.page.app import Page
+from combee.gateway.proxy import Gateway
+from combee.gateway.room import Room
+from combee.gateway.shadow import Shadow
+from combee.gateway.spool import Spool
+from combee.gateway.upstream import Upstreams
+from combee.operator.metrics import serve
+from combee.settings import GatewaySettings, gateway_settings
+
+log = logging.getLogger(__name__)
+KEEP_ALIVE_SECONDS = 75
+"""Longer than clients keep idle connections, so that it is they who close them."""
+STOP_SECONDS = 60
+"""Requests under way may end within it."""
+BEAT_SECONDS, STALE_SECONDS = 0.25, 30.0
+PRESSED_SECONDS = 0.05
+"""A loop that comes later than this has no time for mirrored requests."""
+
+
+def main() -> None:
+    """The console script."""
+    if sys.argv[1:] in (["--version"], ["version"]):
+        sys.stdout.write(f"combee-gateway {__version__}\n")
+        return
+    try:
+        settings = gateway_settings()
+        to_stderr(settings.log_level)
+        # A request that breaks off is logged once, by us; the server's own log would add its stack.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings))
+    except CombeeError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2 if isinstance(error, UserError) else 1)
+
+
+@dataclass(slots=True)
+class Life:
+    """Whether the loop turns, and whether there is something to serve."""
+
+    beat: float
+    director: Director
+    stopping: bool = False
+    late: float = 0.0
+    """how late the loop was last, in seconds."""
+
+    def alive(self) -> bool:
+        """The loop has turned lately."""
+        return time.monotonic() - self.beat < STALE_SECONDS
+
+    def pressed(self) -> bool:
+        """The loop comes late: active requests need all there is."""
+        return self.late > PRESSED_SECONDS
+
+    def ready(self) -> bool:
+        """The API server was asked once; it may be away now."""
+        return self.director.table.known and not self.stopping
+
+
+class Server(uvicorn.Server):
+    """uvicorn without handlers of signals: they are ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+async def run(settings: GatewaySettings) -> None:
+    """Until SIGTERM or SIGINT: then requests under way end."""
+    metrics, room = Metrics(), Room.of(settings.memory)
+    metrics.look_at(room)
+    kube = await Kube.connect()
+    director = Director(kube, settings.namespace, Secrets(settings.secrets), metrics, settings.traffic)
+    life = Life(time.monotonic(), director)
+    spool = Spool(lost=lambda playbook, lines: metrics.mirrored.labels(playbook, "Failed").inc(lines))
+    with _listener(settings.host, settings.port) as listener:
+        async with Upstreams() as upstreams, Upstreams() as mirrored:
+            shadow = Shadow(mirrored, spool, metrics, room, life.pressed)
+            page = Page(lambda: director.table, director.seen, director.text, metrics, settings.namespace)
+            server = Server(_uvicorn(Gateway(lambda: director.table, upstreams, metrics, room, shadow, page)))
+            _stop_on_signals(server, life)
+            _serve_probes(metrics, settings.metrics_port, life)
+            log.info("at work", extra={"version": __version__, "namespace": settings.namespace})
+            background = [
+                asyncio.create_task(work)
+                for work in (director.run(), _beat(life), spool.run(director.places))
+            ]
+            try:
+                await _until_done(server, listener, background)
+            finally:
+                await shadow.aclose()
+                for task in background:
+                    task.cancel()
+                await asyncio.gather(*background, return_exceptions=True)
+                await kube.aclose()
+
+
+async def _until_done(server: Server, listener: socket.socket, background: list[asyncio.Task[None]]) -> None:
+    """Serve until told to stop, or until something in the background ends, which nothing there should."""
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    await serving
+    for task in background:
+        if task.done():
+            task.result()
+
+
+def _uvicorn(app: Gateway) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        interface="asgi3",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=2048,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named because asyncio turns Nagle's delay off only then.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(2048)
+    return listener
+
+
+def _stop_on_signals(server: Server, life: Life) -> None:
+    def stop() -> None:
+        life.stopping = True
+        server.should_exit = True
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop)
+
+
+def _serve_probes(metrics: Metrics, port: int, life: Life) -> None:
+    threading.Thread(
+        target=serve, args=(metrics, port), kwargs={"alive": life.alive, "ready": life.ready}, daemon=True
+    ).start()
+
+
+async def _beat(life: Life) -> None:
+    while True:
+        await asyncio.sleep(BEAT_SECONDS)
+        now = time.monotonic()
+        life.late, life.beat = max(0.0, now - life.beat - BEAT_SECONDS), now
+
+
+if __name__ == "__main__":
+    main()

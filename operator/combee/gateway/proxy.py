@@ -1,0 +1,393 @@
+"""The gateway as an ASGI application: one request in, one request on, the answer back as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from aiohttp import ClientResponse
+
+from combee.assembly.crash import bug_text
+from combee.errors import ClusterError
+from combee.gateway.asgi import Receive, Scope, Send, raw_path
+from combee.gateway.keys import MOST_CHARACTERS, bearer
+from combee.gateway.metrics import UNKNOWN, Metrics
+from combee.gateway.page.app import Page
+from combee.gateway.room import COPIES, EACH, Hold, Room, working
+from combee.gateway.shadow import Sample, Shadow, chosen
+from combee.gateway.table import NOTHING, Route, Served, Table
+from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, passed_back
+from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT
+from combee.work.traffic.rewrite import with_preface
+
+log = logging.getLogger(__name__)
+
+CHAT = "/v1/chat/completions"
+PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
+"""path below a Playbook -> method. Nothing else is passed on: the upstream's key may open more doors."""
+BROKEN = 599
+"""the code that an answer is counted under that broke off after its head was sent."""
+BODY_SECONDS = 60.0
+"""A client that has not sent its request after it is told so."""
+DIGEST_HEADER, PLAYBOOK_HEADER, REQUEST_HEADER = b"x-combee-digest", b"x-combee-playbook", b"x-combee-request"
+
+
+class Refusal(Exception):
+    """An answer of our own, in OpenAI's form."""
+
+    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
+        super().__init__(code)
+        self.status, self.code, self.message, self.headers = status, code, message, headers
+
+
+class Gone(Exception):
+    """The client went away; nobody reads an answer."""
+
+
+class Broken(Exception):
+    """The answer broke off after its head was sent. The server closes the connection, so that nobody
+    takes what came for the whole."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and its answer."""
+
+    route: Route
+    method: str
+    path: str
+    query: str
+    """with its question mark, or empty."""
+    headers: list[tuple[bytes, bytes]]
+    send: Send
+    request: str = field(default_factory=lambda: secrets.token_hex(8))
+    """a random id; what is sampled is decided by it."""
+    served: Served = NOTHING
+    body: bytes = b""
+    started: bool = False
+    status: int = 0
+    asked_at: float = 0.0
+    first_byte_at: float = 0.0
+    waited: float = 0.0  # seconds, for the upstream and not for the client to take what came
+    sample: Sample | None = None
+    """of something, where it is one."""
+
+    def draw(self, name: str) -> float:
+        """A number in [0, 1) by hash of the request's id, another one for each name."""
+        digest = hashlib.sha256(f"{name}\n{self.request}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") / 2**64
+
+
+class Gateway:
+    """The ASGI application. ``look`` gives the table of the moment; a request looks once."""
+
+    def __init__(
+        self,
+        look: Callable[[], Table],
+        upstreams: Upstreams,
+        metrics: Metrics,
+        room: Room,
+        shadow: Shadow | None = None,
+        page: Page | None = None,
+    ) -> None:
+        self._look, self._upstreams, self._metrics = look, upstreams, metrics
+        self._memory, self._shadow, self._page = room, shadow, page
+        self._in_flight = 0
+        self._let_in_of: Counter[str] = Counter()
+        """by Playbook: requests with a good key that are under way."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        if self._page is not None and self._page.takes(scope):
+            await self._page(scope, receive, send)
+            return
+        began = time.perf_counter()
+        playbook, code = UNKNOWN, 499
+        self._in_flight += 1
+        self._metrics.in_flight.set(self._in_flight)
+        try:
+            route, path = self._route(scope)
+            playbook = route.playbook
+            query = scope["query_string"].decode("latin-1")
+            exchange = Exchange(
+                route, scope["method"], path, f"?{query}" if query else "", scope["headers"], send
+            )
+            code = await self._answer(exchange, receive, began)
+        except Refusal as refusal:
+            code = refusal.status
+            if refusal.code == NO_MEMORY:
+                self._metrics.no_memory.labels(playbook).inc()
+            await _refuse(send, refusal)
+        except Gone:
+            pass
+        except Broken:
+            code = BROKEN
+            raise
+        except Exception as error:
+            code = 500
+            log.error(bug_text(error), extra={"playbook": playbook})
+            raise
+        finally:
+            self._in_flight -= 1
+            self._metrics.in_flight.set(self._in_flight)
+            self._metrics.answered(playbook, code, time.perf_counter() - began)
+
+    def _route(self, scope: Scope) -> tuple[Route, str]:
+        table = self._look()
+        _, playbook, path = (*raw_path(scope).split("/", 2), "", "")[:3]
+        if not table.known:
+            raise Refusal(503, "starting", "The gateway has not heard from the API server yet.", **_RETRY)
+        route = table.routes.get(playbook)
+        if route is None:
+            raise Refusal(
+                404, "playbook_not_found", "No Playbook of this name is served here: /<playbook>/v1/..."
+            )
+        return route, f"/{path}"
+
+    async def _answer(self, exchange: Exchange, receive: Receive, began: float) -> int:
+        route = exchange.route
+        await self._let_in(exchange)
+        if PASSED.get(_kind(exchange.path)) != exchange.method:
+            raise Refusal(
+                404, "not_found", f"Passed on are: {', '.join(f'{m} {p}' for p, m in PASSED.items())}."
+            )
+        if route.problem:
+            raise Refusal(
+                503, "not_ready", "This Playbook cannot be served; the gateway's log says why.", **_RETRY
+            )
+        with self._room(route), self._memory.hold() as hold:
+            try:
+                return await self._serve(exchange, receive, began, hold)
+            finally:
+                if exchange.sample is not None and self._shadow is not None:
+                    self._shadow.forget(exchange.sample)
+
+    @contextmanager
+    def _room(self, route: Route) -> Iterator[None]:
+        """A place among this Playbook's requests; others' take none of it, nor do those without a key."""
+        if self._let_in_of[route.playbook] >= route.limits.max_in_flight:
+            raise Refusal(503, "overloaded", "Too many requests at once.", **_RETRY)
+        self._let_in_of[route.playbook] += 1
+        try:
+            yield
+        finally:
+            self._let_in_of[route.playbook] -= 1
+
+    async def _serve(self, exchange: Exchange, receive: Receive, began: float, hold: Hold) -> int:
+        route = exchange.route
+        _take(hold, EACH)
+        if exchange.method == "POST":
+            exchange.body = await _body(exchange.headers, receive, route.limits.max_request_bytes, hold)
+        body = exchange.body
+        if exchange.path == CHAT:
+            exchange.served = route.served
+            body = _changed(body, exchange.served.preface, hold)
+            self._sample(exchange)
+        exchange.body = b""
+        exchange.asked_at = time.perf_counter()
+        self._metrics.sent_on(route.playbook, exchange.asked_at - began)
+        async with _while_wanted(receive):
+            try:
+                async with asyncio.timeout(route.limits.deadline_seconds):
+                    await self._pass(exchange, body)
+            except TimeoutError:
+                self._missed(exchange, TIMEOUT)
+                if exchange.started:
+                    raise Broken from None
+                raise Refusal(504, "deadline", "The upstream did not answer in time.") from None
+            except NoAnswerError as error:
+                log.warning("no answer", extra={"playbook": route.playbook, "error": error.what})
+                self._missed(exchange, NO_ANSWER)
+                if exchange.started:
+                    raise Broken from None
+                raise Refusal(502, "no_answer", "The upstream gave no answer.") from None
+        return exchange.status
+
+    async def _let_in(self, exchange: Exchange) -> None:
+        header = next((value for name, value in exchange.headers if name == b"authorization"), b"")
+        token = bearer(header.decode("latin-1")) if len(header) < MOST_CHARACTERS else ""
+        try:
+            if token and await exchange.route.allowed(token):
+                return
+        except ClusterError as error:
+            log.warning("no review", extra={"playbook": exchange.route.playbook, "error": str(error)})
+            raise Refusal(503, "no_review", "Nobody can say whether the key is good.", **_RETRY) from None
+        raise Refusal(401, "invalid_api_key", "Send a key of this gateway as: Authorization: Bearer ...")
+
+    async def _pass(self, exchange: Exchange, body: bytes) -> None:
+        route = exchange.route
+        url = route.upstream + exchange.path.removeprefix("/v1") + exchange.query
+        answer = await self._upstreams.ask(exchange.method, url, exchange.headers, route.upstream_key, body)
+        async with answer:
+            exchange.first_byte_at = time.perf_counter()
+            self._metrics.first_byte.labels(route.playbook).observe(
+                exchange.first_byte_at - exchange.asked_at
+            )
+            exchange.waited = exchange.first_byte_at - exchange.asked_at
+            await self._start(exchange, answer)
+            while piece := await _next(exchange, answer):
+                if exchange.sample is not None and self._shadow is not None:
+                    self._shadow.hear(exchange.sample, piece)
+                await exchange.send({"type": "http.response.body", "body": piece, "more_body": True})
+        await exchange.send({"type": "http.response.body", "body": b""})
+        self._mirror(exchange, answer)
+
+    def _sample(self, exchange: Exchange) -> None:
+        mirroring = exchange.route.mirroring
+        if mirroring is None or self._shadow is None:
+            return
+        tests, captured = chosen(mirroring, exchange.served, exchange.draw)
+        if not (tests or captured):
+            return
+        path, hold = exchange.path.removeprefix("/v1") + exchange.query, self._memory.hold(sample=True)
+        about = (exchange.route, mirroring, exchange.served, tests, captured, exchange.request)
+        sample = Sample(*about, path, exchange.headers, exchange.body, hold)
+        if self._shadow.begin(sample):
+            exchange.sample = sample
+
+    def _mirror(self, exchange: Exchange, answer: ClientResponse) -> None:
+        """Hand over a sample; nothing waits for what becomes of it."""
+        if exchange.sample is None or self._shadow is None or answer.status in PASSING:
+            return
+        self._shadow.offer(
+            exchange.sample,
+            streamed=answer.content_type == "text/event-stream",
+            seconds=exchange.waited,
+            first_byte_seconds=exchange.first_byte_at - exchange.asked_at,
+            failed="" if answer.status == 200 else str(answer.status),
+        )
+
+    def _missed(self, exchange: Exchange, why: str) -> None:
+        """Hand over a sample without a whole answer. That a client is slow to take it is no version's fault."""
+        if (sample := exchange.sample) is None or self._shadow is None:
+            return
+        took = exchange.waited if exchange.started else time.perf_counter() - exchange.asked_at
+        if why != TIMEOUT or took > sample.mirroring.deadline_seconds:
+            self._shadow.offer(sample, streamed=False, seconds=took, first_byte_seconds=took, failed=why)
+
+    async def _start(self, exchange: Exchange, answer: ClientResponse) -> None:
+        exchange.status, exchange.started = answer.status, True
+        headers = [
+            *passed_back(answer),
+            (PLAYBOOK_HEADER, exchange.route.playbook.encode()),
+            (DIGEST_HEADER, (exchange.served.digest or "none").encode()),
+            (REQUEST_HEADER, exchange.request.encode()),
+        ]
+        await exchange.send({"type": "http.response.start", "status": answer.status, "headers": headers})
+
+
+async def _next(exchange: Exchange, answer: ClientResponse) -> bytes:
+    began = time.perf_counter()
+    try:
+        return await next_piece(answer)
+    finally:
+        exchange.waited += time.perf_counter() - began
+
+
+_RETRY = {"retry_after": "1"}
+NO_MEMORY = "no_memory"
+
+
+def _take(hold: Hold, size: int) -> None:
+    """Take memory; Refusal when there is not so much left, or never will be."""
+    if hold.taken + size > hold.room.most:
+        raise Refusal(413, "too_large", "This gateway has too little memory for such a body.")
+    if not hold.take(size):
+        raise Refusal(503, NO_MEMORY, "Too much is under way at once.", **_RETRY)
+
+
+def _changed(body: bytes, preface: str, hold: Hold) -> bytes:
+    """The body with the playbook in front of its messages."""
+    moment = working(body) if preface and len(body) > EACH else 0
+    _take(hold, len(preface) + moment)
+    try:
+        return with_preface(body, preface)
+    except ValueError:
+        raise Refusal(400, "invalid_json", "The body is not a JSON object.") from None
+    finally:
+        hold.give(moment)
+
+
+def _kind(path: str) -> str:
+    """``/v1/models/org/name`` is one of the models; ``..`` is nothing."""
+    parts = unquote(path).split("/")[1:]
+    plain = path.startswith("/v1/models/") and not {"", ".", ".."} & set(parts)
+    return "/v1/models" if plain else path
+
+
+async def _body(headers: list[tuple[bytes, bytes]], receive: Receive, most: int, hold: Hold) -> bytes:
+    """The whole body. Refusal when it is too large, coded, or does not come, or finds no memory; Gone."""
+    told, size = 0, 0
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise Refusal(415, "content_encoding", "Send the body as it is, without Content-Encoding.")
+        if name == b"content-length" and (told := int(value)) > most:
+            raise _too_large(most)
+    # What is told is taken before it comes: no memory goes to bodies that then lack the rest of it.
+    _take(hold, COPIES * told)
+    parts: list[bytes] = []
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > most:
+                    raise _too_large(most)
+                if size > told:
+                    _take(hold, COPIES * (size - told))
+                    told = size
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Refusal(408, "body_late", "The request did not come in time.") from None
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(413, "too_large", f"The body is larger than {most} bytes.", connection="close")
+
+
+@asynccontextmanager
+async def _while_wanted(receive: Receive) -> AsyncIterator[None]:
+    """Cancels what is inside when the client goes away; then raises Gone."""
+    task = asyncio.current_task()
+    assert task is not None
+    gone = asyncio.create_task(_disconnected(receive))
+    gone.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if gone.done() and not gone.cancelled():
+            task.uncancel()
+            raise Gone from None
+        raise
+    finally:
+        gone.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    kind = "authentication_error" if refusal.status == 401 else "gateway_error"
+    error = {"message": refusal.message, "type": kind, "param": None, "code": refusal.code}
+    body = json.dumps({"error": error}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.replace("_", "-").encode(), value.encode()) for name, value in refusal.headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

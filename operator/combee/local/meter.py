@@ -1,0 +1,169 @@
+"""What is going on, for people: counts calls and progress, and hands a snapshot to a listener.
+
+Nothing here decides anything and nothing here is part of a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from combee.api.run import RunSpec
+from combee.assembly.guard import BudgetGuard
+from combee.clients.model.chat import CallRecord
+from combee.clients.model.limits import RunLimits
+from combee.plan.state import DataFacts, RunState
+from combee.plan.types import IterationPlan
+from combee.report.progress import ProgressState, eta_seconds
+
+KEPT_NOTES = 3
+TICK_SECONDS = 0.5
+PHASES = {"Profiling": "preparing", "Learning": "learning", "Evaluating": "finishing", "Complete": "finished"}
+
+
+class Listener(Protocol):
+    """A screen. Its methods return at once and never raise."""
+
+    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
+        """The run begins, or goes on."""
+
+    def plan(self, plan: IterationPlan) -> None:
+        """An iteration's decisions are frozen."""
+
+    def progress(self, state: ProgressState) -> None:
+        """Called often; shows what it likes."""
+
+    def iteration(self, state: ProgressState) -> None:
+        """An iteration is finished."""
+
+    def note(self, text: str) -> None:
+        """Something a person should know; the run goes on."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Implements ``work.context.Progress`` and the chat clients' ``on_call``."""
+
+    name: str
+    spec: RunSpec
+    facts: DataFacts
+    listener: Listener
+    guard: BudgetGuard
+    limits: RunLimits | None = None
+    state: RunState = field(default_factory=RunState)
+    current: IterationPlan | None = None
+    stage: str = "starting"
+    done: int = 0
+    total: int = 0
+    calls: int = 0
+    hits: int = 0
+    started: float = field(default_factory=time.monotonic)
+    earlier_seconds: float = 0.0
+    """of sessions before this one."""
+    notes: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTES))
+    noted: set[str] = field(default_factory=set)
+    simulated: bool = False
+
+    def begin(self, stage: str, total: int) -> None:
+        """A stage of ``total`` units starts."""
+        self.stage, self.done, self.total = stage, 0, total
+        self.listener.progress(self.snapshot())
+
+    def advance(self, units: int = 1) -> None:
+        """``units`` more are done."""
+        self.done += units
+        self.listener.progress(self.snapshot())
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+        if text not in self.noted:
+            self.noted.add(text)
+            self.notes.append(text)
+            self.listener.note(text)
+
+    def on_call(self, record: CallRecord) -> None:
+        """Count a call and settle its budget."""
+        self.guard.settle(record)
+        self.calls += not record.error
+        self.hits += record.hit
+        if record.retried_for:
+            self.note(f"the endpoint of {record.role} is being asked again ({record.retried_for[0]})")
+
+    def planned(self, plan: IterationPlan, state: RunState) -> None:
+        """An iteration was frozen; each is told of once."""
+        if self.current is not None and self.current.iteration == plan.iteration:
+            return
+        self.current, self.state = plan, state
+        self.listener.plan(plan)
+
+    def moved(self, before: RunState, after: RunState, plans: Mapping[int, IterationPlan]) -> None:
+        """The state moved on. Plans that an earlier session froze are told of, too."""
+        if after.iteration > before.iteration:
+            if before.iteration in plans:
+                self.planned(plans[before.iteration], before)
+            self.state = after
+            self.listener.iteration(self.snapshot())
+        self.state = after
+        if after.iteration in plans:
+            self.planned(plans[after.iteration], after)
+
+    async def tick(self) -> None:
+        """Tell the listener the time of day, so that a long call does not look like a dead run."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self.listener.progress(self.snapshot())
+
+    def snapshot(self) -> ProgressState:
+        """Everything a screen shows."""
+        state, plan = self.state, self.current
+        elapsed = self.earlier_seconds + time.monotonic() - self.started
+        total = self.facts.train_rows * self.spec.method.epochs
+        done = state.examples_done + (min(self.done, plan.batch_size) if plan and self.stage == "map" else 0)
+        scored = state.facts is not None and state.facts.held_out_rows > 0
+        expected = None
+        over = state.phase not in ("Profiling", "Learning")  # whatever was not learned from stays so
+        if plan is not None:
+            left = 0 if over else max(0, total - state.examples_done)
+            expected = state.iteration + -(-left // max(1, plan.batch_size))
+        return ProgressState(
+            run=self.name,
+            phase=PHASES.get(state.phase, state.phase),
+            iteration=min(state.iteration + 1, expected or 1) if plan else 0,
+            iterations_expected=expected,
+            batch_size=plan.batch_size if plan else 0,
+            batch_reason=plan.batch_reason if plan else "",
+            stage=self.stage,
+            stage_done=self.done,
+            stage_total=self.total,
+            examples_done=done,
+            examples_total=total,
+            calls_done=self.calls,
+            calls_hit=self.hits,
+            calls_in_flight=self.limits.in_flight if self.limits else 0,
+            tokens=self.guard.tokens,
+            rollouts=self.guard.rollouts,
+            heldout_baseline=state.baseline_select if scored else None,
+            heldout_best=state.best.select if scored and state.best else None,
+            heldout_last=state.last_select,
+            simulated=self.simulated,
+            elapsed_seconds=elapsed,
+            eta_seconds=None if over else eta_seconds(done=done, total=total, elapsed_seconds=elapsed),
+            budget=_budget_text(self.spec, self.guard),
+            notes=tuple(self.notes),
+        )
+
+
+def _budget_text(spec: RunSpec, guard: BudgetGuard) -> str:
+    parts = [
+        f"{name} {used:,}/{limit:,}"
+        for name, used, limit in (
+            ("rollouts", guard.rollouts, spec.budget.rollouts),
+            ("tokens", guard.tokens, spec.budget.tokens),
+        )
+        if limit is not None
+    ]
+    return ", ".join(parts)

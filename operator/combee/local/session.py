@@ -1,0 +1,310 @@
+"""``combee run`` without its screen: check everything first, then work, then write what is left.
+
+Order matters. Manifest, flags, data and endpoints are all checked before DIR is touched, so that a
+mistake (exit 2) leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from combee.algo.tokens import estimate_tokens
+from combee.api.run import PromptLearningRun, manifest_digest
+from combee.assembly.adapters import check_adapter
+from combee.assembly.context import Models, Share, keep_libraries_quiet, open_models, run_prefix, work_context
+from combee.assembly.folder import RunFolder, RunIdentity, given_plans
+from combee.assembly.guard import BudgetGuard
+from combee.assembly.manifest import read_run
+from combee.assembly.rollouts import Place, rolling_out, sandbox_of, with_agent
+from combee.assembly.splits import data_facts, refuse_too_small
+from combee.clients.model.chat import ChatClient, ChatRequest, ConnectionPool, Endpoint
+from combee.clients.model.embedding import PROBE
+from combee.clients.model.forms import EMBEDDER
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.sandbox.sandbox import Sandbox
+from combee.clients.store.store import Store
+from combee.local.executor import LocalExecutor
+from combee.local.meter import Listener, Meter
+from combee.local.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
+from combee.methods.registry import method_of
+from combee.plan.decide import Identity, limits_of
+from combee.plan.preview import DataShape, preview
+from combee.plan.state import DataFacts
+from combee.plan.types import IterationPlan, Outcome
+from combee.report.bundle import texts
+from combee.report.outcome import Session, data_info, model_info
+from combee.report.progress import ProgressState
+from combee.report.result import DataInfo, ModelInfo, Result
+from combee.tasks.dataset import Dataset
+from combee.tasks.registry import task_of
+from combee.work.context import WorkContext
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run whose every input was read and found good. Nothing is written yet."""
+
+    run: PromptLearningRun
+    splits: Mapping[str, Dataset]
+    endpoints: Mapping[str, Endpoint]
+    initial_playbook: str
+    plans: Mapping[int, IterationPlan] = field(default_factory=dict)
+    sandbox: Sandbox | None = None
+    """what rolls out, for a task in a container."""
+
+    @property
+    def facts(self) -> DataFacts:
+        """Counts and digests of the data."""
+        return data_facts(self.splits)
+
+    @property
+    def data(self) -> DataInfo:
+        """The same for the result."""
+        return data_info(self.splits, self.facts.select_rows, self.facts.gate_rows)
+
+
+def prepare(path: Path, given: StandIns, plans: Path | None = None, *, for_preview: bool = False) -> Prepared:
+    """Read and check all inputs. Raises UserErrors only. ``for_preview`` asks for no endpoint."""
+    return prepare_run(read_run(path), path.resolve().parent, given, plans, for_preview=for_preview)
+
+
+def prepare_run(
+    run: PromptLearningRun,
+    base: Path,
+    given: StandIns,
+    plans: Path | None = None,
+    *,
+    for_preview: bool = False,
+) -> Prepared:
+    """The same for a run that is read already; its paths are relative to ``base``."""
+    sandbox = None
+    if not for_preview:
+        check_stand_ins(run, given)
+        sandbox = sandbox_of(run, given.task_user, base)
+    splits = read_splits(run, task_of(run.spec.task), given, base)
+    prepared = Prepared(
+        run=run,
+        splits=splits,
+        endpoints={} if for_preview else endpoints(run, given),
+        initial_playbook=read_initial_playbook(run, given, base),
+        plans=given_plans(plans) if plans else {},
+        sandbox=sandbox,
+    )
+    if not for_preview:
+        refuse_too_small(splits)
+    return prepared
+
+
+class _HeldData:
+    """Splits that are in memory already."""
+
+    def __init__(self, splits: Mapping[str, Dataset]) -> None:
+        self._splits = splits
+
+    async def train(self) -> Dataset:
+        return self._splits["train"]
+
+    async def held_out(self) -> Dataset | None:
+        return self._splits.get("heldOut")
+
+    async def test(self) -> Dataset | None:
+        return self._splits.get("test")
+
+
+async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
+    """Ask every endpoint in use whether it is there, takes the key and serves the model, and an embedder
+    to embed a word."""
+    keep_libraries_quiet()
+    pool = ConnectionPool()
+    limits = RunLimits(4)
+    info: dict[str, ModelInfo] = {}
+    nowhere = Memo(Store.open("memory://preflight"))
+    try:
+        for role, endpoint in prepared.endpoints.items():
+            client = ChatClient(endpoint, role, nowhere, limits, pool=pool)
+            served = await client.check()
+            if role == EMBEDDER:
+                await client.ask(ChatRequest(PROBE))
+            info[role] = model_info(endpoint.model, endpoint.host, served.owned_by)
+    finally:
+        await pool.aclose()
+    return info
+
+
+def _models(prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard) -> Models:
+    endpoints = with_agent(prepared.run.spec, prepared.endpoints)
+    models = open_models(prepared.run.spec.workers, endpoints, store, on_call=meter.on_call, budget=guard)
+    meter.limits = models.limits
+    return models
+
+
+async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Result:
+    """Work until there is an outcome, then write result, playbook and reports into ``out``.
+
+    Raises UserErrors (before any work, or a store that stops taking writes). Cancelled, it writes
+    what there is with outcome Stopped and returns.
+    """
+    info = await check_endpoints(prepared)
+    if prepared.sandbox is not None:
+        await prepared.sandbox.check()
+    run = prepared.run
+    await check_adapter(run.spec, prepared.endpoints)
+    digest = manifest_digest(run)
+    identity = RunIdentity(run.name, digest, prepared.facts.digests)
+    folder = RunFolder.open(out, identity)
+    try:
+        return await _work(prepared, folder, Identity(run.name, identity.uid), digest, info, listener)
+    finally:
+        folder.close()
+
+
+async def _work(
+    prepared: Prepared,
+    folder: RunFolder,
+    who: Identity,
+    digest: str,
+    info: dict[str, ModelInfo],
+    listener: Listener,
+) -> Result:
+    run, started = prepared.run, time.monotonic()
+    spec = run.spec
+    store = Store.open(str(folder.path / "store"))
+    guard = BudgetGuard(limits_of(spec), lambda: time.monotonic() - started)
+    meter = Meter(run.name, spec, prepared.facts, listener, guard)
+    meter.simulated = any(model.simulated for model in info.values())
+    listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
+    for warning in preview(spec, data_shape(prepared)).warnings:
+        listener.note(warning)
+    ticker = asyncio.create_task(meter.tick())
+    try:
+        async with _contexts(prepared, who, store, meter, guard) as context:
+            executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
+            outcome = await _until_outcome(executor)
+        context.cache.clear()
+        session = Session(
+            run=run,
+            who=who,
+            manifest_digest=digest,
+            context=context,
+            state=executor.state,
+            outcome=outcome,
+            plans=executor.plans,
+            summaries=executor.summaries,
+            models=info,
+            wall_seconds=executor.earlier_seconds + time.monotonic() - started,
+            data=prepared.data,
+        )
+        return await _write(session, folder)
+    finally:
+        ticker.cancel()
+        store.close()
+
+
+@asynccontextmanager
+async def _contexts(
+    prepared: Prepared, who: Identity, store: Store, meter: Meter, guard: BudgetGuard
+) -> AsyncIterator[WorkContext]:
+    """The context of a session, its models and what rolls out opened meanwhile."""
+    spec = prepared.run.spec
+    models = _models(prepared, store, meter, guard)
+    try:
+        async with rolling_out(
+            spec,
+            None if prepared.sandbox is None else Place(prepared.sandbox),
+            models,
+            store,
+            run_prefix(who.name, who.uid),
+            on_call=meter.on_call,
+            budget=guard,
+            progress=meter,
+            share=Share(),
+        ) as runner:
+            yield work_context(
+                spec,
+                name=who.name,
+                uid=who.uid,
+                store=store,
+                models=models,
+                data=_HeldData(prepared.splits),
+                progress=meter,
+                initial_playbook=prepared.initial_playbook,
+                runner=runner,
+            )
+    finally:
+        await models.pool.aclose()
+
+
+def data_shape(prepared: Prepared) -> DataShape:
+    """What a preview needs to know of the data."""
+    task = task_of(prepared.run.spec.task)
+    train = prepared.splits["train"].examples
+    tokens = sum(one.tokens or estimate_tokens(task.model_input(one)) for one in train) / max(1, len(train))
+    warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
+    spec = prepared.run.spec
+    parts = _start_of(prepared).render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    overhead = estimate_tokens(task.instructions)
+    return DataShape(prepared.facts, tokens + overhead, warnings, max(1, len(parts.components)))
+
+
+def _start_of(prepared: Prepared) -> Any:
+    """The artifact that the run starts from."""
+    method, given = method_of(prepared.run.spec), prepared.initial_playbook
+    return method.initial(given) if given else method.empty()
+
+
+async def _until_outcome(executor: LocalExecutor) -> Outcome:
+    try:
+        return await executor.run()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        return executor.stopped()
+
+
+async def _write(session: Session, folder: RunFolder) -> Result:
+    """result.json last: where it is, the rest is."""
+    result, files = await texts(session)
+    for name, data in files.items():
+        await folder.store.aput(name, data)
+    return result
+
+
+class _Silent:
+    """A listener for work that nobody watches."""
+
+    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
+        """Says nothing."""
+
+    def plan(self, plan: IterationPlan) -> None:
+        """Says nothing."""
+
+    def progress(self, state: ProgressState) -> None:
+        """Says nothing."""
+
+    def iteration(self, state: ProgressState) -> None:
+        """Says nothing."""
+
+    def note(self, text: str) -> None:
+        """Says nothing."""
+
+
+@asynccontextmanager
+async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext]:
+    """A context on the store of a finished run's folder, to ask its models one more thing."""
+    who = Identity(prepared.run.name, manifest_digest(prepared.run)[:8])
+    store = Store.open(str(out / "store"))
+    guard = BudgetGuard(limits_of(prepared.run.spec), lambda: 0.0)
+    meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, _Silent(), guard)
+    try:
+        async with _contexts(prepared, who, store, meter, guard) as context:
+            yield context
+    finally:
+        store.close()

@@ -1,0 +1,28 @@
+"""Where a run's engines answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from combee import names
+from combee.api.run import RunSpec
+from combee.objects.types import Owner
+
+PORT = 8000
+
+
+def engine_urls(spec: RunSpec, owner: Owner, roles: Collection[str]) -> dict[str, str]:
+    """Base addresses of the engines that ``roles`` use, by the name in the manifest.
+
+    An address is a headless Service's: a client sees every server behind it, and balances.
+    """
+    used = {
+        model.engine_ref.name
+        for role, model in spec.roles_in_use().items()
+        if role in roles and model.engine_ref is not None
+    }
+    return {
+        engine.name: f"http://{names.engine_name(owner.name, owner.uid, index, engine.name)}.{owner.namespace}.svc:{PORT}/v1"
+        for index, engine in enumerate(spec.engines)
+        if engine.name in used
+    }

@@ -1,0 +1,169 @@
+"""A run's vLLM servers: a Deployment and a headless Service each, and a Job that fetches the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from combee import names
+from combee.api.parts import Engine
+from combee.api.run import PromptLearningRun
+from combee.errors import ManifestError
+from combee.objects.addresses import PORT
+from combee.objects.engine_pods import fetches, prefetch_pod, server_pod
+from combee.objects.meta import labels, metadata
+from combee.objects.overrides import pod_labels_and_annotations
+from combee.objects.probes import STARTUP_SECONDS, Answers
+from combee.objects.types import Object, Owner, Settings
+
+COMPONENT = "engine"
+RETRIES = 6
+
+
+def engine_objects(
+    run: PromptLearningRun, owner: Owner, index: int, settings: Settings, *, replicas: int | None = None
+) -> tuple[Object, Object]:
+    """An engine's Service and Deployment, in the order to make them in; ``index``: its place in the
+    spec; ``replicas``: absent, as many as the manifest says.
+
+    Where ``prefetch_job`` gives a Job, that is to be complete first: the servers start offline.
+    """
+    return (
+        engine_service(run, owner, index),
+        engine_deployment(run, owner, index, settings, replicas=replicas),
+    )
+
+
+def engine_deployment(
+    run: PromptLearningRun, owner: Owner, index: int, settings: Settings, *, replicas: int | None = None
+) -> Object:
+    """The servers of an engine.
+
+    A changed pod is replaced one at a time and without an extra one (``maxSurge: 0``): GPUs are not
+    to be had twice. Raises ManifestError as ``engine_image`` and ``overrides`` do.
+    """
+    engine = run.spec.engines[index]
+    own = {names.LABEL_ENGINE: engine.name}
+    pods = labels(owner, COMPONENT, own)
+    spec: Object = {
+        "replicas": engine.vllm.replicas if replicas is None else replicas,
+        "revisionHistoryLimit": 1,
+        # Its own clock must not call an engine failed that its startup probe still gives time.
+        "progressDeadlineSeconds": STARTUP_SECONDS + 600,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "selector": {"matchLabels": _selector(owner, engine)},
+        "template": {
+            "metadata": pod_labels_and_annotations(pods, engine.template, _path(index), settings),
+            "spec": server_pod(
+                engine, engine_image(engine, settings, index), settings, _answers(run, engine)
+            ),
+        },
+    }
+    meta = metadata(owner, _name(owner, index, engine), COMPONENT, own)
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+
+
+def engine_service(run: PromptLearningRun, owner: Owner, index: int) -> Object:
+    """The headless Service of an engine: its name resolves to every server that is ready, and the
+    client balances (kube-proxy would pin a kept-alive connection to one of them)."""
+    engine = run.spec.engines[index]
+    spec: Object = {
+        "type": "ClusterIP",
+        "clusterIP": "None",
+        "publishNotReadyAddresses": False,
+        "selector": _selector(owner, engine),
+        "ports": [{"name": "http", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
+    }
+    meta = metadata(owner, _name(owner, index, engine), COMPONENT, {names.LABEL_ENGINE: engine.name})
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
+
+
+def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Settings) -> Object | None:
+    """The Job that loads an engine's weights into its modelCache, to be complete before the engine
+    starts; None for an engine without a cache, or whose model is no name on the hub."""
+    engine = run.spec.engines[index]
+    if not fetches(engine):
+        return None
+    own = {names.LABEL_ENGINE: engine.name}
+    pods = labels(owner, "prefetch", own)
+    spec: Object = {
+        "backoffLimit": RETRIES,
+        "activeDeadlineSeconds": settings.prefetch_deadline_seconds,
+        "template": {
+            "metadata": pod_labels_and_annotations(pods, engine.template, _path(index), settings),
+            "spec": prefetch_pod(engine, engine_image(engine, settings, index), settings),
+        },
+    }
+    meta = metadata(owner, names.prefetch_name(owner.name, owner.uid, index), "prefetch", own)
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
+    """The image of an engine: its own if the operator allows it, else the chart's.
+
+    Raises ManifestError when there is none, or when it is neither the chart's nor under an allowed
+    prefix. A prefix ends where a part of the name ends: ``ghcr.io/acme`` allows
+    ``ghcr.io/acme/vllm:1``, not ``ghcr.io/acme-mirror/vllm:1``.
+    """
+    where = f"spec.engines[{index}].vllm.image"
+    wanted = engine.vllm.image or settings.vllm_image
+    if not wanted:
+        raise ManifestError(
+            "the operator has no image for engines",
+            where=where,
+            fix="Name one, or ask whoever installed the chart to set image.vllm.",
+        )
+    if wanted == settings.vllm_image or any(_under(wanted, prefix) for prefix in settings.engine_images):
+        return wanted
+    allowed = ", ".join(settings.engine_images) or "only the chart's"
+    raise ManifestError(
+        f"image {wanted} is not allowed here",
+        where=where,
+        fix=f"Leave image out, or use one that is allowed ({allowed}); the chart's value engineImages lists them.",
+    )
+
+
+def check_model_cache(engine: Engine, access_modes: Collection[str], index: int = 0) -> None:
+    """Refuse several servers on a claim that one node may use at a time.
+
+    ``access_modes`` are the claim's. Raises ManifestError.
+    """
+    shared = {"ReadWriteMany", "ReadOnlyMany"} & set(access_modes)
+    if engine.vllm.model_cache is not None and engine.vllm.replicas > 1 and not shared:
+        raise ManifestError(
+            f"{engine.vllm.replicas} replicas on claim {engine.vllm.model_cache.claim_name}, "
+            f"which is {' and '.join(sorted(access_modes)) or 'of no known mode'}",
+            where=f"spec.engines[{index}].vllm.modelCache",
+            fix="Use a ReadWriteMany claim, one replica, or no modelCache.",
+        )
+
+
+def _answers(run: PromptLearningRun, engine: Engine) -> Answers:
+    """A server of an embedding model answers nothing else."""
+    roles = {
+        role
+        for role, model in run.spec.roles().items()
+        if model.engine_ref is not None and model.engine_ref.name == engine.name
+    }
+    return "embeddings" if roles == {"embedder"} else "chat"
+
+
+def _under(image: str, prefix: str) -> bool:
+    if not prefix or not image.startswith(prefix):
+        return False
+    return prefix[-1] in "/:@" or image[len(prefix) : len(prefix) + 1] in ("", "/", ":", "@")
+
+
+def _name(owner: Owner, index: int, engine: Engine) -> str:
+    return names.engine_name(owner.name, owner.uid, index, engine.name)
+
+
+def _selector(owner: Owner, engine: Engine) -> dict[str, str]:
+    return {
+        names.LABEL_RUN_UID: owner.uid,
+        names.LABEL_COMPONENT: COMPONENT,
+        names.LABEL_ENGINE: engine.name,
+    }
+
+
+def _path(index: int) -> str:
+    return f"spec.engines[{index}].template"

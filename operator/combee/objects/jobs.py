@@ -1,0 +1,127 @@
+"""The Job of a step. Made once and never repaired: a new attempt is a new Job.
+
+Indexed, with retries for each index, because a step's shards fail apart. There is no
+``podFailurePolicy`` (it forces ``podReplacementPolicy: Failed``, under which a lost node holds a Job
+for ever) and no ``successPolicy``; the time to live is patched in once the result is in the status.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from combee import names
+from combee.api.run import PromptLearningRun
+from combee.objects.addresses import engine_urls
+from combee.objects.meta import labels, metadata
+from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
+from combee.objects.pods import SCRATCH, container, plain, pod_spec
+from combee.objects.types import Object, Owner, Settings
+from combee.objects.uses import USES
+from combee.objects.volumes import step_mounts, store_address
+from combee.plan.types import Step
+
+CONTAINER = "worker"
+"""the container whose termination message is the step's summary."""
+RETRIES = 6
+GRACE_SECONDS = 5
+"""a worker stops at once: what it had finished is in the store."""
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, settings: Settings) -> Object:
+    """The Job that does ``step``; its name tells the attempt, the step's own name never changes.
+
+    With a queue it begins suspended, for Kueue to admit. Raises ManifestError for a template that
+    asks for more than templates may.
+    """
+    own = {
+        names.LABEL_STEP: step.kind,
+        names.LABEL_ITERATION: str(step.iteration),
+        names.LABEL_ATTEMPT: str(attempt),
+    }
+    meta = metadata(owner, names.attempt_name(step.name, attempt), step.kind, own)
+    if has_desk(run, step.kind):
+        own[names.LABEL_DESK] = "true"
+    if run.spec.queue is not None:
+        meta["labels"][QUEUE_LABEL] = run.spec.queue.name
+    spec: Object = {
+        "completionMode": "Indexed",
+        "completions": step.shards,
+        "parallelism": step.shards,
+        "backoffLimitPerIndex": RETRIES,
+        "maxFailedIndexes": step.shards,
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "activeDeadlineSeconds": settings.step_deadline_seconds,
+        "template": _pod_template(run, owner, step, settings, own),
+    }
+    if run.spec.queue is not None:
+        spec["suspend"] = True
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def worker_image(run: PromptLearningRun, settings: Settings) -> str:
+    """The image of the steps that read data: the one with the run's own class, or the release's. The pod that
+    publishes holds a token and runs nobody's code but ours."""
+    custom = run.spec.task.custom
+    return custom.image if custom is not None and custom.image is not None else settings.worker_image
+
+
+def has_desk(run: PromptLearningRun, kind: str) -> bool:
+    """Whether the pods of this kind of step give rollouts to pods of the user's image."""
+    return run.spec.task.container is not None and "task" in USES[kind].roles
+
+
+def expire_patch(seconds: int) -> Object:
+    """A merge patch that lets a finished Job and its pods go after ``seconds``."""
+    return {"spec": {"ttlSecondsAfterFinished": seconds}}
+
+
+def _pod_template(
+    run: PromptLearningRun, owner: Owner, step: Step, settings: Settings, own: dict[str, str]
+) -> Object:
+    publishes = step.kind == "publish"
+    template = run.spec.workers.template
+    mounted = step_mounts(run, owner, step, settings)
+    worker = container(
+        CONTAINER,
+        image=settings.worker_image if publishes else worker_image(run, settings),
+        command=["combee-worker", "publish" if publishes else "step"],
+        env=[*user_env(template), *_env(run, owner, step)],
+        mounts=mounted.mounts,
+        resources=resources_of(template, settings.worker_resources),
+        settings=settings,
+    )
+    spec = pod_spec(
+        worker,
+        volumes=mounted.volumes,
+        account=settings.publish_account if publishes else settings.worker_account,
+        token=publishes,
+        restart="Never",
+        grace_seconds=GRACE_SECONDS,
+        settings=settings,
+    )
+    return {
+        "metadata": pod_labels_and_annotations(
+            labels(owner, step.kind, own), template, "spec.workers.template", settings
+        ),
+        # The account that may publish is the chart's and nobody's choice.
+        "spec": customised(spec, template, keep_account=publishes),
+    }
+
+
+def _env(run: PromptLearningRun, owner: Owner, step: Step) -> list[Object]:
+    roles = USES[step.kind].roles
+    made = [
+        plain("COMBEE_STEP", _json(asdict(step))),
+        plain("COMBEE_STORE", store_address(run.spec)),
+        plain("COMBEE_ENGINES", _json(engine_urls(run.spec, owner, roles))),
+        plain("HOME", SCRATCH),
+    ]
+    if has_desk(run, step.kind):
+        made.append({"name": "COMBEE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    return made
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,36 @@
+"""Metadata of what a run makes: names, labels, the one owner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from combee import names
+from combee.objects.types import Object, Owner
+
+
+def labels(owner: Owner, component: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The labels of every child, with ``more`` of our own."""
+    return {**names.run_labels(owner.name, owner.uid, component), **(more or {})}
+
+
+def metadata(owner: Owner, name: str, component: str, more: Mapping[str, str] | None = None) -> Object:
+    """Metadata of a child: deleted with its run, also while the operator is down."""
+    return {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": labels(owner, component, more),
+        "ownerReferences": [owner_reference(owner)],
+    }
+
+
+def owner_reference(owner: Owner) -> Object:
+    """The run as the controller of its children. It does not block the run's deletion: that needs a
+    right on finalizers, and nobody waits for it."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.RUN_KIND,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }

@@ -1,0 +1,76 @@
+"""A template's allow-listed overrides, laid over a pod that is already right.
+
+They are written field by field into the pod: what is not named here cannot come through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from combee.api.parts import PodTemplate
+from combee.objects.allowed import check_template
+from combee.objects.pods import plain
+from combee.objects.types import Object, Resources, Settings
+
+
+def pod_labels_and_annotations(
+    ours: Mapping[str, str], template: PodTemplate | None, where: str, settings: Settings
+) -> Object:
+    """A pod's metadata: the template's, and over them ours.
+
+    Raises ManifestError with the path of the field for what ``allowed`` does not know; ``where`` is
+    the template's path.
+    """
+    if template is None:
+        return {"labels": dict(ours)}
+    check_template(template, where, settings.allowed_annotations)
+    made: Object = {"labels": {**template.metadata.labels, **ours}}
+    if template.metadata.annotations:
+        made["annotations"] = dict(template.metadata.annotations)
+    return made
+
+
+def user_env(template: PodTemplate | None) -> list[Object]:
+    """The template's variables; ours come after them."""
+    return [plain(v.name, v.value) for v in template.spec.env] if template is not None else []
+
+
+def resources_of(template: PodTemplate | None, base: Resources, gpus: int = 0) -> Object:
+    """Requests and limits: the template's word on a resource replaces all of ours on that one."""
+    given = template.spec.resources if template is not None else None
+    asked: Mapping[str, Mapping[str, str]] = (
+        {"requests": given.requests, "limits": given.limits} if given is not None else {}
+    )
+    named = {name for part in asked.values() for name in part}
+    made: Object = {}
+    for part in ("requests", "limits"):
+        kept = {k: v for k, v in base.get(part, {}).items() if k not in named}
+        if amounts := {**kept, **asked.get(part, {})}:
+            made[part] = amounts
+    if gpus:
+        made.setdefault("limits", {})["nvidia.com/gpu"] = str(gpus)
+    return made
+
+
+def customised(pod: Object, template: PodTemplate | None, *, keep_account: bool = False) -> Object:
+    """The pod with the template's placement; ``keep_account``: whatever account it asks for."""
+    if template is None:
+        return pod
+    wish = template.spec.dump()
+    made = dict(pod)
+    for field in ("nodeSelector", "topologySpreadConstraints"):
+        if wish[field]:
+            made[field] = wish[field]
+    # The template's word on a taint replaces ours on that one.
+    named = {toleration.get("key") for toleration in wish["tolerations"]}
+    ours = [toleration for toleration in made["tolerations"] if toleration["key"] not in named]
+    made["tolerations"] = [*wish["tolerations"], *ours]
+    for field in ("affinity", "priorityClassName", "runtimeClassName", "schedulerName"):
+        if field in wish:
+            made[field] = wish[field]
+    if "serviceAccountName" in wish and not keep_account:
+        made["serviceAccountName"] = wish["serviceAccountName"]
+    if wish["imagePullSecrets"]:
+        known = made.get("imagePullSecrets", [])
+        made["imagePullSecrets"] = [*known, *(s for s in wish["imagePullSecrets"] if s not in known)]
+    return made

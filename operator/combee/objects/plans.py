@@ -1,0 +1,41 @@
+"""The ConfigMaps that show pods the run and the frozen plan of an iteration. Both never change."""
+
+from __future__ import annotations
+
+import json
+
+from combee import names
+from combee.api.run import PromptLearningRun
+from combee.objects.meta import metadata
+from combee.objects.types import Object, Owner
+from combee.plan.types import IterationPlan
+
+RUN_KEY = "run.json"
+PLAN_KEY = "plan.json"
+
+
+def run_config(run: PromptLearningRun, owner: Owner) -> Object:
+    """The run as its pods read it: the spec with defaults filled in, under ``run.json``.
+
+    Immutable, so an upgraded operator with other defaults does not change a run that has begun.
+    ``suspend`` says when a run works and not what it is: it is always false here.
+    """
+    shown = {
+        "apiVersion": run.api_version,
+        "kind": run.kind,
+        "metadata": {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid},
+        "spec": {**run.spec.dump(), "suspend": False},
+    }
+    text = json.dumps(shown, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return _config_map(metadata(owner, names.run_config_name(owner.name, owner.uid), "run"), RUN_KEY, text)
+
+
+def plan_config(plan: IterationPlan, owner: Owner) -> Object:
+    """An iteration's frozen plan, under ``plan.json``: made before its work, read back on a 409."""
+    name = names.plan_name(owner.name, owner.uid, plan.iteration)
+    meta = metadata(owner, name, "plan", {names.LABEL_ITERATION: str(plan.iteration)})
+    return _config_map(meta, PLAN_KEY, plan.to_json().decode())
+
+
+def _config_map(meta: Object, key: str, text: str) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": {key: text}}

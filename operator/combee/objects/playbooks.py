@@ -1,0 +1,66 @@
+"""The objects that a Playbook asks for: the delivered ConfigMap, versions, runs. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from combee import names
+from combee.api.run import RunSpec
+from combee.objects.meta import owner_reference
+from combee.objects.types import Object, Owner
+from combee.objects.versions import version_labels
+
+
+def delivered_config_map(
+    owner: Owner, name: str, digest: str, data: Mapping[str, str], *, owned: bool = False
+) -> Object:
+    """What services mount. It has no owner (unless the Playbook asks for its deletion), so that deleting and
+    re-applying the Playbook never takes it away. Scores on gate stay with the version."""
+    meta: Object = {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": version_labels(owner.name) | {names.LABEL_COMPONENT: "delivery"},
+        "annotations": {names.DIGEST_ANNOTATION: digest, names.DATA_ANNOTATION: data_digest(shown(data))},
+    }
+    if owned:
+        meta["ownerReferences"] = [playbook_reference(owner)]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": shown(data)}
+
+
+def data_digest(data: Mapping[str, str], binary: Mapping[str, str] | None = None) -> str:
+    """SHA-256 of a ConfigMap's data, hexadecimal; ``binary``: its binaryData, which nothing of ours has."""
+    told = [sorted(data.items()), sorted((binary or {}).items())]
+    return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
+
+
+def shown(data: Mapping[str, str]) -> dict[str, str]:
+    """What of a version's content is delivered; an empty playbook where there is none."""
+    keys = names.PLAYBOOK_KEY, names.METHOD_KEY, names.ARTIFACT_KEY
+    kept = {key: data[key] for key in keys if key in data}
+    return {names.PLAYBOOK_KEY: "", **kept}
+
+
+def learning_run(owner: Owner, name: str, spec: RunSpec) -> Object:
+    """A run made from ``learn.template``; it goes with its Playbook, its versions do not."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.RUN_KIND,
+        "metadata": {
+            "name": name,
+            "namespace": owner.namespace,
+            "labels": {
+                names.LABEL_NAME: "combee",
+                names.LABEL_MANAGED_BY: names.MANAGED_BY,
+                names.LABEL_PLAYBOOK: names.playbook_label(owner.name),
+            },
+            "ownerReferences": [playbook_reference(owner)],
+        },
+        "spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True),
+    }
+
+
+def playbook_reference(owner: Owner) -> Object:
+    """The Playbook as the controller of what it makes."""
+    return owner_reference(owner) | {"kind": names.PLAYBOOK_KIND}

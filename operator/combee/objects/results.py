@@ -1,0 +1,109 @@
+"""The short-lived pod that prints what a run left: made with the rights of whoever asks, never by the operator.
+
+It sees the run, its plans and its store, read-only; no data, no model's key, no token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from combee import names
+from combee.api.run import PromptLearningRun
+from combee.objects.addresses import engine_urls
+from combee.objects.jobs import CONTAINER, GRACE_SECONDS
+from combee.objects.meta import labels, owner_reference
+from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
+from combee.objects.plans import PLAN_KEY, RUN_KEY
+from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
+from combee.objects.types import Object, Owner, Settings
+from combee.objects.volumes import RUN_FOLDER, STORE_FOLDER, Mounts, store_address
+from combee.plan.types import Step
+
+COMPONENT = "report"
+CALLS = "calls"
+"""The parameter of its step that asks for the recorded calls."""
+PLANS_FOLDER = "/etc/combee/plans"
+DEADLINE_SECONDS = 600
+"""one whose maker went away ends by itself, and goes with the run."""
+_ENDS = {"activeDeadlineSeconds": DEADLINE_SECONDS}
+ACCOUNT = "default"
+ROLES = ("task", "proposer", "evaluator", "embedder")
+
+
+def report_pod(
+    run: PromptLearningRun,
+    owner: Owner,
+    *,
+    state: dict[str, Any],
+    plans: Sequence[tuple[int, str]],
+    suffix: str,
+    settings: Settings,
+    calls: bool = False,
+) -> Object:
+    """The pod. ``state``: the operator's memory; ``plans``: (iteration, ConfigMap) of those that are there;
+    ``suffix`` keeps two of them apart; ``calls``: it prints the recorded calls, too."""
+    template = run.spec.workers.template
+    step = _step(run, owner, len(plans), {"state": state, **({CALLS: True} if calls else {})})
+    made = _mounts(run, owner, plans, settings)
+    worker = container(
+        CONTAINER,
+        image=settings.worker_image,
+        command=["combee-worker", "report"],
+        env=[
+            *user_env(template),
+            plain("COMBEE_STEP", json.dumps(asdict(step), sort_keys=True, separators=(",", ":"))),
+            plain("COMBEE_STORE", store_address(run.spec)),
+            plain("COMBEE_ENGINES", json.dumps(engine_urls(run.spec, owner, ROLES), sort_keys=True)),
+            plain("HOME", SCRATCH),
+        ],
+        mounts=made.mounts,
+        resources=resources_of(template, settings.worker_resources),
+        settings=settings,
+    )
+    spec = pod_spec(
+        worker,
+        volumes=made.volumes,
+        account=ACCOUNT,
+        restart="Never",
+        grace_seconds=GRACE_SECONDS,
+        settings=settings,
+    )
+    shown = pod_labels_and_annotations(labels(owner, COMPONENT), template, "spec.workers.template", settings)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **shown,
+            "name": f"{owner.name[:30].rstrip('-.')}-{owner.uid[:8]}-{COMPONENT}-{suffix}",
+            "namespace": owner.namespace,
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": customised({**spec, **_ENDS}, template, keep_account=True),
+    }
+
+
+def _step(run: PromptLearningRun, owner: Owner, iterations: int, params: dict[str, Any]) -> Step:
+    return Step(f"{owner.name}-{COMPONENT}", COMPONENT, iterations, run.spec.seed, params=params)
+
+
+def _mounts(
+    run: PromptLearningRun, owner: Owner, plans: Sequence[tuple[int, str]], settings: Settings
+) -> Mounts:
+    made = Mounts()
+    volume, mount = scratch(settings.worker_scratch)
+    made.add(volume, mount["mountPath"], read_only=False)
+    made.config_map(names.run_config_name(owner.name, owner.uid), RUN_KEY, "run", RUN_FOLDER)
+    sources = [
+        {"configMap": {"name": name, "items": [{"key": PLAN_KEY, "path": f"i{iteration:03d}.json"}]}}
+        for iteration, name in plans
+    ]
+    made.add({"name": "plans", "projected": {"sources": sources}}, PLANS_FOLDER)
+    store = run.spec.store
+    if store.pvc is not None:
+        made.claim(store.pvc.claim_name, "store", STORE_FOLDER)
+    if store.secret_ref is not None:
+        made.secret(store.secret_ref.name, "store")
+    return made

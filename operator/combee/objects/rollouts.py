@@ -1,0 +1,203 @@
+"""Pods that each do one rollout of a task in a container: a Job of the user's image, and the Service of the desks.
+
+A pod is the user's container and, before it, one of ours (a native sidecar) that claims a rollout at a desk, in the pod
+of whichever step is at work, and hands in what was left. The user's container holds no token, no key of a model and no
+capability; it sees three folders, and a key to the model that ends with the rollout. Pods are all alike: which
+rollout is whose is between them and the desks, so a Job is never counted, only followed by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+from combee import names
+from combee.api.run import PromptLearningRun
+from combee.api.tasks import CustomContainer
+from combee.api.texts import in_thousandths
+from combee.errors import BugError
+from combee.objects.jobs import QUEUE_LABEL
+from combee.objects.meta import labels, metadata
+from combee.objects.overrides import customised, pod_labels_and_annotations
+from combee.objects.pods import SCRATCH as TMP
+from combee.objects.pods import container, literal, plain, pod_spec, scratch
+from combee.objects.rollout_layout import (
+    BIN,
+    END,
+    GOING,
+    LAUNCHER,
+    OUT,
+    PORT,
+    PROBES_PORT,
+    READY,
+    SCRATCH,
+    SHELL,
+    TASK,
+)
+from combee.objects.types import Object, Owner, Settings
+
+ATTENDANT, USER = "combee", "task"
+"""the containers of a pod."""
+PODS = 256
+"""of one Job, at least: the next one is made when these are used up."""
+GRACE_SECONDS = 30
+"""for the container beside the user's to hand in what was left; the user's ends at once."""
+BIN_SIZE, END_SIZE = "8Mi", "8Mi"
+_READY_SECONDS = 1
+
+
+def rollout_token(uid: str) -> str:
+    """What the pods of a run show at its desks. No user's container is given it, nor the uid that it is made of."""
+    return hmac.new(uid.encode(), b"combee rollouts", hashlib.sha256).hexdigest()
+
+
+def pods_of(task: CustomContainer) -> int:
+    """Pods of one Job of rollouts."""
+    return max(PODS, 4 * task.concurrency)
+
+
+def rollout_service(owner: Owner) -> Object:
+    """One address for the desks of a run, whichever step's pods they are in."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(owner, names.rollouts_name(owner.name, owner.uid), names.ROLLOUT),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": {names.LABEL_RUN_UID: owner.uid, names.LABEL_DESK: "true"},
+            "ports": [{"name": "desk", "port": PORT, "targetPort": PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def rollout_job(
+    run: PromptLearningRun, owner: Owner, attempt: int, address: str, settings: Settings
+) -> Object:
+    """The Job of the pods. ``address``: the Service's own, a number, so that no pod needs names to be resolved."""
+    task = run.spec.task.container
+    if task is None:
+        raise BugError("a run without a container has no rollouts of its own", where=owner.name)
+    own = {names.LABEL_ATTEMPT: str(attempt)}
+    meta = metadata(owner, names.rollout_job_name(owner.name, owner.uid, attempt), names.ROLLOUT, own)
+    spec: Object = {
+        "completionMode": "Indexed",
+        "completions": pods_of(task),
+        "parallelism": task.concurrency,
+        # A pod that dies is another rollout's loss: the desk counts it, and gives it to another pod.
+        "backoffLimitPerIndex": 0,
+        "maxFailedIndexes": pods_of(task),
+        "podReplacementPolicy": "TerminatingOrFailed",
+        "activeDeadlineSeconds": settings.step_deadline_seconds,
+        "template": _template(run, owner, task, address, settings, own),
+    }
+    if run.spec.queue is not None:
+        meta["labels"][QUEUE_LABEL] = run.spec.queue.name
+        spec["suspend"] = True
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _template(
+    run: PromptLearningRun,
+    owner: Owner,
+    task: CustomContainer,
+    address: str,
+    settings: Settings,
+    own: dict[str, str],
+) -> Object:
+    template = run.spec.workers.template
+    spec = pod_spec(
+        _user(task, settings),
+        volumes=_volumes(task),
+        account=settings.worker_account,
+        restart="Never",
+        grace_seconds=GRACE_SECONDS,
+        settings=settings,
+    )
+    spec["initContainers"] = [_attendant(owner, address, settings)]
+    return {
+        "metadata": pod_labels_and_annotations(
+            labels(owner, names.ROLLOUT, own), template, "spec.workers.template", settings
+        ),
+        "spec": customised(spec, template, keep_account=True),
+    }
+
+
+def _attendant(owner: Owner, address: str, settings: Settings) -> Object:
+    shown = f"[{address}]" if ":" in address else address
+    desk = {"desk": f"http://{shown}:{PORT}", "token": rollout_token(owner.uid)}
+    made = container(
+        ATTENDANT,
+        image=settings.worker_image,
+        command=["combee-worker", "attend"],
+        env=[plain("COMBEE_DESK", json.dumps(desk, sort_keys=True)), plain("HOME", TMP)],
+        mounts=[
+            _mount("task", TASK),
+            _mount("out", OUT, read_only=True),
+            _mount("tmp", SCRATCH, read_only=True),
+            _mount("bin", BIN),
+            _mount("end", END, read_only=True),
+        ],
+        resources={"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
+        settings=settings,
+    )
+    # Until a rollout is claimed the user's container waits, for as long as it takes.
+    probe = {**_probe(READY), "periodSeconds": _READY_SECONDS, "failureThreshold": 1_000_000}
+    return {**made, "restartPolicy": "Always", "startupProbe": probe}
+
+
+def _user(task: CustomContainer, settings: Settings) -> Object:
+    made = container(
+        USER,
+        image=task.image,
+        command=[SHELL, "sh", LAUNCHER, END, *task.command],
+        args=task.args,
+        env=[
+            plain("COMBEE_TASK", TASK),
+            plain("COMBEE_OUT", OUT),
+            plain("HOME", TMP),
+            plain("TMPDIR", TMP),
+            plain("LANG", "C.UTF-8"),
+        ],
+        mounts=[
+            _mount("task", TASK, read_only=True),
+            _mount("out", OUT),
+            _mount("tmp", TMP),
+            _mount("bin", BIN, read_only=True),
+            _mount("end", END),
+        ],
+        resources={
+            "requests": {"cpu": _asked(task.cpu), "memory": task.memory},
+            "limits": {"cpu": task.cpu, "memory": task.memory},
+        },
+        settings=settings,
+    )
+    # Ended when the container beside it says so, or does not answer any more.
+    going = {**_probe(GOING), "periodSeconds": 1, "failureThreshold": 3, "terminationGracePeriodSeconds": 1}
+    return {**made, "livenessProbe": going}
+
+
+def _asked(cpu: str) -> str:
+    """A tenth: an agent mostly waits for its model, and may use what is free up to its limit."""
+    return f"{in_thousandths(cpu) // 10}m"
+
+
+def _volumes(task: CustomContainer) -> list[Object]:
+    """Folders that go with the pod. The container beside the user's looks at their sizes more often than the kubelet."""
+    tmp, _ = scratch(task.scratch)
+    return [
+        {"name": "task", "emptyDir": {}},
+        {"name": "out", "emptyDir": {"sizeLimit": literal(task.scratch)}},
+        tmp,
+        {"name": "bin", "emptyDir": {"sizeLimit": BIN_SIZE}},
+        {"name": "end", "emptyDir": {"sizeLimit": END_SIZE}},
+    ]
+
+
+def _probe(path: str) -> Object:
+    return {"httpGet": {"path": path, "port": PROBES_PORT}, "timeoutSeconds": 5}
+
+
+def _mount(name: str, path: str, *, read_only: bool = False) -> Object:
+    mount: Object = {"name": name, "mountPath": path}
+    return {**mount, "readOnly": True} if read_only else mount

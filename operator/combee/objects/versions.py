@@ -1,0 +1,94 @@
+"""The PlaybookVersion of what a run learned: a record of where it comes from and how it scored. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from combee import names
+from combee.api.run import PromptLearningRun
+from combee.objects.types import Object, Owner
+from combee.plan.cluster.memory import Memory
+
+
+def version_object(run: PromptLearningRun, owner: Owner, memory: Memory) -> Object:
+    """The version to make once the run's best playbook is published. It has no owner: it outlives the run and
+    the Playbook, which finds it again when both are deleted and applied anew."""
+    assert run.spec.playbook_ref is not None and memory.run.best is not None
+    playbook, best = run.spec.playbook_ref.name, memory.run.best
+    spec: dict[str, Any] = {
+        "playbookRef": {"name": playbook},
+        "digest": best.artifact,
+        "runRef": {"name": owner.name, "uid": owner.uid},
+        "origin": _origin(run, memory),
+        "scores": _scores(memory),
+        "configMapName": memory.published,
+    }
+    if memory.start is not None and memory.start.digest:
+        spec["parentDigest"] = memory.start.digest
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.PLAYBOOK_VERSION_KIND,
+        "metadata": {
+            "name": names.published_name(playbook, best.artifact),
+            "namespace": owner.namespace,
+            "labels": version_labels(playbook),
+        },
+        "spec": spec,
+    }
+
+
+def version_labels(playbook: str) -> dict[str, str]:
+    """The labels of a Playbook's versions and of what is delivered for it."""
+    return {
+        names.LABEL_NAME: "combee",
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
+        names.LABEL_COMPONENT: "playbook",
+        names.LABEL_PLAYBOOK: names.playbook_label(playbook),
+    }
+
+
+def _origin(run: PromptLearningRun, memory: Memory) -> Object:
+    state, best = memory.run, memory.run.best
+    origin: dict[str, Any] = {
+        "method": str(run.spec.method.type),
+        "models": _models(run),
+        "dataDigests": dict(state.facts.digests) if state.facts else {},
+        "seed": run.spec.seed,
+        "rollouts": state.spend.rollouts,
+        "tokens": state.spend.tokens,
+        "gpuSeconds": round(memory.gpu_seconds, 1),
+    }
+    if best is not None and best.iteration >= 0:
+        origin["iteration"] = best.iteration
+    return origin
+
+
+def _models(run: PromptLearningRun) -> dict[str, str]:
+    """Model of each role; of an engine the one that it serves."""
+    engines = {engine.name: engine.vllm.model for engine in run.spec.engines}
+    named = {}
+    for role, model in run.spec.roles().items():
+        if model.endpoint is not None:
+            named[role] = model.endpoint.model
+        elif model.engine_ref is not None:
+            named[role] = engines[model.engine_ref.name]
+    return {role: str(name)[:253] for role, name in named.items()}
+
+
+def _scores(memory: Memory) -> Object:
+    scores: dict[str, Any] = {}
+    if memory.run.best is not None and memory.run.facts is not None and memory.run.facts.held_out_rows:
+        scores["select"] = memory.run.best.select
+    if memory.gate is not None:
+        gate = memory.gate
+        scores["gate"] = {
+            "baseline": gate.baseline,
+            "best": gate.best,
+            "low": gate.low,
+            "high": gate.high,
+            "rows": gate.rows,
+            "discordant": gate.discordant,
+        }
+    if memory.test is not None:
+        scores["test"] = memory.test
+    return scores

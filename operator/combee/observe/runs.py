@@ -1,0 +1,258 @@
+"""Read what there is of a run: its Jobs, engines, the frozen plan, and what finished pods left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from combee import names
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.objects.types import Owner
+from combee.observe.complaints import Complaints
+from combee.plan.cluster.decide import Run
+from combee.plan.cluster.diagnose import being_set_up, diagnose, fetch_trouble, only_disrupted, probed
+from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, Trouble
+from combee.plan.types import IterationPlan, StepSummary
+
+PATIENCE_SECONDS = 4.0
+"""A pod takes so long to start when all is well: before it nobody asks why it does not run."""
+FAILED_INDEXES = "FailedIndexes"
+"""the reason of a Job each of whose failed indexes was tried as often as it may be."""
+WORKER = "worker"
+MAX_REMEMBERED = 4096
+
+
+@dataclass(slots=True)
+class Observer:
+    """Reads runs from a cluster. Remembers what finished Jobs said, which cannot change any more."""
+
+    kube: Kube
+    complaints: Complaints
+    _said: dict[str, StepSummary] = field(default_factory=dict)
+    """uid of a finished Job -> what its pod left."""
+
+    async def see(self, run: Run, owner: Owner, memory: Memory, *, suspend: bool, now: float) -> Seen:
+        """One tick's facts; about five requests, and one more for each pod that is in trouble."""
+        mine = f"{names.LABEL_RUN_UID}={owner.uid}"
+        jobs, engines, plan = await asyncio.gather(
+            self.kube.list("Job", owner.namespace, labels=mine),
+            self._engines(run, owner, mine, now),
+            self.plan(owner, memory.run.iteration),
+        )
+        steps = [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
+        rollouts = [job for job in jobs if component(job) == names.ROLLOUT]
+        fetches = [job for job in jobs if job not in steps and job not in rollouts]
+        seen = await asyncio.gather(*(self._job(job, memory, now) for job in steps))
+        pods = await asyncio.gather(*(self._rollouts(job, now) for job in rollouts))
+        fetching = await asyncio.gather(*(self._fetch(job, now) for job in fetches))
+        return Seen(
+            now=now,
+            suspend=suspend,
+            jobs={job.name: job for job in seen},
+            engines=engines,
+            rollouts={job.name: job for job in pods},
+            plans={} if plan is None else {plan.iteration: plan},
+            fetching=dict(one for one in fetching if one is not None),
+        )
+
+    async def plan(self, owner: Owner, iteration: int) -> IterationPlan | None:
+        """The frozen plan of an iteration."""
+        name = names.plan_name(owner.name, owner.uid, iteration)
+        found = await self.kube.get("ConfigMap", owner.namespace, name)
+        if found is None or not owned(found, owner):
+            return None
+        return IterationPlan.from_json(found["data"]["plan.json"].encode(), where=f"ConfigMap {name}")
+
+    async def _job(self, raw: Object, memory: Memory, now: float) -> JobSeen:
+        job = job_seen(raw)
+        one_pod = job.completions == 1 and job.kind != "map"
+        if one_pod and (job.complete or at_rest(raw)):
+            summary = await self._summary(raw)
+            if job.complete or summary is not None:
+                return job_seen(raw, summary=summary)
+        waits = job.live and not job.held and not job.placed and age(raw, now) > PATIENCE_SECONDS
+        if job.failed or waits:
+            pods = await self._pods(raw)
+            gone = job.failed.startswith(FAILED_INDEXES) and only_disrupted(pods)
+            return replace(job, trouble=await self._trouble(raw, pods), disrupted=gone)
+        return job
+
+    async def _rollouts(self, raw: Object, now: float) -> RolloutsSeen:
+        """Only those that wait are listed: the others of a Job are many, and nothing is wrong with them."""
+        job = rollouts_seen(raw)
+        if job.over or job.held or job.deleting or age(raw, now) <= PATIENCE_SECONDS:
+            return job
+        meta = raw["metadata"]
+        chosen = f"batch.kubernetes.io/controller-uid={meta['uid']}"
+        waiting = await self.kube.list("Pod", meta["namespace"], labels=chosen, fields="status.phase=Pending")
+        begun = bool(waiting) or bool(raw.get("status", {}).get("active"))
+        return replace(job, trouble=await self._trouble(raw, waiting) if waiting or not begun else None)
+
+    async def _fetch(self, raw: Object, now: float) -> tuple[str, Trouble] | None:
+        """An engine, and how the Job that fetches its weights stands; None when it is complete."""
+        name, engine = raw["metadata"]["name"], raw["metadata"].get("labels", {}).get(names.LABEL_ENGINE, "")
+        status = raw.get("status", {})
+        ended = {c["type"]: c for c in status.get("conditions", ()) if c.get("status") == "True"}
+        if "Complete" in ended:
+            return None
+        late = not status.get("ready") and age(raw, now) > PATIENCE_SECONDS
+        return engine, fetch_trouble(
+            name, ended.get("Failed"), await self._trouble(raw, await self._pods(raw)) if late else None
+        )
+
+    async def _summary(self, job: Object) -> StepSummary | None:
+        uid = job["metadata"]["uid"]
+        if uid not in self._said:
+            # What a pod said when it ended does not change: a late answer that has it will do, and is cheap. After a
+            # start this is asked for every run at once.
+            said = result_of(await self._pods(job, cached=True)) or result_of(await self._pods(job))
+            if said is None:
+                return None
+            if len(self._said) >= MAX_REMEMBERED:
+                self._said.pop(next(iter(self._said)))
+            self._said[uid] = said
+        return self._said[uid]
+
+    async def _pods(self, job: Object, *, cached: bool = False) -> list[Object]:
+        meta = job["metadata"]
+        chosen = f"batch.kubernetes.io/controller-uid={meta['uid']}"
+        return await self.kube.list("Pod", meta["namespace"], labels=chosen, cached=cached)
+
+    async def _trouble(self, made_by: Object, pods: list[Object]) -> Trouble | None:
+        setting_up = being_set_up(pods)
+        asked = setting_up if pods else made_by
+        return diagnose(pods, await self.complaints.about(asked) if asked else [])
+
+    async def _engines(self, run: Run, owner: Owner, mine: str, now: float) -> dict[str, EngineSeen]:
+        if not run.spec.engines:
+            return {}
+        found = await self.kube.list("Deployment", owner.namespace, labels=mine)
+        seen = [await self._engine(deployment, now) for deployment in found]
+        return {engine.name: engine for engine in seen}
+
+    async def _engine(self, deployment: Object, now: float) -> EngineSeen:
+        engine = engine_seen(deployment)
+        if engine.ready >= engine.replicas or age(deployment, now) < PATIENCE_SECONDS:
+            return engine
+        meta = deployment["metadata"]
+        chosen = ",".join(f"{k}={v}" for k, v in deployment["spec"]["selector"]["matchLabels"].items())
+        pods = await self.kube.list("Pod", meta["namespace"], labels=chosen)
+        events = await self._told(deployment, pods)
+        return engine_seen(deployment, trouble=diagnose(pods, events), said=probed(events))
+
+    async def _told(self, deployment: Object, pods: list[Object]) -> list[Object]:
+        """What is wrong with the pods, or with the making of them."""
+        if pods:
+            loading = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+            setting_up = being_set_up(pods)
+            asked = [*loading, setting_up] if setting_up else loading
+            return [event for pod in asked for event in await self.complaints.about(pod)]
+        events = await self.complaints.about_kind(deployment["metadata"]["namespace"], "ReplicaSet")
+        mine = deployment["metadata"]["name"] + "-"
+        return [event for event in events if event["involvedObject"]["name"].startswith(mine)]
+
+
+def result_of(pods: Iterable[Object]) -> StepSummary | None:
+    """What the first of the pods that ended with a result said; None: none did."""
+    return next((said for pod in pods if (said := result_in(pod)) is not None), None)
+
+
+def owned(child: Object, owner: Owner) -> bool:
+    """Whether ``child`` was made for this very run, not for an earlier one of its name."""
+    return any(ref.get("uid") == owner.uid for ref in child["metadata"].get("ownerReferences", ()))
+
+
+def age(raw: Object, now: float) -> float:
+    """Seconds since the object was made."""
+    made = datetime.fromisoformat(raw["metadata"]["creationTimestamp"]).timestamp()
+    return now - made
+
+
+def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Trouble | None = None) -> JobSeen:
+    """A Job as ``decide_cluster`` sees it."""
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+    labels = meta.get("labels", {})
+    conditions = {c["type"]: c for c in status.get("conditions", ()) if c.get("status") == "True"}
+    failed = conditions.get("Failed") or conditions.get("FailureTarget")
+    return JobSeen(
+        name=meta["name"],
+        step=names.attempt_name(meta["name"], 0),
+        kind=labels[names.LABEL_STEP],
+        iteration=int(labels.get(names.LABEL_ITERATION, "0")),
+        attempt=int(labels.get(names.LABEL_ATTEMPT, "0")),
+        completions=spec.get("completions") or 1,
+        ready=status.get("ready") or 0,
+        succeeded=status.get("succeeded") or 0,
+        complete="Complete" in conditions,
+        ended=summary is not None and "Complete" not in conditions,
+        failed=f"{failed.get('reason', '')}: {failed.get('message', '')}" if failed else "",
+        held=bool(spec.get("suspend")),
+        deleting="deletionTimestamp" in meta,
+        expiring=spec.get("ttlSecondsAfterFinished") is not None,
+        summary=summary,
+        trouble=trouble,
+    )
+
+
+def component(raw: Object) -> str:
+    """What a child is for."""
+    return str(raw["metadata"].get("labels", {}).get(names.LABEL_COMPONENT, ""))
+
+
+def rollouts_seen(raw: Object) -> RolloutsSeen:
+    """A Job of rollouts as ``decide_cluster`` sees it."""
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+    ended = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
+    begun = sum(status.get(count) or 0 for count in ("active", "succeeded", "failed"))
+    return RolloutsSeen(
+        name=meta["name"],
+        attempt=int(meta["labels"].get(names.LABEL_ATTEMPT, "0")),
+        used_up=begun >= (spec.get("completions") or 1),
+        proven=bool(status.get("succeeded")),
+        over=bool(ended & {"Complete", "Failed", "FailureTarget"}),
+        held=bool(spec.get("suspend")),
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def at_rest(raw: Object) -> bool:
+    """Whether a Job has a pod and none that runs: it begins, or it ended and is not counted yet, or is counted and
+    the Job not called complete yet. The end of a pod is in its own status a second or two before that."""
+    status = raw.get("status", {})
+    over = any(c["type"] in ("Failed", "FailureTarget") for c in status.get("conditions", ()))
+    return bool(status.get("active") or status.get("succeeded")) and not status.get("ready") and not over
+
+
+def engine_seen(raw: Object, *, trouble: Trouble | None = None, said: str = "") -> EngineSeen:
+    """An engine's Deployment as ``decide_cluster`` sees it."""
+    return EngineSeen(
+        name=raw["metadata"]["labels"][names.LABEL_ENGINE],
+        replicas=raw["spec"].get("replicas") or 0,
+        ready=raw.get("status", {}).get("readyReplicas") or 0,
+        trouble=trouble,
+        probed=said,
+    )
+
+
+def summary_of(pod: Mapping[str, Any]) -> StepSummary | None:
+    """What a pod's ``worker`` left in its termination message; None where that cannot be read."""
+    ended = _worker_end(pod)
+    return StepSummary.decode(str(ended.get("message", "")).encode()) if ended else None
+
+
+def result_in(pod: Mapping[str, Any]) -> StepSummary | None:
+    """The same of one that ended well: what another left is why it is tried again, and no result."""
+    ended = _worker_end(pod)
+    return summary_of(pod) if ended and ended.get("exitCode") == 0 else None
+
+
+def _worker_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for status in pod.get("status", {}).get("containerStatuses", ()):
+        ended: Mapping[str, Any] | None = status.get("state", {}).get("terminated")
+        if status.get("name") == WORKER and ended:
+            return ended
+    return None

@@ -1,0 +1,308 @@
+"""``combee-operator``: reconciles PromptLearningRuns until it is told to stop; ``combee-operator cleanup``: what the
+chart ends an uninstall with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
+
+from combee import __version__
+from combee.assembly.logs import to_stderr
+from combee.clients.kubernetes.kube import Kube
+from combee.errors import CombeeError, UserError
+from combee.names import API_VERSION
+from combee.objects.types import Settings
+from combee.observe.complaints import Complaints
+from combee.observe.playbooks import PlaybookObserver
+from combee.observe.runs import Observer
+from combee.operator.apply import Executor
+from combee.operator.cleanup import clean_up
+from combee.operator.gateway import GatewayKeeper
+from combee.operator.lease import Fence
+from combee.operator.metrics import Metrics, serve
+from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.judges import Judges
+from combee.operator.playbooks.tick import PlaybookTicker
+from combee.operator.queue import DueQueue
+from combee.operator.sweeper import Sweeper
+from combee.operator.tell import Teller
+from combee.operator.tick import Key, Ticker
+from combee.operator.versions import Versions
+from combee.plan.cluster.accept import Policy
+from combee.settings import OperatorSettings, cleanup_settings, operator_settings
+
+log = logging.getLogger(__name__)
+RUNS = "promptlearningruns"
+GATEWAY_PAUSE_SECONDS = 0.3
+"""A namespace's gateway is looked at once for all events of so long: each look lists the namespace's Playbooks."""
+STOP_SECONDS = 10.0
+"""Ticks under way may end within it."""
+
+
+def main() -> None:
+    """The console script."""
+    if sys.argv[1:] in (["--version"], ["version"]):
+        sys.stdout.write(f"combee-operator {__version__}\n")
+        return
+    try:
+        if sys.argv[1:] == ["cleanup"]:
+            last = cleanup_settings()
+            to_stderr(last.log_level)
+            asyncio.run(clean_up(last))
+            return
+        settings = operator_settings()
+        to_stderr(settings.log_level)
+        asyncio.run(operate(settings))
+    except CombeeError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2 if isinstance(error, UserError) else 1)
+
+
+@dataclass(slots=True)
+class Parts:
+    """The operator, put together."""
+
+    kube: Kube
+    fence: Fence
+    metrics: Metrics
+    queue: DueQueue[Key]
+    playbooks: DueQueue[Key]
+    gateways: DueQueue[Key]
+    """of namespaces; names are empty."""
+
+
+def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
+    """Everything but kopf and the signals."""
+    metrics = Metrics(resync_seconds=settings.resync_seconds)
+    fence = Fence(kube, settings.pod_namespace, settings.pod_name)
+    ticker = Ticker(
+        kube=kube,
+        observer=Observer(kube, Complaints(kube)),
+        executor=Executor(
+            kube, fence.check, settings.make_accounts, made=lambda kind: metrics.made.labels(kind).inc()
+        ),
+        teller=Teller(kube, settings.pod_name, fence.check),
+        versions=Versions(kube, fence.check),
+        settings=manifest_settings(settings),
+        policy=Policy(settings.allow_custom_tasks, settings.secret_policy),
+        fence=fence.check,
+        seen=metrics.saw,
+    )
+
+    playbook_ticker = _playbook_ticker(settings, kube, ticker.teller, fence, metrics)
+    keeper = GatewayKeeper(
+        kube=kube,
+        fence=fence.check,
+        settings=manifest_settings(settings),
+        make_accounts=settings.make_accounts,
+        teller=ticker.teller,
+        secret_policy=settings.secret_policy,
+        sweeper=Sweeper(
+            kube, fence.check, manifest_settings(settings), settings.make_accounts, settings.secret_policy
+        ),
+    )
+    ticks = (ticker.tick, playbook_ticker.tick, keeper.tick)
+    return Parts(kube, fence, metrics, *(_queue(tick, metrics, settings) for tick in ticks))
+
+
+def _playbook_ticker(
+    settings: OperatorSettings, kube: Kube, teller: Teller, fence: Fence, metrics: Metrics
+) -> PlaybookTicker:
+    return PlaybookTicker(
+        kube=kube,
+        observer=PlaybookObserver(kube),
+        executor=PlaybookExecutor(kube, fence.check),
+        teller=teller,
+        judges=Judges(
+            kube,
+            fence.check,
+            manifest_settings(settings),
+            make_accounts=settings.make_accounts,
+            secret_policy=settings.secret_policy,
+        ),
+        fence=fence.check,
+        happened=lambda reason: metrics.versions.labels(reason).inc(),
+    )
+
+
+def _queue(
+    tick: Callable[[Key], Awaitable[float | None]], metrics: Metrics, settings: OperatorSettings
+) -> DueQueue[Key]:
+    """A queue whose ticks are counted and timed."""
+
+    async def timed(key: Key) -> float | None:
+        started = time.monotonic()
+        try:
+            return await tick(key)
+        except Exception:
+            metrics.failures.inc()
+            raise
+        finally:
+            metrics.ticked(time.monotonic() - started)
+
+    observe = metrics.reaction_seconds.observe
+    return DueQueue(timed, resync_seconds=settings.resync_seconds, reacted=observe)
+
+
+def manifest_settings(settings: OperatorSettings) -> Settings:
+    """What manifests follow of the operator's settings."""
+    chosen = Settings(
+        worker_image=settings.worker_image,
+        vllm_image=settings.vllm_image,
+        engine_images=settings.engine_images,
+        image_pull_policy=settings.image_pull_policy,
+        image_pull_secrets=settings.image_pull_secrets,
+        worker_account=settings.worker_account,
+        publish_account=settings.publish_account,
+        gateway_image=settings.gateway_image,
+        gateway_replicas=settings.gateway_replicas,
+        log_level=settings.log_level,
+    )
+    given = {
+        "worker_resources": _resources("COMBEE_WORKER_RESOURCES", settings.worker_resources),
+        "engine_resources": _resources("COMBEE_ENGINE_RESOURCES", settings.engine_resources),
+        "prefetch_resources": _resources("COMBEE_PREFETCH_RESOURCES", settings.prefetch_resources),
+        "gateway_resources": _resources("COMBEE_GATEWAY_RESOURCES", settings.gateway_resources),
+        "worker_scratch": settings.worker_scratch or None,
+        "engine_shared_memory": settings.engine_shared_memory or None,
+    }
+    return replace(chosen, **{name: value for name, value in given.items() if value is not None})
+
+
+def _resources(variable: str, text: str) -> Any:
+    """Requests and limits; None where nothing is said."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        raise UserError(
+            "not JSON", where=variable, fix='Write {"requests": {...}, "limits": {...}}'
+        ) from None
+
+
+async def operate(settings: OperatorSettings) -> None:
+    """Until SIGTERM or SIGINT: then ticks under way end, and the Lease is given up."""
+    parts = assemble(settings, await _connected())
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    threading.Thread(
+        target=serve,
+        args=(parts.metrics, settings.metrics_port),
+        kwargs={
+            "alive": lambda: parts.metrics.alive(len(parts.queue) + len(parts.playbooks)),
+            "ready": lambda: parts.fence.held,
+        },
+        daemon=True,
+    ).start()
+    log.info("waiting for the Lease", extra={"version": __version__, "holder": settings.pod_name})
+    work: list[asyncio.Task[None]] = []
+    try:
+        if not await _unless(stop, runs_served(parts.kube)) or not await _unless(stop, parts.fence.acquire()):
+            return
+        log.info("at work", extra={"namespaces": ",".join(settings.namespaces) or "all"})
+        work = [
+            asyncio.create_task(task)
+            for task in (
+                parts.fence.keep(),
+                parts.queue.run(),
+                parts.playbooks.run(),
+                parts.gateways.run(),
+            )
+        ]
+        watching = asyncio.create_task(_watch(parts, settings, stop))
+        await asyncio.wait({watching, *work}, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        await asyncio.wait({watching}, timeout=STOP_SECONDS)
+        for task in (watching, *work):
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                log.error("stopped by an error", extra={"error": str(task.exception())})
+                raise SystemExit(1)
+    finally:
+        await _end(parts, work)
+
+
+async def _connected() -> Kube:
+    """UserError where we would act as another: kopf, which watches, cannot."""
+    kube = await Kube.connect()
+    if kube.identity.user:
+        await kube.aclose()
+        raise UserError(
+            f"the operator does not act as another ({kube.identity.user})",
+            where="KUBECONFIG",
+            fix="Choose a context whose user has no `as`",
+        )
+    return kube
+
+
+async def _watch(parts: Parts, settings: OperatorSettings, stop: asyncio.Event) -> None:
+    """kopf, until ``stop``: events wake what they are about."""
+    import kopf
+
+    from combee.operator.watch import registry
+    from combee.operator.watch import settings as kopf_settings
+
+    def wake_gateway(namespace: str) -> None:
+        parts.gateways.wake((namespace, ""), GATEWAY_PAUSE_SECONDS)
+
+    def wake_playbook(key: Key) -> None:
+        parts.playbooks.wake(key)
+        wake_gateway(key[0])
+
+    await kopf.operator(
+        registry=registry(parts.queue.wake, wake_playbook, wake_gateway),
+        settings=kopf_settings(),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+        stop_flag=stop,
+    )
+
+
+async def runs_served(kube: Kube, *, every_seconds: float = 1.0) -> None:
+    """Return when the API server serves runs. kopf looks for their definition only once, when it starts:
+    started earlier it would never hear of a run."""
+    warned = False
+    while True:
+        answer = await kube.request("GET", f"/apis/{API_VERSION}", quiet=(404,))
+        if answer.status == 200 and any(r["name"] == RUNS for r in answer.body["resources"]):
+            return
+        if not warned:
+            log.warning("waiting for the CustomResourceDefinitions", extra={"missing": RUNS})
+            warned = True
+        await asyncio.sleep(every_seconds)
+
+
+async def _unless(stop: asyncio.Event, wait: Coroutine[Any, Any, None]) -> bool:
+    """Whether ``wait`` came to its end; False when we are told to stop before."""
+    waiting = asyncio.create_task(wait)
+    stopped = asyncio.create_task(stop.wait())
+    done, pending = await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    if waiting in done:
+        waiting.result()
+        return True
+    return False
+
+
+async def _end(parts: Parts, work: list[asyncio.Task[None]]) -> None:
+    for task in work:
+        task.cancel()
+    await asyncio.gather(*work, return_exceptions=True)
+    try:
+        await parts.fence.release()
+    except CombeeError as error:
+        log.warning("the Lease could not be given up", extra={"error": str(error)})
+    await parts.kube.aclose()
+
+
+if __name__ == "__main__":
+    main()

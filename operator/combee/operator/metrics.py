@@ -1,0 +1,150 @@
+"""What the operator counts, and whether it is alive: /metrics, /healthz, /readyz."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+
+from combee.api.status import RunStatus
+from combee.operator.tick import Key
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
+STALE_AFTER_SECONDS = 180.0
+"""Not alive when no tick has ended for so long though runs are there, or for so many resyncs if that is longer."""
+STALE_AFTER_RESYNCS = 3.0
+
+
+@dataclass(slots=True)
+class Metrics:
+    """The operator's metrics. Names and labels are promises; labels never hold a run's name."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    resync_seconds: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    tick_seconds: Histogram = field(init=False)
+    reaction_seconds: Histogram = field(init=False)
+    failures: Counter = field(init=False)
+    made: Counter = field(init=False)
+    runs: Gauge = field(init=False)
+    finished: Counter = field(init=False)
+    iterations: Counter = field(init=False)
+    rollouts: Counter = field(init=False)
+    tokens: Counter = field(init=False)
+    versions: Counter = field(init=False)
+    _phases: dict[Key, RunStatus] = field(default_factory=dict)
+    _last_tick: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last_tick = self.clock()
+        to = self.registry
+        self.tick_seconds = Histogram(
+            "combee_reconcile_seconds", "Duration of one reconcile of one run.", buckets=SECONDS, registry=to
+        )
+        self.reaction_seconds = Histogram(
+            "combee_reaction_seconds",
+            "From an event to the reconcile it caused.",
+            buckets=SECONDS,
+            registry=to,
+        )
+        self.failures = Counter("combee_reconcile_failures_total", "Reconciles that failed.", registry=to)
+        self.made = Counter(
+            "combee_objects_created_total", "Objects created, by kind.", ["kind"], registry=to
+        )
+        self.runs = Gauge("combee_runs", "Runs, by phase.", ["phase"], registry=to)
+        self.finished = Counter(
+            "combee_runs_finished_total", "Runs that ended, by phase.", ["phase"], registry=to
+        )
+        self.iterations = Counter("combee_iterations_total", "Iterations finished.", registry=to)
+        self.rollouts = Counter(
+            "combee_rollouts_total", "Task-model calls that runs were charged.", registry=to
+        )
+        self.tokens = Counter(
+            "combee_tokens_total", "Tokens of model calls, by model role.", ["role", "direction"], registry=to
+        )
+
+        self.versions = Counter(
+            "combee_playbook_events_total",
+            "What happened to versions of Playbooks: Promoted, RolledBack, Refused, Inconclusive, ...",
+            ["event"],
+            registry=to,
+        )
+
+    def saw(self, key: Key, status: RunStatus | None) -> None:
+        """A run's status as it is now; None: it is gone."""
+        before = self._phases.pop(key, None)
+        if status is not None:
+            self._phases[key] = _slim(status)
+            if before is not None:
+                self._charge(before, status)
+        if (before.phase if before else None) != (status.phase if status else None):
+            tally = Tally(one.phase.value for one in self._phases.values())
+            for phase in type(status.phase) if status else type(before.phase) if before else ():
+                self.runs.labels(phase.value).set(tally[phase.value])
+
+    def _charge(self, before: RunStatus, after: RunStatus) -> None:
+        if after.phase.over and not before.phase.over:
+            self.finished.labels(after.phase.value).inc()
+        self.iterations.inc(max(0, after.iteration - before.iteration))
+        self.rollouts.inc(max(0, after.spend.rollouts - before.spend.rollouts))
+        for role, usage in after.usage.items():
+            old = before.usage.get(role)
+            for direction in ("prompt_tokens", "completion_tokens"):
+                grown = getattr(usage, direction) - (getattr(old, direction) if old else 0)
+                self.tokens.labels(role, direction.removesuffix("_tokens")).inc(max(0, grown))
+
+    def ticked(self, seconds: float) -> None:
+        """A tick ended."""
+        self.tick_seconds.observe(seconds)
+        self._last_tick = self.clock()
+
+    def alive(self, waiting: int) -> bool:
+        """Whether reconciles still end; with nothing to do there is nothing to judge by."""
+        if not waiting:
+            self._last_tick = self.clock()
+        stale = max(STALE_AFTER_SECONDS, STALE_AFTER_RESYNCS * self.resync_seconds)
+        return self.clock() - self._last_tick < stale
+
+
+class _Quiet(WSGIRequestHandler):
+    """Probes come every few seconds; they are no news."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def _slim(status: RunStatus) -> RunStatus:
+    """What is compared next time: phase, spend and usage, none of the rest."""
+    return RunStatus(phase=status.phase, iteration=status.iteration, spend=status.spend, usage=status.usage)
+
+
+class Counted(Protocol):
+    """Whatever has a registry."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Its metrics."""
+
+
+def serve(metrics: Counted, port: int, *, alive: Callable[[], bool], ready: Callable[[], bool]) -> None:
+    """Answer on ``port``; blocks, to be run on a thread of its own."""
+    exposition = make_wsgi_app(metrics.registry)
+
+    def app(environ, start_response):  # type: ignore[no-untyped-def]
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            return exposition(environ, start_response)
+        good = {"/healthz": alive, "/readyz": ready}.get(path)
+        if good is None:
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"see /metrics, /healthz, /readyz\n"]
+        fine = good()
+        start_response("200 OK" if fine else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [b"ok\n" if fine else b"not ok\n"]
+
+    make_server("", port, app, handler_class=_Quiet).serve_forever()

@@ -1,0 +1,169 @@
+"""One tick of one Playbook: read everything anew, decide, make it true in the order that a plan tells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from combee.api.common import one_line
+from combee.api.conditions import MAX_MESSAGE
+from combee.api.load import parse_resource
+from combee.api.playbook import Playbook, PlaybookSpec
+from combee.api.playbook_status import PlaybookStatus
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
+from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
+from combee.objects.types import Owner
+from combee.observe.judged import tests_of
+from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
+from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.judges import Judges
+from combee.operator.statuspatch import status_patch
+from combee.operator.tell import Teller
+from combee.operator.tick import NEVER, Key, rfc3339
+from combee.plan.cluster.happenings import Happening
+from combee.plan.playbook.decide import decide_playbook
+from combee.plan.playbook.salvage import salvaged
+from combee.plan.playbook.types import About, Happened, PlaybookPlan
+
+SOON_SECONDS = 0.2
+"""There is more to take in."""
+_FOR_GOOD = (400, 403, 413, 422)
+"""answers of the API server that another try does not change."""
+
+
+@dataclass(slots=True)
+class PlaybookTicker:
+    """What a tick works with."""
+
+    kube: Kube
+    observer: PlaybookObserver
+    executor: PlaybookExecutor
+    teller: Teller
+    judges: Judges
+    fence: Callable[[], None]
+    happened: Callable[[str], None] = lambda reason: None
+    """told the reason of each event. For metrics."""
+    clock: Callable[[], float] = time.time
+    _blocked: dict[Key, str] = field(default_factory=dict)
+    """Playbooks of which the API server refused for good what is delivered, and what it said."""
+
+    async def tick(self, key: Key) -> float | None:
+        """After how many seconds to come again; None: at the resync, NEVER: when woken."""
+        raw = await self.kube.get(PLAYBOOK_KIND, *key)
+        if raw is None or "deletionTimestamp" in raw["metadata"]:
+            return NEVER
+        spec, why = _read(raw)
+        owner = Owner(raw["metadata"]["name"], raw["metadata"]["namespace"], raw["metadata"]["uid"])
+        status = PlaybookStatus.model_validate(raw.get("status") or {})
+        now = self.clock()
+        # Before the pairs: what a Job that is seen to have ended left is then seen, too.
+        at_work = await self.judges.look(owner, spec, now)
+        there = await self.observer.see(owner, spec, now)
+        seen = replace(
+            there.seen,
+            not_judged=at_work.why(tests_of(there.versions.values())),
+            blocked=self._why_blocked(owner, there),
+        )
+        plan = decide_playbook(_about(raw, spec, why), status, seen)
+        if why or plan.status.active_digest in {one.digest for one in there.seen.opaque if one.digest}:
+            # Nothing is judged, and so nothing that was judged may go.
+            there = replace(there, judged=(), more=False)
+        if why and not _told(status, why):
+            invalid = Happened("Warning", "InvalidManifest", why)
+            plan = replace(plan, events=(invalid, *plan.events))
+        await self._follow(raw, plan, owner, spec, there)
+        again = await self.judges.keep(owner, spec, plan, there, at_work)
+        if (error := unreadable(there)) is not None:
+            raise error
+        waits = (plan.wake_after_seconds, again, SOON_SECONDS if there.more else None)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _follow(
+        self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, there: Observed
+    ) -> None:
+        patch = status_patch(raw, plan.status.dump())
+        if patch is not None:
+            self.fence()
+            await self.kube.patch(PLAYBOOK_KIND, owner.namespace, owner.name, patch, part="status")
+        # What services get comes first of what follows: it is what somebody waits for after a rollback.
+        blocked = await self._deliver(raw, plan, owner, spec, there)
+        if patch is not None:
+            # Before the versions: where one of them changed meanwhile the tick ends, and the next one, which finds
+            # what happened in the Playbook's status, has nothing to tell.
+            await self._tell(raw, plan, there)
+        await self.executor.versions(plan, there)
+        await self.executor.make(plan, owner)
+        await self.executor.prune(plan, owner, there)
+        if blocked is not None:
+            raise blocked
+
+    async def _deliver(
+        self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, there: Observed
+    ) -> ClusterError | None:
+        """Deliver what is active; the error that kept it from being delivered, once it was told."""
+        try:
+            await self.executor.deliver(plan.deliver, owner, spec, there)
+        except ClusterError as error:
+            if error.status in _FOR_GOOD:
+                self._blocked[owner.namespace, owner.name] = str(error)
+            await self.teller.tell(raw, Happening("Warning", "DeliveryBlocked", str(error)))
+            return error
+        self._blocked.pop((owner.namespace, owner.name), None)
+        if not plan.deliver.current and plan.deliver.digest:
+            said = f"{plan.deliver.digest[:12]} is in ConfigMap {plan.deliver.config_map}"
+            await self.teller.tell(raw, Happening("Normal", "Delivered", said))
+        return None
+
+    def _why_blocked(self, owner: Owner, there: Observed) -> str:
+        taken = foreign(there.delivered, owner.name) if there.delivered is not None else None
+        return str(taken) if taken is not None else self._blocked.get((owner.namespace, owner.name), "")
+
+    async def _tell(self, raw: Object, plan: PlaybookPlan, there: Observed) -> None:
+        by_digest = {one["spec"]["digest"]: one for one in there.versions.values()}
+        for event in plan.events:
+            self.happened(event.reason)
+            happening = Happening(event.kind, event.reason, _said(event))
+            await self.teller.tell(raw, happening)
+            if event.digest in by_digest:
+                await self.teller.tell(by_digest[event.digest], happening)
+
+
+def _read(raw: Object) -> tuple[PlaybookSpec, str]:
+    """The spec, and why it cannot be followed: then it is what is left of it."""
+    try:
+        return _parsed(raw).spec, ""
+    except (ManifestError, NotAvailableError) as error:
+        return salvaged(raw.get("spec")), str(error)
+
+
+def _told(before: PlaybookStatus, why: str) -> bool:
+    """Whether the status says already why the spec cannot be followed."""
+    ready = next((c for c in before.conditions if c.type == "Ready"), None)
+    same = ready is not None and ready.reason == "InvalidManifest"
+    return same and ready is not None and ready.message == one_line(why, MAX_MESSAGE)
+
+
+def _parsed(raw: Object) -> Playbook:
+    body = {name: raw[name] for name in ("apiVersion", "kind", "metadata", "spec") if name in raw}
+    playbook = parse_resource(body, "")
+    if not isinstance(playbook, Playbook):
+        raise BugError("not a Playbook", where=str(raw["metadata"]["name"]))
+    return playbook
+
+
+def _about(raw: Object, spec: PlaybookSpec, why: str) -> About:
+    meta = raw["metadata"]
+    return About(
+        name=meta["name"],
+        generation=meta.get("generation", 0),
+        spec=spec,
+        when=rfc3339,
+        unreadable=why,
+        learn_request=str((meta.get("annotations") or {}).get(LEARN_ANNOTATION, "")),
+    )
+
+
+def _said(event: Happened) -> str:
+    return f"{event.digest[:12]}: {event.message}" if event.digest else event.message

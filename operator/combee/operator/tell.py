@@ -1,0 +1,65 @@
+"""Events that people can read with `kubectl describe`. Telling never stops a tick."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.errors import ClusterError
+from combee.plan.cluster.happenings import Happening
+
+log = logging.getLogger(__name__)
+MAX_MESSAGE = 1000
+
+
+@dataclass(slots=True)
+class Teller:
+    """Writes Events about objects."""
+
+    kube: Kube
+    reporter: str
+    fence: Callable[[], None]
+
+    async def tell(self, about: Object, happening: Happening) -> None:
+        """One Event. The same one again, after a status that could not be written, has the same name
+        and is not made twice."""
+        meta = about["metadata"]
+        said = f"{meta['uid']} {meta.get('resourceVersion', '')} {happening.reason} {happening.message}"
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{meta['name'][:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+                "namespace": meta["namespace"],
+            },
+            "involvedObject": {
+                "apiVersion": about["apiVersion"],
+                "kind": about["kind"],
+                "name": meta["name"],
+                "namespace": meta["namespace"],
+                "uid": meta["uid"],
+            },
+            "type": happening.type,
+            "reason": happening.reason,
+            "message": happening.message[:MAX_MESSAGE],
+            "source": {"component": "combee-operator"},
+            "reportingComponent": "combee-operator",
+            "reportingInstance": self.reporter,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        log.info(
+            happening.message,
+            extra={"run": f"{meta['namespace']}/{meta['name']}", "reason": happening.reason},
+        )
+        try:
+            self.fence()
+            await self.kube.create(body)
+        except ClusterError as error:
+            log.warning("an Event could not be written", extra={"error": str(error)})

@@ -1,0 +1,165 @@
+"""One tick of one run: read everything anew, decide, make it true, write the status in one patch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from combee import __version__
+from combee.api.conditions import Reason
+from combee.api.run import PromptLearningRun, manifest_digest
+from combee.api.status import RunStatus
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.errors import BugError, ManifestError
+from combee.names import RUN_KIND
+from combee.objects.check import check_run
+from combee.objects.types import Owner, Settings
+from combee.observe.runs import Observer
+from combee.operator.apply import BeingDeletedError, Executor
+from combee.operator.statuspatch import status_patch
+from combee.operator.tell import Teller
+from combee.operator.versions import Versions, with_start
+from combee.plan.cluster.accept import Policy, RefusedError, accept
+from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
+from combee.plan.cluster.happenings import happenings
+from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.seen import Seen
+from combee.plan.cluster.status import About, refused_status, run_status
+from combee.plan.decide import Identity
+
+log = logging.getLogger(__name__)
+SOON_SECONDS = 1.0
+NEVER = -1.0
+MAX_ROUNDS = 8
+"""Plans frozen in one tick at most; one is usual."""
+
+Key = tuple[str, str]
+"""(namespace, name) of a run."""
+
+
+@dataclass(slots=True)
+class Ticker:
+    """What a tick works with."""
+
+    kube: Kube
+    observer: Observer
+    executor: Executor
+    teller: Teller
+    versions: Versions
+    settings: Settings
+    policy: Policy
+    fence: Callable[[], None]
+    seen: Callable[[Key, RunStatus | None], None] = lambda key, status: None
+    """told each status as it is now; None when the run is gone. For metrics."""
+    clock: Callable[[], float] = time.time
+
+    async def tick(self, key: Key) -> float | None:
+        """After how many seconds to come again; None: at the resync, NEVER: when woken."""
+        namespace, name = key
+        raw = await self.kube.get(RUN_KIND, namespace, name)
+        if raw is None or "deletionTimestamp" in raw["metadata"]:
+            # What the run made has it as its owner: the cluster deletes it, with or without us.
+            self.seen(key, None)
+            return NEVER
+        before = RunStatus.model_validate(raw.get("status") or {})
+        self.seen(key, before)
+        generation = raw["metadata"].get("generation", 0)
+        if before.phase.over and not before.steps and before.observed_generation == generation:
+            return NEVER
+        try:
+            run = accept(raw, self.policy)
+            check_run(run, self.settings)
+        except RefusedError as error:
+            return await self._refuse(raw, before, error)
+        except ManifestError as error:
+            return await self._refuse(raw, before, _refusal(error))
+        return await self._go_on(key, raw, run, before)
+
+    async def _refuse(self, raw: Object, before: RunStatus, error: RefusedError) -> float:
+        after = refused_status(
+            before, raw["metadata"].get("generation", 0), error.reason, str(error), rfc3339(self.clock())
+        )
+        await self._write(raw, before, after)
+        return NEVER
+
+    async def _go_on(self, key: Key, raw: Object, run: PromptLearningRun, before: RunStatus) -> float | None:
+        meta = raw["metadata"]
+        owner = Owner(meta["name"], meta["namespace"], meta["uid"])
+        asked = run
+        memory = Memory.from_status(before.state)
+        started = await self.versions.started(run, owner, memory)
+        if started is not memory:
+            # Before deeds: a tick that has to begin anew must not start from another version.
+            await self._write(raw, before, before.model_copy(update={"state": started.to_status()}))
+            return 0.0
+        run = with_start(run, memory)
+        about_run = Run(Identity(owner.name, owner.uid[:8]), run.spec)
+        settings, memory = self._pinned(memory)
+        seen = await self.observer.see(about_run, owner, memory, suspend=run.spec.suspend, now=self.clock())
+        try:
+            plan, seen = await self._decide(about_run, owner, memory, seen)
+            await self.executor.follow(plan, run, owner, settings, seen)
+            if plan.memory.published and not before.published and run.spec.playbook_ref is not None:
+                await self.versions.announce(run, owner, plan.memory)
+        except BeingDeletedError:
+            return SOON_SECONDS
+        except ManifestError as error:
+            return await self._refuse(raw, before, _refusal(error))
+        about = About(
+            spec=run.spec,
+            generation=meta.get("generation", 0),
+            manifest_digest=manifest_digest(asked),
+            image=settings.worker_image,
+            algorithm=__version__,
+            when=rfc3339,
+        )
+        await self._write(raw, before, run_status(about, before, plan, seen))
+        return plan.wake_after_seconds
+
+    async def _decide(self, run: Run, owner: Owner, memory: Memory, seen: Seen) -> tuple[ClusterPlan, Seen]:
+        """Decide, freezing plans on the way: what was frozen is obeyed, whoever froze it."""
+        for _ in range(MAX_ROUNDS):
+            plan = decide_cluster(run, memory, seen)
+            if plan.freeze is None:
+                return plan, seen
+            frozen = await self.executor.freeze(plan.freeze, owner)
+            seen = replace(seen, plans={**seen.plans, frozen.iteration: frozen})
+        raise BugError(f"{MAX_ROUNDS} plans in one tick", where=owner.name)
+
+    def _pinned(self, memory: Memory) -> tuple[Settings, Memory]:
+        """The settings with the images that the run began with: an upgrade does not change them."""
+        images = dict(memory.images) or {
+            "worker": self.settings.worker_image,
+            "vllm": self.settings.vllm_image,
+        }
+        pinned = replace(self.settings, worker_image=images["worker"], vllm_image=images["vllm"])
+        return pinned, replace(memory, images=images)
+
+    async def _write(self, raw: Object, before: RunStatus, after: RunStatus) -> None:
+        """One patch, and only when something changed; the resourceVersion makes it the successor of
+        what was read."""
+        patch = status_patch(raw, after.dump())
+        if patch is None:
+            return
+        self.fence()
+        meta = raw["metadata"]
+        await self.kube.patch(RUN_KIND, meta["namespace"], meta["name"], patch, part="status")
+        self.seen((meta["namespace"], meta["name"]), after)
+        for happening in happenings(before, after):
+            await self.teller.tell(raw, happening)
+
+
+def _refusal(error: ManifestError) -> RefusedError:
+    return RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix)
+
+
+def rfc3339(seconds: float) -> str:
+    """A time as the API writes them; empty for 0.
+
+    >>> rfc3339(1.0), rfc3339(0.0)
+    ('1970-01-01T00:00:01Z', '')
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""

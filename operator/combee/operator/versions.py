@@ -1,0 +1,69 @@
+"""PlaybookVersions of a Playbook: found, made by runs, and what a run starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from combee import names
+from combee.api.parts import InitialPlaybook
+from combee.api.run import PromptLearningRun
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.errors import ClusterError
+from combee.objects.types import Owner
+from combee.objects.versions import version_object
+from combee.plan.cluster.memory import Memory, Start
+from combee.plan.playbook.serving import Version, Wanted, serving
+
+
+@dataclass(slots=True)
+class Versions:
+    """The PlaybookVersions that runs meet."""
+
+    kube: Kube
+    fence: Callable[[], None]
+
+    async def of(self, namespace: str, playbook: str) -> list[Object]:
+        """The versions of a Playbook, as the API server has them."""
+        found = await self.kube.list(names.PLAYBOOK_VERSION_KIND, namespace)
+        return [one for one in found if one["spec"]["playbookRef"]["name"] == playbook]
+
+    async def started(self, run: PromptLearningRun, owner: Owner, memory: Memory) -> Memory:
+        """The memory with the version that learning starts from: the active one when the run is first seen."""
+        initial, playbook = run.spec.task.initial_playbook, run.spec.playbook_ref
+        if initial is None or not initial.active_version or playbook is None or memory.start is not None:
+            return memory
+        found = [Version.of(one) for one in await self.of(owner.namespace, playbook.name)]
+        there = await self.kube.get(names.PLAYBOOK_KIND, owner.namespace, playbook.name)
+        digest = serving(Wanted.of(there or {}), found)
+        active = next((one for one in found if one.digest == digest), None)
+        return replace(memory, start=Start() if active is None else Start(active.digest, active.config_map))
+
+    async def announce(self, run: PromptLearningRun, owner: Owner, memory: Memory) -> None:
+        """Make the version of what was learned, or find it made: learning the same again changes nothing, and what
+        people decided about it stays. ClusterError when another one has its name."""
+        body = version_object(run, owner, memory)
+        self.fence()
+        if await self.kube.create(body) is not None:
+            return
+        name = body["metadata"]["name"]
+        found = await self.kube.get(names.PLAYBOOK_VERSION_KIND, owner.namespace, name)
+        if found is not None and found["spec"]["digest"] != body["spec"]["digest"]:
+            raise ClusterError(
+                "a version of this name is of another artifact",
+                where=f"{names.PLAYBOOK_VERSION_KIND} {owner.namespace}/{name}",
+                fix="Delete it, when it was not made by a run",
+                status=409,
+            )
+
+
+def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
+    """The run as its pods are to see it: with the ConfigMap of the version that was active when it began."""
+    if memory.start is None:
+        return run
+    source = None
+    if memory.start.config_map:
+        ref = {"name": memory.start.config_map, "key": names.PLAYBOOK_KEY}
+        source = InitialPlaybook.model_validate({"configMap": ref})
+    task = run.spec.task.model_copy(update={"initial_playbook": source})
+    return run.model_copy(update={"spec": run.spec.model_copy(update={"task": task})})

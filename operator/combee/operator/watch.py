@@ -1,0 +1,97 @@
+"""kopf's part: it watches, and wakes the run that an event is about. Nothing else happens in a handler.
+
+Only ``on.event`` is used: timers, daemons and delete handlers add finalizers, under which a deletion
+hangs while the operator is down; an index grows worse than quadratically in its first pass. Pods are
+never watched: a Job's are listed when one asks about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+
+from combee.names import (
+    API_VERSION,
+    LABEL_CANARY,
+    LABEL_COMPONENT,
+    LABEL_MANAGED_BY,
+    LABEL_PLAYBOOK,
+    LABEL_RUN,
+    MANAGED_BY,
+)
+from combee.objects.sweep import COMPONENT as SWEEP
+from combee.operator.tick import Key
+
+GROUP, VERSION = API_VERSION.split("/")
+PAGE = 250
+"""Objects that kopf lists at once: a run and its Jobs are some 30 KB each, and all of a page are in memory together."""
+IDLE_SECONDS = 2.0
+"""A kopf worker of an object that nothing happens to goes after it, and with it the last that it heard: until then all
+that was listed at the start is in memory."""
+
+
+def settings() -> kopf.OperatorSettings:
+    """kopf as this operator wants it. Handed to ``kopf.operator``, so that it holds from the first request."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.watching.chunk_size = PAGE
+    chosen.watching.inactivity_timeout = 180
+    chosen.watching.server_timeout = 300
+    chosen.watching.connect_timeout = 10
+    chosen.queueing.idle_timeout = IDLE_SECONDS
+    chosen.queueing._batch_window = 0.02
+    chosen.scanning.disabled = True
+    chosen.peering.standalone = True
+    ours = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
+    # Those of runs, those that judge canaries, and those that sweep.
+    chosen.watching.label_selectors["batch", "v1", "jobs"] = ours
+    chosen.watching.label_selectors["apps", "v1", "deployments"] = f"{ours},{LABEL_RUN}"
+    return chosen
+
+
+def registry(
+    wake: Callable[[Key], None], wake_playbook: Callable[[Key], None], wake_gateway: Callable[[str], None]
+) -> kopf.OperatorRegistry:
+    """Handlers for runs, their Jobs and their engines; for Playbooks, their versions and the runs that they made; for the
+    Jobs that sweep, which outlive all of them."""
+    handlers = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=handlers)
+    def login(**given: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+
+    @kopf.on.event(GROUP, VERSION, "promptlearningruns", registry=handlers)
+    def run_changed(namespace: str | None, name: str | None, labels: Any, **_: Any) -> None:
+        wake((namespace or "", name or ""))
+        if playbook := labels.get(LABEL_PLAYBOOK):
+            wake_playbook((namespace or "", playbook))
+
+    @kopf.on.event(GROUP, VERSION, "playbooks", registry=handlers)
+    def playbook_changed(namespace: str | None, name: str | None, **_: Any) -> None:
+        wake_playbook((namespace or "", name or ""))
+
+    @kopf.on.event(GROUP, VERSION, "playbookversions", registry=handlers)
+    def version_changed(namespace: str | None, spec: Any, **_: Any) -> None:
+        if playbook := (spec.get("playbookRef") or {}).get("name"):
+            wake_playbook((namespace or "", playbook))
+
+    @kopf.on.event("batch", "v1", "jobs", registry=handlers)
+    def job_changed(namespace: str | None, labels: Any, **_: Any) -> None:
+        _wake_owner(wake, namespace, labels)
+        if LABEL_CANARY in labels and (playbook := labels.get(LABEL_PLAYBOOK)):
+            wake_playbook((namespace or "", playbook))
+        if labels.get(LABEL_COMPONENT) == SWEEP:
+            wake_gateway(namespace or "")
+
+    @kopf.on.event("apps", "v1", "deployments", registry=handlers)
+    def engine_changed(namespace: str | None, labels: Any, **_: Any) -> None:
+        _wake_owner(wake, namespace, labels)
+
+    return handlers
+
+
+def _wake_owner(wake: Callable[[Key], None], namespace: str | None, labels: Any) -> None:
+    if labels.get(LABEL_MANAGED_BY) == MANAGED_BY and (run := labels.get(LABEL_RUN)):
+        wake((namespace or "", run))

@@ -1,0 +1,236 @@
+"""``combee-worker attend``: the container beside a user's own, in a pod that does one rollout.
+
+It claims a rollout at a step's desk, lays out what the user's container is given, watches it, and hands in what it
+left. The user's container is started once ``/ready`` says so, and ended when ``/going`` does not any more.
+
+/task            the files that the user's container is given; it may read them
+/out, /scratch   what the user's container may write: its results, its /tmp
+/combee/bin      how the user's container is started: a shell, a script, variables; it may read them
+/combee/end      where the script tells how it ends
+
+There is one thread and one program all along: a user's container that takes all processes of the pod keeps nobody
+from being told so.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import shlex
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from combee.clients.sandbox.deskwire import BEAT, CLAIM, KILLED, LEFT, LOST_SECONDS
+from combee.clients.sandbox.leavings import bytes_below, plain_files
+from combee.clients.sandbox.sandbox import SAID_BYTES
+from combee.objects.rollout_layout import BIN, END, GOING, LAUNCHER, OUT, READY, SCRATCH, SHELL, TASK
+from combee.pod.log import PodLog
+from combee.settings import AttendSettings
+
+DONE = 0
+LOOK_SECONDS = 0.25
+BEAT_SECONDS = 2.0
+CALL_SECONDS = 10.0
+BEGIN_SECONDS = 900.0
+"""How long the user's image may take to be pulled and started, before somebody else gets the rollout."""
+_SCRIPT = Path(__file__).with_name("launch.sh")
+_CODE_BYTES = 16
+
+
+class State(Enum):
+    """Where a rollout is."""
+
+    WAITING = "waiting"
+    CLAIMED = "claimed"
+    OVER = "over"
+
+
+@dataclass(slots=True)
+class Attendant:
+    """One pod's rollout."""
+
+    settings: AttendSettings
+    log: PodLog
+    state: State = State.WAITING
+    ending: bool = False
+    """whether the pod is told to end, which it is when the user's container has."""
+    task: dict[str, Any] = field(default_factory=dict)
+    heard: float = 0.0
+    """when the desk answered last."""
+
+    def run(self) -> int:
+        """Attend to a rollout until the pod ends; the exit code."""
+        marker = self.path(BIN) / "claimed"
+        if marker.exists():
+            # A second life: what the first one knew is lost, and so is the rollout.
+            self.log.say("WARNING", "this container was started again: the rollout is given up")
+            return self.over()
+        while not self.ending and not self.claim():
+            time.sleep(LOOK_SECONDS)
+        if self.ending:
+            return DONE
+        self.lay_out()
+        marker.touch()
+        self.heard, self.state = time.monotonic(), State.CLAIMED
+        self.log.say("INFO", "a rollout is claimed")
+        self.hand_in(*self.watch())
+        return self.over()
+
+    def over(self) -> int:
+        """Let the user's container be ended, and wait for the pod's end."""
+        self.state = State.OVER
+        while not self.ending:
+            time.sleep(LOOK_SECONDS)
+        return DONE
+
+    def claim(self) -> bool:
+        """Whether a rollout was claimed."""
+        status, body = self.ask(CLAIM, self.settings.token)
+        if status == 200:
+            self.task = json.loads(body)
+        elif status not in (0, 204):
+            self.log.say("WARNING", f"the desk refuses this pod ({status})")
+        return status == 200
+
+    def lay_out(self) -> None:
+        """Write what the user's container is given and started by."""
+        for name, data in self.task["files"].items():
+            (self.path(TASK) / name).write_bytes(base64.b64decode(data))
+        variables = "".join(
+            f"export {name}={shlex.quote(value)}\n" for name, value in self.task["env"].items()
+        )
+        (self.path(BIN) / "env").write_text(variables, encoding="utf-8")
+        shutil.copy(_SCRIPT, self.path(BIN) / Path(LAUNCHER).name)
+        shutil.copy(self.settings.shell, self.path(BIN) / Path(SHELL).name)
+
+    def watch(self) -> tuple[int, str, float]:
+        """The exit code, why it was ended, and how many seconds it took. Negative: there is nothing to hand in."""
+        claimed = began = told = time.monotonic()
+        begun = False
+        while True:
+            now = time.monotonic()
+            if not begun and (self.path(END) / "begun").exists():
+                begun, began = True, now
+            if now - told >= BEAT_SECONDS:
+                told = now
+                if not self.beat(begun):
+                    return -1, "", 0.0
+            ended = self.ended(begun, now - began)
+            if ended is not None:
+                return (*ended, now - began)
+            if not begun and now - claimed > BEGIN_SECONDS:
+                self.log.say("WARNING", "the user's container did not begin in time")
+                return -1, "", 0.0
+            time.sleep(LOOK_SECONDS)
+
+    def ended(self, begun: bool, seconds: float) -> tuple[int, str] | None:
+        """The exit code and why it was ended; None while it goes on."""
+        full = bytes_below((self.path(OUT), self.path(SCRATCH), self.path(END))) >= self.task["scratchBytes"]
+        told = plain_files(self.path(END), {"code": _CODE_BYTES}, os.getuid()).get("code", b"").strip()
+        if full:
+            return KILLED, "disk"
+        if told:
+            return (int(told) if told.isdigit() else 1), ""
+        if begun and seconds >= self.task["seconds"]:
+            return KILLED, "timeout"
+        if self.ending:
+            # It died before it could tell its exit code: the script's own process was killed, too.
+            return (KILLED, "") if begun else (-1, "")
+        return None
+
+    def beat(self, begun: bool) -> bool:
+        """Whether the rollout is still wanted."""
+        status, _ = self.ask(f"{BEAT}?begun={int(begun)}", self.task["key"])
+        if status == 204:
+            self.heard = time.monotonic()
+        return status in (0, 204) and time.monotonic() - self.heard < LOST_SECONDS
+
+    def hand_in(self, code: int, why: str, seconds: float) -> None:
+        """Tell the desk how it ended and what it left."""
+        if code < 0:
+            return
+        files = plain_files(self.path(OUT), self.task["left"], os.getuid())
+        said = plain_files(self.path(END), {"said": SAID_BYTES}, os.getuid()).get("said", b"")
+        body = {
+            "code": code,
+            "why": why,
+            "seconds": seconds,
+            "said": said.decode(errors="replace"),
+            "files": {name: base64.b64encode(data).decode() for name, data in files.items()},
+        }
+        until = time.monotonic() + CALL_SECONDS
+        while (status := self.ask(LEFT, self.task["key"], body)[0]) == 0 and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+        self.log.say("INFO", "the rollout is over", exitCode=code, ended=why, status=status)
+
+    def ask(self, path: str, key: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+        """The desk's status and answer; 0 where there is none."""
+        desk = urlsplit(self.settings.desk if path == CLAIM else self.task["desk"])
+        connection = http.client.HTTPConnection(desk.hostname or "", desk.port, timeout=CALL_SECONDS)
+        try:
+            data = json.dumps(body).encode() if body is not None else b""
+            connection.request("POST", path, data, {"Authorization": f"Bearer {key}"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            return 0, b""
+        finally:
+            connection.close()
+
+    def path(self, absolute: str) -> Path:
+        """A path of the pod's layout."""
+        return self.settings.path(absolute)
+
+
+def run(settings: AttendSettings, log: PodLog) -> int:
+    """Attend to one rollout; the exit code."""
+    attendant = Attendant(settings, log)
+
+    def end(*_: object) -> None:
+        attendant.ending = True
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
+    with answering(attendant):
+        return attendant.run()
+
+
+class answering:
+    """The kubelet's questions, answered by one thread that is there before the user's container is."""
+
+    def __init__(self, attendant: Attendant) -> None:
+        self.server = HTTPServer(("", attendant.settings.port), _handler(attendant))
+
+    def __enter__(self) -> int:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return int(self.server.server_address[1])
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def _handler(attendant: Attendant) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 60
+
+        def do_GET(self) -> None:
+            good = {READY: attendant.state is not State.WAITING, GOING: attendant.state is State.CLAIMED}
+            self.send_response(200 if good.get(self.path) else 503)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    return Handler

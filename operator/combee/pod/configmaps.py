@@ -1,0 +1,123 @@
+"""The one thing that a pod asks of the API server: make this ConfigMap, or find it made."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from combee.clients.backoff import retry_after_seconds, wait_seconds
+from combee.errors import BugError, TransientError, UserError
+from combee.pod.environment import Pod
+
+ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
+REQUEST_SECONDS = 15.0
+DEADLINE_SECONDS = 90.0
+_PASSING = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(slots=True)
+class ConfigMaps:
+    """The ConfigMaps of a namespace, as this pod's account may use them: create and get."""
+
+    base_url: str
+    namespace: str
+    token: Callable[[], str]
+    ca_file: Path
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def of(cls, pod: Pod) -> ConfigMaps:
+        """Those of the run's namespace. BugError outside a cluster."""
+        return cls.within(pod.namespace, pod.settings.api_server, pod.settings.path(ACCOUNT_FOLDER))
+
+    @classmethod
+    def within(cls, namespace: str, api_server: str, folder: Path) -> ConfigMaps:
+        """Those of a namespace, by the account whose token is in ``folder``. BugError outside a cluster."""
+        if not api_server or not (folder / "token").is_file():
+            raise BugError("this runs in a pod with a service account's token")
+        return cls(
+            base_url=f"https://{api_server}",
+            namespace=namespace,
+            # Read for each request: the kubelet replaces it before it expires.
+            token=lambda: (folder / "token").read_text(encoding="ascii").strip(),
+            ca_file=folder / "ca.crt",
+        )
+
+    def ensure(self, wanted: dict[str, Any], *, may_differ: tuple[str, ...] = ()) -> None:
+        """Create ``wanted``; one of that name with the same content is as good, but for the keys that ``may_differ``.
+
+        UserError (refused, or other content), TransientError (no answer in time).
+        """
+        name, path = wanted["metadata"]["name"], f"/api/v1/namespaces/{self.namespace}/configmaps"
+        made = self._asked("POST", path, wanted)
+        if made.status_code in (200, 201):
+            return
+        if made.status_code != 409:
+            raise self._refused(made, "create")
+        found = self._asked("GET", f"{path}/{name}", None)
+        if found.status_code != 200:
+            raise self._refused(found, "get")
+        there, ours = (
+            {key: text for key, text in data.items() if key not in may_differ}
+            for data in (found.json().get("data") or {}, wanted["data"])
+        )
+        if there != ours:
+            raise UserError(
+                f"the ConfigMap {name} exists with other content",
+                where=f"configmaps/{name}",
+                fix="Delete it; published versions are made by the operator alone",
+            )
+
+    def _asked(self, method: str, path: str, body: dict[str, Any] | None) -> httpx2.Response:
+        """The answer to a request, asked again while it may pass."""
+        until, attempt = self.clock() + DEADLINE_SECONDS, 0
+        while True:
+            attempt += 1
+            after: float | None = None
+            try:
+                answer = self._once(method, path, body)
+            except httpx2.TransportError as error:
+                what = type(error).__name__
+            else:
+                if answer.status_code not in _PASSING:
+                    return answer
+                what, after = str(answer.status_code), retry_after_seconds(answer.headers, time.time())
+            wait = wait_seconds(path, attempt, after)
+            if self.clock() + wait > until:
+                raise TransientError(
+                    f"the API server does not answer ({what})",
+                    where=self.base_url,
+                    fix="See whether pods of this namespace may reach it (a NetworkPolicy?)",
+                )
+            self.sleep(wait)
+
+    def _once(self, method: str, path: str, body: dict[str, Any] | None) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.token()}", "Accept": "application/json"}
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        with httpx2.Client(
+            verify=context, timeout=REQUEST_SECONDS, trust_env=False, follow_redirects=False
+        ) as client:
+            return client.request(method, self.base_url + path, headers=headers, json=body)
+
+    def _refused(self, answer: httpx2.Response, verb: str) -> UserError:
+        try:
+            said = " ".join(str(answer.json().get("message", "")).split())[:300]
+        except (ValueError, AttributeError):
+            said = ""
+        fix = "See the message of the API server"
+        if answer.status_code in (401, 403):
+            fix = "Give the publish account the chart's Role: create and get ConfigMaps"
+        elif "quota" in said:
+            fix = "Raise the namespace's quota of ConfigMaps"
+        return UserError(
+            f"the API server refuses to {verb} it ({answer.status_code}): {said}",
+            where=f"configmaps in {self.namespace}",
+            fix=fix,
+        )

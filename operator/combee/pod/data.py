@@ -1,0 +1,105 @@
+"""The run's splits as a pod has them: mounted files or addresses, read when first asked for.
+
+A kind of step sees only the splits that ``objects.uses`` gives it, whatever credentials happen to lie
+around; and each split must be what ``profile`` pinned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from combee.api.local import sources
+from combee.api.parts import DataSource
+from combee.assembly.splits import Secret, read_playbook, read_split, refuse_moved
+from combee.clients.data.remote import checked_remote
+from combee.errors import BugError, DataError
+from combee.names import COMPONENTS_KEY
+from combee.objects.uses import USES
+from combee.pod.environment import Pod
+from combee.tasks.dataset import Dataset
+from combee.tasks.registry import task_of
+
+INITIAL = "initialPlaybook"
+
+
+@dataclass(slots=True)
+class PodData:
+    """Implements ``work.context.Data``."""
+
+    pod: Pod
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """split -> digest that it must have."""
+    _read: dict[str, Dataset] = field(default_factory=dict)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def train(self) -> Dataset:
+        """Rows to learn from."""
+        return await self._split("train")
+
+    async def held_out(self) -> Dataset | None:
+        """Rows to select and gate on; None when the run has none."""
+        return await self._split("heldOut") if "heldOut" in sources(self.pod.run) else None
+
+    async def test(self) -> Dataset | None:
+        """Rows that are scored once; None when the run has none."""
+        return await self._split("test") if "test" in sources(self.pod.run) else None
+
+    async def every(self) -> dict[str, Dataset]:
+        """All splits of the run, by name."""
+        return {name: await self._split(name) for name in sources(self.pod.run)}
+
+    async def _split(self, name: str) -> Dataset:
+        async with self._lock:
+            if name not in self._read:
+                split = await asyncio.to_thread(self._read_split, name)
+                refuse_moved(name, split, self.pinned.get(name))
+                self._read[name] = split
+            return self._read[name]
+
+    def _read_split(self, name: str) -> Dataset:
+        _refuse_foreign(self.pod, name)
+        uri, secret = _place(self.pod, name, sources(self.pod.run)[name])
+        return read_split(task_of(self.pod.spec.task), uri, secret)
+
+
+def initial_playbook(pod: Pod) -> str:
+    """The text that learning starts from; empty when there is none. Only ``profile`` needs it."""
+    initial = pod.spec.task.initial_playbook
+    # The operator shows the pods an active version as the ConfigMap that holds it; there may be none yet.
+    if initial is None or initial.active_version or pod.step.kind != "profile":
+        return ""
+    if initial.config_map is not None:
+        parts = pod.data_file(INITIAL, COMPONENTS_KEY)
+        several = pod.spec.method.has_components and Path(parts).exists()
+        return read_playbook(parts if several else pod.data_file(INITIAL, initial.config_map.key))
+    return read_playbook(_remote(initial.uri or ""))
+
+
+def _refuse_foreign(pod: Pod, name: str) -> None:
+    allowed = USES[pod.step.kind].data
+    if name not in allowed:
+        raise BugError(f"a {pod.step.kind} step may not read {name}", where=pod.step.name)
+
+
+def _place(pod: Pod, name: str, source: DataSource) -> tuple[str, Secret | None]:
+    """Where a split is, and the Secret that goes with it."""
+    if source.config_map is not None:
+        return pod.data_file(name, source.config_map.key), None
+    if source.pvc is not None:
+        return pod.data_file(name, source.pvc.path), None
+    uri, secret = _remote(source.uri or ""), pod.secret(name)
+    if source.secret_ref is not None and not secret:
+        raise DataError(
+            f"the Secret {source.secret_ref.name} is empty",
+            where=f"spec.task.data.{name}.secretRef",
+            fix="Give it the keys that the address needs",
+        )
+    return uri, secret
+
+
+def _remote(uri: str) -> str:
+    checked_remote(uri)
+    return uri

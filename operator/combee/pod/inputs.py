@@ -1,0 +1,73 @@
+"""What the steps before left: waited for where they still run, and their errors passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from combee.clients.store.store import Store
+from combee.errors import BugError
+from combee.plan.types import IterationPlan, Step, StepSummary
+from combee.work.context import WorkContext, read_manifest
+
+GRACE_SECONDS = 10.0
+"""A file that another pod wrote may be seen a little later on a network file system."""
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 1.0
+PAUSE_SHARE = 0.1
+"""A pause is this share of the time waited so far: what comes is seen late by no more."""
+
+
+def wanted(step: Step, plan: IterationPlan) -> list[tuple[str, int]]:
+    """(step, shard) of each manifest that a step reads: the map's shards first."""
+    shards = [(step.inputs["map"], shard) for shard in range(plan.shards)] if "map" in step.inputs else []
+    return [*shards, *([(step.inputs["reduce"], 0)] if "reduce" in step.inputs else [])]
+
+
+async def read_inputs(
+    context: WorkContext,
+    step: Step,
+    plan: IterationPlan,
+    *,
+    wait_seconds: float | None,
+    sleep: Callable[[float], Awaitable[None]],
+) -> list[StepSummary] | None:
+    """The manifests of a step's inputs, or those so far as soon as one of them has an error.
+
+    None when they are not all there after ``wait_seconds``: the pod yields its place. With None they
+    must be there, and BugError says which are not.
+    """
+    missing, found = wanted(step, plan), list[StepSummary]()
+    since = context.clock()
+    until = since + (GRACE_SECONDS if wait_seconds is None else wait_seconds)
+    while True:
+        new = {one: await read_manifest(context, *one) for one in await _present(context, missing)}
+        found += [manifest for manifest in new.values() if manifest is not None]
+        missing = [one for one in missing if new.get(one) is None]
+        if not missing or any(manifest.error for manifest in found):
+            return found
+        now = context.clock()
+        if now >= until:
+            break
+        pause = min(LONGEST_PAUSE_SECONDS, max(FIRST_PAUSE_SECONDS, PAUSE_SHARE * (now - since)))
+        await sleep(min(pause, until - now))
+    if wait_seconds is not None:
+        return None
+    names = ", ".join(f"{name} shard {shard}" for name, shard in missing[:5])
+    raise BugError(f"no manifest of {names}", where=step.name)
+
+
+async def others_done(store: Store, prefix: str, step: str, shards: int) -> bool:
+    """Whether every shard of a step has left its manifest."""
+    return len(await store.alist(f"{prefix}/steps/{step}")) >= shards
+
+
+async def _present(context: WorkContext, missing: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Which of the manifests are there: one listing a step, however many shards it has."""
+    there: list[tuple[str, int]] = []
+    for name in dict.fromkeys(name for name, _ in missing):
+        listed = await context.store.alist(f"{context.prefix}/steps/{name}")
+        files = {path.rpartition("/")[2] for path in listed}
+        there += [
+            (step, shard) for step, shard in missing if step == name and f"{shard:05d}.manifest.json" in files
+        ]
+    return there

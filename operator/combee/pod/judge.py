@@ -1,0 +1,296 @@
+"""``combee-worker judge``: scores what the gateway mirrored, or replays requests and scores the answers, or asks
+Prometheus how both versions fare.
+
+/etc/combee/secrets/<use>/       keys of Secrets: evaluator, upstream, store, requests, prometheus
+/etc/combee/playbooks/<side>/    the texts of both versions (tested, against); with Replay only
+/data/requests/                  requests to replay: a ConfigMap's key or a claim
+/store                           where traffic is kept, where it is a claim
+
+Exit 0: its part is done, or its time is over; 1: it could not be done, and the termination message says why; 70: ours.
+Whatever it has judged by then counts. Nothing of a conversation is ever logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from combee import names
+from combee.algo.canary import LeftOut, Pair
+from combee.api.common import SecretKeyRef, one_line, uri_scheme
+from combee.assembly.context import keep_libraries_quiet
+from combee.assembly.crash import bug_text
+from combee.assembly.endpoints import checked_key, checked_url
+from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
+from combee.clients.model.limits import RunLimits
+from combee.clients.model.memo import Memo
+from combee.clients.model.ready import Gate
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
+from combee.errors import BugError, CombeeError, UserError
+from combee.plan.playbook.judging import JudgeTask, write_pairs
+from combee.plan.playbook.readings import Reading
+from combee.pod.configmaps import ACCOUNT_FOLDER, ConfigMaps
+from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
+from combee.pod.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
+from combee.pod.log import PodLog
+from combee.pod.looking import Looking
+from combee.pod.replay import Replay
+from combee.settings import JudgeSettings
+from combee.work.asker import Asker
+from combee.work.judge import ROLE, Sampled, judge_all
+from combee.work.traffic import sweeping
+
+DONE, FAILED, BUG = 0, 1, 70
+WIDTH = 16
+"""pairs judged at once."""
+MOST_PAIRS, WORK_SECONDS = 500, 600.0
+"""of one Job; the operator makes another."""
+LINGER_SECONDS, LOOK_SECONDS = 30.0, 2.0
+"""How long a Job waits for more mirrored pairs, and how often it looks."""
+CALL_SECONDS = 120.0
+READY_SECONDS = 20.0
+MAX_MESSAGE = 900
+
+
+def read_task(settings: JudgeSettings) -> JudgeTask:
+    """What is to be judged. BugError when what the operator wrote cannot be read."""
+    try:
+        return JudgeTask.model_validate_json(settings.task)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BugError(f"it cannot be read ({place}: {first['msg']})", where="COMBEE_JUDGE") from None
+
+
+def run(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> int:
+    """Judge; the exit code. Nothing is raised."""
+    keep_libraries_quiet()
+    bench: Bench | Looking = Bench(settings, task, log)
+    try:
+        if task.prometheus is not None:
+            bench = _looking(settings, task, log)
+        asyncio.run(bench.run())
+    except CombeeError as error:
+        return _ended(settings, log, str(error), BUG if isinstance(error, BugError) else FAILED, error.code)
+    except Exception as error:
+        return _ended(settings, log, bug_text(error), BUG, BugError.code)
+    finally:
+        log.say("INFO", "counted", **bench.counts())
+    return DONE
+
+
+def _looking(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> Looking:
+    token = ""
+    if task.prometheus is not None and (ref := task.prometheus.token_secret_ref) is not None:
+        token = secret_key(settings, "prometheus", ref, "spec.canary.prometheus.tokenSecretRef")
+    maps = config_maps(settings, task)
+
+    def publish(pairs: Sequence[Pair], reading: Reading) -> None:
+        maps.ensure(config_map(task, pairs, reading=reading))
+
+    return Looking(task, token, publish, log)
+
+
+def _ended(settings: JudgeSettings, log: PodLog, said: str, code: int, error: str) -> int:
+    log.say("ERROR", said, error=error)
+    try:
+        settings.path(TERMINATION_LOG).write_text(one_line(said, MAX_MESSAGE).rstrip("."), encoding="utf-8")
+    except OSError as problem:
+        log.say("WARNING", f"the termination message cannot be written ({problem.strerror})")
+    return code
+
+
+@dataclass(slots=True)
+class _Spool:
+    """The store as ``Judging`` uses it."""
+
+    store: Store
+
+    async def alist(self, prefix: str = "") -> Sequence[str]:
+        return await self.store.alist(prefix)
+
+    async def aget(self, path: str) -> bytes | None:
+        return await self.store.aget(path)
+
+    async def aput(self, path: str, data: bytes) -> None:
+        await self.store.aput(path, data)
+
+    async def adelete(self, path: str) -> None:
+        await asyncio.to_thread(self.store.delete, path)
+
+
+@dataclass(slots=True)
+class Bench:
+    """One Job's work."""
+
+    settings: JudgeSettings
+    task: JudgeTask
+    log: PodLog
+    _judging: Judging | None = None
+    _replay: Replay | None = None
+    _asker: Asker | None = field(default=None)
+
+    async def run(self) -> None:
+        """Until there is no more to do, MOST_PAIRS are judged or WORK_SECONDS are over."""
+        store = self._store()
+        pool = ConnectionPool()
+        try:
+            client = self._client(store, pool)
+            self._asker = Asker({ROLE: client}, {ROLE: (0.0, 1.0)})
+            self._judging = Judging(self.task, _Spool(store), self._judge, self._publisher())
+            async with asyncio.timeout(WORK_SECONDS):
+                if self.task.retention:
+                    stated = {self.task.playbook: float(self.task.retention)}
+                    await sweeping.sweep(store, stated, time.time())
+                await (self._replayed(store, client) if self.task.mode == "Replay" else self._mirrored())
+        except TimeoutError:
+            self.log.say("INFO", f"{WORK_SECONDS:g} s are over: the rest is for another Job")
+        finally:
+            await pool.aclose()
+            store.close()
+
+    def counts(self) -> dict[str, int]:
+        """What became of the pairs, and what it cost."""
+        found = dict(self._judging.counts) if self._judging is not None else {}
+        found |= dict(self._replay.counts) if self._replay is not None else {}
+        if self._asker is not None:
+            hits = sum(row.hit for row in self._asker.rows)
+            found |= {"calls": len(self._asker.rows) - hits, "hits": hits}
+        return found
+
+    async def _mirrored(self) -> None:
+        judging = self._at_work()
+        until = time.monotonic() + LINGER_SECONDS
+        while judging.counts["judged"] < MOST_PAIRS:
+            if await judging.once():
+                until = time.monotonic() + LINGER_SECONDS
+            elif time.monotonic() > until:
+                return
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _replayed(self, store: Store, client: ChatClient) -> None:
+        judging = self._at_work()
+        while await judging.once():
+            pass  # what an earlier Job had asked for
+        if client.ready is not None:
+            await client.ready()  # nothing is asked again of an upstream for a judge that is not there
+        self._replay = Replay(self.settings, self.task, store)
+        async with self._replay as replay:
+            while judging.counts["judged"] < MOST_PAIRS and await replay.once():
+                while await judging.once():
+                    pass
+                await self._leave_out(replay.taken(at_least=MOST_IN_CONFIG_MAP))
+            await self._leave_out(replay.taken())
+
+    async def _leave_out(self, refused: Sequence[LeftOut]) -> None:
+        """Tell which requests the upstream refuses: no later Job asks for them."""
+        for at in range(0, len(refused), MOST_IN_CONFIG_MAP):
+            await self._publisher()((), refused[at : at + MOST_IN_CONFIG_MAP])
+
+    def _at_work(self) -> Judging:
+        if self._judging is None:
+            raise BugError("nothing was set up to judge")
+        return self._judging
+
+    async def _judge(self, samples: Sequence[Sampled]) -> Sequence[Outcome]:
+        if self._asker is None:
+            raise BugError("there is nobody to ask")
+        outcomes = await judge_all(self._asker, samples, self.task.test, width=WIDTH)
+        self.log.say("INFO", "judged a batch", pairs=sum(isinstance(one, Pair) for one in outcomes))
+        return outcomes
+
+    def _publisher(self) -> Any:
+        maps = config_maps(self.settings, self.task)
+
+        async def publish(pairs: Sequence[Pair], left_out: Sequence[LeftOut] = ()) -> None:
+            await asyncio.to_thread(maps.ensure, config_map(self.task, pairs, left_out))
+
+        return publish
+
+    def _store(self) -> Store:
+        uri = self.task.store
+        if uri.startswith("/"):
+            return Store.open(str(self.settings.path(uri)))
+        secret = read_secret(self.settings.path(f"{SECRETS_FOLDER}/store"))
+        return Store.open(uri, options=s3_options(secret) if uri_scheme(uri) == "s3" else None)
+
+    def _client(self, store: Store, pool: ConnectionPool) -> ChatClient:
+        given, key, shown = self.task.evaluator, "", ""
+        if given is None:
+            raise BugError("there is nobody to judge", where="COMBEE_JUDGE")
+        if (ref := given.api_key_secret_ref) is not None:
+            key = secret_key(self.settings, "evaluator", ref, "spec.canary.evaluator.apiKeySecretRef")
+            shown = f"{ref.key} of the Secret {ref.name}"
+        endpoint = Endpoint(
+            url=checked_url(given.url, "spec.canary.evaluator.url"),
+            model=given.model,
+            api_key=SecretStr(key),
+            revision=given.revision or "",
+            key_source=shown,
+        )
+        # With the conversations, and for as long: what the evaluator was told and said is about them.
+        memo = sweeping.memo_folder(self.task.playbook, self.task.test, self.task.since)
+        client = ChatClient(
+            endpoint, ROLE, Memo(store, memo), RunLimits(WIDTH), pool=pool, deadline_seconds=CALL_SECONDS
+        )
+        client.ready = Gate(client.check, READY_SECONDS)
+        return client
+
+
+def secret_key(settings: JudgeSettings, use: str, ref: SecretKeyRef, where: str) -> str:
+    """The key that a Secret holds for a use. UserError, without the value, when it is none."""
+    shown = f"{ref.key} of the Secret {ref.name}"
+    values = read_secret(settings.path(f"{SECRETS_FOLDER}/{use}")) or {}
+    key = (values.get(ref.key) or "").strip()
+    if not key:
+        raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
+    return checked_key(key, shown=shown, where=where, fix="Put the key alone into it")
+
+
+def config_maps(settings: JudgeSettings, task: JudgeTask) -> ConfigMaps:
+    """What the pod's account may make."""
+    return ConfigMaps.within(task.namespace, settings.api_server, settings.path(ACCOUNT_FOLDER))
+
+
+def config_map(
+    task: JudgeTask,
+    pairs: Sequence[Pair],
+    left_out: Sequence[LeftOut] = (),
+    reading: Reading | None = None,
+) -> dict[str, Any]:
+    """The object that hands judged pairs to the operator, requests that are left out, or what Prometheus said. Equal
+    ones give an equal name and equal content."""
+    data = {names.PAIRS_KEY: write_pairs(pairs, left_out)}
+    if reading is not None:
+        data[names.READING_KEY] = json.dumps(reading.to_json(), separators=(",", ":"))
+    told = [task.uid, task.test, *data.values()]
+    digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    owner = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.PLAYBOOK_KIND,
+        "name": task.playbook,
+        "uid": task.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": names.pairs_name(task.playbook, digest),
+            "namespace": task.namespace,
+            "labels": names.canary_labels(task.playbook, task.test),
+            "ownerReferences": [owner],
+        },
+        "immutable": True,
+        "data": data,
+    }

@@ -1,0 +1,169 @@
+"""publish: the best playbook becomes an immutable ConfigMap, made with this pod's own account.
+
+It may only create and read ConfigMaps. The object has no owner: it outlives the run that learned it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from combee.api.methods import Method
+from combee.assembly.crash import bug_text
+from combee.errors import ArtifactTooLargeError, BugError, CombeeError
+from combee.methods.protocol import Rendered
+from combee.names import (
+    API_GROUP,
+    ARTIFACT_KEY,
+    COMPONENTS_KEY,
+    DIGEST_ANNOTATION,
+    FINDINGS_KEY,
+    GATE_KEY,
+    LABEL_COMPONENT,
+    LABEL_MANAGED_BY,
+    LABEL_NAME,
+    LABEL_PLAYBOOK,
+    MANAGED_BY,
+    METHOD_KEY,
+    PLAYBOOK_KEY,
+    playbook_label,
+    published_name,
+)
+from combee.plan.gatescores import GateScores
+from combee.plan.types import Step, StepSummary
+from combee.pod.configmaps import ConfigMaps
+from combee.pod.environment import Pod
+from combee.pod.log import PodLog
+from combee.pod.termination import open_store, permanent, tell
+
+MAX_BYTES = 900 * 1024
+"""A ConfigMap's limit is 1 MiB, with everything that Kubernetes adds."""
+
+
+def run(pod: Pod, log: PodLog) -> int:
+    """Publish; the exit code. Nothing is raised."""
+    try:
+        summary = _published(pod)
+        log.say("INFO", f"published {summary.outputs['configMap']}")
+    except CombeeError as error:
+        log.say("ERROR", str(error), error=error.code)
+        tell(pod, failed(pod, error.code, str(error)), log)
+        return 0 if permanent(error) else 70 if isinstance(error, BugError) else 1
+    except Exception as error:
+        log.say("ERROR", bug_text(error))
+        tell(pod, failed(pod, BugError.code, bug_text(error)), log)
+        return 70
+    tell(pod, summary, log)
+    return 0
+
+
+def failed(pod: Pod, code: str, message: str) -> StepSummary:
+    """The summary of a publication that did not happen."""
+    return StepSummary(pod.step.name, pod.step.kind, error=code, message=message[:1000])
+
+
+def _published(pod: Pod) -> StepSummary:
+    playbook, digest, name = (str(pod.step.params.get(key) or "") for key in ("playbook", "digest", "name"))
+    if not playbook or not digest or name != published_name(playbook, digest):
+        raise BugError("publish was not told what to publish", where="COMBEE_STEP")
+    store = open_store(pod)
+    try:
+        artifact = store.get_blob(digest)
+        gate = gate_scores(pod.step, store.get_blob)
+        found = pod.step.inputs.get("findings", "")
+        findings = store.get_blob(found).decode() if found else ""
+    finally:
+        store.close()
+    shown = rendered(pod, artifact)
+    data = content(shown.text, artifact, gate, method=pod.spec.method, components=shown.components)
+    if findings:
+        data[FINDINGS_KEY] = findings
+    # Who learned the same once more, may be of other rows, has other scores to show; the first ones stay.
+    made = config_map(pod, playbook, digest, name, data)
+    ConfigMaps.of(pod).ensure(made, may_differ=(GATE_KEY, FINDINGS_KEY))
+    return StepSummary(
+        pod.step.name,
+        pod.step.kind,
+        outputs={"configMap": name, "digest": digest},
+        counts={"bytes": sum(len(text.encode()) for text in data.values())},
+    )
+
+
+def rendered(pod: Pod, artifact: bytes) -> Rendered:
+    """What a model would be shown, within the run's token budget."""
+    from combee.methods.registry import method_of
+
+    spec = pod.spec
+    read = method_of(spec).from_json(artifact)
+    shown: Rendered = read.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    return shown
+
+
+def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
+    """What evaluate found on gate, example by example: with it any two versions that were scored on the same
+    heldOut can be compared without asking a model again. Empty where the run left none."""
+    record, held_out = step.inputs.get("record", ""), str(step.params.get("heldOut") or "")
+    if not record or not held_out:
+        return ""
+    scored = json.loads(blob(json.loads(blob(record))["scores"]["gate"]))
+    return GateScores.paired(held_out, scored["baseline"], scored["best"]).to_json()
+
+
+def content(
+    playbook: str,
+    artifact: bytes,
+    gate: str = "",
+    *,
+    method: Method,
+    components: Sequence[tuple[str, str]] = (),
+) -> dict[str, str]:
+    """The ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its components where
+    it has several, its scores on gate and the artifact where they fit.
+
+    ArtifactTooLargeError when the playbook alone does not.
+    """
+    from combee.methods.registry import UNNAMED
+
+    size = len(playbook.encode())
+    if size > MAX_BYTES:
+        raise ArtifactTooLargeError(
+            f"the playbook has {size:,} bytes, a ConfigMap holds {MAX_BYTES:,}",
+            where=method.budget_field,
+            fix="Lower renderTokenBudget, or read the playbook from the store: it is kept there whole",
+        )
+    data = {PLAYBOOK_KEY: playbook}
+    if method.type != UNNAMED:
+        data[METHOD_KEY] = method.type
+    parts = json.dumps(dict(components), ensure_ascii=False) if len(components) > 1 else ""
+    for key, text in ((COMPONENTS_KEY, parts), (GATE_KEY, gate), (ARTIFACT_KEY, artifact.decode())):
+        if text and size + len(text.encode()) <= MAX_BYTES:
+            data[key] = text
+            size += len(text.encode())
+    return data
+
+
+def config_map(pod: Pod, playbook: str, digest: str, name: str, data: dict[str, str]) -> dict[str, Any]:
+    """The object to create. Its labels name no run: it must not be taken for a run's child."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": pod.namespace,
+            "labels": {
+                LABEL_NAME: "combee",
+                LABEL_MANAGED_BY: MANAGED_BY,
+                LABEL_COMPONENT: "playbook",
+                LABEL_PLAYBOOK: playbook_label(playbook),
+            },
+            "annotations": {
+                DIGEST_ANNOTATION: digest,
+                f"{API_GROUP}/learned-by": json.dumps(
+                    {"run": pod.name, "uid": pod.uid}, separators=(",", ":")
+                ),
+            },
+        },
+        "immutable": True,
+        "data": data,
+    }

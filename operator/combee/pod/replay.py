@@ -1,0 +1,391 @@
+"""Requests asked again, of both versions, as the gateway asks them: the playbook in front, then the client's words.
+
+The requests are given, or those that the gateway captured. Both answers go into the spool as the gateway's mirrored
+ones do, redacted, and are judged from there. What is judged already, or waits in the spool, is not asked again.
+
+Both versions are asked, whatever became of the first. A version that gives no answer to what the other one answers
+has lost that pair; a server's error or a timeout counts so only once it was tried again and the other was answered. A
+request that both are refused is left out: it is told, counted, and not asked again. Some refusals (the path, the
+model, a right) may be everybody's: they count as a request's own only where the upstream answers another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import httpx2
+
+from combee.algo.canary import REPEATED, LeftOut
+from combee.api.gateway import Upstream
+from combee.assembly.endpoints import checked_url
+from combee.clients.backoff import retry_after_seconds, wait_seconds
+from combee.clients.data.rows import read_lines
+from combee.clients.store.store import Store
+from combee.errors import BugError, DataError, EndpointError, TransientError
+from combee.names import METHOD_KEY, PLAYBOOK_KEY, captured_folder, traffic_folder
+from combee.plan.playbook.judging import JudgeTask
+from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
+from combee.pod.judging import oldest_first
+from combee.settings import JudgeSettings
+from combee.tasks.dataset import MAX_ROW_BYTES
+from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
+from combee.work.pool import pooled
+from combee.work.traffic import sweeping
+from combee.work.traffic.record import (
+    NO_ANSWER,
+    PASSING,
+    TIMEOUT,
+    VERSION,
+    answer_record,
+    request_record,
+)
+from combee.work.traffic.rewrite import preface_of, with_preface
+
+STREAM = "replay"
+"""who numbers given requests: in the order of a hash, so that those asked first are a sample of all."""
+CHUNK = 16
+WIDTH = 4
+"""requests asked at once."""
+ATTEMPTS = 4
+ANSWER_SECONDS = 120.0
+MOST_BYTES = 4 * 1024 * 1024
+PLAYBOOKS_FOLDER = "/etc/combee/playbooks"
+_UPSTREAM = "spec.delivery.gateway.upstream"
+_REFUSALS = {
+    401: "the key is refused",
+    402: "it wants to be paid",
+    403: "the key may not do this",
+    404: "there is no such API or model",
+    405: "it takes no such request",
+}
+_EVERYBODY = 401
+"""nobody's own."""
+UNREADABLE = 200
+"""of a request whose answer is none."""
+CONTROLS = 8
+"""requests that were asked before, and are asked again to see whether the upstream refuses all."""
+
+
+class FailedError(TransientError):
+    """The upstream gave no answer to a request; whether for the request, another one shows."""
+
+    def __init__(self, why: str, what: str) -> None:
+        super().__init__(what, where=_UPSTREAM)
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request to be asked. (stream, number) is the identity of its pair."""
+
+    stream: str
+    number: int
+    body: Mapping[str, Any]
+    repeated: bool = False
+    """whether another one begins with the same words: it is not asked."""
+
+
+@dataclass(slots=True)
+class Replay:
+    """``once`` asks for some more pairs. Use it as a context manager."""
+
+    settings: JudgeSettings
+    task: JudgeTask
+    store: Store
+    counts: Counter[str] = field(default_factory=Counter)
+    """replayed, unanswered, refused, repeated."""
+    _refused: list[LeftOut] = field(default_factory=list)
+    _doubtful: list[LeftOut] = field(default_factory=list)
+    """refused, perhaps as all would be."""
+    _before: deque[Wanted] = field(default_factory=lambda: deque(maxlen=CONTROLS))
+    """asked by earlier Jobs."""
+    _source: AsyncIterator[Wanted] | None = None
+    _client: httpx2.AsyncClient | None = None
+    _prefaces: dict[str, str] = field(default_factory=dict)
+    _there: set[tuple[str, int]] = field(default_factory=set)
+
+    async def __aenter__(self) -> Self:
+        headers = {"Content-Type": "application/json"}
+        if key := self._key(self._upstream()):
+            headers["Authorization"] = f"Bearer {key}"
+        self._client = httpx2.AsyncClient(timeout=ANSWER_SECONDS, headers=headers, follow_redirects=False)
+        for side, digest in (("tested", self.task.tested), ("against", self.task.against)):
+            self._prefaces[side] = self._preface(side) if digest else ""
+        for path in await self.store.alist(traffic_folder(self.task.playbook, self.task.test)):
+            samples, _ = read_samples(await self.store.aget(path) or b"", self.task.test)
+            self._there |= {(sample.stream, sample.number) for sample in samples}
+        self._source = self._given() if self.task.requests is not None else self._captured()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def once(self) -> bool:
+        """Ask for CHUNK requests more and keep the answers; False when there are none left.
+
+        EndpointError when the upstream refuses all, TransientError when it answers none.
+        """
+        chunk = await self._next()
+        if chunk:
+            await self._keep(await self._asked(chunk))
+        if self.counts["replayed"] or not chunk or len(self._doubtful) >= HOPELESS:
+            await self._settle()
+        return bool(chunk)
+
+    def taken(self, *, at_least: int = 1) -> list[LeftOut]:
+        """Requests that the upstream refuses, since they were last taken; none while there are fewer."""
+        if len(self._refused) < at_least:
+            return []
+        taken, self._refused = self._refused, []
+        return taken
+
+    async def _next(self) -> list[Wanted]:
+        if self._source is None:
+            raise BugError("a replay is used as a context manager")
+        chunk: list[Wanted] = []
+        async for wanted in self._source:
+            if self.task.has(wanted.stream, wanted.number):
+                self._before.append(wanted)
+            elif wanted.repeated:
+                self._refused.append(LeftOut(wanted.stream, wanted.number, REPEATED))
+                self.counts["repeated"] += 1
+            elif (wanted.stream, wanted.number) not in self._there:
+                chunk.append(wanted)
+            if len(chunk) == CHUNK:
+                break
+        return chunk
+
+    async def _settle(self) -> None:
+        """Whether the doubtful ones are refused for themselves. EndpointError where all are."""
+        if not self._doubtful:
+            return
+        if not self.counts["replayed"] and not await self._answers_others():
+            raise _refuses(self._doubtful[0].status)
+        self._leave_out(self._doubtful)
+        self._doubtful = []
+
+    async def _answers_others(self) -> bool:
+        for wanted in self._before:
+            told = await self._answer(with_preface(_body(wanted), self._prefaces["against"]))
+            if isinstance(told, dict):
+                return True
+        return False
+
+    def _leave_out(self, refused: Sequence[LeftOut]) -> None:
+        self._refused += refused
+        self.counts["refused"] += len(refused)
+
+    async def _asked(self, chunk: Sequence[Wanted]) -> list[dict[str, Any]]:
+        why: list[TransientError] = []
+
+        async def one(wanted: Wanted) -> dict[str, Any] | LeftOut | None:
+            try:
+                return await self._pair(wanted)
+            except TransientError as error:
+                why.append(error)
+                return None
+
+        told = await pooled(chunk, one, width=WIDTH)
+        records = [one for one in told if isinstance(one, dict)]
+        refused = [one for one in told if isinstance(one, LeftOut)]
+        self._doubtful += [one for one in refused if _perhaps_all(one.status)]
+        self._leave_out([one for one in refused if not _perhaps_all(one.status)])
+        self.counts["replayed"] += len(records)
+        self.counts["unanswered"] += len(why)
+        if why and not self.counts["replayed"] and self.counts["unanswered"] >= min(HOPELESS, len(chunk)):
+            raise why[0]
+        return records
+
+    async def _pair(self, wanted: Wanted) -> dict[str, Any] | LeftOut:
+        """The record of both answers, one of which may be none; LeftOut when both are refused.
+
+        TransientError when neither is answered, and one of them may be another time.
+        """
+        body = _body(wanted)
+        request = request_record(body)
+        sides: dict[str, Any] = {}
+        none: list[int | FailedError] = []
+        for side in drawn_order(self.task.test, wanted.stream, wanted.number):
+            answer = await self._answer_or_why(with_preface(body, self._prefaces[side]))
+            digest = self.task.tested if side == "tested" else self.task.against
+            if isinstance(answer, int | FailedError):
+                none.append(answer)
+            sides[side] = {"digest": digest, **_side(answer)}
+        if len(none) > 1:
+            if failed := [one for one in none if isinstance(one, FailedError)]:
+                raise failed[0]
+            return LeftOut(wanted.stream, wanted.number, next(one for one in none if isinstance(one, int)))
+        told = {"stream": wanted.stream, "number": wanted.number, "version": VERSION, "test": self.task.test}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {**told, "time": now, "request": request, **sides}
+
+    async def _answer_or_why(self, body: bytes) -> dict[str, Any] | int | FailedError:
+        try:
+            return await self._answer(body)
+        except FailedError as error:
+            return error
+
+    async def _answer(self, body: bytes) -> dict[str, Any] | int:
+        """What the upstream says, and in how many seconds; the status with which it refuses this request.
+
+        EndpointError when it refuses the key; FailedError when it fails in a way that may be this request's;
+        TransientError when it has no room.
+        """
+        url, said, why = f"{self._upstream().url.rstrip('/')}/chat/completions", "", ""
+        for attempt in range(1, ATTEMPTS + 1):
+            began, after = time.perf_counter(), None
+            try:
+                answer = await self._open().post(url, content=body)
+            except httpx2.ReadTimeout:
+                # Tried again it would take as long: the other version's answer says whether the upstream is there.
+                raise FailedError(TIMEOUT, f"the upstream does not answer in {ANSWER_SECONDS:g} s") from None
+            except httpx2.RequestError as error:
+                said, why = f"does not answer ({type(error).__name__})", NO_ANSWER
+            else:
+                if answer.status_code == 200:
+                    return _record(answer.content, time.perf_counter() - began) or UNREADABLE
+                if answer.status_code == _EVERYBODY:
+                    raise _refuses(answer.status_code)
+                if answer.status_code not in PASSING and answer.status_code < 500:
+                    return answer.status_code
+                said, why = f"answers {answer.status_code}", str(answer.status_code)
+                after = retry_after_seconds(answer.headers, time.time())
+            if attempt < ATTEMPTS:
+                await asyncio.sleep(wait_seconds(url, attempt, after))
+        if why.isdigit() and int(why) in PASSING:
+            raise TransientError(f"the upstream {said}", where=_UPSTREAM)
+        raise FailedError(why, f"the upstream {said}")
+
+    async def _keep(self, records: Sequence[Mapping[str, Any]]) -> None:
+        if not records:
+            return
+        lines = [json.dumps(record, ensure_ascii=False).encode() for record in records]
+        named = hashlib.sha256(b"\n".join(lines)).hexdigest()[:12]
+        folder = traffic_folder(self.task.playbook, self.task.test)
+        if self.task.retention:
+            await sweeping.state(self.store, self.task.playbook, self.task.retention)
+        path = f"{folder}/{int(time.time())}-{STREAM}-{named}.jsonl"
+        await self.store.aput_new(path, b"\n".join(lines) + b"\n")
+
+    async def _given(self) -> AsyncIterator[Wanted]:
+        source = self.task.requests
+        if source is None:
+            raise BugError("no requests are given")
+        secret = read_secret(self.settings.path(f"{SECRETS_FOLDER}/requests"))
+        inner = source.config_map.key if source.config_map else source.pvc.path if source.pvc else ""
+        place = str(self.settings.path(f"{DATA_FOLDER}/requests/{inner}")) if inner else source.uri or ""
+        lines = await asyncio.to_thread(
+            lambda: list(read_lines(place, max_bytes=MAX_ROW_BYTES, secret=secret))
+        )
+        rows = [_request(line, at) for at, line in enumerate(lines, 1) if line.strip()]
+        for number, (row, repeated) in enumerate(in_hash_order(self.task.test, rows)):
+            yield Wanted(STREAM, number, row, repeated)
+
+    async def _captured(self) -> AsyncIterator[Wanted]:
+        roots: set[str] = set()
+        for path in oldest_first(await self.store.alist(captured_folder(self.task.playbook))):
+            for line in (await self.store.aget(path) or b"").splitlines():
+                try:
+                    raw = json.loads(line)
+                    wanted = Wanted(str(raw["stream"]), int(raw["number"]), dict(raw["request"]))
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    continue  # another release's
+                root = root_of(self.task.test, wanted.body)
+                yield replace(wanted, repeated=root in roots)
+                roots |= {root} - {""}
+
+    def _upstream(self) -> Upstream:
+        if self.task.upstream is None:
+            raise BugError("a replay was given no upstream", where="COMBEE_JUDGE")
+        checked_url(self.task.upstream.url, f"{_UPSTREAM}.url")
+        return self.task.upstream
+
+    def _key(self, upstream: Upstream) -> str:
+        if upstream.api_key_secret_ref is None:
+            return ""
+        values = read_secret(self.settings.path(f"{SECRETS_FOLDER}/upstream")) or {}
+        return (values.get(upstream.api_key_secret_ref.key) or "").strip()
+
+    def _preface(self, side: str) -> str:
+        folder = self.settings.path(f"{PLAYBOOKS_FOLDER}/{side}")
+        path, named = folder / PLAYBOOK_KEY, folder / METHOD_KEY
+        try:
+            method = named.read_text(encoding="utf-8") if named.exists() else ""
+            return preface_of(path.read_text(encoding="utf-8"), method)
+        except OSError as error:
+            raise BugError(f"a playbook cannot be read ({error.strerror})", where=str(path)) from None
+
+    def _open(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            raise BugError("a replay is used as a context manager")
+        return self._client
+
+
+def _side(answer: dict[str, Any] | int | FailedError) -> dict[str, Any]:
+    """As it is kept."""
+    if isinstance(answer, FailedError):
+        return {"failed": answer.why, **({"seconds": ANSWER_SECONDS} if answer.why == TIMEOUT else {})}
+    if isinstance(answer, int):
+        return {"failed": NO_ANSWER if answer == UNREADABLE else str(answer)}
+    return answer
+
+
+def in_hash_order(test: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
+    """``rows``, one of those that begin with the same words first, by a hash of those words; then the others of them,
+    which are marked."""
+    first: dict[str, Mapping[str, Any]] = {}
+    others = []
+    for at, row in enumerate(rows):
+        root = root_of(test, row) or hashlib.sha256(f"{test}\n{at}".encode()).hexdigest()
+        if root in first:
+            others.append((row, True))
+        else:
+            first[root] = row
+    return [*((first[root], False) for root in sorted(first)), *others]
+
+
+def _perhaps_all(status: int) -> bool:
+    return status in _REFUSALS or 300 <= status < 400
+
+
+def _refuses(status: int) -> EndpointError:
+    return EndpointError(
+        f"the upstream answers {status}: {_REFUSALS.get(status, 'it sends requests elsewhere')}",
+        where=_UPSTREAM,
+        fix="Correct upstream.url or the key in its Secret",
+    )
+
+
+def _body(wanted: Wanted) -> bytes:
+    """The request as it is asked: without a stream."""
+    kept = {name: value for name, value in wanted.body.items() if name not in ("stream", "stream_options")}
+    return json.dumps(kept, ensure_ascii=False).encode()
+
+
+def _record(content: bytes, seconds: float) -> dict[str, Any] | None:
+    answer = answer_record(content, streamed=False) if len(content) <= MOST_BYTES else None
+    return None if answer is None else {"seconds": round(seconds, 4), "answer": answer}
+
+
+def _request(line: bytes, at: int) -> Mapping[str, Any]:
+    """A given request. DataError naming its line, and nothing of it."""
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError):
+        raw = None
+    if not isinstance(raw, dict) or not isinstance(raw.get("messages"), list) or not raw["messages"]:
+        raise DataError(
+            "not a chat request",
+            where=f"spec.canary.replay.requests:{at}",
+            fix='Write one JSON object a line, such as {"model": "m", "messages": [...]}',
+        )
+    return raw

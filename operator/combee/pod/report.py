@@ -1,0 +1,185 @@
+"""``combee-worker report``: what ``combee run`` would have written, printed for whoever asked for it.
+
+It only reads: the run, its frozen plans, the records that its steps left in the store, and what the
+operator remembered (in the step's parameters). The files go to stdout as ``report.bundle`` packs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from combee.api.run import manifest_digest
+from combee.assembly.context import keep_libraries_quiet, open_models, work_context
+from combee.assembly.crash import bug_text
+from combee.assembly.endpoints import role_endpoints
+from combee.assembly.folder import read_plans
+from combee.assembly.guard import BudgetGuard
+from combee.clients.model.wire import Endpoint
+from combee.clients.store.store import Store
+from combee.errors import BugError, CombeeError, UserError
+from combee.objects.results import CALLS
+from combee.plan.cluster.memory import Memory
+from combee.plan.decide import Identity, limits_of
+from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
+from combee.pod.data import PodData
+from combee.pod.environment import Pod
+from combee.pod.log import LogProgress, PodLog
+from combee.pod.served import served_models
+from combee.pod.termination import open_store
+from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
+from combee.report.outcome import Session, data_pinned
+from combee.report.result import DataInfo
+from combee.tasks.traces import TracesTask
+from combee.work.context import WorkContext, read_manifest
+from combee.work.steps import rolled_up
+
+PLANS_FOLDER = "/etc/combee/plans"
+UNFINISHED = Outcome("Stopped", "not over yet: this is what was finished when the report was made")
+
+
+def run(pod: Pod, log: PodLog) -> int:
+    """Print the files; the exit code. Nothing is raised."""
+    keep_libraries_quiet()
+    try:
+        files = asyncio.run(_files(pod, log))
+    except CombeeError as error:
+        log.say("ERROR", str(error), error=error.code)
+        return 70 if isinstance(error, BugError) else 1
+    except Exception as error:
+        log.say("ERROR", bug_text(error))
+        return 70
+    for line in packed(files):
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
+    memory = Memory.from_status(pod.step.params.get("state"))
+    store = open_store(pod)
+    models = open_models(
+        pod.spec.workers,
+        {},
+        store,
+        on_call=lambda record: None,
+        budget=BudgetGuard(limits_of(pod.spec), lambda: 0.0),
+    )
+    context = work_context(
+        pod.spec,
+        name=pod.name,
+        uid=pod.uid,
+        store=store,
+        models=models,
+        data=PodData(pod),
+        progress=LogProgress(log),
+        initial_playbook="",
+        task=TracesTask(),  # asked nothing here: who reads a result does not run its task's code
+    )
+    try:
+        session = await _session(pod, memory, context, store)
+        _, made = await texts(session)
+        if pod.step.params.get(CALLS):
+            made |= await _recorded(context, session)
+    finally:
+        await models.pool.aclose()
+        store.close()
+    result = made.pop(RESULT_FILE)
+    plans = {f"plans/i{n:03d}.json": plan.to_json() for n, plan in sorted(session.plans.items())}
+    steps = {f"steps/{name}.json": s.encode() for name, s in sorted(session.summaries.items())}
+    return {**plans, **steps, **made, RESULT_FILE: result}
+
+
+async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
+    """The recorded calls of each step, and the scores of the look at gate where there was one."""
+    found: dict[str, bytes] = {}
+    for name, summary in sorted(session.summaries.items()):
+        found[calls_file(name)] = b""
+        for path in sorted(await context.store.alist(f"{context.prefix}/steps/{name}")):
+            if path.endswith(".manifest.json"):
+                outputs = json.loads(await context.store.aget(path) or b"{}").get("outputs", {})
+                if digest := outputs.get("calls"):
+                    found[calls_file(name)] += await context.store.aget_blob(digest)
+        if summary.kind == "evaluate":
+            record = json.loads(await context.store.aget_blob(summary.outputs["record"]))
+            if digest := record["scores"].get("gate"):
+                found[GATE_FILE] = await context.store.aget_blob(digest)
+    return found
+
+
+async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store) -> Session:
+    """What a laptop's session holds when it ends, from the store."""
+    done = memory.run.iteration
+    found = read_plans(pod.settings.path(PLANS_FOLDER))
+    plans = {number: plan for number, plan in found.items() if number < done}
+    missing = [number for number in range(done) if number not in plans]
+    if missing:
+        raise UserError(
+            f"the plans of {len(missing)} iterations are gone, the first is that of iteration {missing[0] + 1}",
+            where=f"ConfigMaps of {pod.name}",
+            fix="They are deleted with the run only: was it deleted and applied again?",
+        )
+    over = memory.run.outcome is not None
+    summaries = await summaries_in(context, plans, over=over)
+    state = memory.run if over else replace(memory.run, outcome=UNFINISHED)
+    infos, unknown = await served_models(store, context.prefix, _endpoints(pod))
+    return Session(
+        run=pod.run,
+        who=Identity(pod.name, pod.uid[:8]),
+        manifest_digest=manifest_digest(pod.run),
+        context=context,
+        state=state,
+        outcome=state.outcome or UNFINISHED,
+        plans=plans,
+        summaries=summaries,
+        models=infos,
+        wall_seconds=memory.elapsed(memory.ended or time.time()),
+        data=_with_unknown(data_pinned(memory.run.facts), unknown),
+    )
+
+
+async def summaries_in(
+    context: WorkContext, plans: Mapping[int, IterationPlan], *, over: bool
+) -> dict[str, StepSummary]:
+    """The summaries of the finished steps of ``plans``' iterations, and of those around them."""
+    shards: dict[str, list[int]] = defaultdict(list)
+    for path in await context.store.alist(f"{context.prefix}/steps"):
+        step, _, file = path.rpartition("/")
+        shard, dot, rest = file.partition(".")
+        if dot and rest == "manifest.json" and shard.isdigit():
+            shards[step.rpartition("/")[2]].append(int(shard))
+    found: dict[str, StepSummary] = {}
+    for name, numbers in shards.items():
+        read = [await read_manifest(context, name, number) for number in sorted(numbers)]
+        parts = [one for one in read if one is not None]
+        if not parts or any(one.error for one in parts):
+            continue
+        summary, iteration = parts[0], int(parts[0].counts.get("iteration", 0))
+        if summary.kind == "map":
+            plan = plans.get(iteration)
+            if plan is not None and len(parts) == plan.shards:
+                found[name] = rolled_up(Step(name, "map", iteration, plan.seed, plan.shards), parts)
+        elif {"profile": True, "evaluate": over}.get(summary.kind, iteration in plans):
+            found[name] = summary
+    return found
+
+
+def _endpoints(pod: Pod) -> dict[str, Endpoint]:
+    return role_endpoints(
+        pod.spec,
+        engine_url=lambda engine: (pod.engines[engine], f"engine {engine}"),
+        key_of=lambda role, ref: ("", ""),
+    )
+
+
+def _with_unknown(data: DataInfo, roles: list[str]) -> DataInfo:
+    """``data`` with a warning where it is not known who answered."""
+    if not roles:
+        return data
+    said = f"which server answered as {' and '.join(roles)} was not noted: whether it is a real model is not known"
+    return data.model_copy(update={"warnings": (*data.warnings, said)})

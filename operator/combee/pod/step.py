@@ -1,0 +1,323 @@
+"""One shard of one step, in a pod: the same work as on a laptop, with files for flags.
+
+Exit 0: the step did its work, or never will (its error is in the manifest and the summary), or yielded
+its place. Exit 1: worth another try. Exit 70: ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+from combee.api.common import SecretKeyRef
+from combee.assembly.context import Share, keep_libraries_quiet, open_models, work_context
+from combee.assembly.crash import bug_text
+from combee.assembly.endpoints import checked_key, role_endpoints
+from combee.assembly.guard import BudgetGuard
+from combee.assembly.rollouts import rolling_out, with_agent
+from combee.assembly.splits import refuse_overlap, refuse_too_small
+from combee.clients.model.wire import CallRecord, Endpoint, OnCall
+from combee.clients.store.store import Store
+from combee.errors import (
+    BudgetExhaustedError,
+    BugError,
+    CombeeError,
+    TransientError,
+    UserError,
+)
+from combee.names import step_name
+from combee.objects.uses import USES
+from combee.plan.decide import limits_of
+from combee.plan.types import StepSummary
+from combee.pod.budget import shared_limits, spent_before, with_budget
+from combee.pod.data import PodData, initial_playbook
+from combee.pod.desk import desk
+from combee.pod.environment import Pod
+from combee.pod.inputs import others_done, read_inputs
+from combee.pod.log import LogProgress, PodLog
+from combee.pod.served import note_servers
+from combee.pod.termination import open_store, permanent, tell
+from combee.tasks.protocol import Task
+from combee.tasks.registry import task_of
+from combee.tasks.traces import TracesTask
+from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.steps import help_map, run_shard
+
+DONE, AGAIN, BUG = 0, 1, 70
+YIELDED = "Yielded"
+READY_SECONDS = 30.0
+"""How long an endpoint that is not an engine of the run is waited for before the first call."""
+LOOK_SECONDS = 1.0
+MAX_MESSAGE = 1000
+
+
+def run(pod: Pod, log: PodLog) -> int:
+    """Do the pod's shard; the exit code. Nothing is raised."""
+    keep_libraries_quiet()
+    worker = _Worker(pod, log)
+    try:
+        return asyncio.run(worker.run())
+    except CombeeError as error:
+        return worker.failed(error)
+    except Exception as error:
+        worker.tell(worker.summary(BugError.code, bug_text(error)))
+        log.say("ERROR", bug_text(error))
+        return BUG
+
+
+@dataclass(slots=True)
+class _Worker:
+    pod: Pod
+    log: PodLog
+    refusal: CombeeError | None = None
+    """why its models cannot be asked or its task not be loaded, found before there was a place to write it to."""
+
+    async def run(self) -> int:
+        """One shard, and then help for others. Raises what is not the step's result."""
+        pod = self.pod
+        store = open_store(pod)
+        try:
+            async with self._context(store) as (context, guard):
+                self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
+                done = await read_manifest(context, pod.step.name, pod.shard)
+                if done is None:
+                    done = await self._result(context, guard)
+                self.tell(done)
+                self.log.say("INFO", "the result is kept")
+                if pod.shard == 0:
+                    await note_servers(context)
+                if pod.step.kind == "map" and not done.error:
+                    await self._help(context)
+        finally:
+            store.close()
+        return DONE
+
+    async def _result(self, context: WorkContext, guard: BudgetGuard) -> StepSummary:
+        """The shard's summary. A permanent error is a result, and is written as one."""
+        pod = self.pod
+        try:
+            return await self._worked(context, guard)
+        except CombeeError as error:
+            if not permanent(error):
+                raise
+            self.log.say("ERROR", str(error), error=error.code)
+            failed = self.summary(error.code, str(error))
+        try:
+            return await write_manifest(context, failed, pod.shard)
+        except CombeeError as error:
+            self.tell(failed)
+            raise TransientError(f"the step's error cannot be kept: {error}", where=pod.step.name) from None
+
+    async def _worked(self, context: WorkContext, guard: BudgetGuard) -> StepSummary:
+        pod, step, plan = self.pod, self.pod.step, self.pod.plan
+        inputs: list[StepSummary] = []
+        if self.refusal is not None:
+            raise self.refusal
+        if plan is not None and step.kind in ("reduce", "finish"):
+            read = await self._inputs(context)
+            if read is None:
+                self.log.say("INFO", "inputs are not there yet: the place is given up")
+                return self.summary(YIELDED, "its inputs were not there in time")
+            if (broken := next((one for one in read if one.error), None)) is not None:
+                passed_on = self.summary(broken.error, broken.message)
+                return await write_manifest(context, passed_on, pod.shard)
+            inputs = read
+            self.log.say("INFO", "the inputs are there")
+        self._start_guard(guard, inputs)
+        if step.kind == "profile":
+            await self._accept_data(context)
+            context = replace(context, initial_playbook=await asyncio.to_thread(initial_playbook, pod))
+        if step.kind == "map" and plan is not None:
+            context.progress.begin("map", plan.batch_size // max(1, plan.shards))
+        baseline = ""
+        if step.kind == "evaluate":
+            baseline = str(step.params.get("baseline") or (await _profiled(context, pod)).get("artifact", ""))
+        return await run_shard(context, step, plan, baseline, pod.shard)
+
+    async def _inputs(self, context: WorkContext) -> list[StepSummary] | None:
+        """Wait for the inputs, and read the data meanwhile."""
+        step, plan = self.pod.step, self.pod.plan
+        if plan is None:
+            raise BugError("a step with inputs has a plan", where=step.name)
+        ahead = asyncio.ensure_future(context.data.train()) if step.kind == "finish" else None
+        waits = step.params.get("waitSeconds")
+        try:
+            return await read_inputs(
+                context,
+                step,
+                plan,
+                wait_seconds=None if waits is None else float(waits),
+                sleep=asyncio.sleep,
+            )
+        finally:
+            if ahead is not None and not ahead.done():
+                ahead.cancel()
+            if ahead is not None:
+                with suppress(asyncio.CancelledError, CombeeError):
+                    await ahead
+
+    async def _accept_data(self, context: WorkContext) -> None:
+        """The checks that ``combee run`` does before any work."""
+        data = context.data
+        if not isinstance(data, PodData):
+            raise BugError("profile reads the pod's data")
+        splits = await data.every()
+        for split in splits.values():
+            for warning in split.warnings:
+                context.progress.note(warning)
+        refuse_overlap(splits)
+        refuse_too_small(splits)
+
+    def _start_guard(self, guard: BudgetGuard, inputs: list[StepSummary]) -> None:
+        pod = self.pod
+        spent = spent_before(pod.step.params, inputs)
+        limits = limits_of(with_budget(pod.spec, pod.step.params))
+        guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
+        guard.start_step(spent)
+        started = time.monotonic()
+        guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - started
+
+    async def _help(self, context: WorkContext) -> None:
+        """Take work from shards that are still at it, until they are done. Whatever goes wrong here is
+        the owner's to meet: this pod's result stands."""
+        pod, plan = self.pod, self.pod.plan
+        if plan is None or pod.step.shards < 2:
+            return
+        helping = asyncio.ensure_future(help_map(context, pod.step, plan, pod.shard))
+        try:
+            while not helping.done():
+                await asyncio.wait({helping}, timeout=LOOK_SECONDS)
+                if await others_done(context.store, context.prefix, pod.step.name, pod.step.shards):
+                    helping.cancel()
+                    break
+            taken = await helping
+            if taken:
+                self.log.say("INFO", f"took {taken} examples of other shards", taken=taken)
+        except asyncio.CancelledError:
+            return
+        except CombeeError as error:
+            level = "INFO" if isinstance(error, BudgetExhaustedError) else "WARNING"
+            self.log.say(level, f"stopped helping: {error}")
+
+    @asynccontextmanager
+    async def _context(self, store: Store) -> AsyncIterator[tuple[WorkContext, BudgetGuard]]:
+        pod = self.pod
+        part = Share(max(1, pod.step.shards), pod.shard)
+        guard = BudgetGuard(limits_of(pod.spec), lambda: 0.0)
+        waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
+        on_call = self._noticing(guard)
+        task: Task = TracesTask()
+        try:
+            endpoints, task = with_agent(pod.spec, _endpoints(pod)), task_of(pod.spec.task)
+        except CombeeError as error:
+            endpoints, self.refusal = {}, error
+        models = open_models(
+            pod.spec.workers,
+            endpoints,
+            store,
+            on_call=on_call,
+            budget=guard,
+            share=part,
+            wait_seconds=waits,
+        )
+        data, progress = PodData(pod), LogProgress(self.log)
+        context = work_context(
+            pod.spec,
+            name=pod.name,
+            uid=pod.uid,
+            store=store,
+            models=models,
+            data=data,
+            progress=progress,
+            initial_playbook="",
+            share=part,
+            task=task,
+        )
+        try:
+            data.pinned = await _pinned(context, pod)
+            async with rolling_out(
+                pod.spec,
+                desk(pod, part),
+                models,
+                store,
+                context.prefix,
+                on_call=on_call,
+                budget=guard,
+                progress=progress,
+                share=part,
+            ) as runner:
+                yield replace(context, runner=runner), guard
+        finally:
+            await models.pool.aclose()
+
+    def _noticing(self, guard: BudgetGuard) -> OnCall:
+        """Tells the guard of each call, and the log of each kind of trouble once."""
+        said: set[tuple[str, str]] = set()
+
+        def on_call(record: CallRecord) -> None:
+            guard.settle(record)
+            for why in (*record.retried_for, record.error):
+                if why and why != "Cancelled" and (record.role, why) not in said:
+                    said.add((record.role, why))
+                    self.log.say("WARNING", f"a call was asked again or lost ({why})", modelRole=record.role)
+
+        return on_call
+
+    def failed(self, error: CombeeError) -> int:
+        """Say an error that another try may mend, or that is ours; the exit code."""
+        self.tell(self.summary(error.code, str(error)))
+        self.log.say("ERROR", str(error), error=error.code)
+        return BUG if isinstance(error, BugError) else AGAIN
+
+    def summary(self, error: str, message: str) -> StepSummary:
+        """A summary of a step that did not do its work."""
+        step = self.pod.step
+        return StepSummary(
+            step.name,
+            step.kind,
+            counts={"iteration": step.iteration},
+            error=error,
+            message=message.encode()[:MAX_MESSAGE].decode(errors="ignore"),
+        )
+
+    def tell(self, summary: StepSummary) -> None:
+        """Leave the summary where the kubelet reads it."""
+        tell(self.pod, summary, self.log)
+
+
+async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
+    """What ``profile`` left: the digests of the splits and of the untouched artifact."""
+    if pod.step.kind == "profile":
+        return {}
+    manifest = await read_manifest(context, step_name(pod.name, pod.uid, 0, "profile"))
+    return dict(manifest.outputs) if manifest is not None else {}
+
+
+async def _pinned(context: WorkContext, pod: Pod) -> dict[str, str]:
+    """split -> digest it must have: the operator's word, else what profile found."""
+    told = pod.step.params.get("digests")
+    digests = dict(told) if told else await _profiled(context, pod)
+    return {name: str(digests[name]) for name in ("train", "heldOut", "test") if name in digests}
+
+
+def _endpoints(pod: Pod) -> dict[str, Endpoint]:
+    """Endpoints of the roles that this kind of step may use."""
+
+    def engine_url(engine: str) -> tuple[str, str]:
+        if engine not in pod.engines:
+            raise BugError(f"no address of engine {engine}", where="COMBEE_ENGINES")
+        return pod.engines[engine], f"engine {engine}"
+
+    def key_of(role: str, ref: SecretKeyRef) -> tuple[str, str]:
+        where = f"spec.models.{role}.endpoint.apiKeySecretRef"
+        shown = f"{ref.key} of the Secret {ref.name}"
+        key = ((pod.secret(f"role-{role}") or {}).get(ref.key) or "").strip()
+        if not key:
+            raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
+        return checked_key(key, shown=shown, where=where, fix="Put the key alone into it"), shown
+
+    roles = USES[pod.step.kind].roles
+    return role_endpoints(pod.spec, engine_url=engine_url, key_of=key_of, balanced=True, only=roles)

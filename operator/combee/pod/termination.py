@@ -1,0 +1,31 @@
+"""What every pod does with its result, and where its store is."""
+
+from __future__ import annotations
+
+from combee.api.common import uri_scheme
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
+from combee.errors import BugError, CombeeError, TransientError, UnreachableError
+from combee.plan.types import StepSummary
+from combee.pod.environment import TERMINATION_LOG, Pod
+from combee.pod.log import PodLog
+
+
+def permanent(error: CombeeError) -> bool:
+    """Whether another pod would meet the same error: then it is the step's result."""
+    return not isinstance(error, TransientError | BugError | UnreachableError)
+
+
+def tell(pod: Pod, summary: StepSummary, log: PodLog) -> None:
+    """Write a summary as the pod's termination message, where the kubelet reads it."""
+    try:
+        pod.settings.path(TERMINATION_LOG).write_bytes(summary.encode())
+    except OSError as error:
+        log.say("WARNING", f"the termination message cannot be written ({error.strerror})")
+
+
+def open_store(pod: Pod) -> Store:
+    """The run's store. StoreError, or UserError naming the key that its Secret lacks."""
+    uri = pod.store_uri
+    options = s3_options(pod.secret("store")) if uri_scheme(uri) == "s3" else None
+    return Store.open(uri, options=options)

@@ -1,0 +1,163 @@
+"""Build the report of a run: ``report.md`` and one self-contained ``report.html``, and ``playbook.md``.
+
+Everything a model, a user or a server wrote (entries, reasons, names) is hostile input: the HTML is escaped by
+jinja2 and needs no script, no inline style and no resource of any kind, which its content security policy
+states; in Markdown every value goes through ``text.markdown`` unless it is Markdown of ours. Equal results
+give equal bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from combee.report import words
+from combee.report.lineage import lineage
+from combee.report.result import Entry, Result
+from combee.report.tables import Table, tables
+from combee.report.text import Markdown, amount, count, duration, markdown, score, signed, visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MAX_SOURCES = 12
+"""Sources named beside a bullet in the report; playbook.md names all of them."""
+MAX_NOT_RENDERED = 300
+"""Entries outside the playbook that the report shows; result.json has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The two files' texts."""
+
+    markdown: str
+    html: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Entries under one heading, in the ledger's order."""
+
+    title: str
+    entries: tuple[Entry, ...]
+
+
+def build_report(result: Result, *, playbook_markdown: str) -> Report:
+    """Both forms of the report. ``playbook_markdown`` ends report.md; the HTML shows the result's entries."""
+    from combee.report.figures import figures
+
+    context = _context(result)
+    page = _environment(html=True)
+    style = files(__package__).joinpath("templates/report.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    html = page.get_template("report.html.j2").render(
+        **context, figures=figures(result), style=style, style_digest=digest
+    )
+    text = _environment(html=False).get_template("report.md.j2")
+    body = Markdown(_one_level_down(playbook_markdown).strip())
+    return Report(text.render(**context, playbook_text=body), html)
+
+
+def playbook_markdown(result: Result) -> str:
+    """The playbook as Markdown: its rendered bullets by section, each with all its sources."""
+    template = _environment(html=False).get_template("playbook.md.j2")
+    return template.render(**_context(result))
+
+
+def _context(result: Result) -> dict[str, Any]:
+    """What the templates read."""
+    outside = [entry for entry in result.entries if not entry.rendered]
+    gate = words.gate_of(result)
+    return {
+        "result": result,
+        "headline": words.headline(result),
+        "gate": gate,
+        "gate_interval": f"{signed(gate.low)} to {signed(gate.high)}" if gate else "",
+        "gate_partial": words.partial_words(gate) if gate else "",
+        "mark": Markdown(f" ({words.SIMULATED})" if result.simulated else ""),
+        "banner": words.SIMULATED_BANNER if result.simulated else "",
+        "served_by": words.served_by(result),
+        "cost": words.cost(result),
+        "cost_per_point": words.cost_per_point(result),
+        "playbook_size": words.playbook(result),
+        "refused": words.refused(result),
+        "faults": words.faults(result),
+        "warnings": words.warnings(result),
+        "next_steps": words.next_steps(result),
+        "tables": tables(result),
+        "sections": _sections([entry for entry in result.entries if entry.rendered]),
+        "outside": _sections(outside[:MAX_NOT_RENDERED]),
+        "outside_count": len(outside),
+        "outside_hidden": max(0, len(outside) - MAX_NOT_RENDERED),
+        "max_sources": MAX_SOURCES,
+        "prompt": [entry for entry in result.entries if entry.rendered] if result.variants else [],
+        "prompt_file": words.PROMPT_FILE,
+    }
+
+
+def _sections(entries: Sequence[Entry]) -> list[Section]:
+    grouped: dict[str, list[Entry]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.section, []).append(entry)
+    return [Section(title, tuple(members)) for title, members in grouped.items()]
+
+
+def _environment(*, html: bool) -> Environment:
+    """HTML escapes by jinja2; in Markdown `finalize` escapes every printed value that is not `Markdown`."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("combee.report", "templates"),
+        autoescape=html,  # noqa: S701 - Markdown is escaped by finalize instead
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_plain if html else markdown,
+    )
+    environment.filters.update(score=score, signed=signed, amount=amount, count=count, duration=duration)
+    environment.filters.update(verified=_verified, lineage=lineage, md_table=_md_table, quoted=_quoted)
+    return environment
+
+
+def _plain(value: object) -> object:
+    """Strings lose what hides or acts before jinja2 escapes them; markup of ours stays as it is."""
+    return visible(value) if type(value) is str else value
+
+
+_VERIFIED = {
+    "replay": "verified by replay",
+    "support": "two or more sources",
+    "initial": "from the initial playbook",
+    "no": "not verified",
+}
+
+
+def _verified(entry: Entry) -> str:
+    return _VERIFIED[entry.verified]
+
+
+def _quoted(text: str) -> Markdown:
+    """A text line by line as a quotation."""
+    lines = [f"> {markdown(line)}".rstrip() for line in text.strip().splitlines()]
+    return Markdown("\\\n".join(lines) if lines else "> (nothing)")
+
+
+def _md_table(table: Table) -> Markdown:
+    """A table of GitHub's Markdown, or the sentence that says why it is empty."""
+    if not table.rows:
+        return Markdown(markdown(table.missing))
+    heads = " | ".join(markdown(label) for label, _ in table.heads)
+    rule = " | ".join("---:" if number else "---" for _, number in table.heads)
+    rows = "\n".join(f"| {' | '.join(markdown(cell) for cell in row)} |" for row in table.rows)
+    note = f"\n\n{markdown(table.note)}" if table.note else ""
+    return Markdown(f"| {heads} |\n| {rule} |\n{rows}{note}")
+
+
+def _one_level_down(text: str) -> str:
+    """Headings one level deeper, so that the playbook is a part of the report."""
+    return "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines())

@@ -1,0 +1,113 @@
+"""What a run leaves for people: result.json, the reports, the playbook, its plans and summaries.
+
+``texts`` makes the files, on a laptop and in a pod alike. From a pod they travel through its log, as a
+gzipped tar in base64 between two lines, the last of which says length and digest: a log that was cut is
+noticed, and lines of somebody else between them do no harm.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+
+from combee.errors import TransientError
+from combee.report.child import build_apart
+from combee.report.outcome import Session, result_of
+from combee.report.result import Result, to_bytes
+from combee.report.words import PROMPT_FILE
+
+RESULT_FILE = "result.json"
+GATE_FILE = "gate.json"
+"""Scores by example of the gate half, ``baseline`` and ``best``: only in what a comparison asks for."""
+BEGIN = "-----BEGIN COMBEE RESULTS-----"
+_END = re.compile(r"-----END COMBEE RESULTS (\d{1,12}) ([0-9a-f]{64})-----")
+_LINE = 4096
+"""characters a line; a container runtime cuts longer ones than 16 KiB."""
+MAX_BYTES = 1 << 30
+_NAME = re.compile(
+    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|result\.json|report\.(?:md|html)|playbook\.md|prompt\.(?:txt|json)"
+)
+
+
+def calls_file(step: str) -> str:
+    """The file of a step's recorded calls, as ``work.asker`` writes them: only in what a comparison asks for."""
+    return f"calls/{step}.jsonl"
+
+
+async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
+    """The result, and the files made from it; result.json is last: where it is, the rest is."""
+    result = await result_of(session)
+    playbook, report = await build_apart(result)
+    book = result.playbook
+    prompt = {}
+    if book is not None and book.components:
+        parts = json.dumps(book.components, indent=1, ensure_ascii=False) + "\n"
+        prompt = {PROMPT_FILE: book.text.encode(), "prompt.json": parts.encode()}
+    return result, {
+        "playbook.md": playbook.encode(),
+        **prompt,
+        "report.md": report.markdown.encode(),
+        "report.html": report.html.encode(),
+        RESULT_FILE: to_bytes(result),
+    }
+
+
+def packed(files: Mapping[str, bytes]) -> Iterator[str]:
+    """``files`` as lines of text. Equal files give equal lines.
+
+    >>> unpacked(packed({"result.json": b"{}"}))
+    {'result.json': b'{}'}
+    """
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as tar:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    raw = gzip.compress(held.getvalue(), mtime=0)
+    text = base64.b64encode(raw).decode("ascii")
+    yield BEGIN
+    yield from (text[at : at + _LINE] for at in range(0, len(text), _LINE))
+    yield f"-----END COMBEE RESULTS {len(raw)} {hashlib.sha256(raw).hexdigest()}-----"
+
+
+def unpacked(lines: Iterable[str]) -> dict[str, bytes]:
+    """The files in a log. TransientError when they are not all there or damaged."""
+    kept: list[str] | None = None
+    for line in lines:
+        line = line.strip()
+        if line == BEGIN:
+            kept = []
+        elif kept is not None and (end := _END.fullmatch(line)):
+            return _untarred("".join(kept), int(end[1]), end[2])
+        elif kept is not None and not line.startswith("{"):
+            kept.append(line)
+    raise _damaged("its end is missing" if kept is not None else "there are none")
+
+
+def _untarred(text: str, length: int, digest: str) -> dict[str, bytes]:
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise _damaged("not base64") from None
+    if len(raw) != length or hashlib.sha256(raw).hexdigest() != digest:
+        raise _damaged(f"{len(raw):,} of {length:,} bytes, or not the same ones")
+    files: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(raw), mode="r:gz") as tar:
+        for entry in tar:
+            held = tar.extractfile(entry) if entry.isreg() and entry.size <= MAX_BYTES else None
+            if held is None or not _NAME.fullmatch(entry.name):
+                raise _damaged(f"an entry {entry.name[:80]!r} has no place in them")
+            files[entry.name] = held.read()
+    return files
+
+
+def _damaged(why: str) -> TransientError:
+    return TransientError(f"the results in the log cannot be read ({why})", fix="Run the command again")

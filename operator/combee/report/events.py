@@ -1,0 +1,142 @@
+"""The lines of ``combee run --json``: one model per event; the schema and docs/events.md come from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from combee.report.parts import Model, Share
+from combee.report.progress import ProgressState
+from combee.report.result import Outcome, Paired
+
+
+class Event(Model):
+    """What every line has."""
+
+    seconds: Annotated[float, Field(ge=0)]
+    """Seconds since the run started in this process."""
+
+
+class StartedEvent(Event):
+    """The run begins, or goes on after it was stopped."""
+
+    event: Literal["started"] = "started"
+    run: str
+    folder: str
+    """Where the results will lie, as given."""
+    resumed: bool
+    """Whether finished work was found there."""
+
+
+class PlanEvent(Event):
+    """An iteration's decisions are frozen."""
+
+    event: Literal["plan"] = "plan"
+    iteration: int
+    """1-based."""
+    epoch: int
+    batch_size: int
+    batch_reason: str
+    strategy: str
+    merge: str
+    redundancy: str
+    copies: int
+
+
+class ProgressEvent(Event):
+    """Where the run stands. Counts are of the whole run so far."""
+
+    event: Literal["progress"] = "progress"
+    run: str
+    phase: str
+    iteration: int
+    """1-based; 0 before the first."""
+    iterations_expected: int | None
+    batch_size: int
+    batch_reason: str
+    stage: str
+    stage_done: int
+    stage_total: int
+    """Units of the stage; 0: not said."""
+    examples_done: int
+    examples_total: int
+    calls_done: int
+    """Answered calls, memo hits included."""
+    calls_hit: int
+    calls_in_flight: int
+    calls_retrying: int
+    tokens: int
+    rollouts: int
+    heldout_baseline: Share | None
+    heldout_best: Share | None
+    heldout_last: Share | None
+    elapsed_seconds: float
+    """Seconds of the run, earlier processes included."""
+    eta_seconds: float | None
+    budget: str
+    notes: tuple[str, ...]
+    simulated: bool
+    """Whether any model says of itself that it is simulated."""
+
+
+class IterationEvent(Event):
+    """An iteration is finished. Counts are of the whole run so far; result.json has the iteration's own."""
+
+    event: Literal["iteration"] = "iteration"
+    iteration: int
+    """1-based."""
+    batch_size: int
+    examples_done: int
+    heldout_last: Share | None
+    """Select score after it; the last one there is, where it was not evaluated."""
+    heldout_best: Share | None
+    tokens: int
+    rollouts: int
+    simulated: bool
+
+
+class FinishedEvent(Event):
+    """The run is over; the last line."""
+
+    event: Literal["finished"] = "finished"
+    run: str
+    outcome: Outcome
+    exit_code: int
+    reason: str
+    gate: Paired | None
+    """Before and after on the gate half; null when it was not looked at."""
+    simulated: bool
+    folder: str
+
+
+class WarningEvent(Event):
+    """Something a person should know; the run goes on."""
+
+    event: Literal["warning"] = "warning"
+    text: str
+
+
+class ErrorEvent(Event):
+    """What went wrong, where, and what to do."""
+
+    event: Literal["error"] = "error"
+    code: str
+    """Stable word for the class of the error."""
+    what: str
+    where: str
+    fix: str
+
+
+EVENTS: TypeAdapter[Event] = TypeAdapter(
+    Annotated[
+        StartedEvent | PlanEvent | ProgressEvent | IterationEvent | FinishedEvent | WarningEvent | ErrorEvent,
+        Field(discriminator="event"),
+    ]
+)
+
+
+def progress_event(state: ProgressState, seconds: float) -> ProgressEvent:
+    """The event for a state."""
+    names = [name for name in ProgressEvent.model_fields if name not in {"event", "seconds"}]
+    return ProgressEvent(seconds=seconds, **{name: getattr(state, name) for name in names})

@@ -1,0 +1,89 @@
+"""Where the time went and what went wrong, as the figures and tables of the report share it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from combee.report.result import IterationRecord, Result, StageTime
+
+LEARNING = ("map", "reduce", "verification", "select")
+"""The parts of an iteration that a reader thinks in."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageSum:
+    """One stage over the whole run. Quantiles are the means of the iterations', weighted by calls."""
+
+    step: str
+    stage: str
+    calls: int
+    seconds: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
+def stage_sums(result: Result) -> tuple[StageSum, ...]:
+    """Every stage of the run in the order in which they first ran, profile first, evaluation last."""
+    found: dict[tuple[str, str], list[StageTime]] = {}
+    for stage in _all_stages(result):
+        found.setdefault((stage.step, stage.stage), []).append(stage)
+    order = {"profile": 0, "map": 1, "reduce": 2, "finish": 3, "evaluate": 4}
+    return tuple(_sum(found[key]) for key in sorted(found, key=lambda key: order.get(key[0], 5)))
+
+
+def _all_stages(result: Result) -> Iterable[StageTime]:
+    if result.profile:
+        yield from result.profile.stages
+    for it in result.iterations:
+        yield from it.stages
+    if result.evaluation:
+        yield from result.evaluation.stages
+
+
+def _sum(stages: list[StageTime]) -> StageSum:
+    calls = sum(stage.calls for stage in stages)
+
+    def mean(name: str) -> float:
+        return sum(float(getattr(stage, name)) * stage.calls for stage in stages) / max(1, calls)
+
+    return StageSum(
+        step=stages[0].step,
+        stage=stages[0].stage,
+        calls=calls,
+        seconds=sum(stage.scheduled_seconds for stage in stages),
+        p50=mean("p50"),
+        p90=mean("p90"),
+        p99=mean("p99"),
+        max=max(stage.max for stage in stages),
+        prompt_tokens=sum(stage.prompt_tokens for stage in stages),
+        cached_tokens=sum(stage.cached_tokens for stage in stages),
+    )
+
+
+def step_walls(result: Result) -> dict[str, float]:
+    """Wall-clock seconds by step, over the whole run."""
+    walls: dict[str, float] = {}
+    if result.profile:
+        walls["profile"] = result.profile.wall_seconds
+    for it in result.iterations:
+        for step, seconds in it.step_seconds.items():
+            walls[step] = walls.get(step, 0.0) + seconds
+    if result.evaluation:
+        walls["evaluate"] = result.evaluation.wall_seconds
+    return walls
+
+
+def parts(it: IterationRecord) -> dict[str, float]:
+    """Seconds of an iteration's critical path by ``LEARNING`` part, and ``other``: wall time beyond it."""
+    seconds = dict.fromkeys(LEARNING, 0.0)
+    for stage in it.stages:
+        name = (
+            stage.step if stage.step in seconds else "select" if stage.stage == "select" else "verification"
+        )
+        seconds[name] += stage.scheduled_seconds
+    return {**seconds, "other": max(0.0, it.wall_seconds - sum(seconds.values()))}

@@ -1,0 +1,400 @@
+"""From a finished (or stopped) session to ``Result``: the numbers of result.json and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee.algo.laws import Law, residuals
+from combee.algo.stats import detectable_gain
+from combee.api.run import Batching, PromptLearningRun
+from combee.methods.protocol import OVER_BUDGET, Rendered
+from combee.plan.batching import Delay, delay_of
+from combee.plan.decide import Identity
+from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
+from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
+from combee.report.entries import SHORT, entries_of, variants_of
+from combee.report.result import (
+    Baseline,
+    Best,
+    BudgetLine,
+    CostPerPoint,
+    DataInfo,
+    DelayFit,
+    DelayModel,
+    Entry,
+    Faults,
+    HeldOut,
+    HeldOutInfo,
+    IterationRecord,
+    ModelInfo,
+    Paired,
+    PlaybookInfo,
+    RefusalRecord,
+    Result,
+    Retention,
+    Setup,
+    SplitInfo,
+    StageTime,
+    StepRecord,
+    Usage,
+    VariantRecord,
+    Verification,
+)
+from combee.work.context import WorkContext
+from combee.work.happened import union
+from combee.work.steps import load_artifact
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a session ended with."""
+
+    run: PromptLearningRun
+    who: Identity
+    manifest_digest: str
+    context: WorkContext
+    state: RunState
+    outcome: Outcome
+    plans: Mapping[int, IterationPlan]
+    summaries: Mapping[str, StepSummary]
+    models: Mapping[str, ModelInfo]
+    wall_seconds: float
+    data: DataInfo
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The blobs that a report needs."""
+
+    iterations: Mapping[int, dict[str, Any]] = field(default_factory=dict)
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    around: Mapping[str, StepRecord] = field(default_factory=dict)
+    """profile and evaluate, as far as they were reached."""
+    ledger: Any = None
+    rendered: Rendered | None = None
+
+
+async def result_of(session: Session) -> Result:
+    """Read the records of the finished steps and put the result together."""
+    records = await _records(session)
+    gate = records.evaluation.get("gate")
+    paired = Paired(**gate) if gate else None
+    cost = None
+    if paired is not None and paired.gain > 0:
+        points = paired.gain * 100
+        cost = CostPerPoint(
+            tokens=round(session.state.spend.tokens / points, 1),
+            rollouts=round(session.state.spend.rollouts / points, 2),
+        )
+    iterations = tuple(_iterations(session, records))
+    return Result(
+        run=session.run.name,
+        manifest_digest=session.manifest_digest,
+        outcome=session.outcome.name,
+        exit_code=EXIT_CODES[session.outcome.name],
+        reason=session.outcome.reason,
+        setup=_setup(session.run),
+        models=dict(session.models),
+        data=session.data,
+        held_out=_held_out(session, paired),
+        test=Paired(**records.evaluation["test"]) if records.evaluation.get("test") else None,
+        iterations=iterations,
+        usage={
+            role: Usage(
+                calls=u.calls,
+                hits=u.hits,
+                prompt_tokens=u.prompt_tokens,
+                completion_tokens=u.completion_tokens,
+                cached_tokens=u.cached_tokens,
+            )
+            for role, u in session.state.usage.items()
+        },
+        rollouts=int(session.state.spend.rollouts),
+        wall_seconds=round(session.wall_seconds, 3),
+        faults=_all_faults(
+            [*(one.faults for one in iterations), *(s.faults for s in records.around.values())]
+        ),
+        profile=records.around.get("profile"),
+        evaluation=records.around.get("evaluate"),
+        budget=_budget(session),
+        cost_per_point=cost,
+        playbook=_playbook(records),
+        entries=tuple(_entries(session, records)),
+        variants=_variants(session, records),
+        refusals=tuple(_refusals(session, records)),
+    )
+
+
+async def _records(session: Session) -> _Records:
+    store = session.context.store
+    iterations: dict[int, dict[str, Any]] = {}
+    evaluation: dict[str, Any] = {}
+    around: dict[str, StepRecord] = {}
+    for summary in session.summaries.values():
+        if summary.kind == "finish" and "record" in summary.outputs:
+            number = int(summary.counts.get("iteration", -1))
+            iterations[number] = json.loads(await store.aget_blob(summary.outputs["record"]))
+        if summary.kind in ("profile", "evaluate") and "record" in summary.outputs:
+            record = json.loads(await store.aget_blob(summary.outputs["record"]))
+            around[summary.kind] = _step(summary, record)
+            evaluation = record if summary.kind == "evaluate" else evaluation
+    best = session.state.best
+    if best is None:
+        return _Records(iterations, evaluation, around)
+    ledger = await load_artifact(session.context, best.artifact)
+    spec = session.run.spec
+    rendered = ledger.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    return _Records(iterations, evaluation, around, ledger, rendered)
+
+
+def _setup(run: PromptLearningRun) -> Setup:
+    aggregation = run.spec.aggregation
+    batching = run.spec.batching
+    return Setup(
+        task=run.spec.task.type,
+        metric=run.spec.task.metric,
+        method=run.spec.method.type,
+        strategy=aggregation.strategy,
+        merge=aggregation.merge,
+        redundancy=aggregation.redundancy.mode,
+        verify=run.spec.verify,
+        batching=f"{batching.mode} {batching.size}"
+        if batching.mode == "Fixed"
+        else f"{batching.mode}, rule {batching.rule}",
+        seed=run.spec.seed,
+    )
+
+
+def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
+    state = session.state
+    if state.facts is None or state.best is None or not state.facts.held_out_rows:
+        return None
+    return HeldOut(
+        baseline=Baseline(select=state.baseline_select),
+        best=Best(select=state.best.select, iteration=state.best.iteration + 1),
+        gate=gate,
+        smallest_detectable_gain=min(1.0, detectable_gain(state.facts.gate_rows))
+        if state.facts.gate_rows
+        else None,
+    )
+
+
+def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
+    """One record for each finished iteration, re-folding the state so that each shows the fit and
+    the counts that its own decisions saw."""
+    state = RunState()
+    profile = next((s for s in session.summaries.values() if s.kind == "profile" and not s.error), None)
+    if profile is None:
+        return []
+    state = after_profile(state, profile)
+    finished = {
+        s.counts["iteration"]: s for s in session.summaries.values() if s.kind == "finish" and not s.error
+    }
+    rows, spec = list[IterationRecord](), session.run.spec
+    for number in sorted(finished):
+        plan, summary = session.plans[number], finished[number]
+        before, state = state, after_iteration(state, plan, summary)
+        delay = delay_of(spec, before)
+        row = _iteration(delay, spec.batching, state, plan, summary, records.iterations[number])
+        best = session.state.best
+        rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
+    return rows
+
+
+def _iteration(
+    delay: Delay,
+    batching: Batching,
+    after: RunState,
+    plan: IterationPlan,
+    summary: StepSummary,
+    record: dict[str, Any],
+) -> IterationRecord:
+    """One finished iteration: ``delay`` is what was believed before it, the rest what came of it."""
+    return IterationRecord(
+        iteration=plan.iteration + 1,
+        epoch=plan.epoch,
+        examples=after.examples_done,
+        batch_size=plan.batch_size,
+        batch_reason=plan.batch_reason,
+        wall_seconds=record["wallSeconds"],
+        modelled_seconds=record["modelledSeconds"],
+        critical_path_seconds=record["modelledSeconds"],
+        calls=record["calls"],
+        tokens=record["tokens"],
+        rollouts=record["rollouts"],
+        train_score=summary.scores.get("train"),
+        select=summary.scores.get("select"),
+        partial_train=summary.scores.get("partialTrain"),
+        partial_select=summary.scores.get("partialSelect"),
+        best=after.best is not None and after.best.iteration == plan.iteration,
+        retention=Retention.model_validate(record["retention"]),
+        verification=Verification.model_validate(record["verification"]),
+        built_on=tuple(digest[:SHORT] for digest in record.get("builtOn", ())),
+        delay_fit=_fit(delay, batching),
+        observations=tuple((float(o.batch_size), o.seconds) for o in delay.observations),
+        trial=plan.trial,
+        prompt_tokens=summary.counts.get("promptTokens", 0),
+        cached_tokens=summary.counts.get("cachedTokens", 0),
+        failed=record.get("failed", 0),
+        step_seconds=record.get("stepSeconds", {}),
+        stages=_stages(record),
+        faults=_faults(record),
+    )
+
+
+def _step(summary: StepSummary, record: Mapping[str, Any]) -> StepRecord:
+    return StepRecord(
+        wall_seconds=summary.seconds["wall"],
+        scheduled_seconds=summary.seconds["modelled"],
+        stages=_stages(record),
+        faults=_faults(record),
+    )
+
+
+def _stages(record: Mapping[str, Any]) -> tuple[StageTime, ...]:
+    return tuple(StageTime.model_validate(stage) for stage in record.get("stages", ()))
+
+
+def _faults(record: Mapping[str, Any]) -> Faults:
+    """Of one step's or iteration's record; one that was written before faults were recorded had none."""
+    return Faults(
+        asked_again=record.get("faults", {}),
+        rollouts=record.get("rolloutFaults", {}),
+        repaired=record.get("repaired", 0),
+        hedges=record.get("hedges", 0),
+        lost=record.get("lost", 0),
+        limits=record.get("limits", ()),
+    )
+
+
+def _all_faults(parts: Sequence[Faults]) -> Faults:
+    return Faults(
+        asked_again=union(part.asked_again for part in parts),
+        rollouts=union(part.rollouts for part in parts),
+        repaired=sum(part.repaired for part in parts),
+        hedges=sum(part.hedges for part in parts),
+        lost=sum(part.lost for part in parts),
+        limits=tuple(change for part in parts for change in part.limits),
+    )
+
+
+def _fit(delay: Delay, batching: Batching) -> DelayFit | None:
+    """The fit as the report shows it; a law borrowed from before a change has no line of its own."""
+    law, laws = delay.law(batching), delay.today.laws
+    if law is None:
+        return None
+    line = laws.line if laws is not None else None
+    b_half = line.b_half if line is not None else law.b_half
+    return DelayFit(
+        c0=line.c0 if line is not None else law.a,
+        c1=line.c1 if line is not None else law.f,
+        b_half=b_half if math.isfinite(b_half) else None,
+        n=len(delay.observations),
+        rmse=line.rmse if line is not None and line.n > 2 else None,
+        model=_model(law),
+        models=tuple(_model(one) for one in laws.models) if laws is not None else (),
+        residuals=tuple(round(value, 6) for value in residuals(law, delay.observations)),
+        source=delay.source,
+        changed_by=delay.today.factor,
+    )
+
+
+def _model(law: Law) -> DelayModel:
+    return DelayModel(
+        name=law.name,
+        a=law.a,
+        alpha=law.alpha,
+        f=law.f,
+        aicc=law.aicc,
+        relative_error=law.error,
+    )
+
+
+def _budget(session: Session) -> tuple[BudgetLine, ...]:
+    budget, spend = session.run.spec.budget, session.state.spend
+    return (
+        BudgetLine(name="rollouts", spent=spend.rollouts, limit=budget.rollouts),
+        BudgetLine(name="tokens", spent=spend.tokens, limit=budget.tokens),
+        BudgetLine(
+            name="wallClockSeconds", spent=round(session.wall_seconds, 3), limit=budget.wall_clock_seconds
+        ),
+    )
+
+
+def _playbook(records: _Records) -> PlaybookInfo | None:
+    if records.rendered is None:
+        return None
+    return PlaybookInfo(
+        digest=records.ledger.digest,
+        tokens=records.rendered.tokens,
+        entries=len(records.rendered.included),
+        left_out=len(records.rendered.left_out),
+        text=records.rendered.text if records.rendered.components else "",
+        components=dict(records.rendered.components),
+        over_budget=sum(left.reason == OVER_BUDGET for left in records.rendered.left_out),
+    )
+
+
+def _entries(session: Session, records: _Records) -> list[Entry]:
+    if records.rendered is None:
+        return []
+    views = session.context.method.views(records.ledger, records.rendered, verify=session.run.spec.verify)
+    return entries_of(views)
+
+
+def _variants(session: Session, records: _Records) -> tuple[VariantRecord, ...]:
+    if records.rendered is None:
+        return ()
+    return variants_of(session.context.method.variants(records.ledger, records.rendered))
+
+
+def _refusals(session: Session, records: _Records) -> list[RefusalRecord]:
+    if records.ledger is None:
+        return []
+    return [
+        RefusalRecord(kind=refusal.kind, reason=refusal.reason, text_digest=refusal.text_digest)
+        for refusal in session.context.method.refusals(records.ledger)
+    ]
+
+
+def data_info(splits: Mapping[str, Any], select: int, gate: int) -> DataInfo:
+    """The pinned data, by size and digest. ``splits``: split name -> Dataset, all but train optional."""
+    train, held_out, test = splits["train"], splits.get("heldOut"), splits.get("test")
+    return DataInfo(
+        train=SplitInfo(rows=len(train.examples), digest=train.digest),
+        held_out=HeldOutInfo(rows=len(held_out.examples), digest=held_out.digest, select=select, gate=gate)
+        if held_out
+        else None,
+        test=SplitInfo(rows=len(test.examples), digest=test.digest) if test else None,
+        warnings=tuple(warning for split in splits.values() if split for warning in split.warnings),
+    )
+
+
+def data_pinned(facts: DataFacts | None) -> DataInfo:
+    """The same where the data itself is not at hand; ``facts``: what ``profile`` found."""
+    if facts is None:
+        return DataInfo(train=SplitInfo(rows=0, digest=""))
+    digests = facts.digests
+    return DataInfo(
+        train=SplitInfo(rows=facts.train_rows, digest=digests.get("train", "")),
+        held_out=HeldOutInfo(
+            rows=facts.held_out_rows,
+            digest=digests.get("heldOut", ""),
+            select=facts.select_rows,
+            gate=facts.gate_rows,
+        )
+        if facts.held_out_rows
+        else None,
+        test=SplitInfo(rows=facts.test_rows, digest=digests["test"]) if "test" in digests else None,
+    )
+
+
+def model_info(model: str, host: str, words: str) -> ModelInfo:
+    """A role's model. ``words``: what its server says about itself."""
+    return ModelInfo(
+        model=model, endpoint_host=host, simulated="simulated" in words.casefold(), served_by=words
+    )

@@ -1,0 +1,392 @@
+"""``result.json`` version 1: what a run leaves for people and programs, as frozen models.
+
+The models are the contract: ``result.schema.json`` and ``docs/result.md`` are generated from them
+(``python -m combee.generate.schemas --write``). Names are camelCase in JSON and snake_case in Python;
+unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock unless
+the name says otherwise; tokens are those the servers charged. A part that a run never reached is ``null`` or
+empty, never invented. No prompt, row of data or secret has a place here, but what was learned has.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from combee.errors import DataError
+from combee.methods.lineage import VariantKind
+from combee.report.parts import Amount, Count, Difference, Model, Share
+from combee.report.parts import DelayFit as DelayFit
+from combee.report.parts import DelayModel as DelayModel
+from combee.report.parts import Faults as Faults
+from combee.report.parts import RarityBand as RarityBand
+from combee.report.parts import Replay as Replay
+from combee.report.parts import Retention as Retention
+from combee.report.parts import RetentionLevel as RetentionLevel
+from combee.report.parts import StageTime as StageTime
+from combee.report.parts import StepRecord as StepRecord
+from combee.report.parts import Verification as Verification
+
+Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
+Role = Literal["task", "proposer", "evaluator", "embedder"]
+Verified = Literal["replay", "support", "initial", "no"]
+RefusalKind = Literal["leak", "injection", "replay", "support"]
+
+EXIT_CODES: dict[Outcome, int] = {
+    "Learned": 0,
+    "NothingBetter": 3,
+    "BudgetExhausted": 4,
+    "Failed": 5,
+    "Stopped": 130,
+}
+
+
+class ModelInfo(Model):
+    """Which model answered for one role."""
+
+    model: str
+    """The model's name as asked for."""
+    endpoint_host: str
+    """Host and port of its endpoint; never a path, a user or a key."""
+    simulated: bool = False
+    """Whether the server says of itself that it is no real model."""
+    served_by: str = ""
+    """The server's own words about itself (``owned_by`` of /v1/models), verbatim."""
+
+
+class SplitInfo(Model):
+    """One split of the data."""
+
+    rows: Count
+    """Distinct examples."""
+    digest: str
+    """sha256 of its canonical content."""
+
+
+class HeldOutInfo(SplitInfo):
+    """The heldOut split and its two halves."""
+
+    select: Count = 0
+    """Examples used to choose the best iteration."""
+    gate: Count = 0
+    """Examples looked at once, for the final verdict."""
+
+
+class DataInfo(Model):
+    """The data, pinned by digest."""
+
+    train: SplitInfo
+    held_out: HeldOutInfo | None = None
+    test: SplitInfo | None = None
+    warnings: tuple[str, ...] = ()
+    """What was found while reading: merged rows, small splits; no row is quoted."""
+
+
+class Setup(Model):
+    """How the run learned, in the manifest's words; empty where unknown."""
+
+    task: str = ""
+    metric: str = "accuracy"
+    method: str = ""
+    strategy: str = ""
+    merge: str = ""
+    redundancy: str = ""
+    verify: str = ""
+    batching: str = ""
+    seed: int | None = None
+
+
+class BudgetLine(Model):
+    """One limit of the run and what was used of it."""
+
+    name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+    spent: Amount
+    limit: Amount | None = None
+    """null: no limit was set."""
+
+
+class Baseline(Model):
+    """The untouched start (initial playbook, or none) on the select half."""
+
+    select: Share
+
+
+class Best(Model):
+    """The best iteration on the select half. It was chosen there, so this number is optimistic."""
+
+    select: Share
+    iteration: Count
+    """Iteration whose playbook it is; 0 is the untouched start."""
+
+
+class Paired(Model):
+    """Before and after on the same examples, with the interval of the difference (paired bootstrap, 95 %)."""
+
+    baseline: Share
+    """Score of the untouched start."""
+    best: Share
+    """Score of the chosen playbook, as rendered under its token budget."""
+    gain: Difference
+    """best - baseline."""
+    low: Difference
+    """Lower end of the 95 % interval of the gain."""
+    high: Difference
+    """Upper end of the 95 % interval of the gain."""
+    n: Count
+    discordant: Count
+    """Examples whose verdict changed, either way."""
+    partial_baseline: Share | None = None
+    """Mean partial credit of the untouched start; null where the task has none. Nothing is decided by it."""
+    partial_best: Share | None = None
+    """The same of the chosen playbook."""
+
+
+class HeldOut(Model):
+    """Scores on heldOut."""
+
+    baseline: Baseline | None = None
+    best: Best | None = None
+    gate: Paired | None = None
+    """The one look at the gate half; null when the run ended before it."""
+    smallest_detectable_gain: Share | None = None
+    """Smallest gain that the gate half can show with power 0.8 at 5 %."""
+
+
+class IterationRecord(Model):
+    """One iteration. Counts are of this iteration alone, except ``examples``."""
+
+    iteration: Annotated[int, Field(ge=1)]
+    epoch: Count
+    examples: Count
+    """Examples learned from so far, this iteration included."""
+    batch_size: Count
+    batch_reason: str
+    """Why this batch size, one sentence."""
+    wall_seconds: Amount
+    modelled_seconds: Amount | None = None
+    """The recorded call graph replayed through the latency law on the run's slots."""
+    critical_path_seconds: Amount | None = None
+    """The recorded calls list-scheduled on the run's slots."""
+    calls: Count
+    """Model calls, memo hits included."""
+    tokens: Count
+    """Tokens of these calls, in and out, evaluation included."""
+    rollouts: Count
+    """Task-model calls: map, replay and heldOut."""
+    train_score: Share | None = None
+    """Score of the batch's rollouts, before learning from them."""
+    select: Share | None = None
+    """Score of the rendered playbook after it, on the select half; null when it was not evaluated."""
+    partial_train: Share | None = None
+    """Mean partial credit of the batch's rollouts; null where the task has none. Nothing is decided by it."""
+    partial_select: Share | None = None
+    """The same of the rendered playbook, on the select half."""
+    best: bool = False
+    """Whether this is the iteration that was kept."""
+    retention: Retention | None = None
+    verification: Verification | None = None
+    built_on: tuple[str, ...] = ()
+    """Ids of the variants that it built on side by side, where there were several."""
+    delay_fit: DelayFit | None = None
+    """The fit that the batch size was chosen with."""
+    observations: tuple[tuple[Amount, Amount], ...] = ()
+    """(batch size, seconds) pairs behind the fit."""
+    trial: bool = False
+    """Whether its batch size was chosen to be measured."""
+    prompt_tokens: Count = 0
+    """Prompt tokens of its learning calls: a covariate of its time."""
+    cached_tokens: Count = 0
+    """Of these, served by the server's prefix cache."""
+    failed: Count = 0
+    """Examples of the batch that got no answer; they count as wrong."""
+    step_seconds: dict[str, Amount] = Field(default_factory=dict)
+    """Wall-clock seconds of map (its longest shard), reduce and finish."""
+    stages: tuple[StageTime, ...] = ()
+    """Where its critical path went, in the order of the stages."""
+    faults: Faults = Faults()
+
+
+class Usage(Model):
+    """Calls and tokens of one model role."""
+
+    calls: Count = 0
+    """Answered calls, memo hits included."""
+    hits: Count = 0
+    """Of these, answered from the memo."""
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    cached_tokens: Count = 0
+    """Prompt tokens that the server served from its prefix cache."""
+
+
+class CostPerPoint(Model):
+    """What one point (0.01) of gain on the gate half cost."""
+
+    tokens: Amount
+    rollouts: Amount
+
+
+class PlaybookInfo(Model):
+    """The rendered playbook."""
+
+    digest: str
+    tokens: Count
+    entries: Count
+    """Entries rendered."""
+    left_out: Count = 0
+    """Entries of the ledger not rendered: over the token budget, or not verified."""
+    over_budget: Count = 0
+    """Of the entries left out, those that were admitted and did not fit the token budget."""
+    components: dict[str, str] = Field(default_factory=dict)
+    """A prompt's parts by name; empty for a playbook of entries."""
+    text: str = ""
+    """A prompt as a model reads it; empty for a playbook of entries."""
+    path: str = "playbook.md"
+    """The file, relative to result.json."""
+
+
+class Entry(Model):
+    """One entry of the ledger."""
+
+    id: str
+    section: str
+    text: str
+    sources: tuple[str, ...] = ()
+    """Trajectories (``<example id>@<epoch>``) that it was learned from."""
+    helpful: Count = 0
+    """Distinct examples that voted it helpful."""
+    harmful: Count = 0
+    """Distinct examples that voted it harmful."""
+    verified: Verified
+    """Why it may be rendered: it passed a replay, has a second source, came with the initial playbook; or ``no``."""
+    contested: bool = False
+    """Whether other sources say otherwise."""
+    rendered: bool = False
+    parents: tuple[str, ...] = ()
+    """Ids of the entries that it replaced or was merged from."""
+    replaced_by: tuple[str, ...] = ()
+    """Ids of the entries that replaced it or took it in."""
+    replays: tuple[Replay, ...] = ()
+    """How it was tried."""
+    left_out: str = ""
+    """Why it is not in the playbook, in one word; empty where it is."""
+
+
+class RefusalRecord(Model):
+    """An entry that was not let in. Its text is kept out; its digest identifies it."""
+
+    kind: RefusalKind
+    reason: str
+    text_digest: str
+
+
+class VariantRecord(Model):
+    """A variant of a prompt that got into the pool."""
+
+    id: str
+    """The first digits of its digest."""
+    kind: VariantKind
+    """``start``: it was given; ``rewrite``: as a model wrote it; ``lessons``: the same, with what was learned below it
+    word for word; ``merge``: of two lines of variants."""
+    parents: tuple[str, ...] = ()
+    """Ids of those it came out of."""
+    iteration: Count
+    """In which iteration; 0 for one that was given."""
+    changed: tuple[str, ...] = ()
+    """Components whose text differs from the first parent's."""
+    gain: float | None = None
+    """By how much the sum of its scores beat its parent's when it was let in."""
+    examples: Count = 0
+    """On so many examples."""
+    score: Share | None = None
+    """Its mean on the select half."""
+    scored: Count = 0
+    """Rows of select that it has a score for."""
+    leads: bool = False
+    """Whether it is the prompt of this result."""
+
+
+class Result(Model):
+    """The whole of result.json."""
+
+    version: Literal[1] = 1
+    run: str
+    manifest_digest: str
+    outcome: Outcome
+    exit_code: int
+    """0 Learned, 3 NothingBetter, 4 BudgetExhausted, 5 Failed, 130 Stopped."""
+    reason: str
+    """Why it ended, one sentence."""
+    setup: Setup = Setup()
+    models: dict[Role, ModelInfo] = Field(default_factory=dict)
+    data: DataInfo | None = None
+    """null when the run ended before its data was read."""
+    held_out: HeldOut | None = None
+    test: Paired | None = None
+    """The test split, scored once at the very end; null when there is none or the run ended before it."""
+    iterations: tuple[IterationRecord, ...] = ()
+    usage: dict[Role, Usage] = Field(default_factory=dict)
+    rollouts: Count = 0
+    """Task-model calls of the whole run."""
+    wall_seconds: Amount = 0.0
+    faults: Faults = Faults()
+    """Of the whole run, profile and evaluation included."""
+    profile: StepRecord | None = None
+    """The baseline evaluation before the first iteration."""
+    evaluation: StepRecord | None = None
+    """The one look at gate and test after the last iteration."""
+    budget: tuple[BudgetLine, ...] = ()
+    cost_per_point: CostPerPoint | None = None
+    """null when there is no gain to divide by."""
+    playbook: PlaybookInfo | None = None
+    entries: tuple[Entry, ...] = ()
+    variants: tuple[VariantRecord, ...] = ()
+    """With GEPA the variants that got into the pool, best first; empty with other methods."""
+    refusals: tuple[RefusalRecord, ...] = ()
+
+    @model_validator(mode="after")
+    def _exit_code_says_the_outcome(self) -> Self:
+        if self.exit_code != EXIT_CODES[self.outcome]:
+            raise ValueError(
+                f"exitCode of {self.outcome} is {EXIT_CODES[self.outcome]}, not {self.exit_code}"
+            )
+        return self
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any role was answered by a simulated model."""
+        return any(model.simulated for model in self.models.values())
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens of all roles."""
+        return sum(u.prompt_tokens + u.completion_tokens for u in self.usage.values())
+
+
+def to_bytes(result: Result) -> bytes:
+    """The file's bytes: UTF-8 JSON, two-space indent, keys in the models' order, a final newline."""
+    return (result.model_dump_json(indent=2) + "\n").encode()
+
+
+def read_result(data: bytes, *, where: str = "result.json") -> Result:
+    """Parse the bytes of a result.json; a `DataError` names the first wrong field."""
+    try:
+        return Result.model_validate_json(data, strict=True)
+    except ValidationError as error:
+        raise _data_error(error, where) from None
+
+
+def validate_result(data: Any, *, where: str = "result.json") -> Result:
+    """The same for a parsed JSON value."""
+    return read_result(json.dumps(data).encode(), where=where)
+
+
+def _data_error(error: ValidationError, where: str) -> DataError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(part) for part in first["loc"]) or "the whole document"
+    return DataError(
+        f"{path}: {first['msg']}",
+        where=where,
+        fix="result.json is written by `combee run` (version 1); run the same command again to write it anew",
+    )

@@ -1,0 +1,99 @@
+"""Tables of where the time went and of the faults that were met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from combee.report import happened
+from combee.report.parts import LimitChange
+from combee.report.result import Result
+from combee.report.table import Table
+from combee.report.text import duration, percent
+
+CHANGES_TOLD = 4
+MEANINGS = {
+    "429": "too many requests: waited as long as the server asked for, and a little more",
+    "503": "not available: waited, and asked again",
+    "timeout": "no answer before the deadline",
+    "reset": "the connection was dropped",
+    "connect": "no connection could be made",
+    "malformed": "a response that is none",
+    "aborted": "the server gave up in the middle",
+}
+
+
+def path(result: Result) -> Table:
+    """Critical path by stage, with the wall time of its step beside it."""
+    stages, walls = happened.stage_sums(result), happened.step_walls(result)
+    whole = sum(stage.seconds for stage in stages)
+    rows, told = [], set()
+    for one in stages:
+        wall = duration(walls[one.step]) if one.step in walls and one.step not in told else ""
+        told.add(one.step)
+        share = percent(one.seconds, whole) if whole else "0 %"
+        rows.append((one.step, one.stage, f"{one.calls:,}", duration(one.seconds), share, wall))
+    columns = ("step", "stage", "#calls", "#critical path", "#share", "#wall time of the step")
+    note = (
+        "All iterations together. Critical path: the recorded calls list-scheduled on the run's slots, stage after "
+        "stage; wall time beyond it is ours, or was spent waiting to ask again."
+    )
+    return Table("path", "Where the time went", columns, tuple(rows), "No call was recorded.", note)
+
+
+def latency(result: Result) -> Table:
+    """Latency quantiles by stage."""
+    rows = tuple(
+        (one.step, one.stage, f"{one.calls:,}", *map(duration, (one.p50, one.p90, one.p99, one.max)))
+        for one in happened.stage_sums(result)
+    )
+    columns = ("step", "stage", "#calls", "#p50", "#p90", "#p99", "#max")
+    note = (
+        "Of the attempt that was answered, as the client saw it. Quantiles are those of each iteration, averaged by "
+        "calls; the maximum is that of the whole run."
+    )
+    return Table("latency", "Latency of a call", columns, rows, "No call was recorded.", note)
+
+
+def faults(result: Result) -> Table:
+    """What went wrong on the way, and what became of it."""
+    met = result.faults
+    rows = [(reason, f"{n:,}", _meaning(reason)) for reason, n in met.asked_again.items()]
+    rows += [(name, f"{n:,}", _of_a_rollout(name)) for name, n in met.rollouts.items()]
+    others = (
+        ("broken answers", met.repaired, "could not be used as they were, and were asked for once more"),
+        ("stragglers", met.hedges, "raced by a second request, the first answer was kept"),
+        ("lost calls", met.lost, "brought no usable answer for all that"),
+        ("lost examples", sum(it.failed for it in result.iterations), "got no answer; they count as wrong"),
+    )
+    rows += [(name, f"{number:,}", said) for name, number, said in others if number]
+    rows += _concurrency(met.limits)
+    columns = ("what", "#how often", "what was done")
+    missing = "No call had to be asked again, and none was lost."
+    return Table("faults", "Faults met", columns, tuple(rows), missing)
+
+
+def _concurrency(changes: Sequence[LimitChange]) -> list[tuple[str, str, str]]:
+    """A row for each role whose concurrency was changed: the first changes, the lowest and the last value."""
+    rows = []
+    for role in dict.fromkeys(change.role for change in changes):
+        its = [change for change in changes if change.role == role]
+        told = [
+            f"{one.before:,} to {one.after:,} at call {one.call:,}"
+            + (f" ({one.reason})" if one.reason else "")
+            for one in its[:CHANGES_TOLD]
+        ]
+        more = f" and {len(its) - len(told)} more" if len(its) > len(told) else ""
+        ends = f"lowest {min(one.after for one in its):,}, last {its[-1].after:,}"
+        rows.append((f"concurrency, {role}", f"{len(its):,}", f"{', '.join(told)}{more}; {ends}"))
+    return rows
+
+
+def _of_a_rollout(fault: str) -> str:
+    again = fault in ("TaskCrashed", "TaskKilled", "TaskDied")
+    return "a rollout: tried again" if again else "a rollout: the example counts as wrong"
+
+
+def _meaning(reason: str) -> str:
+    if reason in MEANINGS:
+        return MEANINGS[reason]
+    return "an error of the server: waited, and asked again" if reason.isdigit() else "asked again"

@@ -1,0 +1,258 @@
+"""What a result says, in sentences: headline, verdict, what to look at next. Pure; no markup, no colour.
+
+The report and the last screen say the same things because both read them here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from combee.report.result import Paired, PlaybookInfo, Result
+from combee.report.text import amount, count, duration, score, signed
+
+PROMPT_FILE = "prompt.txt"
+"""What is learned, where it is a prompt, as agents see it."""
+SIMULATED = "simulated model"
+SIMULATED_BANNER = "Numbers made with a simulated model"
+
+_TITLES = {
+    "Learned": "learned a better playbook",
+    "NothingBetter": "found nothing better than the start",
+    "BudgetExhausted": "stopped at its budget",
+    "Failed": "failed",
+    "Stopped": "was stopped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """``title`` says what happened, ``reason`` why it ended, ``verdict`` what the gate half says."""
+
+    title: str
+    reason: str
+    verdict: str
+    tone: str
+    """good, neutral or bad."""
+
+
+def headline(result: Result) -> Headline:
+    """The first lines of the report and of the last screen."""
+    title = _TITLES[result.outcome]
+    gain = gate_of(result)
+    if result.outcome == "Learned" and not _scored(result):
+        title = "learned a playbook that nothing has scored"
+    if result.outcome in {"BudgetExhausted", "Stopped"} and gain is not None and gain.gain > 0:
+        title += ", with a better playbook so far"
+    tone = {"Learned": "good", "Failed": "bad"}.get(result.outcome, "neutral")
+    return Headline(title, _sentence(result.reason), verdict(result), tone)
+
+
+def gate_of(result: Result) -> Paired | None:
+    """Before and after on the gate half, if it was looked at."""
+    return result.held_out.gate if result.held_out else None
+
+
+def _scored(result: Result) -> bool:
+    """Whether the run has rows to score on; recorded trajectories come without."""
+    return result.data is None or result.data.held_out is not None
+
+
+def verdict(result: Result) -> str:
+    """How far the gate's number can be trusted, one or two sentences."""
+    gate = gate_of(result)
+    if not _scored(result):
+        return "There is no heldOut: a canary, or a person who reads it, has to say how good it is."
+    if gate is None:
+        return "The gate half was not looked at, so there is no unbiased before and after."
+    if gate.low > 0:
+        text = "The whole interval lies above zero: the gain is more than chance."
+    elif gate.high < 0:
+        text = "The whole interval lies below zero: the playbook does harm."
+    else:
+        text = "The interval includes zero: the difference can be chance."
+    smallest = result.held_out.smallest_detectable_gain if result.held_out else None
+    if smallest is not None and 0 <= gate.gain < smallest:
+        text += (
+            f" With {count(gate.n, 'example')} only gains from {score(smallest)} on can be told from chance."
+        )
+    return text
+
+
+def cost(result: Result) -> str:
+    """``1.24 M tokens, 1,312 rollouts, 2 min 14 s``."""
+    return f"{amount(result.tokens)} tokens, {count(result.rollouts, 'rollout')}, {duration(result.wall_seconds)}"
+
+
+def cost_per_point(result: Result) -> str:
+    """What a point of held-out gain cost, or why that cannot be said."""
+    price = result.cost_per_point
+    if price is None:
+        return "no gain on the gate half to divide by"
+    return f"{amount(price.tokens)} tokens and {price.rollouts:,.1f} rollouts for each point (0.01) of gain"
+
+
+def served_by(result: Result) -> tuple[str, ...]:
+    """One line for each role: which model answered, and the server's own words about itself."""
+    lines = []
+    for role, model in result.models.items():
+        words = model.served_by or "the server says nothing about itself"
+        lines.append(f"{role}: {model.model} at {model.endpoint_host}, served by: {words}")
+    return tuple(lines)
+
+
+BAD_DAY_SHARE = 0.01
+"""From this share of requests sent again on, the endpoint had a bad day."""
+
+
+def faults(result: Result) -> str:
+    """What went wrong on the way, in one sentence; empty when nothing did."""
+    met = result.faults
+    failed = sum(it.failed for it in result.iterations)
+    if not met.any and not failed:
+        return ""
+    again = sum(met.asked_again.values())
+    reasons = ", ".join(f"{n:,} × {name}" for name, n in sorted(met.asked_again.items(), key=_most_first))
+    misbehaved = ", ".join(f"{n:,} × {name}" for name, n in sorted(met.rollouts.items(), key=_most_first))
+    parts = [
+        f"{count(sum(met.rollouts.values()), 'rollout')} misbehaved ({misbehaved})" if misbehaved else "",
+        f"{count(again, 'request')} sent again ({reasons})" if again else "",
+        f"{count(met.repaired, 'broken answer')} asked for once more" if met.repaired else "",
+        f"{count(met.hedges, 'slow call')} raced" if met.hedges else "",
+    ]
+    calls = sum(use.calls - use.hits for use in result.usage.values())
+    bad = again + met.repaired + met.lost > BAD_DAY_SHARE * max(1, calls)
+    head = "the endpoint had a bad day" if bad else "the endpoint"
+    return f"{head}: {', '.join(part for part in parts if part) or 'calls failed'}; {_lost(met.lost, failed)}"
+
+
+def _most_first(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]
+
+
+def _lost(calls: int, examples: int) -> str:
+    if not calls and not examples:
+        return "nothing was lost"
+    text = f"{count(calls, 'call')} brought no usable answer"
+    wrong = "counts as wrong" if examples == 1 else "count as wrong"
+    return f"{text}, {count(examples, 'example')} {wrong} for it" if examples else text
+
+
+def refused(result: Result) -> str:
+    """``5 entries (3 replay, 1 leak, 1 injection)``, or that nothing was refused."""
+    kinds = Counter(refusal.kind for refusal in result.refusals)
+    if not kinds:
+        return "no entry was refused"
+    parts = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
+    return f"{count(len(result.refusals), 'entry', 'entries')} ({parts})"
+
+
+def playbook(result: Result) -> str:
+    """Size of the playbook in words."""
+    book = result.playbook
+    if book is None:
+        return "none was made"
+    if book.components:
+        parts = count(len(book.components), "component")
+        return f"a prompt of {parts}, {book.tokens:,} tokens, the best of {count(len(result.variants), 'variant')}"
+    left = f", {book.left_out:,} left out" if book.left_out else ""
+    return f"{count(book.entries, 'entry', 'entries')}, {book.tokens:,} tokens{left}"
+
+
+def warnings(result: Result) -> tuple[str, ...]:
+    """The data's warnings and what a careful reader should know about the numbers."""
+    found = list(result.data.warnings) if result.data else []
+    held_out, gate = result.held_out, gate_of(result)
+    smallest = held_out.smallest_detectable_gain if held_out else None
+    if smallest is not None and smallest > 0.1:
+        found.append(f"heldOut is small: gains under {score(smallest)} cannot be told from chance")
+    if held_out and held_out.best and held_out.baseline and gate:
+        drop = (held_out.best.select - held_out.baseline.select) - gate.gain
+        if drop > 0.05:
+            found.append(
+                f"the gain on select is {score(drop)} larger than on gate: the choice fitted the select half"
+            )
+    if result.test and gate and result.test.high < gate.low:
+        found.append("the gain on test lies under the interval of the gate: the two splits may differ")
+    return tuple(found)
+
+
+def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
+    """What to look at or do next, most useful first. ``command`` is the one that ran, if known: a report
+    is read on a laptop, and of a run on a cluster."""
+    again = f"run `{command}` again" if command else "start it again (on a cluster: under another name)"
+    gate = gate_of(result)
+    steps: list[str] = []
+    if result.outcome == "Stopped":
+        steps.append(f"{_capital(again)} to go on: finished calls are kept and not asked twice.")
+    if result.outcome == "Failed":
+        steps.append(f"Mend what the reason says, then {again}: finished calls are kept.")
+    if result.outcome == "BudgetExhausted":
+        steps.append(f"Raise the limit under spec.budget and {again}, or use the playbook as it is.")
+    if result.outcome == "NothingBetter":
+        steps.append(
+            "Read the refusals and the levels where lessons were lost: they say what to change first."
+        )
+        steps.append("Try more examples, another proposer model, or a smaller batching.sizes.")
+    if result.outcome == "NothingBetter" and not _scored(result):
+        steps.append(
+            'Give more traces of the same kind, or show what one trace alone taught with verify: "Off".'
+        )
+    if result.playbook is not None and ((gate is not None and gate.gain > 0) or not _scored(result)):
+        steps.append(_read(result.playbook))
+    if gate is not None and gate.low <= 0 < gate.gain:
+        steps.append("Add examples to heldOut before relying on this gain: its interval includes zero.")
+    steps.extend(_from_the_numbers(result))
+    return tuple(steps)
+
+
+def _read(book: PlaybookInfo) -> str:
+    if book.components:
+        return f"Read {PROMPT_FILE}: it is the prompt as agents see it; the report says which variants it came out of."
+    return f"Read {book.path}: every bullet names the examples it was learned from."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _from_the_numbers(result: Result) -> list[str]:
+    """Steps that follow from where lessons or bullets went."""
+    steps = []
+    contested = sum(entry.contested for entry in result.entries)
+    if contested:
+        steps.append(f"Settle {count(contested, 'contested bullet')}: sources disagree about them.")
+    if any(refusal.kind in {"leak", "injection"} for refusal in result.refusals):
+        steps.append(
+            "Look at the refused entries of kind leak and injection: they say something about the data."
+        )
+    if result.playbook and result.playbook.over_budget:
+        over = result.playbook.over_budget
+        what = count(over, *(("variant",) if result.variants else ("verified entry", "verified entries")))
+        field = "gepa" if result.variants else "ace"
+        steps.append(f"Raise method.{field}.renderTokenBudget: {what} did not fit.")
+    if result.iterations and result.iterations[-1].best and result.outcome == "Learned":
+        steps.append("The last iteration was the best one: more epochs or examples may still help.")
+    return steps
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    if text.partition(" ")[0].isalpha():
+        text = text[:1].upper() + text[1:]
+    return text if not text or text[-1] in ".!?" else f"{text}."
+
+
+def gate_line(gate: Paired) -> str:
+    """``0.640 -> 0.861, +0.221 (95 % interval +0.160 to +0.282)`` with an arrow."""
+    interval = f"95 % interval {signed(gate.low)} to {signed(gate.high)}"
+    return (
+        f"{score(gate.baseline)} → {score(gate.best)}, {signed(gate.gain)} ({interval}){partial_words(gate)}"
+    )
+
+
+def partial_words(pair: Paired) -> str:
+    """``; partial credit 0.791 -> 0.875`` with an arrow; empty where the task has none."""
+    if pair.partial_baseline is None or pair.partial_best is None:
+        return ""
+    return f"; partial credit {score(pair.partial_baseline)} → {score(pair.partial_best)}"

@@ -1,0 +1,196 @@
+"""The worker's pure parts: shares, budgets, inputs, what a pod is given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.algo.budget import Limits, Spend
+from combee.assembly.context import share
+from combee.assembly.splits import refuse_moved
+from combee.clients.store.store import Store
+from combee.errors import BugError, DataError, HeldOutMovedError
+from combee.plan.types import RoleUsage, Step, StepSummary
+from combee.pod.budget import shared_limits, spent_before
+from combee.pod.environment import read_pod
+from combee.pod.inputs import read_inputs, wanted
+from combee.pod.log import PodLog
+from combee.settings import WorkerSettings
+from combee.tasks.dataset import Dataset
+from combee.work.context import write_manifest
+
+whole = st.integers(0, 10_000)
+
+
+@given(total=st.integers(1, 10_000), parts=st.integers(1, 200))
+def test_shares_sum_to_the_whole_and_none_is_nothing(total: int, parts: int) -> None:
+    shares = [share(total, parts, index) for index in range(parts)]
+    assert min(shares) >= 1 and max(shares) - min(shares) <= 1
+    assert sum(shares) == max(total, parts)
+
+
+@given(limit=whole, spent=whole, parts=st.integers(1, 50))
+def test_pods_together_spend_what_is_left_and_no_more(limit: int, spent: int, parts: int) -> None:
+    limits = Limits(rollouts=limit, tokens=None)
+    each = [shared_limits(limits, Spend(rollouts=spent), parts, index) for index in range(parts)]
+    assert sum((one.rollouts or 0) - spent for one in each) == max(0, limit - spent)
+    assert all(one.tokens is None for one in each)
+
+
+def test_what_was_spent_is_the_operators_word_and_the_inputs_manifests() -> None:
+    mapped = StepSummary("m", "map", counts={"rollouts": 5}, usage={"task": RoleUsage(5, 0, 100, 20)})
+    spent = spent_before(
+        {"spent": {"rollouts": 7, "tokens": 1000, "wallClockSeconds": 3.5}}, [mapped, mapped]
+    )
+    assert (spent.rollouts, spent.tokens, spent.wall_clock_seconds) == (17, 1240, 3.5)
+    assert spent_before({}, []) == Spend()
+    with pytest.raises(BugError):
+        spent_before({"spent": [1]}, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "code"),
+    [
+        ("train", DataError, "InvalidData"),
+        ("heldOut", HeldOutMovedError, "HeldOutMoved"),
+        ("test", HeldOutMovedError, "HeldOutMoved"),
+    ],
+)
+def test_a_split_that_moved(name: str, kind: type[DataError], code: str) -> None:
+    refuse_moved(name, Dataset((), "a" * 64), None)
+    refuse_moved(name, Dataset((), "a" * 64), "a" * 64)
+    with pytest.raises(kind) as caught:
+        refuse_moved(name, Dataset((), "a" * 64), "b" * 64)
+    assert caught.value.code == code and name in str(caught.value)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now, self.slept = 0.0, list[float]()
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+FINISH = Step("f", "finish", 0, 1, inputs={"artifact": "x", "map": "m", "reduce": "r"})
+PLAN = SimpleNamespace(shards=2)
+
+
+def test_what_a_step_reads() -> None:
+    reduce = Step("r", "reduce", 0, 1, inputs={"map": "m"})
+    assert wanted(reduce, PLAN) == [("m", 0), ("m", 1)]  # type: ignore[arg-type]
+    assert wanted(FINISH, PLAN) == [("m", 0), ("m", 1), ("r", 0)]  # type: ignore[arg-type]
+
+
+async def read(tmp_path: Path, wait: float | None, *manifests: tuple[StepSummary, int]):
+    clock = Clock()
+    context = SimpleNamespace(store=Store.open(str(tmp_path)), prefix="runs/run", clock=clock)
+    for summary, shard in manifests:
+        await write_manifest(context, summary, shard)  # type: ignore[arg-type]
+    found = await read_inputs(context, FINISH, PLAN, wait_seconds=wait, sleep=clock.sleep)  # type: ignore[arg-type]
+    return found, clock
+
+
+async def test_inputs_that_are_there_are_read_at_once(tmp_path: Path) -> None:
+    there = [(StepSummary("m", "map"), 0), (StepSummary("m", "map"), 1), (StepSummary("r", "reduce"), 0)]
+    found, clock = await read(tmp_path, 60, *there)
+    assert found is not None and [one.step for one in found] == ["m", "m", "r"]
+    assert clock.slept == []
+
+
+async def test_an_error_ends_the_wait_for_the_others(tmp_path: Path) -> None:
+    found, clock = await read(tmp_path, 60, (StepSummary("m", "map", error="Endpoint", message="no"), 1))
+    assert found is not None and [one.error for one in found] == ["Endpoint"]
+    assert clock.slept == []
+
+
+async def test_a_pod_that_waited_long_enough_yields(tmp_path: Path) -> None:
+    found, clock = await read(tmp_path, 60, (StepSummary("m", "map"), 0))
+    assert found is None and clock.now == pytest.approx(60)
+    assert max(clock.slept) <= 1.0 and len(clock.slept) < 100
+
+
+async def test_inputs_that_must_be_there_and_are_not_are_a_bug(tmp_path: Path) -> None:
+    with pytest.raises(BugError, match=r"no manifest of m shard 1, r shard 0"):
+        await read(tmp_path, None, (StepSummary("m", "map"), 0))
+
+
+def settings(root: Path, **changes: object) -> WorkerSettings:
+    step = json.dumps({"name": "s", "kind": "profile", "iteration": 0, "seed": 1})
+    values = {
+        "step": step,
+        "shard": 0,
+        "store": "/store",
+        "engines": "{}",
+        "api_server": "",
+        "log_level": "INFO",
+    }
+    return WorkerSettings(root=root, **{**values, **changes})  # type: ignore[arg-type]
+
+
+RUN = {
+    "apiVersion": "combee.dev/v1alpha1",
+    "kind": "PromptLearningRun",
+    "metadata": {"name": "run", "namespace": "team", "uid": "u-1"},
+    "spec": {
+        "task": {"type": "Formula", "data": {"train": {"uri": "s3://b/t"}, "heldOut": {"uri": "s3://b/h"}}},
+        "method": {"type": "ACE"},
+        "models": {role: {"endpoint": {"url": "http://h/v1", "model": "m"}} for role in ("task", "proposer")},
+    },
+}
+BROKEN = [
+    ("{", {}, "no JSON"),
+    (json.dumps({**RUN, "spec": {}}), {}, "spec.task"),
+    (json.dumps({**RUN, "metadata": {"name": "run"}}), {}, "no uid"),
+    (json.dumps(RUN), {"step": '{"name": 1}'}, "COMBEE_STEP"),
+    (json.dumps(RUN), {"engines": "[]"}, "COMBEE_ENGINES"),
+    (json.dumps(RUN), {"shard": 1}, "shard 1 of 1"),
+]
+
+
+@pytest.mark.parametrize(("run", "changes", "words"), BROKEN)
+def test_what_the_operator_wrote_wrong_is_a_bug(
+    tmp_path: Path, run: str, changes: dict[str, object], words: str
+) -> None:
+    (tmp_path / "etc/combee/run").mkdir(parents=True)
+    (tmp_path / "etc/combee/run/run.json").write_text(run)
+    with pytest.raises(BugError, match=words):
+        read_pod(settings(tmp_path, **changes))
+
+
+def test_secrets_are_files_and_the_kubelets_own_entries_are_none(tmp_path: Path) -> None:
+    (tmp_path / "etc/combee/run").mkdir(parents=True)
+    (tmp_path / "etc/combee/run/run.json").write_text(json.dumps(RUN))
+    folder = tmp_path / "etc/combee/secrets/train"
+    (folder / "..data").mkdir(parents=True)
+    (folder / "AWS_REGION").write_text("eu")
+    pod = read_pod(settings(tmp_path))
+    assert pod.secret("train") == {"AWS_REGION": "eu"} and pod.secret("heldOut") is None
+    assert pod.store_uri == str(tmp_path / "store")
+    assert read_pod(settings(tmp_path, store="s3://b/p")).store_uri == "s3://b/p"
+
+
+def test_a_log_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    log = PodLog({"run": "r", "step": "s", "shard": 2}, "INFO")
+    log.say("DEBUG", "hidden")
+    log.say("WARNING", "two\nlines", modelRole="task")
+    (line,) = capsys.readouterr().err.splitlines()
+    read = json.loads(line)
+    assert read.pop("time").endswith("+00:00")
+    assert read == {
+        "level": "warning",
+        "run": "r",
+        "step": "s",
+        "shard": 2,
+        "modelRole": "task",
+        "message": "two lines",
+    }

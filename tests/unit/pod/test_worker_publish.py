@@ -1,0 +1,200 @@
+"""publish against an API server that speaks TLS: made, found made, refused, too large."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tls_server import Request, TlsServer
+
+from combee.api.methods import Method
+from combee.clients.store.store import Store
+from combee.errors import ArtifactTooLargeError
+from combee.methods.ace import AceMethod
+from combee.names import published_name
+from combee.objects.playbooks import shown
+from combee.observe.playbooks import read_content
+from combee.plan.gatescores import GateScores
+from combee.plan.playbook.content import findings_json
+from combee.plan.playbook.types import Finding
+from combee.plan.types import Step, StepSummary
+from combee.pod import publish
+from combee.pod.configmaps import ACCOUNT_FOLDER
+from combee.pod.environment import Pod, read_pod
+from combee.pod.log import PodLog
+from combee.settings import WorkerSettings
+
+MODEL = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}
+RUN = {
+    "apiVersion": "combee.dev/v1alpha1",
+    "kind": "PromptLearningRun",
+    "metadata": {"name": "formula", "namespace": "team", "uid": "3fa9c1d2-0000"},
+    "spec": {
+        "task": {"type": "Formula", "data": {"train": {"uri": "s3://b/t"}, "heldOut": {"uri": "s3://b/h"}}},
+        "method": {"type": "ACE"},
+        "models": {"task": MODEL, "proposer": MODEL},
+    },
+}
+SCORES = {"1": 0.0, "2": 1.0, "3": 0.5}, {"1": 1.0, "2": 1.0, "3": 0.25}
+NOTES = "## general\n- Divide first.\n"
+
+
+@pytest.fixture
+def pod(tls: TlsServer, tmp_path: Path) -> Pod:
+    artifact = AceMethod().initial(NOTES).to_json()
+    digest = Store.open(str(tmp_path / "store")).put_blob(artifact)
+    params = {
+        "playbook": "formula",
+        "digest": digest,
+        "name": published_name("formula", digest),
+        "heldOut": "ab" * 32,
+    }
+    store = Store.open(str(tmp_path / "store"))
+    scores = store.put_blob(json.dumps({"baseline": SCORES[0], "best": SCORES[1]}).encode())
+    record = store.put_blob(json.dumps({"gate": {}, "scores": {"gate": scores}}).encode())
+    inputs = {"artifact": digest, "record": record}
+    step = Step("formula-3fa9c1d2-i002-publish-a0", "publish", 2, 7, inputs=inputs, params=params)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "etc/combee/run").mkdir(parents=True)
+    (tmp_path / "etc/combee/run/run.json").write_text(json.dumps(RUN))
+    account = tmp_path / ACCOUNT_FOLDER.lstrip("/")
+    account.mkdir(parents=True)
+    (account / "token").write_text("the-token\n")
+    (account / "ca.crt").write_bytes(tls.ca_file.read_bytes())
+    settings = WorkerSettings(
+        root=tmp_path,
+        step=json.dumps({**vars_of(step)}),
+        shard=0,
+        store="/store",
+        engines="{}",
+        api_server=f"localhost:{tls.port}",
+        log_level="INFO",
+    )
+    return read_pod(settings)
+
+
+def vars_of(step: Step) -> dict:
+    return {name: getattr(step, name) for name in ("name", "kind", "iteration", "seed", "inputs", "params")}
+
+
+def published(pod: Pod, capsys: pytest.CaptureFixture[str]) -> tuple[int, StepSummary, str]:
+    code = publish.run(pod, PodLog())
+    summary = StepSummary.decode((pod.settings.root / "dev/termination-log").read_bytes())
+    assert summary is not None and summary.step == pod.step.name
+    said = capsys.readouterr().err
+    assert "the-token" not in said + str(summary) and "Divide first" not in said
+    return code, summary, said
+
+
+def test_it_makes_an_immutable_object_without_owner(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tls.answer = lambda request: (201, {}, b"{}")
+    code, summary, _ = published(pod, capsys)
+    name, digest = str(pod.step.params["name"]), str(pod.step.params["digest"])
+    assert (code, summary.error) == (0, "")
+    assert summary.outputs == {"configMap": name, "digest": digest}
+    (asked,) = tls.asked
+    assert (asked.method, asked.path) == ("POST", "/api/v1/namespaces/team/configmaps")
+    assert asked.headers["Authorization"] == "Bearer the-token"
+    made = json.loads(asked.body)
+    assert made["immutable"] is True and "ownerReferences" not in made["metadata"]
+    assert made["metadata"]["labels"]["combee.dev/playbook"] == "formula"
+    assert "combee.dev/run" not in made["metadata"]["labels"]
+    assert "Divide first." in made["data"]["playbook.md"]
+    assert AceMethod().from_json(made["data"]["artifact.json"].encode()).digest == digest
+    gate = GateScores.from_json(made["data"]["gate.json"])
+    assert gate.held_out == "ab" * 32
+    assert sorted(gate.best.values()) == [0.25, 1.0, 1.0]
+    assert sorted(gate.best[k] - gate.baseline[k] for k in gate.best) == [-0.25, 0.0, 1.0]
+
+
+def test_what_was_found_in_it_goes_along(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tls.answer = lambda request: (201, {}, b"{}")
+    found = (Finding("leak", "x-1", "it repeats 8 words in a row"),)
+    blob = Store.open(str(pod.settings.root / "store")).put_blob(findings_json(found).encode())
+    step = replace(pod.step, inputs={**pod.step.inputs, "findings": blob})
+    assert published(replace(pod, step=step), capsys)[0] == 0
+    made = json.loads(tls.asked[0].body)
+    assert read_content(made).findings == found
+    assert "findings.json" not in shown(made["data"])
+
+
+def test_findings_that_cannot_be_read_refuse_the_version() -> None:
+    (found,) = read_content({"data": {"playbook.md": NOTES, "findings.json": "[["}}).findings
+    assert (found.kind, found.entry) == ("leak", "findings.json") and "cannot be read" in found.reason
+    assert read_content({"data": {"playbook.md": NOTES}}).findings == ()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_one_that_is_there_already_is_as_good_when_it_is_the_same(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str], same: bool
+) -> None:
+    def answer(request: Request) -> tuple[int, dict[str, str], bytes]:
+        if request.method == "POST":
+            return 409, {}, b"{}"
+        data = json.loads(tls.asked[0].body)["data"] if same else {"playbook.md": "other"}
+        data |= {"gate.json": "learned elsewhere, from another start"}
+        return 200, {}, json.dumps({"data": data}).encode()
+
+    tls.answer = answer
+    code, summary, _ = published(pod, capsys)
+    assert code == 0 and summary.error == ("" if same else "UserError")
+    assert same or "exists with other content" in summary.message
+    assert tls.asked[1].path.endswith(f"/configmaps/{pod.step.params['name']}")
+
+
+def test_a_refusal_says_what_to_do(pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]) -> None:
+    tls.answer = lambda request: (403, {}, b'{"message": "configmaps is forbidden"}')
+    code, summary, _ = published(pod, capsys)
+    assert code == 0 and "forbidden" in summary.message and "chart's Role" in summary.message
+
+
+def test_a_server_that_is_busy_is_asked_again(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tls.answer = lambda request: (201, {}, b"{}") if len(tls.asked) > 1 else (503, {"Retry-After": "0"}, b"")
+    assert published(pod, capsys)[0] == 0
+    assert len(tls.asked) == 2
+
+
+def test_a_playbook_over_the_limit_is_too_large_and_an_artifact_over_it_is_left_out() -> None:
+    def keys(text: str, artifact: bytes, gate: str = "", type: str = "ACE") -> set[str]:
+        return set(publish.content(text, artifact, gate, method=Method(type=type)))
+
+    assert keys("x" * 100, b"y" * 100) == {"playbook.md", "artifact.json"}
+    assert keys("x" * 100, b"y" * publish.MAX_BYTES) == {"playbook.md"}
+    assert keys("x", b"y" * 100, "z" * publish.MAX_BYTES) == {"playbook.md", "artifact.json"}
+    assert keys("x", b"y" * publish.MAX_BYTES, "z" * 100) == {"playbook.md", "gate.json"}
+    with pytest.raises(ArtifactTooLargeError, match=r"method\.ace\.renderTokenBudget"):
+        keys("x" * (publish.MAX_BYTES + 1), b"")
+    with pytest.raises(ArtifactTooLargeError, match=r"method\.gepa\.renderTokenBudget"):
+        keys("x" * (publish.MAX_BYTES + 1), b"", type="GEPA")
+
+
+def test_a_text_that_is_not_of_ace_says_whose_it_is() -> None:
+    found = publish.content("Round late.", b"{}", method=Method(type="GEPA"))
+    assert found == {"playbook.md": "Round late.", "method": "GEPA", "artifact.json": "{}"}
+    assert shown({**found, "gate.json": "{}"}) == found
+
+
+def test_several_components_are_kept_apart_for_who_starts_from_them() -> None:
+    parts = [("ask", "Round late."), ("check", "Check units.")]
+    found = publish.content("# ask", b"{}", method=Method(type="GEPA"), components=parts)
+    assert json.loads(found["components.json"]) == dict(parts)
+    assert "components.json" not in shown(found)
+    alone = publish.content("Round late.", b"{}", method=Method(type="GEPA"), components=parts[:1])
+    assert "components.json" not in alone
+
+
+def test_a_missing_artifact_is_the_steps_error(
+    pod: Pod, tls: TlsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = str(pod.step.params["digest"])
+    (pod.settings.root / f"store/blobs/{digest[:2]}/{digest}").unlink()
+    code, summary, _ = published(pod, capsys)
+    assert (code, summary.error) == (0, "Store") and tls.asked == []

@@ -1,0 +1,75 @@
+"""What a run starts from: the text of a version, or its components where the method keeps them apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from combee.api.run import PromptLearningRun
+from combee.objects.types import Owner
+from combee.objects.types import Settings as ClusterSettings
+from combee.objects.volumes import step_mounts
+from combee.plan.types import Step
+from combee.pod.data import initial_playbook
+from combee.pod.environment import read_pod
+from combee.settings import WorkerSettings
+
+PARTS = {"ask": "Round late.", "check": "Check units."}
+TEXT = "# ask\n\nRound late."
+
+
+def run(method: str, key: str) -> dict[str, Any]:
+    model = {"endpoint": {"url": "http://h/v1", "model": "m"}}
+    return {
+        "apiVersion": "combee.dev/v1alpha1",
+        "kind": "PromptLearningRun",
+        "metadata": {"name": "run", "namespace": "team", "uid": "u-1"},
+        "spec": {
+            "task": {
+                "type": "Formula",
+                "data": {"train": {"uri": "s3://b/t"}, "heldOut": {"uri": "s3://b/h"}},
+                "initialPlaybook": {"configMap": {"name": "formula-0123456789ab", "key": key}},
+            },
+            "method": {"type": method},
+            "models": {"task": model, "proposer": model},
+        },
+    }
+
+
+def started(root: Path, method: str, key: str = "playbook.md") -> str:
+    """What profile's pod starts from, with exactly the keys mounted that its manifest asks for."""
+    document = run(method, key)
+    made = step_mounts(
+        PromptLearningRun.model_validate(document),
+        Owner("run", "team", "u-1"),
+        Step("run-u-1-i000-profile-a0", "profile", 0, 7),
+        ClusterSettings(worker_image="i", vllm_image="v"),
+    )
+    volume = next(one for one in made.volumes if one["name"] == "data-initialplaybook")
+    sources = volume["projected"]["sources"] if "projected" in volume else [volume]
+    held = {"playbook.md": TEXT, "components.json": json.dumps(PARTS), "start.txt": "Be brief."}
+    folder = root / "data/initialPlaybook"
+    folder.mkdir(parents=True)
+    for one in sources:
+        for item in one["configMap"]["items"]:
+            (folder / item["path"]).write_text(held[item["key"]])
+    (root / "etc/combee/run").mkdir(parents=True)
+    (root / "etc/combee/run/run.json").write_text(json.dumps(document))
+    step = json.dumps({"name": "s", "kind": "profile", "iteration": 0, "seed": 1})
+    return initial_playbook(read_pod(WorkerSettings(root, step, 0, "/store", "{}", "", "INFO")))
+
+
+def test_gepa_starts_from_the_components_of_a_published_prompt(tmp_path: Path) -> None:
+    assert json.loads(started(tmp_path, "GEPA")) == PARTS
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "text"), [("ACE", "playbook.md", TEXT), ("GEPA", "start.txt", "Be brief.")]
+)
+def test_everything_else_starts_from_the_text_that_is_named(
+    tmp_path: Path, method: str, key: str, text: str
+) -> None:
+    assert started(tmp_path, method, key) == text
