@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from combee.gateway.spool import Place
 from combee.gateway.table import NOTHING, Check, Limits, Mirroring, Route, Served, Table, TrafficTest
 from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND
 from combee.plan.playbook.serving import Version, Wanted, ranking
+from combee.times import rfc3339
 from combee.work.traffic.rewrite import preface_of
 
 log = logging.getLogger(__name__)
@@ -229,7 +230,7 @@ class Director:
 
     def _tests(self, served: Served, known: Iterable[Known]) -> tuple[TrafficTest, ...]:
         """Tests of which one version is served and the other one's content is here."""
-        now, found = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), []
+        now, found = rfc3339(time.time()), []
         for one in known:
             test = one.test
             pair = one.version.digest, str(test.get("against") or "")

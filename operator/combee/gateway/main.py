@@ -18,6 +18,7 @@ import uvloop
 
 from combee import __version__
 from combee.assembly.logs import to_stderr
+from combee.assembly.probes import serve
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
 from combee.gateway.directing import Director, Secrets
@@ -28,7 +29,6 @@ from combee.gateway.room import Room
 from combee.gateway.shadow import Shadow
 from combee.gateway.spool import Spool
 from combee.gateway.upstream import Upstreams
-from combee.operator.metrics import serve
 from combee.settings import GatewaySettings, gateway_settings
 
 log = logging.getLogger(__name__)

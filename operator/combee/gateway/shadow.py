@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from combee.gateway.metrics import Metrics
@@ -19,6 +18,7 @@ from combee.gateway.room import EACH, Hold, Room
 from combee.gateway.spool import Spool
 from combee.gateway.table import Mirroring, Route, Served, TrafficTest
 from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, without_identity
+from combee.times import rfc3339
 from combee.work.traffic.record import (
     NO_ANSWER,
     PASSING,
@@ -341,4 +341,4 @@ def chosen(
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(time.time())

@@ -16,8 +16,8 @@ from typing import Any
 from combee.report.events import EVENTS
 from combee.report.result import Result
 
-_HERE = Path(__file__).parent
-_ROOT = Path(__file__).parents[4]
+_REPORT = Path(__file__).parents[1] / "report"
+_ROOT = Path(__file__).parents[3]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _RESULT_TEXT = """\
 `combee run -o DIR` ends with `DIR/result.json`, also when it failed or was stopped: parts that the run never
@@ -47,8 +47,8 @@ def generated() -> dict[Path, str]:
     """Every generated file's path and text."""
     result, events = schema(), events_schema()
     return {
-        _HERE / "result.schema.json": _json(result),
-        _HERE.parent / "events.schema.json": _json(events),
+        _REPORT / "result.schema.json": _json(result),
+        _REPORT / "events.schema.json": _json(events),
         _ROOT / "docs" / "result.md": _document("result.json", _RESULT_TEXT, result),
         _ROOT / "docs" / "events.md": _document("Events of `combee run --json`", _EVENTS_TEXT, events),
     }

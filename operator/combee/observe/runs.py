@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from combee import names
@@ -17,6 +16,7 @@ from combee.plan.cluster.diagnose import being_set_up, diagnose, fetch_trouble, 
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, Trouble
 from combee.plan.types import IterationPlan, StepSummary
+from combee.times import seconds_of
 
 PATIENCE_SECONDS = 4.0
 """A pod takes so long to start when all is well: before it nobody asks why it does not run."""
@@ -168,7 +168,7 @@ def owned(child: Object, owner: Owner) -> bool:
 
 def age(raw: Object, now: float) -> float:
     """Seconds since the object was made."""
-    made = datetime.fromisoformat(raw["metadata"]["creationTimestamp"]).timestamp()
+    made = seconds_of(raw["metadata"]["creationTimestamp"])
     return now - made
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from combee import names
@@ -24,6 +23,7 @@ from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.rollouts import RolloutsWish
 from combee.plan.cluster.seen import Seen
 from combee.plan.types import IterationPlan
+from combee.times import rfc3339
 
 KEEP_FINISHED_SECONDS = 900
 """How long a finished Job and its pods stay, for people who want to see their logs."""
@@ -103,7 +103,7 @@ class Executor:
         }
         labels = ",".join(f"{name}={value}" for name, value in chosen.items())
         pods = await self.kube.list("Pod", owner.namespace, labels=labels)
-        now = datetime.fromtimestamp(seen.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(seen.now)
         if left := still_at_work(pods, now):
             raise BeingDeletedError(
                 "a pod of an earlier Job is still at work", where=f"Pod {left}", status=409

@@ -16,6 +16,7 @@ from typing import Any
 
 from combee import __version__
 from combee.assembly.logs import to_stderr
+from combee.assembly.probes import serve
 from combee.clients.kubernetes.kube import Kube
 from combee.errors import CombeeError, UserError
 from combee.names import API_VERSION
@@ -27,7 +28,7 @@ from combee.operator.apply import Executor
 from combee.operator.cleanup import clean_up
 from combee.operator.gateway import GatewayKeeper
 from combee.operator.lease import Fence
-from combee.operator.metrics import Metrics, serve
+from combee.operator.metrics import Metrics
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.judges import Judges
 from combee.operator.playbooks.tick import PlaybookTicker

@@ -1,4 +1,4 @@
-"""What the operator counts, and whether it is alive: /metrics, /healthz, /readyz."""
+"""What the operator counts, and whether it is alive."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from combee.api.status import RunStatus
 from combee.operator.tick import Key
@@ -111,40 +109,6 @@ class Metrics:
         return self.clock() - self._last_tick < stale
 
 
-class _Quiet(WSGIRequestHandler):
-    """Probes come every few seconds; they are no news."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 def _slim(status: RunStatus) -> RunStatus:
     """What is compared next time: phase, spend and usage, none of the rest."""
     return RunStatus(phase=status.phase, iteration=status.iteration, spend=status.spend, usage=status.usage)
-
-
-class Counted(Protocol):
-    """Whatever has a registry."""
-
-    @property
-    def registry(self) -> CollectorRegistry:
-        """Its metrics."""
-
-
-def serve(metrics: Counted, port: int, *, alive: Callable[[], bool], ready: Callable[[], bool]) -> None:
-    """Answer on ``port``; blocks, to be run on a thread of its own."""
-    exposition = make_wsgi_app(metrics.registry)
-
-    def app(environ, start_response):  # type: ignore[no-untyped-def]
-        path = environ.get("PATH_INFO", "")
-        if path == "/metrics":
-            return exposition(environ, start_response)
-        good = {"/healthz": alive, "/readyz": ready}.get(path)
-        if good is None:
-            start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"see /metrics, /healthz, /readyz\n"]
-        fine = good()
-        start_response("200 OK" if fine else "503 Service Unavailable", [("Content-Type", "text/plain")])
-        return [b"ok\n" if fine else b"not ok\n"]
-
-    make_server("", port, app, handler_class=_Quiet).serve_forever()

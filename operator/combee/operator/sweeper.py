@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -14,6 +13,7 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.accounts import account_objects
 from combee.objects.sweep import SELECTOR, SLOT_SECONDS, Kept, Memory, remembered, sweep_job
 from combee.objects.types import Settings
+from combee.times import seconds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def keeping(playbook: Object) -> tuple[Store, Kept] | None:
 
 
 def _created(job: Object) -> float:
-    return datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
+    return seconds_of(job["metadata"]["creationTimestamp"])
 
 
 def _slot(seconds: float) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.plan.cluster.happenings import Happening
+from combee.times import rfc3339
 
 log = logging.getLogger(__name__)
 MAX_MESSAGE = 1000
@@ -29,7 +30,7 @@ class Teller:
         and is not made twice."""
         meta = about["metadata"]
         said = f"{meta['uid']} {meta.get('resourceVersion', '')} {happening.reason} {happening.message}"
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(time.time())
         body = {
             "apiVersion": "v1",
             "kind": "Event",

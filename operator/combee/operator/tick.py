@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from combee import __version__
 from combee.api.conditions import Reason
@@ -29,6 +28,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.cluster.status import About, refused_status, run_status
 from combee.plan.decide import Identity
+from combee.times import rfc3339
 
 log = logging.getLogger(__name__)
 SOON_SECONDS = 1.0
@@ -154,12 +154,3 @@ class Ticker:
 
 def _refusal(error: ManifestError) -> RefusedError:
     return RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix)
-
-
-def rfc3339(seconds: float) -> str:
-    """A time as the API writes them; empty for 0.
-
-    >>> rfc3339(1.0), rfc3339(0.0)
-    ('1970-01-01T00:00:01Z', '')
-    """
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""

@@ -18,7 +18,6 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Self
 
 import httpx2
@@ -36,6 +35,7 @@ from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
 from combee.pod.judging import oldest_first
 from combee.settings import JudgeSettings
 from combee.tasks.dataset import MAX_ROW_BYTES
+from combee.times import rfc3339
 from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
 from combee.work.pool import pooled
 from combee.work.traffic import sweeping
@@ -225,7 +225,7 @@ class Replay:
                 raise failed[0]
             return LeftOut(wanted.stream, wanted.number, next(one for one in none if isinstance(one, int)))
         told = {"stream": wanted.stream, "number": wanted.number, "version": VERSION, "test": self.task.test}
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(time.time())
         return {**told, "time": now, "request": request, **sides}
 
     async def _answer_or_why(self, body: bytes) -> dict[str, Any] | int | FailedError:

@@ -18,9 +18,9 @@ from combee.errors import UserError
 from combee.names import LEARN_ANNOTATION
 from combee.objects.types import Owner
 from combee.observe.playbooks import PlaybookObserver
-from combee.operator.tick import rfc3339
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen
+from combee.times import rfc3339
 
 SHORT = 12
 _STANDING = ("HeldOutPassed", "CanaryPassed", "Promoted")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.run import Budget
 from combee.api.status import IterationStatus, Phase, RunStatus
 from combee.report.progress import bar, sparkline
 from combee.report.text import amount, count, duration, score, signed, visible
+from combee.times import seconds_of
 
 LABEL = 11
 ITERATIONS = 8
@@ -114,7 +114,7 @@ def when(text: str | None) -> float | None:
     (1.0, None)
     """
     try:
-        return datetime.fromisoformat(text).timestamp() if text else None
+        return seconds_of(text) if text else None
     except ValueError:
         return None
 

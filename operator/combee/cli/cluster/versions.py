@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from combee import names
 from combee.api.playbook import VersionSpec
@@ -17,6 +17,7 @@ from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
 from combee.methods.registry import diff_texts
 from combee.plan.playbook.serving import Version, Wanted, serving
+from combee.times import rfc3339
 
 LEAST_DIGITS = 4
 
@@ -244,7 +245,7 @@ def run_learn(name: str, place: Place) -> int:
                 f"{name} has no spec.learn: there is no template to make a run from",
                 fix="Apply a PromptLearningRun with playbookRef, or give the Playbook a learn.template",
             )
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(time.time())
         patch = {"metadata": {"annotations": {names.LEARN_ANNOTATION: now}}}
         await here.kube.patch(names.PLAYBOOK_KIND, here.namespace, name, patch)
         say(f"a run of {name}'s template is asked for")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from combee import names
 from combee.api.common import one_line
@@ -29,6 +28,7 @@ from combee.plan.playbook.judging import (
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.queries import begins_at, ready_seconds
 from combee.plan.playbook.types import CanaryWish, PlaybookPlan
+from combee.times import seconds_of
 
 WINDOWS_AT_ONCE = 5
 """Prometheus is asked when so many windows more are over, and after ten minutes at the latest."""
@@ -193,7 +193,7 @@ def _job(raw: Object) -> JudgeJob:
     notes = meta.get("annotations") or {}
     before = str(notes.get(PAIRS_BEFORE, ""))
     return JudgeJob(
-        created=datetime.fromisoformat(meta["creationTimestamp"]).timestamp(),
+        created=seconds_of(meta["creationTimestamp"]),
         live=_live(raw),
         made_of=str(notes.get(MADE_OF, "")),
         pairs=int(before) if before.isdigit() else -1,

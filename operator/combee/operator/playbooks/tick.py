@@ -21,11 +21,12 @@ from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.judges import Judges
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
-from combee.operator.tick import NEVER, Key, rfc3339
+from combee.operator.tick import NEVER, Key
 from combee.plan.cluster.happenings import Happening
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.salvage import salvaged
 from combee.plan.playbook.types import About, Happened, PlaybookPlan
+from combee.times import rfc3339
 
 SOON_SECONDS = 0.2
 """There is more to take in."""
