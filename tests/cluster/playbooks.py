@@ -183,11 +183,16 @@ class Playbooks:
         found = [c for c in self.status().get("conditions", ()) if c["type"] == type]
         return found[0] if found else {}
 
+    def comes_to(self, digest: str, phase: str) -> None:
+        """Wait until a version says that it is in a phase: what is delivered comes before what is said of it."""
+        eventually(f"{digest[:12]} is {phase}", lambda: self.phase(digest) == phase)
+
     def serves(self, digest: str, *, seconds: float = 180) -> None:
-        """Wait until a version is active and delivered."""
+        """Wait until a version is active and delivered, and says so."""
 
         def true() -> bool:
-            return self.status().get("activeDigest", "") == digest and self.delivered()[0] == digest
+            active = self.status().get("activeDigest", "") == digest and self.delivered()[0] == digest
+            return active and self.phase(digest) == "Active"
 
         try:
             eventually(f"{digest[:12]} is served", true, seconds=seconds)
