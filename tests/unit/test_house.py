@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from combee.pod.main import PROGRAMS
+from combee.steps import KINDS, order_of
+
 PACKAGE = Path(__file__).resolve().parents[2] / "operator" / "combee"
 FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
@@ -48,6 +51,27 @@ def test_no_eval_and_no_unsafe_yaml() -> None:
         assert not names & {"eval", "exec", "__import__"}, path
         attributes = {call.attr for call in calls if isinstance(call, ast.Attribute)}
         assert "unsafe_load" not in attributes, path
+
+
+def test_kinds_of_steps_are_listed_in_one_place() -> None:
+    """No other module holds two kinds in a list or table, or compares a step's kind with a word."""
+    for name, path in zip(NAMES, FILES, strict=True):
+        if name == "steps.py" or name.startswith("sim/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+                items = node.keys if isinstance(node, ast.Dict) else node.elts
+                words = {one.value for one in items if isinstance(one, ast.Constant)}
+                assert len(words & set(KINDS)) < 2, f"{name}:{node.lineno}"
+            if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("kind"):
+                words = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+                assert not words & set(KINDS), f"{name}:{node.lineno}"
+
+
+def test_every_kind_of_step_waits_for_earlier_ones_and_has_a_program() -> None:
+    for kind in KINDS.values():
+        assert kind.command in PROGRAMS
+        assert all(order_of(name) < order_of(kind.name) for name in kind.waits_for)
 
 
 def test_no_two_modules_of_tests_have_one_name() -> None:

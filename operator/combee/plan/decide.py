@@ -22,6 +22,7 @@ from combee.plan.batching import next_batch
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge
 from combee.plan.stop import StopFacts, stop_reason
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+from combee.steps import EVALUATE, ITERATION, PROFILE
 
 EVALUATIONS_PER_RUN = 20
 """heldOut's select half is scored about this often in a run, whatever the batch size is, so that
@@ -94,7 +95,7 @@ def decide(
 
 
 def _profile(facts: _Facts, state: RunState) -> Plan:
-    step = facts.step("profile", 0)
+    step = facts.step(PROFILE.name, 0)
     summary = facts.summary(step)
     if summary is None:
         return Plan(state, start=(step,))
@@ -127,17 +128,16 @@ def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:
 
 
 def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tuple[Step, ...]:
-    """map, reduce and finish of one iteration, each reading what the one before left."""
-    inputs = {"artifact": state.artifact}
-    map_step = facts.step("map", plan.iteration, shards=plan.shards, inputs=inputs)
-    reduce_step = facts.step("reduce", plan.iteration, inputs={**inputs, "map": map_step.name})
-    finish_step = facts.step(
-        "finish",
-        plan.iteration,
-        inputs={**inputs, "map": map_step.name, "reduce": reduce_step.name},
-        params={"shards": plan.shards},
-    )
-    return map_step, reduce_step, finish_step
+    """The steps of one iteration, each reading what those before it left."""
+    made: dict[str, Step] = {}
+    for kind in ITERATION:
+        made[kind.name] = facts.step(
+            kind.name,
+            plan.iteration,
+            shards=plan.shards if kind.sharded else 1,
+            inputs={"artifact": state.artifact, **{name: made[name].name for name in kind.waits_for}},
+        )
+    return tuple(made.values())
 
 
 def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
@@ -285,7 +285,7 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
         return _done(state, _unscored(state, best, stop))
     if best.iteration < 0:
         return _done(state, _no_gain(state, stop))
-    step = facts.step("evaluate", state.iteration, inputs={"artifact": best.artifact})
+    step = facts.step(EVALUATE.name, state.iteration, inputs={"artifact": best.artifact})
     summary = facts.summary(step)
     if summary is None:
         return Plan(state, start=(step,))

@@ -1,5 +1,4 @@
-"""``combee-worker step``, ``publish``, ``report``, ``judge``, ``sweep`` and ``attend``: what runs
-in the pods of runs and canaries.
+"""``combee-worker``: what runs in the pods of runs, canaries and stores, by the word that it is given.
 
 Little is imported before the words are read, and publish never loads what only a step needs.
 """
@@ -10,12 +9,19 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from combee.pod.environment import Pod
+    from combee.pod.log import PodLog
+
+    _OfRun = Callable[[Pod, PodLog], int]
 
 STOPPED = 143
 BUG = 70
 USAGE = 64
-USAGE_TEXT = "usage: combee-worker step | publish | report | judge | sweep | attend\n"
 
 
 def program() -> None:
@@ -30,24 +36,40 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one pod's work; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words not in (["step"], ["publish"], ["report"], ["judge"], ["sweep"], ["attend"]):
-        sys.stderr.write(USAGE_TEXT)
+    if len(words) != 1 or words[0] not in PROGRAMS:
+        sys.stderr.write(f"usage: combee-worker {' | '.join(PROGRAMS)}\n")
         return USAGE
     # In a container this is process 1, which ignores signals that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))
     # Nothing that is imported becomes garbage: looking for some meanwhile is a seventh of the time.
     gc.disable()
     try:
-        work = {"judge": _judge, "sweep": _sweep, "attend": _attend}.get(
-            words[0], lambda: _prepared(words[0])
-        )()
+        work = PROGRAMS[words[0]]()
     finally:
         gc.enable()
     return work()
 
 
-def _prepared(word: str) -> Callable[[], int]:
-    """The pod's work, with everything imported; a pod that cannot be read has none but to say so."""
+def _step() -> _OfRun:
+    from combee.pod.step import run
+
+    return run
+
+
+def _publish() -> _OfRun:
+    from combee.pod.publish import run
+
+    return run
+
+
+def _report() -> _OfRun:
+    from combee.pod.report import run
+
+    return run
+
+
+def _of_a_run(load: Callable[[], _OfRun]) -> Callable[[], int]:
+    """A program for a pod of a run; where the pod's files cannot be read, one that only says so."""
     from combee.pod.log import PodLog
 
     first = PodLog()
@@ -64,17 +86,8 @@ def _prepared(word: str) -> Callable[[], int]:
         return lambda: BUG
     about = {"run": pod.name, "iteration": pod.step.iteration, "step": pod.step.name, "shard": pod.shard}
     log = PodLog(about, settings.log_level, begun=first.begun)
-    if word == "publish":
-        from combee.pod.publish import run as publish
-
-        return lambda: publish(pod, log)
-    if word == "report":
-        from combee.pod.report import run as report
-
-        return lambda: report(pod, log)
-    from combee.pod.step import run as step
-
-    return lambda: step(pod, log)
+    work = load()
+    return lambda: work(pod, log)
 
 
 def _judge() -> Callable[[], int]:
@@ -133,6 +146,17 @@ def _attend() -> Callable[[], int]:
         first.say("ERROR", str(error), error=error.code)
         return lambda: BUG
     return lambda: run(settings, PodLog({}, settings.log_level, begun=first.begun))
+
+
+PROGRAMS: Mapping[str, Callable[[], Callable[[], int]]] = {
+    "step": partial(_of_a_run, _step),
+    "publish": partial(_of_a_run, _publish),
+    "report": partial(_of_a_run, _report),
+    "judge": _judge,
+    "sweep": _sweep,
+    "attend": _attend,
+}
+"""What each word means. Each prepares its work with little imported, and returns it."""
 
 
 if __name__ == "__main__":

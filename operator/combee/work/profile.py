@@ -15,6 +15,7 @@ from combee.algo.tokens import estimate_tokens
 from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
 from combee.records import Example, Shown
+from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
 from combee.work.asker import Asker, modelled_seconds
 from combee.work.context import WorkContext, read_manifest, write_manifest
@@ -94,7 +95,7 @@ async def _splits(context: WorkContext) -> dict[str, Dataset]:
 
 async def _recorded(context: WorkContext, asker: Asker) -> str:
     """The digest of what happened: stages and faults."""
-    record = happened({"profile": asker.rows}, context.slots) | asker.counts()
+    record = happened({PROFILE.name: asker.rows}, context.slots) | asker.counts()
     return await context.store.aput_blob(json.dumps(record, sort_keys=True).encode())
 
 

@@ -21,6 +21,7 @@ from combee.algo.tree import pack, plan_tree
 from combee.methods.protocol import Part, Rendered, Update
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection
+from combee.steps import MAP
 from combee.work.context import WorkContext, get_lines, read_manifest, require_manifests, write_manifest
 from combee.work.decode import reflection_of
 from combee.work.pool import pooled
@@ -44,7 +45,7 @@ async def run_reduce(
     if done is not None:
         return done
     started = context.clock()
-    reflections = await read_reflections(context, step.inputs["map"], plan)
+    reflections = await read_reflections(context, step.inputs[MAP.name], plan)
     done_parts = await _parts(context, plan, shown, reflections)
     reduction = joined(context, [part for part, _ in done_parts])
     updates = [update for _, own in done_parts for update in own]
