@@ -17,6 +17,7 @@ from combee.plan.types import Step, StepSummary
 from combee.records import Example, Shown
 from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
+from combee.work.aggregation.topk import probe
 from combee.work.asker import Asker, modelled_seconds
 from combee.work.context import WorkContext, read_manifest, write_manifest
 from combee.work.happened import happened
@@ -24,7 +25,6 @@ from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, rollout, too_many_lost
 from combee.work.splits import held_out_split
-from combee.work.topk import probe
 from combee.work.traces import typical_seconds
 
 MAX_LOST_SHARE = 0.5

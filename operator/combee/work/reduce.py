@@ -22,15 +22,15 @@ from combee.methods.protocol import Part, Rendered, Update
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection
 from combee.steps import MAP
+from combee.work.aggregation.summarize import Behind, summaries, traced
+from combee.work.aggregation.topk import nearest
 from combee.work.context import WorkContext, get_lines, read_manifest, require_manifests, write_manifest
 from combee.work.decode import reflection_of
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction, input_tokens, joined
 from combee.work.retention import level_report, rarity_report, uncarried
 from combee.work.rollouts import LOSSES
-from combee.work.summarize import Behind, summaries, traced
 from combee.work.together import Together
-from combee.work.topk import nearest
 from combee.work.variants import changes_of, name_of, of_text
 
 NODE_OUTPUT_TOKENS = 4096
