@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from combee.api import common, methods, playbook, prometheus, texts
+from combee.api import common, extension, methods, playbook, prometheus, texts
 from combee.api.common import Model
 from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
@@ -124,6 +124,12 @@ TEXTS: tuple[Rule, ...] = (
     ),
     Rule(
         "Words", "self.matches('\\\\S')", "empty: write a few words, or leave the field out", "common._words"
+    ),
+    Rule(
+        "Extension",
+        _matches(extension.EXTENSION),
+        "not a name: use letters and digits, a capital first, such as TopK",
+        "extension.Names.check",
     ),
     Rule(
         "Template",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from combee.api import common, parts
-from combee.api.aggregation import Aggregation
+from combee.api.aggregation import STRATEGIES, Aggregation
 from combee.api.cel import CLUSTER, Rule
 from combee.api.common import Model
 from combee.api.fields import fields_of
@@ -71,6 +71,18 @@ def _not_ours(field: str) -> Rule:
     message = f"{common.OUR_PREFIX} is the operator's to set: use a prefix of your own"
     cel = f"!has(self.{field}) || !self.{field}.exists(key, key.startsWith('{common.OUR_PREFIX}'))"
     return Rule(PodTemplateMeta, cel, message, "parts.PodTemplateMeta._not_ours", f".{field}")
+
+
+def _embedder(strategy: str) -> Rule:
+    return Rule(
+        RunSpec,
+        f"!has(self.aggregation) || !has(self.aggregation.strategy) || self.aggregation.strategy != '{strategy}'"
+        " || has(self.models.embedder)",
+        f"strategy {strategy} without models.embedder: add models.embedder, a model that gives embeddings, or use another "
+        "strategy",
+        "run.RunSpec._embedder_is_given",
+        ".models",
+    )
 
 
 def _primary(limit: str) -> Rule:
@@ -182,14 +194,7 @@ RULES: tuple[Rule, ...] = (
     _engine_ref("proposer", optional=False),
     _engine_ref("evaluator", optional=True),
     _engine_ref("embedder", optional=True),
-    Rule(
-        RunSpec,
-        "!has(self.aggregation) || !has(self.aggregation.strategy) || self.aggregation.strategy != 'TopK'"
-        " || has(self.models.embedder)",
-        "strategy TopK without models.embedder: add models.embedder, a model that gives embeddings, or use another strategy",
-        "run.RunSpec._topk_has_embedder",
-        ".models",
-    ),
+    *(_embedder(name) for name, traits in STRATEGIES.items() if traits.embeds),
     Rule(
         RunSpec,
         "self.task.type != 'Traces' || self.method.type == 'ACE'",

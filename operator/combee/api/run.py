@@ -264,10 +264,10 @@ class RunSpec(Model):
         return self
 
     @model_validator(mode="after")
-    def _topk_has_embedder(self) -> Self:
-        if self.aggregation.strategy == "TopK" and self.models.embedder is None:
+    def _embedder_is_given(self) -> Self:
+        if self.aggregation.traits.embeds and self.models.embedder is None:
             raise refuse(
-                "strategy TopK without models.embedder",
+                f"strategy {self.aggregation.strategy} without models.embedder",
                 "Add models.embedder, a model that gives embeddings, or use another strategy.",
             )
         return self
@@ -335,7 +335,7 @@ class RunSpec(Model):
         """The models that this run may ask, by role name: a task model only for rollouts, an embedder only
         where the strategy needs one."""
         unused = {"task"} if not self.rolls_out else set()
-        unused |= {"embedder"} if self.aggregation.strategy != "TopK" else set()
+        unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
 
     def roles(self) -> dict[str, RoleModel]:

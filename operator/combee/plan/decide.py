@@ -161,7 +161,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         batch_size=batch.size,
         batch_reason=batch.reason,
         seed=spec.seed,
-        in_order=aggregation.strategy == "Sequential",
+        in_order=aggregation.traits.in_order,
         shards=shards_of(spec.workers, batch.size),
         strategy=aggregation.strategy,
         merge=aggregation.merge,

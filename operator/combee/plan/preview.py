@@ -10,39 +10,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from combee.algo.retransmit import choose_redundancy
+from combee import strategies
+from combee.algo.ranges import Range, total
 from combee.algo.stats import can_ever_detect, detectable_gain
-from combee.algo.tree import pack, plan_tree, upper_levels
-from combee.api.aggregation import Aggregation
 from combee.api.run import RunSpec
 from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN, aggregation_of
 from combee.plan.observed import Observed
 from combee.plan.state import DataFacts, RunState
+from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
-REFLECTION_TOKENS = 250
-"""a reflection of a finance task in the paper's figures has 200-315."""
-SUMMARY_TOKENS = 400
-"""300 words, which is what is asked for."""
-SUMMARY_OVERHEAD_TOKENS = 150
-ENTRY_TOKENS = 50
-ENTRIES_PER_LEAF = 6
 ANSWER_TOKENS = 150
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """From ``low`` to ``high``, both included."""
-
-    low: int
-    high: int
-
-    def __str__(self) -> str:
-        return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
-
-    def plus(self, other: Range) -> Range:
-        """The sum of two ranges."""
-        return Range(self.low + other.low, self.high + other.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +72,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     """The whole run at the sizes it would take if nothing were measured."""
     facts = shape.facts
     batches, reason = _batches(spec, shape)
-    calls = _sum([batch.aggregator_calls for batch in batches])
+    calls = total([batch.aggregator_calls for batch in batches])
     rollouts, reflections = _work(spec, facts, batches)
     gain = detectable_gain(facts.gate_rows) if facts.gate_rows else math.inf
     return Preview(
@@ -126,7 +104,7 @@ def _work(spec: RunSpec, facts: DataFacts, batches: Sequence[Batch]) -> tuple[Ra
     # GEPA's pool scores the start once, and knows how what it renders scores.
     scored = min(early, 1) if spec.method.type == "GEPA" else early
     first = sum(batch.size for batch in batches[:early]) + facts.select_rows * (1 + scored)
-    replays = _sum([batch.replays for batch in batches])
+    replays = total([batch.replays for batch in batches])
     rollouts = Range(min(first, fixed), fixed + replays.high + (rounds - 1) * learning)
     if spec.method.type == "GEPA":  # a trajectory is a record, and no call is made about it
         return rollouts, Range(0, 0)
@@ -204,76 +182,26 @@ def _batch(spec: RunSpec, shape: DataShape, iteration: int, size: int) -> Batch:
     shares = [
         _of_one_part(spec, iteration, len(range(place, size, most)), batch.replays) for place in range(most)
     ]
-    alone, dealt = batch.aggregator_calls, _sum([one.aggregator_calls for one in shares])
+    alone, dealt = batch.aggregator_calls, total([one.aggregator_calls for one in shares])
     low, high = min(alone.low, dealt.low), max(alone.high, dealt.high)
     return replace(batch, aggregator_calls=Range(low * shape.components, high * shape.components))
 
 
 def _of_one_part(spec: RunSpec, iteration: int, size: int, replays: Range) -> Batch:
-    aggregation = aggregation_of(spec)
-    redundancy = choose_redundancy(
-        aggregation.redundancy.mode, size, aggregation.redundancy.copies, aggregation.redundancy.max_rounds
-    )
-    if aggregation.strategy in ("Naive", "TopK"):
-        taken = size if aggregation.strategy == "Naive" else min(size, aggregation.max_fan_in)
-        return Batch(iteration, size, 1, taken, (), Range(1, 1), Range(1, 1), replays)
-    if aggregation.strategy == "Summarize":
-        return _summarized(aggregation, iteration, size, replays)
-    retransmit = redundancy.mode == "Retransmit"
-    tree = plan_tree(
-        [REFLECTION_TOKENS] * size,
-        seed=spec.seed,
-        iteration=iteration,
-        round=0,
-        copies=1 if retransmit else redundancy.copies,
-        leaf_size=aggregation.leaf_size,
-        subgroups=aggregation.subgroups,
-        max_fan_in=aggregation.max_fan_in,
-        max_input_tokens=aggregation.max_input_tokens,
-        overhead_tokens=spec.method.render_token_budget // 2,
-        merge="Structured",
-        node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
-    )
-    leaves = len(tree.leaves)
-    levels: tuple[int, ...] = ()
-    if aggregation.merge == "Model":
-        planned = upper_levels(
-            leaves,
-            max_fan_in=aggregation.max_fan_in,
-            node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
-            max_input_tokens=aggregation.max_input_tokens,
+    how = aggregation_of(spec)
+    calls = strategies.cost_of(how)(
+        how,
+        strategies.Batch(
+            size=size,
+            seed=spec.seed,
+            iteration=iteration,
             overhead_tokens=spec.method.render_token_budget // 2,
-        )
-        levels = tuple(len(level) for level in planned)
-    rounds = Range(1, redundancy.rounds if retransmit else 1)
-    merges = sum(levels) if levels else 0
-    clusters = 0 if levels else leaves * ENTRIES_PER_LEAF // 2
-    if spec.method.type == "GEPA" and not levels:
-        clusters = 1
-    high = leaves * (2 if rounds.high > 1 else 1) + merges + clusters
-    widest = max((len(leaf) for leaf in tree.leaves), default=0)
-    return Batch(iteration, size, leaves, widest, levels, rounds, Range(leaves + merges, high), replays)
-
-
-def _summarized(aggregation: Aggregation, iteration: int, size: int, replays: Range) -> Batch:
-    """Summaries for leaves, summarized again until one aggregator call takes them."""
-    levels: list[tuple[tuple[int, ...], ...]] = []
-    inputs = [REFLECTION_TOKENS] * size
-    while not levels or len(inputs) > 1:
-        level = pack(
-            inputs,
-            max_fan_in=aggregation.max_fan_in,
-            max_input_tokens=aggregation.max_input_tokens,
-            overhead_tokens=SUMMARY_OVERHEAD_TOKENS,
-        )
-        if levels and len(level) in (1, len(inputs)):
-            break
-        levels.append(level)
-        inputs = [SUMMARY_TOKENS] * len(level)
-    above = (*(len(level) for level in levels[1:]), 1)
-    calls = len(levels[0]) + sum(above)
-    widest = max(len(group) for group in levels[0])
-    return Batch(iteration, size, len(levels[0]), widest, above, Range(1, 1), Range(calls, calls), replays)
+            clusters=lambda leaves: 1 if spec.method.type == "GEPA" else leaves * ENTRIES_PER_LEAF // 2,
+        ),
+    )
+    return Batch(
+        iteration, size, calls.leaves, calls.leaf_inputs, calls.levels, calls.rounds, calls.calls, replays
+    )
 
 
 def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range, calls: Range) -> Range:
@@ -290,14 +218,7 @@ def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range
         + calls.high
         * (playbook + spec.aggregation.leaf_size * REFLECTION_TOKENS + ENTRIES_PER_LEAF * ENTRY_TOKENS)
     )
-    if spec.aggregation.strategy == "TopK":  # every reflection is embedded
+    if spec.aggregation.traits.embeds:  # every reflection is
         low += reflections.low * REFLECTION_TOKENS
         high += reflections.high * REFLECTION_TOKENS
     return Range(round(low), round(high))
-
-
-def _sum(ranges: Sequence[Range]) -> Range:
-    total = Range(0, 0)
-    for one in ranges:
-        total = total.plus(one)
-    return total

@@ -14,7 +14,6 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from combee.api.aggregation import Strategy
 from combee.errors import BugError, UserError
 
 PLAN_VERSION = 3
@@ -40,7 +39,7 @@ class IterationPlan:
     seed: int
     in_order: bool
     shards: int
-    strategy: Strategy
+    strategy: str
     merge: Literal["Structured", "Model"]
     verify: Literal["Replay", "Support", "Off"]
     redundancy: Literal["Duplicate", "Retransmit"]

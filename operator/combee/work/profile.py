@@ -123,10 +123,10 @@ async def _waves(
     context: WorkContext, asker: Asker, select: list[Example], shown: Shown
 ) -> tuple[dict[str, float], list[tuple[int, float]], list[str]]:
     """Scores by example id, (size, modelled seconds) of each wave, and what the lost rollouts were lost to."""
-    if context.spec.aggregation.strategy == "TopK":
+    if context.spec.aggregation.traits.embeds:
         await probe(asker)
     context.progress.begin("profile", len(select))
-    dynamic = context.spec.batching.mode == "Dynamic" and context.spec.aggregation.strategy != "Sequential"
+    dynamic = context.spec.batching.mode == "Dynamic" and not context.spec.aggregation.traits.in_order
     scores: dict[str, float] = {}
     waves: list[tuple[int, float]] = []
     lost: list[str] = []

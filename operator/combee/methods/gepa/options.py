@@ -18,8 +18,6 @@ _FRONTIERS: Mapping[StatedFrontier, Frontier] = {
     "Hybrid": "hybrid",
     "Cartesian": "cartesian",
 }
-ONE_CALL = ("Naive", "TopK", "Summarize")
-"""Strategies whose only call must write the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ def options_of(spec: RunSpec) -> GepaOptions:
     return GepaOptions(
         seed=spec.seed,
         budget_tokens=stated.render_token_budget,
-        whole_texts=stated.paper_compat or how.merge == "Model" or how.strategy in ONE_CALL,
+        whole_texts=stated.paper_compat or how.merge == "Model" or how.traits.one_call,
         rules=Rules(_FRONTIERS[stated.frontier], stated.merges),
         map_template=stated.map_template,
         reduce_template=stated.reduce_template,
