@@ -38,8 +38,8 @@ class Batch:
     iteration: int
     overhead_tokens: int
     """tokens of an aggregator's prompt without any of them."""
-    clusters: Callable[[int], int]
-    """leaves -> calls of the base method's group-by over what they gave."""
+    clusters: int | None = None
+    """calls of the base method's group-by over what the leaves gave; None: as many as are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,8 @@ MergeCost = Callable[[Aggregation, Batch, int], tuple[tuple[int, ...], Range]]
 
 def grouped(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
     """A call a cluster; how many clusters there are shows only when the leaves have answered."""
-    return (), Range(0, batch.clusters(leaves))
+    clusters = leaves * ENTRIES_PER_LEAF // 2 if batch.clusters is None else batch.clusters
+    return (), Range(0, clusters)
 
 
 def climbed(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:

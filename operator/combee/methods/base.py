@@ -18,8 +18,10 @@ from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
     Artifact,
+    Cost,
     EntryView,
     Grouping,
+    Iteration,
     LeakCorpus,
     Merged,
     ParseError,
@@ -58,6 +60,10 @@ def summary_of(text: str, *, summary_id: str, reflections: Sequence[Reflection])
 
 class BaseMethod(ABC, Generic[A]):
     """A start for a method; ``protocol.Method`` says what each member is for."""
+
+    def cost(self, of: Iteration) -> Cost:
+        """No trials."""
+        return Cost()
 
     def working(
         self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
+from combee.algo.ranges import Range
 from combee.algo.seeds import digest_of
 from combee.errors import CombeeError
 from combee.methods.diff import Diff
@@ -207,6 +208,32 @@ class EntryView:
     """what its own replays showed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration of a preview, as the cost of a method depends on it."""
+
+    size: int
+    texts: int
+    """that it works with side by side, at most."""
+    components: int
+    select_rows: int
+    verify: Verify
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a method asks for in an iteration, beside the rollouts of the batch and the aggregator's leaves."""
+
+    tried: Range = Range(0, 0)  # noqa: RUF009
+    """rollouts that it takes to believe what was proposed."""
+    reflects: bool = True
+    """a call is made about each trajectory; not where a trajectory is a record that aggregators read themselves."""
+    knows_select: bool = False
+    """it scores on select what it tries out, so that what it renders is not scored there once more."""
+    clusters: int | None = None
+    """calls of its group-by; None: as many as there are lessons that say nearly the same."""
+
+
 class Artifact(Protocol):
     """An immutable value with a canonical form: equal content, equal bytes, equal digest."""
 
@@ -248,6 +275,10 @@ class Method(Protocol[A]):
 
     @property
     def name(self) -> str: ...
+
+    def cost(self, of: Iteration) -> Cost:
+        """What ``preview`` counts, before anything is spent."""
+        ...
 
     # the artifact
     def empty(self) -> A:

@@ -14,7 +14,6 @@ from typing import Any
 
 from combee.algo.budget import Limits, Spend, fits, largest_affordable
 from combee.algo.retransmit import choose_redundancy
-from combee.api.aggregation import Aggregation
 from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
@@ -27,7 +26,6 @@ from combee.steps import EVALUATE, ITERATION, PROFILE
 EVALUATIONS_PER_RUN = 20
 """heldOut's select half is scored about this often in a run, whatever the batch size is, so that
 strategies are compared at equal numbers of examples."""
-NO_CAP = 1_000_000_000
 """More inputs, and more tokens, than any call has."""
 
 
@@ -145,7 +143,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
     if state.facts is None:
         raise BugError("an iteration is planned after profile")
     batch = next_batch(spec, state, affordable=_affordable(spec, state))
-    aggregation = aggregation_of(spec)
+    aggregation = spec.method.stated.aggregation(spec.aggregation)
     variants = min(spec.method.variants_in_flight, batch.size)
     redundancy = choose_redundancy(
         aggregation.redundancy.mode,
@@ -179,28 +177,6 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,
         variants=variants,
-    )
-
-
-def aggregation_of(spec: RunSpec) -> Aggregation:
-    """How the run aggregates: as stated, or as the gepa package does, which has two levels and no caps.
-
-    With GEPA ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks like one
-    whose lesson was dropped, so retransmission would always go to its last round.
-    """
-    stated = spec.aggregation
-    if spec.method.has_components and stated.redundancy.mode == "Auto":
-        duplicated = stated.redundancy.model_copy(update={"mode": "Duplicate"})
-        stated = stated.model_copy(update={"redundancy": duplicated})
-    if not spec.method.paper_compat:
-        return stated
-    return stated.model_copy(
-        update={
-            "subgroups": "Sqrt",
-            "redundancy": stated.redundancy.model_copy(update={"mode": "Duplicate"}),
-            "max_fan_in": NO_CAP,
-            "max_input_tokens": NO_CAP,
-        }
     )
 
 

@@ -14,8 +14,10 @@ from combee import strategies
 from combee.algo.ranges import Range, total
 from combee.algo.stats import can_ever_detect, detectable_gain
 from combee.api.run import RunSpec
+from combee.methods.protocol import Cost, Iteration
+from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
-from combee.plan.decide import EVALUATIONS_PER_RUN, aggregation_of
+from combee.plan.decide import EVALUATIONS_PER_RUN
 from combee.plan.observed import Observed
 from combee.plan.state import DataFacts, RunState
 from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
@@ -73,7 +75,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     facts = shape.facts
     batches, reason = _batches(spec, shape)
     calls = total([batch.aggregator_calls for batch in batches])
-    rollouts, reflections = _work(spec, facts, batches)
+    rollouts, reflections = _work(spec, shape, batches)
     gain = detectable_gain(facts.gate_rows) if facts.gate_rows else math.inf
     return Preview(
         batches=tuple(batches),
@@ -89,8 +91,9 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     )
 
 
-def _work(spec: RunSpec, facts: DataFacts, batches: Sequence[Batch]) -> tuple[Range, Range]:
+def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Range, Range]:
     """Rollouts and reflections; a recorded trajectory is reflected on once for each of its parts, at least once."""
+    facts = shape.facts
     closing = 2 * (facts.gate_rows + facts.test_rows)
     learning = facts.train_rows * spec.method.epochs
     every = spec.stopping.evaluate_every
@@ -101,12 +104,12 @@ def _work(spec: RunSpec, facts: DataFacts, batches: Sequence[Batch]) -> tuple[Ra
     evaluations = 1 + min(len(batches), marks)
     fixed = learning + facts.select_rows * evaluations + closing
     early = min(len(batches), spec.stopping.patience)
-    # GEPA's pool scores the start once, and knows how what it renders scores.
-    scored = min(early, 1) if spec.method.type == "GEPA" else early
+    cost = _cost(spec, shape, 1, 1)
+    scored = min(early, 1) if cost.knows_select else early
     first = sum(batch.size for batch in batches[:early]) + facts.select_rows * (1 + scored)
     replays = total([batch.replays for batch in batches])
     rollouts = Range(min(first, fixed), fixed + replays.high + (rounds - 1) * learning)
-    if spec.method.type == "GEPA":  # a trajectory is a record, and no call is made about it
+    if not cost.reflects:
         return rollouts, Range(0, 0)
     return rollouts, Range(sum(batch.size for batch in batches[:early]), learning * rounds)
 
@@ -161,34 +164,25 @@ def _batches(spec: RunSpec, shape: DataShape) -> tuple[list[Batch], str]:
     return batches, reason
 
 
-def _tried(spec: RunSpec, shape: DataShape, size: int, parents: int) -> Range:
-    """Rollouts that it takes to believe what an iteration proposes, beside those of its batch.
-
-    ACE replays entries on their example and controls. GEPA asks two children of each parent its share of the batch,
-    each component of each by itself where both fail, and scores on select what got in, once the start, and a merge.
-    """
-    if spec.method.type != "GEPA":
-        return Range(0, 3 * size if spec.verify == "Replay" else 0)
-    retries = shape.components if shape.components > 1 else 0
-    children, merges = 2, 1
-    scored = 1 + children * parents + merges
-    return Range(0, children * (1 + retries) * size + scored * shape.facts.select_rows)
+def _cost(spec: RunSpec, shape: DataShape, size: int, texts: int) -> Cost:
+    """What the base method asks for in an iteration."""
+    rows, parts = shape.facts.select_rows, shape.components
+    return method_of(spec).cost(Iteration(size, texts, parts, rows, spec.verify))
 
 
 def _batch(spec: RunSpec, shape: DataShape, iteration: int, size: int) -> Batch:
     """The shape is that of a lone variant in flight; the calls are from that many variants to the most."""
     most = min(spec.method.variants_in_flight, size)
-    batch = _of_one_part(spec, iteration, size, _tried(spec, shape, size, most))
-    shares = [
-        _of_one_part(spec, iteration, len(range(place, size, most)), batch.replays) for place in range(most)
-    ]
+    cost = _cost(spec, shape, size, most)
+    batch = _of_one_part(spec, iteration, size, cost)
+    shares = [_of_one_part(spec, iteration, len(range(place, size, most)), cost) for place in range(most)]
     alone, dealt = batch.aggregator_calls, total([one.aggregator_calls for one in shares])
     low, high = min(alone.low, dealt.low), max(alone.high, dealt.high)
     return replace(batch, aggregator_calls=Range(low * shape.components, high * shape.components))
 
 
-def _of_one_part(spec: RunSpec, iteration: int, size: int, replays: Range) -> Batch:
-    how = aggregation_of(spec)
+def _of_one_part(spec: RunSpec, iteration: int, size: int, cost: Cost) -> Batch:
+    how = spec.method.stated.aggregation(spec.aggregation)
     calls = strategies.cost_of(how)(
         how,
         strategies.Batch(
@@ -196,11 +190,11 @@ def _of_one_part(spec: RunSpec, iteration: int, size: int, replays: Range) -> Ba
             seed=spec.seed,
             iteration=iteration,
             overhead_tokens=spec.method.render_token_budget // 2,
-            clusters=lambda leaves: 1 if spec.method.type == "GEPA" else leaves * ENTRIES_PER_LEAF // 2,
+            clusters=cost.clusters,
         ),
     )
     return Batch(
-        iteration, size, calls.leaves, calls.leaf_inputs, calls.levels, calls.rounds, calls.calls, replays
+        iteration, size, calls.leaves, calls.leaf_inputs, calls.levels, calls.rounds, calls.calls, cost.tried
     )
 
 

@@ -8,8 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from combee.algo.ranges import Range
+from combee.api.method_gepa import NO_CAP
 from combee.api.run import RunSpec
-from combee.plan.decide import NO_CAP, iteration_plan
+from combee.plan.decide import iteration_plan
 from combee.plan.preview import DataShape, Preview, preview
 from combee.plan.state import DataFacts, RunState
 

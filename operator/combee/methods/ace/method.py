@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from combee.algo.ranges import Range
 from combee.methods import retention
 from combee.methods.ace import answers, change, checks, diff, group, ledger, prompts, render, replay, trials
 from combee.methods.ace.ledger import Ledger
@@ -13,8 +14,10 @@ from combee.methods.diff import Diff
 from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
+    Cost,
     EntryView,
     Grouping,
+    Iteration,
     LeakCorpus,
     Merged,
     Method,
@@ -47,6 +50,10 @@ class AceMethod:
     @property
     def name(self) -> str:
         return "ACE"
+
+    def cost(self, of: Iteration) -> Cost:
+        """Entries are replayed on their example and on controls."""
+        return Cost(tried=Range(0, 3 * of.size if of.verify == "Replay" else 0))
 
     def empty(self) -> Ledger:
         return Ledger()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods import content
 from combee.methods.base import summary_of
@@ -25,8 +26,10 @@ from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
     VARIANT,
+    Cost,
     EntryView,
     Grouping,
+    Iteration,
     LeakCorpus,
     Merged,
     Method,
@@ -53,6 +56,15 @@ class GepaMethod:
     @property
     def name(self) -> str:
         return "GEPA"
+
+    def cost(self, of: Iteration) -> Cost:
+        """Two children of each parent are asked its share of the batch, each component of each by itself where both
+        fail. What got in is scored on select, and so are once the start, and a merge."""
+        retries = of.components if of.components > 1 else 0
+        children, merges = 2, 1
+        scored = 1 + children * of.texts + merges
+        tried = Range(0, children * (1 + retries) * of.size + scored * of.select_rows)
+        return Cost(tried, reflects=False, knows_select=True, clusters=1)
 
     def empty(self) -> Pool:
         return pool.started({pool.MAIN: ""}, seed=self.options.seed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from combee.api.methods import Frontier as StatedFrontier
+from combee.api.method_gepa import Frontier as StatedFrontier
+from combee.api.method_gepa import GepaOptions as Stated
 from combee.api.run import RunSpec
 from combee.methods.gepa.pareto import Frontier
 from combee.methods.gepa.prompts import OutputTokens
@@ -46,8 +47,8 @@ def options_of(spec: RunSpec) -> GepaOptions:
     Whole texts are proposed where no call of its own comes after the lessons: by ``paperCompat``, by the strategies
     of one call, and by ``merge: Model``, whose nodes merge texts.
     """
-    stated, how = spec.method.gepa_options, spec.aggregation
-    if stated is None:
+    stated, how = spec.method.stated, spec.aggregation
+    if not isinstance(stated, Stated):
         return GepaOptions(seed=spec.seed)
     return GepaOptions(
         seed=spec.seed,
