@@ -17,7 +17,7 @@ The life of one iteration, as the caller drives it; what stands in one line runs
     trials                                           rounds of rollouts, each round side by side
     artifact.render                                  the text that is scored on select
 
-``base.BaseMethod`` says what most methods have in common; docs/methods.md writes one in under a hundred lines.
+``base.BaseMethod`` says what methods have in common; docs/methods.md writes one in under a hundred lines.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
-from combee.algo.ranges import Range
 from combee.algo.seeds import digest_of
 from combee.errors import CombeeError
+from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff
 from combee.methods.lineage import VariantView
 from combee.methods.trials import Trying
@@ -206,32 +206,6 @@ class EntryView:
     """digests of the entries that it replaced or was merged from."""
     replays: tuple[Verdict, ...] = ()
     """what its own replays showed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Iteration:
-    """One iteration of a preview, as the cost of a method depends on it."""
-
-    size: int
-    texts: int
-    """that it works with side by side, at most."""
-    components: int
-    select_rows: int
-    verify: Verify
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a method asks for in an iteration, beside the rollouts of the batch and the aggregator's leaves."""
-
-    tried: Range = Range(0, 0)  # noqa: RUF009
-    """rollouts that it takes to believe what was proposed."""
-    reflects: bool = True
-    """a call is made about each trajectory; not where a trajectory is a record that aggregators read themselves."""
-    knows_select: bool = False
-    """it scores on select what it tries out, so that what it renders is not scored there once more."""
-    clusters: int | None = None
-    """calls of its group-by; None: as many as there are lessons that say nearly the same."""
 
 
 class Artifact(Protocol):

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods import content
-from combee.methods.base import summary_of
-from combee.methods.diff import Diff, diff_lines
+from combee.methods.base import BaseMethod, summary_of
+from combee.methods.cost import Cost, Iteration
 from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, trials
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.options import GepaOptions
@@ -26,10 +26,8 @@ from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
     VARIANT,
-    Cost,
     EntryView,
     Grouping,
-    Iteration,
     LeakCorpus,
     Merged,
     Method,
@@ -47,8 +45,8 @@ LINE_TOKENS = 8
 """What a lesson's mark and its count of records take in a prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class GepaMethod:
+@dataclass(frozen=True)
+class GepaMethod(BaseMethod[Pool]):
     """Variants, Pareto selection, reflective mutation and merges of lineages. See ``Method`` for each member."""
 
     options: GepaOptions = field(default_factory=GepaOptions)
@@ -205,9 +203,6 @@ class GepaMethod:
         kept = [child for child in found if child[0] == "rewrite"] if self.options.whole_texts else found
         return trials.with_children(drawn, parent, kept, iteration)
 
-    def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:
-        return content.leak_corpus(texts)
-
     def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:
         return tuple(digest for digest in after.by_digest if digest not in before.by_digest)
 
@@ -246,12 +241,6 @@ class GepaMethod:
         return frozenset(
             lesson.id for one in reflections if one.trajectory_id in cited for lesson in one.lessons
         )
-
-    def served_text(self, text: str) -> str:
-        return text
-
-    def diff_texts(self, before: str, after: str) -> Diff:
-        return diff_lines(before, after)
 
 
 def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> EntryView:
