@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from combee.errors import UserError
+from combee.errors import ManifestError
 
 METHODS, TASKS, STRATEGIES = "combee.methods", "combee.tasks", "combee.strategies"
 """Groups of entry points."""
@@ -27,9 +27,14 @@ def names(group: str) -> tuple[str, ...]:
     return tuple(sorted(_declared(group)))
 
 
+def path(group: str, name: str) -> str:
+    """``module:name`` of what a name of a group stands for, without importing it."""
+    return _declared(group)[name].value
+
+
 def load(group: str, name: str) -> Any:
-    """What a name of a group stands for. Raises KeyError for a name that no package declares, and UserError for a
-    package that cannot be imported."""
+    """What a name of a group stands for. Raises KeyError for a name that no package declares, and ManifestError for
+    a package that cannot be imported."""
     return _loaded(_declared(group)[name])
 
 
@@ -44,7 +49,7 @@ def _loaded(point: EntryPoint) -> Any:
         return point.load()
     # The code is not ours, and may raise anything while it is imported.
     except Exception as error:
-        raise UserError(
+        raise ManifestError(
             f"{point.value} cannot be imported: {type(error).__name__}: {error}",
             where=f"entry point {point.name} of {point.group}",
             fix="Mend or remove the package that declares it",

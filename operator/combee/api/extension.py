@@ -35,7 +35,9 @@ class Names:
         if value in self.own:
             return value
         if value not in self.words():
-            raise PydanticCustomError("literal_error", "not a name that is known here")
+            raise PydanticCustomError(
+                "literal_error", "none of the names here: {words}", {"words": ", ".join(self.words())}
+            )
         if not re.fullmatch(EXTENSION, value):
             raise refuse(
                 "not a name that manifests can have",
