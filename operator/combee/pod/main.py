@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,15 +37,18 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one pod's work; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["-h"], ["--help"]):
+        sys.stdout.write(help_text())
+        return 0
     if len(words) != 1 or words[0] not in PROGRAMS:
-        sys.stderr.write(f"usage: combee-worker {' | '.join(PROGRAMS)}\n")
+        sys.stderr.write(_usage())
         return USAGE
     # In a container this is process 1, which ignores signals that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))
     # Nothing that is imported becomes garbage: looking for some meanwhile is a seventh of the time.
     gc.disable()
     try:
-        work = PROGRAMS[words[0]]()
+        work = PROGRAMS[words[0]].prepare()
     finally:
         gc.enable()
     return work()
@@ -148,15 +152,40 @@ def _attend() -> Callable[[], int]:
     return lambda: run(settings, PodLog({}, settings.log_level, begun=first.begun))
 
 
-PROGRAMS: Mapping[str, Callable[[], Callable[[], int]]] = {
-    "step": partial(_of_a_run, _step),
-    "publish": partial(_of_a_run, _publish),
-    "report": partial(_of_a_run, _report),
-    "judge": _judge,
-    "sweep": _sweep,
-    "attend": _attend,
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a word means. ``prepare`` imports what the work needs, and returns the work."""
+
+    prepare: Callable[[], Callable[[], int]]
+    does: str
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "step": Program(partial(_of_a_run, _step), "work of a run: profile, map, reduce, finish or evaluate"),
+    "publish": Program(partial(_of_a_run, _publish), "write what a run learned into a ConfigMap"),
+    "report": Program(partial(_of_a_run, _report), "hand out a run's results, for kubectl combee report"),
+    "judge": Program(_judge, "compare a candidate's answers with the active version's"),
+    "sweep": Program(_sweep, "delete captured traffic after its retention"),
+    "attend": Program(_attend, "serve a user's container that rolls out"),
 }
-"""What each word means. Each prepares its work with little imported, and returns it."""
+
+
+def help_text() -> str:
+    """What ``--help`` prints."""
+    words = "\n".join(f"  {word:<8} {program.does}" for word, program in PROGRAMS.items())
+    return f"""{_usage()}
+Do the work of one pod. The operator makes the pods and sets their environment.
+
+{words}
+
+Example: COMBEE_ROOT=/ combee-worker step
+
+Exit codes: 0 done; 1 failed; 64 wrong arguments; 70 the environment cannot be read, or a bug; 143 stopped.
+"""
+
+
+def _usage() -> str:
+    return f"usage: combee-worker {' | '.join(PROGRAMS)}\n"
 
 
 if __name__ == "__main__":
