@@ -33,6 +33,8 @@ STRATEGIES: Mapping[str, Traits] = {
     "Summarize": Traits(one_call=True),
 }
 """The product's own; ``combee.strategies`` has what each costs, ``work/aggregation/`` what each does."""
+Merge = Literal["Structured", "Model"]
+"""How what the leaves gave is brought together; ``combee.strategies.MERGES`` has what each costs."""
 STRATEGY_NAMES = Names(extensions.STRATEGIES, tuple(STRATEGIES))
 Strategy = Annotated[str, Strict(), Field(max_length=63), STRATEGY_NAMES]
 
@@ -78,7 +80,7 @@ class Aggregation(Model):
     subgroups: Literal["Sqrt"] | None = Field(
         default=None, description="Sqrt: floor(sqrt(n)) leaves, the paper's rule; absent: by leafSize."
     )
-    merge: Literal["Structured", "Model"] = Field(
+    merge: Merge = Field(
         default="Structured",
         description="Structured: one group-by, a call for each real cluster; Model: a call at every node.",
     )

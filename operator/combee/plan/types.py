@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
 
 PLAN_VERSION = 3
@@ -39,8 +40,8 @@ class IterationPlan:
     seed: int
     in_order: bool
     shards: int
-    strategy: str
-    merge: Literal["Structured", "Model"]
+    strategy: Strategy
+    merge: Merge
     verify: Literal["Replay", "Support", "Off"]
     redundancy: Literal["Duplicate", "Retransmit"]
     copies: int
