@@ -71,7 +71,13 @@ class Scaled:
 
 
 def measure(
-    folder: Path, *, runs: int, pods: int, resync_seconds: int = 60, say: Callable[[str], None] = print
+    folder: Path,
+    *,
+    runs: int,
+    pods: int,
+    resync_seconds: int = 60,
+    settle_seconds: float = SETTLE_SECONDS,
+    say: Callable[[str], None] = print,
 ) -> Scaled:
     """Set the stage and measure, a whole resync included. RuntimeError naming what did not come."""
     if absent := missing():
@@ -87,7 +93,7 @@ def measure(
             up.create([_run(index, share) for index in range(start, min(runs, start + 50))])
         say(f"{runs} runs made")
         with _operator(folder, up, "first", 60):
-            _set_the_stage(up, runs, share * runs, say)
+            _set_the_stage(up, runs, share * runs, settle_seconds, say)
         with _operator(folder, up, "measured", resync_seconds) as operator:
             return _measured(operator, runs, share * runs, resync_seconds)
 
@@ -116,7 +122,9 @@ def _run(index: int, share: int) -> dict[str, Any]:
     }
 
 
-def _set_the_stage(up: ControlPlane, runs: int, pods: int, say: Callable[[str], None]) -> None:
+def _set_the_stage(
+    up: ControlPlane, runs: int, pods: int, settle_seconds: float, say: Callable[[str], None]
+) -> None:
     """Until every run's map pods run: profile's pods end with a result, as the kubelet would say."""
     done: set[str] = set()
     told = time.monotonic()
@@ -132,17 +140,17 @@ def _set_the_stage(up: ControlPlane, runs: int, pods: int, say: Callable[[str], 
         # Each look lists every run's Jobs: seldom where they are many, or it is the looking that takes the time.
         time.sleep(max(1.0, runs / 50))
     say("waiting until the control plane is at rest")
-    _rest(up, end)
+    _rest(up, end, settle_seconds)
 
 
-def _rest(up: ControlPlane, end: float) -> None:
+def _rest(up: ControlPlane, end: float, settle_seconds: float) -> None:
     """Until nobody wrote a pod for a while: whoever pretends to be the nodes is minutes behind with so many."""
     before = -1.0
     while (now := _pods_written(up)) != before:
         if time.monotonic() > end:
             raise RuntimeError("the control plane does not come to rest")
         before = now
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(settle_seconds)
 
 
 def _pods_written(up: ControlPlane) -> float:

@@ -4,10 +4,14 @@
 
 A suite that a shell started in the background ignores Ctrl-C, and so would every process that it starts; tests that
 send it to one have to be heard.
+
+Tests start Python some hundred times. A shell that forbids it to write byte code would have each of them compile the
+product anew, a fifth of a second; they may write it.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any
 
@@ -18,6 +22,7 @@ NO_CLUSTER = "no cluster:"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

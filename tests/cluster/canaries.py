@@ -197,8 +197,8 @@ def loading(there: Playbooks, asked: list[tuple[str, str]], per_second: float = 
 
 def gateway_ready(there: Playbooks) -> None:
     def true() -> bool:
-        got = there.cluster.try_kubectl("get", "deployment", GATEWAY, "-o", "json", namespace=there.namespace)
-        status = json.loads(got.stdout).get("status", {}) if got.returncode == 0 else {}
+        found = there.cluster.find("deployment", GATEWAY, namespace=there.namespace)
+        status = found.get("status", {}) if found else {}
         return status.get("readyReplicas", 0) >= 1 and status.get("updatedReplicas") == status.get("replicas")
 
     eventually("the gateway is ready", true, seconds=120)
@@ -207,9 +207,7 @@ def gateway_ready(there: Playbooks) -> None:
 def settled(there: Playbooks, digest: str, phase: str, *, seconds: float = 300) -> dict[str, Any]:
     """The status of a version once it is in a phase; what there is is shown when it does not get there."""
     try:
-        eventually(
-            f"{digest[:12]} is {phase}", lambda: there.phase(digest) == phase, seconds=seconds, every=1
-        )
+        eventually(f"{digest[:12]} is {phase}", lambda: there.phase(digest) == phase, seconds=seconds)
     except BaseException:
         show(there.cluster, there)
         raise

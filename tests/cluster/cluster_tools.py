@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import NotThereError, Reader, question
 
 NODE = Path(__file__).resolve().parent / "node"
 REPOSITORY = NODE.parents[2]
@@ -68,7 +70,21 @@ class Cluster:
 
     def get(self, *arguments: str, namespace: str = "") -> Any:
         """One object, or a list, as data."""
+        asked = question(*arguments)
+        if asked is not None:
+            return self._reader.read(asked, namespace)
         return json.loads(self.kubectl("get", *arguments, "-o", "json", namespace=namespace))
+
+    def find(self, *arguments: str, namespace: str = "") -> Any:
+        """The same; None where it is not there."""
+        try:
+            return self.get(*arguments, namespace=namespace)
+        except NotThereError:
+            return None
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.environment["KUBECONFIG"])
 
 
 _sharing = False

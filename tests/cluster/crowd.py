@@ -77,7 +77,7 @@ class Crowd:
                 return runs
             for pod in objects:
                 self._evict(pod)
-            time.sleep(0.5)
+            time.sleep(0.2)
         pytest.fail(
             f"not over in time: {self.runs.cluster.kubectl('get', 'plr,pods,jobs', namespace=self.runs.namespace)}"
         )

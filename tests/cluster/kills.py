@@ -28,6 +28,8 @@ PAUSE_SECONDS = (2.0, 14.0)
 """between one kill's end and the next kill: a moment that the seed chooses."""
 DOWN_SECONDS = (1.0, 8.0)
 """how long a part of the node stays down."""
+NOW = (0.0, 0.0)
+"""no time between them."""
 OPERATOR = "app.kubernetes.io/name=combee-operator"
 ENGINE = "combee.dev/engine"
 RECORDED_SECONDS = 1.0
@@ -214,8 +216,15 @@ class Round:
     """different calls that were answered."""
 
 
-def survive(cluster: Cluster, namespace: str, folder: Path, seed: int, kinds: Sequence[str]) -> Round:
-    """Learn while one thing of each of ``kinds`` is killed, in an order and at moments that ``seed`` chooses."""
+def survive(
+    cluster: Cluster,
+    namespace: str,
+    folder: Path,
+    seed: int,
+    kinds: Sequence[str],
+    pause_seconds: tuple[float, float] = PAUSE_SECONDS,
+) -> Round:
+    """Learn while one thing of each of ``kinds`` is killed, in an order and after pauses that ``seed`` chooses."""
     chance = random.Random(seed)
     order = chance.sample(list(kinds), len(kinds))
     runs, log = Runs(cluster, namespace), answer_log(cluster, namespace)
@@ -223,7 +232,7 @@ def survive(cluster: Cluster, namespace: str, folder: Path, seed: int, kinds: Se
     with released(cluster, namespace), log.kept():
         runs.apply(change)
         began = time.time()
-        killer = Killer(runs, chance)
+        killer = Killer(runs, chance, pause_seconds)
         killed = [killer.kill(kind) for kind in order]
         status = runs.ended()
         kills = [kill for kill in killed if kill is not None]
@@ -246,12 +255,13 @@ class Killer:
 
     runs: Runs
     chance: random.Random
+    pause_seconds: tuple[float, float] = PAUSE_SECONDS
     log: Callable[[str], None] = print
 
     def kill(self, kind: str) -> Kill | None:
         """Wait for a random while, kill one of ``kind`` and wait until all is up again; None when the run is
         over before."""
-        time.sleep(self.chance.uniform(*PAUSE_SECONDS))
+        time.sleep(self.chance.uniform(*self.pause_seconds))
         victim = eventually(f"there is a {kind} to kill", lambda: self._victim(kind), seconds=150)
         if victim is None or isinstance(victim, str):
             return None
@@ -274,12 +284,9 @@ class Killer:
             return None
         pod = self.chance.choice(steps)
         labels, during = pod["metadata"]["labels"], _step(pod)
-        got = self.runs.cluster.try_kubectl(
-            "get", "job", labels["job-name"], "-o", "json", namespace=self.runs.namespace
-        )
-        if got.returncode:
+        job = self.runs.cluster.find("job", labels["job-name"], namespace=self.runs.namespace)
+        if job is None:
             return None  # it is gone, and its pod not yet
-        job = json.loads(got.stdout)
         share = math.ceil(SLOTS / job["spec"]["completions"])
         if kind == "worker pod":
             return Kill(kind, pod["metadata"]["name"], 0.0, share, during, _uids([pod]))

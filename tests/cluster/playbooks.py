@@ -117,12 +117,9 @@ class Playbooks:
 
     def delivered(self) -> tuple[str, str]:
         """(digest, text) of the ConfigMap that services mount; empty where there is none."""
-        got = self.cluster.try_kubectl(
-            "get", "configmap", f"{self.name}-playbook", "-o", "json", namespace=self.namespace
-        )
-        if got.returncode:
+        found = self.cluster.find("configmap", f"{self.name}-playbook", namespace=self.namespace)
+        if found is None:
             return "", ""
-        found = json.loads(got.stdout)
         return found["metadata"]["annotations"][DIGEST_ANNOTATION], found["data"]["playbook.md"]
 
     def delivered_uid(self) -> str:
@@ -186,11 +183,16 @@ class Playbooks:
         found = [c for c in self.status().get("conditions", ()) if c["type"] == type]
         return found[0] if found else {}
 
+    def comes_to(self, digest: str, phase: str) -> None:
+        """Wait until a version says that it is in a phase: what is delivered comes before what is said of it."""
+        eventually(f"{digest[:12]} is {phase}", lambda: self.phase(digest) == phase)
+
     def serves(self, digest: str, *, seconds: float = 180) -> None:
-        """Wait until a version is active and delivered."""
+        """Wait until a version is active and delivered, and says so."""
 
         def true() -> bool:
-            return self.status().get("activeDigest", "") == digest and self.delivered()[0] == digest
+            active = self.status().get("activeDigest", "") == digest and self.delivered()[0] == digest
+            return active and self.phase(digest) == "Active"
 
         try:
             eventually(f"{digest[:12]} is served", true, seconds=seconds)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,11 +24,21 @@ def quickstart() -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((REPOSITORY / "examples" / "quickstart.yaml").read_text()))
 
 
+def short(run: dict[str, Any]) -> None:
+    """Two iterations, of sizes that no clock has a say in: all that a run does comes, and once more."""
+    run["spec"]["batching"] = {"mode": "Fixed", "size": 60, "reason": "two iterations"}
+
+
+def at_once(run: dict[str, Any]) -> None:
+    """One iteration, where what is tested comes in each."""
+    run["spec"]["batching"] = {"mode": "Fixed", "size": 120, "reason": "one iteration"}
+
+
 def template(**task: Any) -> dict[str, Any]:
     """The quickstart's run as a Playbook's template, its batches of one size: made twice it plans the same twice."""
-    spec = next(one for one in quickstart() if one["kind"] == "PromptLearningRun")["spec"]
-    made = {name: value for name, value in spec.items() if name != "playbookRef"}
-    made["batching"] = {"mode": "Fixed", "size": 60, "reason": "the same plans again"}
+    run = next(one for one in quickstart() if one["kind"] == "PromptLearningRun")
+    short(run)
+    made = {name: value for name, value in run["spec"].items() if name != "playbookRef"}
     made["task"] = {**made["task"], **task}
     return made
 
@@ -62,7 +70,7 @@ class Runs:
             return status if status.get("phase") in ENDED else None
 
         try:
-            return eventually(f"{name} is over", over, seconds=seconds, every=1)
+            return eventually(f"{name} is over", over, seconds=seconds)
         except BaseException:
             print(self.cluster.kubectl("describe", "plr", name, namespace=self.namespace)[-6000:])
             print(self.cluster.kubectl("get", "pods,jobs", "-o", "wide", namespace=self.namespace))
@@ -132,13 +140,17 @@ def make_accounts(cluster: Cluster, namespace: str) -> None:
 
 def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> Operator:
     """An operator for one namespace, which also holds its Lease; the accounts of step pods are made as
-    the chart makes them for a list of namespaces."""
+    the chart makes them for a list of namespaces.
+
+    One that is started after another was killed is the container of the same pod, as the kubelet starts it again: the
+    Lease is its own. That another pod waits until the Lease runs out is for tests that kill pods.
+    """
     make_accounts(cluster, namespace)
     environment = {
         **cluster.environment,
         "PYTHONPATH": str(REPOSITORY / "operator"),
         "POD_NAMESPACE": namespace,
-        "POD_NAME": f"operator-{os.getpid()}-{time.monotonic_ns()}",
+        "POD_NAME": "combee-operator-0",
         "COMBEE_NAMESPACES": namespace,
         "COMBEE_WORKER_IMAGE": cluster.image("worker"),
         "COMBEE_ENGINE_IMAGES": "localhost/combee-sim",

@@ -87,7 +87,7 @@ def test_traffic_refuses_the_worse_one_promotes_the_better_and_cannot_tell_an_eq
         assert status["canary"]["samples"] >= 20
         there.serves(better)
 
-        brief = canary("Shadow", trafficPercent=100.0, epsilon=0.005, deadlineSeconds=150)
+        brief = canary("Shadow", trafficPercent=100.0, epsilon=0.005, deadlineSeconds=60)
         there.apply(canary=brief, delivery={"gateway": gateway()})
         remark = "Read the whole question before you begin."
         equal = there.version(

@@ -32,7 +32,10 @@ GREENHOUSE = REPOSITORY / "examples" / "greenhouse" / "care.py"
 DATA = REPOSITORY / "examples" / "data" / "greenhouse"
 ADDRESS = "10.250.0.1"
 """the test node's machine, as its pods see it"""
-ROWS = 20
+ROWS = 12
+"""of each split: a rollout is a pod."""
+ROWS_BESIDE_BAD = 17
+"""of train where eight misbehave: more than half would be a bad day, and the step's end."""
 LOADER = "import base64,sys,zlib;exec(zlib.decompress(base64.b64decode(''.join(sys.argv[1:]))))"
 ALLOWED = {"COMBEE_ALLOW_CUSTOM_TASKS": "true"}
 
@@ -57,8 +60,8 @@ MISBEHAVIOURS = {
 }
 
 
-def rows(split: str) -> list[str]:
-    return (DATA / f"{split}.jsonl").read_text().splitlines(keepends=True)[:ROWS]
+def rows(split: str, count: int = ROWS) -> list[str]:
+    return (DATA / f"{split}.jsonl").read_text().splitlines(keepends=True)[:count]
 
 
 def program(scripts: dict[str, str]) -> list[str]:
@@ -80,10 +83,11 @@ def objects(cluster: Cluster, url: str, scripts: dict[str, str], **container: An
         "command": ["python3"],
         "args": program(scripts),
         "concurrency": 4,
-        "timeoutSeconds": 40,
+        "timeoutSeconds": 20,
         "memory": "200Mi",
         "scratch": "64Mi",
     }
+    count = ROWS_BESIDE_BAD if scripts else ROWS
     named = {
         split: {"configMap": {"name": "rows", "key": f"{split}.jsonl"}} for split in ("train", "heldOut")
     }
@@ -92,8 +96,8 @@ def objects(cluster: Cluster, url: str, scripts: dict[str, str], **container: An
         "task": {"type": "Custom", "custom": {"container": own | container}, "data": named},
         "method": {"type": "ACE"},
         "models": {"task": model, "proposer": model},
-        "batching": {"mode": "Fixed", "size": ROWS, "reason": "test"},
-        # One shard when half of its rows might misbehave: more than half is a bad day, and the step's end.
+        "batching": {"mode": "Fixed", "size": count, "reason": "test"},
+        # One shard when half of its rows might misbehave: more of them is a bad day.
         "workers": {"parallelism": 1 if scripts else 2, "concurrency": 8, "hedgeBudget": 0},
         "store": {"pvc": {"claimName": "greenhouse-store"}},
         "seed": 7,
@@ -110,7 +114,7 @@ def objects(cluster: Cluster, url: str, scripts: dict[str, str], **container: An
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": "rows"},
-            "data": {"train.jsonl": "".join(rows("train")), "heldOut.jsonl": "".join(rows("heldout"))},
+            "data": {"train.jsonl": "".join(rows("train", count)), "heldOut.jsonl": "".join(rows("heldout"))},
         },
         {
             "apiVersion": "combee.dev/v1alpha1",
@@ -175,7 +179,7 @@ def test_pods_learn_what_a_laptop_learns_and_leave_nothing(
 def test_an_image_that_cannot_be_pulled_is_explained(
     cluster: Cluster, namespace: str, model: Gardener, tmp_path: Path
 ) -> None:
-    image = "registry.invalid/team/greenhouse:1"
+    image = "127.0.0.1:9/team/greenhouse:1"  # nobody listens there, which the node hears at once
     runs = Runs(cluster, namespace)
 
     def told() -> str:
@@ -241,7 +245,7 @@ def misbehaved(
     cluster: Cluster, model: Gardener, tmp_path_factory: pytest.TempPathFactory, refused: list[int]
 ) -> Iterator[dict[str, dict[str, str]]]:
     """By the id of its row, what became of each rollout that misbehaved; the last words under ``""``."""
-    ids = [json.loads(line)["id"] for line in rows("train")]
+    ids = [json.loads(line)["id"] for line in rows("train", ROWS_BESIDE_BAD)]
     scripts = dict(zip(ids, (script for script, _ in MISBEHAVIOURS.values()), strict=False))
     folder = tmp_path_factory.mktemp("misbehaved")
     refusals = Refusals()

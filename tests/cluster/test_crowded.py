@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cluster_tools import Cluster, eventually, restricted_pod
 from crowd import TELLS, Crowd, Progress, iterations, told
-from runs import Runs, operating, quickstart
+from runs import Runs, at_once, operating, quickstart
 from test_life import definitions  # noqa: F401 - the fixture that installs the CRDs
 
 pytestmark = pytest.mark.timeout(900)
@@ -44,7 +44,7 @@ def test_two_runs_share_a_quota_of_four_pods(cluster: Cluster, namespace: str, t
         "metadata": {"name": "pods"},
         "spec": {"hard": {"pods": str(QUOTA_PODS)}},
     }
-    sim = served_elsewhere(cluster, f"{namespace}-llm", "--time-scale=1")
+    sim = served_elsewhere(cluster, f"{namespace}-llm", "--time-scale=0.5")
     try:
 
         def from_outside(spec: dict[str, Any]) -> None:
@@ -154,6 +154,7 @@ def test_eight_gpus_for_three_runs(cluster: Cluster, namespace: str, tmp_path: P
     run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
     run["spec"]["engines"][0]["vllm"] |= {"gpusPerReplica": 2, "replicas": 2}
     run["spec"]["engines"][0]["vllm"]["args"] = ["--time-scale=1"]
+    at_once(run)
     run["spec"]["engines"][0]["template"]["spec"]["resources"] = {
         "requests": {"cpu": "20m", "memory": "128Mi"}
     }
@@ -206,14 +207,14 @@ def test_two_runs_of_two_engines_do_not_hold_one_of_two_gpus_each_for_ever(
 
         def two_engines(spec: dict[str, Any]) -> None:
             engine = spec["engines"][0]
-            engine["vllm"] |= {"gpusPerReplica": 1, "replicas": 1, "args": ["--time-scale=1"]}
+            engine["vllm"] |= {"gpusPerReplica": 1, "replicas": 1, "args": ["--time-scale=0.3"]}
             pod = engine["template"]["spec"]
             pod["resources"] = {"requests": {"cpu": "20m", "memory": "128Mi"}}
             other = {**json.loads(json.dumps(engine)), "name": "proposer"}
             pod["priorityClassName"] = priority
             spec["engines"] = [engine, other]
             spec["models"]["proposer"]["engineRef"] = {"name": "proposer"}
-            spec["batching"] = {"mode": "Fixed", "size": 60, "reason": "two iterations"}
+            at_once({"spec": spec})
 
         for name, gpus in (("others", 6), ("until-all-wait", 2)):
             cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=holder(cluster, name, gpus))

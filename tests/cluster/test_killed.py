@@ -1,4 +1,4 @@
-"""What a run needs is killed at random moments: the playbook is the same, and nothing is asked twice but
+"""What a run needs is killed while a step is at work: the playbook is the same, and nothing is asked twice but
 what was in flight."""
 
 from __future__ import annotations
@@ -8,16 +8,30 @@ from pathlib import Path
 
 import pytest
 from cluster_tools import Cluster
-from kills import KINDS, Answer, Kill, charged, survive
+from kills import KINDS, NOW, PAUSE_SECONDS, Answer, Kill, charged, survive
 from test_life import definitions  # noqa: F401 - the fixture that installs the CRDs
 
 
 @pytest.mark.alone
 @pytest.mark.timeout(1200, func_only=True)
+def test_six_kills_one_after_the_other_change_no_byte(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """Each as soon as all is up again and a step at work."""
+    _survives(cluster, namespace, tmp_path, NOW)
+
+
+@pytest.mark.long
+@pytest.mark.alone
+@pytest.mark.timeout(1200, func_only=True)
 def test_six_kills_at_seeded_moments_change_no_byte(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    _survives(cluster, namespace, tmp_path, PAUSE_SECONDS)
+
+
+def _survives(cluster: Cluster, namespace: str, folder: Path, pause_seconds: tuple[float, float]) -> None:
     if not cluster.own:
         pytest.skip("it kills parts of the node, and KUBECONFIG names another cluster")
-    done = survive(cluster, namespace, tmp_path, 5, KINDS)
+    done = survive(cluster, namespace, folder, 5, KINDS, pause_seconds)
     for kill in done.kills:
         print(
             f"{kill.kind} {kill.name}: {kill.twice} calls answered twice, {kill.bound} were in flight at most"

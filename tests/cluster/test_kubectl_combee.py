@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod, sharing
-from runs import FORMULA, Runs, operating, quickstart
+from runs import FORMULA, Runs, operating, quickstart, short
 
 from combee.cli.cluster.report import _begun, _read
 from combee.clients.kubernetes.kube import Kube
@@ -37,7 +37,7 @@ def definitions(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def finished(cluster: Cluster, definitions: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    """The quickstart, learned by the real operator, which is stopped since."""
+    """A short quickstart, learned by the real operator, which is stopped since."""
     name = f"test-kc-{os.getpid()}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.kubectl(
@@ -48,7 +48,7 @@ def finished(cluster: Cluster, definitions: None, tmp_path_factory: pytest.TempP
     )
     runs = Runs(cluster, name)
     with sharing(), operating(cluster, name, tmp_path_factory.mktemp("operator") / "operator.log"):
-        runs.apply()
+        runs.apply(short)
         status = runs.ended()
     assert status["phase"] == "Learned", status["message"]
     yield runs
@@ -139,6 +139,7 @@ def learned_again(plans: Path, folder: Path) -> Path:
     for name, text in next(o for o in objects if o["kind"] == "ConfigMap")["data"].items():
         (folder / name).write_text(text)
     run = next(o for o in objects if o["kind"] == "PromptLearningRun")
+    short(run)
     (folder / "run.yaml").write_text(yaml.safe_dump(run))
     data = [f for name in ("train", "heldout") for f in ("--data", str(FORMULA / f"{name}.jsonl"))]
     key = ["sim", "key", "--task", "formula", *data, "-o", str(folder / "key.json")]
@@ -332,7 +333,7 @@ def test_why_a_pod_does_not_start(here: Combee, cluster: Cluster, namespace: str
         text = " ".join(here("why", "quickstart").stdout.split())
         return text if "map step:" in text and "cannot be pulled (" in text else None
 
-    text = eventually("it says why", said, seconds=180, every=2)
+    text = eventually("it says why", said, seconds=180, every=0.5)
     assert "ImagePullFailed: the image cannot be pulled" in text and "imagePullSecrets" in text
     assert "localhost/nowhere:1" in text
     shown = here("status", "quickstart").stdout
@@ -361,7 +362,7 @@ def test_last_words_of_a_step_that_failed(here: Combee, cluster: Cluster, namesp
         text = here("why", "quickstart").stdout
         return text if "the store is full" in text else None
 
-    text = eventually("it says why", said, seconds=180, every=2)
+    text = eventually("it says why", said, seconds=180, every=0.5)
     assert "last words" in text and "TooManyFailures: step reduce failed 3 times" in text
     assert f"Next: kubectl combee logs quickstart -n {namespace}" in text
     logs = here("logs", "quickstart")

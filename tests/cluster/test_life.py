@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, everything, furnished, nothing_left
-from runs import FORMULA, Operator, Runs, operating, quickstart
+from runs import FORMULA, Operator, Runs, operating, quickstart, short
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, Sims, environment
@@ -82,14 +82,19 @@ def blob(folder: Path, text: str) -> Path:
     return folder / "out" / "store" / "blobs" / digest[:2] / digest
 
 
+def planned(run: dict[str, Any]) -> None:
+    """Batches as they are planned from what was measured; two or three of them."""
+    run["spec"]["batching"] = {"mode": "Dynamic", "sizes": [40, 60]}
+
+
 def test_the_quickstart_learns_what_a_laptop_learns_from_the_same_plans(
     runs: Runs, operator: Operator, tmp_path: Path
 ) -> None:
-    runs.apply()
+    runs.apply(planned)
     status = runs.ended()
     assert status["phase"] == "Learned", status["message"]
     playbook = runs.playbook()
-    locally(runs, tmp_path)
+    locally(runs, tmp_path, planned)
     assert blob(tmp_path, playbook).exists(), "the laptop learned another playbook"
     print(f"{status['message']}; playbook {hashlib.sha256(playbook.encode()).hexdigest()[:12]} on both")
     shown = runs.cluster.kubectl("get", "plr", namespace=runs.namespace)
@@ -102,7 +107,7 @@ def test_the_quickstart_learns_what_a_laptop_learns_from_the_same_plans(
 
 
 def test_suspend_frees_everything_and_resume_goes_on(runs: Runs, operator: Operator) -> None:
-    runs.apply()
+    runs.apply(short)
     eventually("it learns", lambda: runs.status().get("phase") == "Learning", seconds=300)
     patch = '{"spec":{"suspend":%s}}'
     runs.cluster.kubectl(
@@ -160,7 +165,7 @@ def _kinds(names: set[str]) -> set[str]:
 def test_an_operator_killed_again_and_again_ends_with_the_same_playbook(
     runs: Runs, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    runs.apply()
+    runs.apply(short)
     log = tmp_path / "operator.log"
     for phase in ("Preparing", "Learning", "Finishing"):
         with operating(cluster, namespace, log):
@@ -172,5 +177,5 @@ def test_an_operator_killed_again_and_again_ends_with_the_same_playbook(
     with operating(cluster, namespace, log):
         status = runs.ended()
     assert status["phase"] == "Learned", status["message"]
-    locally(runs, tmp_path)
+    locally(runs, tmp_path, short)
     assert blob(tmp_path, runs.playbook()).exists()

@@ -1,19 +1,18 @@
-"""What a run loses on the way changes nothing: its node, its finished pods, a whole Job, with the operator at 0."""
+"""What a run loses on the way, while there is no operator, changes nothing: its node, its finished pods, a whole Job."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_tools import NODE, Cluster, eventually
-from kills import OPERATOR, SLOTS, released
-from runs import Runs
+from kills import SLOTS
+from runs import Runs, at_once, operating, short
 from stalls import Stalls
 from test_crowded import served_elsewhere
 from test_life import blob, definitions, locally  # noqa: F401 - definitions installs the CRDs
@@ -21,6 +20,9 @@ from test_life import blob, definitions, locally  # noqa: F401 - definitions ins
 pytestmark = pytest.mark.timeout(1200, func_only=True)
 TAINT = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 MAX_STUCK_SECONDS = 180.0
+Change = Callable[[dict[str, Any]], None]
+Loss = Callable[[Runs, dict[str, Any]], str]
+"""What takes something away from runs while a pod reduces; says what."""
 
 
 def answered(cluster: Cluster, namespace: str) -> Counter[str]:
@@ -30,14 +32,26 @@ def answered(cluster: Cluster, namespace: str) -> Counter[str]:
     return Counter(row["request"] for row in rows if row["status"] == 200)
 
 
-@pytest.mark.parametrize(
-    "lost", [pytest.param("the node", marks=pytest.mark.alone), "finished pods", "a Job"]
-)
-def test_what_is_lost_in_mid_reduce_with_the_operator_at_0_changes_no_byte(
-    cluster: Cluster, namespace: str, tmp_path: Path, lost: str
+def test_a_job_and_finished_pods_lost_in_mid_reduce_with_no_operator_change_no_byte(
+    cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    if lost == "the node" and not cluster.own:
+    """One in each of two iterations."""
+    learns_though_lost(cluster, namespace, tmp_path, short, [_lose_job, _lose_finished_pods])
+
+
+@pytest.mark.alone
+def test_the_node_lost_in_mid_reduce_with_no_operator_changes_no_byte(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    if not cluster.own:
         pytest.skip("it stops the node's kubelet, and KUBECONFIG names another cluster")
+    learns_though_lost(cluster, namespace, tmp_path, at_once, [_lose_node])
+
+
+def learns_though_lost(
+    cluster: Cluster, namespace: str, folder: Path, size: Change, losses: Sequence[Loss]
+) -> None:
+    """A run that loses one thing in each iteration, while a reduce is at work and no operator."""
     elsewhere = f"{namespace}-llm"
     url = served_elsewhere(cluster, elsewhere, "--log=/tmp/requests.jsonl", "--time-scale=1")
     runs, stalls = Runs(cluster, namespace), Stalls(cluster, namespace)
@@ -47,16 +61,20 @@ def test_what_is_lost_in_mid_reduce_with_the_operator_at_0_changes_no_byte(
         endpoint = {"endpoint": {"url": url, "model": "openai/gpt-oss-120b"}}
         spec["models"] = {"task": dict(endpoint), "proposer": {**endpoint, "sampling": {"temperature": 0.7}}}
         del spec["engines"]
-        spec["batching"] = {"mode": "Fixed", "size": 60, "reason": "two iterations"}
         spec["workers"] = {"parallelism": 2, "concurrency": SLOTS, "hedgeBudget": 0}
+        size(run)
 
     try:
-        with released(cluster, namespace), stalls.watched():
+        with stalls.watched():
             runs.apply(from_outside)
-            pod = eventually("a reduce is at work", lambda: _reducing(runs), seconds=200)
-            with _operator_at_0(runs):
-                print(f"broke, with the operator at 0: {_lose(lost, runs, pod)}")
-            status = runs.ended()
+            for iteration, lose in enumerate(losses):
+                with operating(cluster, namespace, folder / f"operator-{iteration}.log") as operator:
+                    reduce = f"the reduce of iteration {iteration} is at work"
+                    pod = eventually(reduce, lambda at=iteration: _reducing(runs, at), seconds=200)
+                    assert operator.stop() == 0
+                print(f"broke, with no operator: {lose(runs, pod)}")
+            with operating(cluster, namespace, folder / "operator.log"):
+                status = runs.ended()
         assert status["phase"] == "Learned", status["message"]
         log = answered(cluster, elsewhere)
         twice = sum(times - 1 for times in log.values())
@@ -64,59 +82,35 @@ def test_what_is_lost_in_mid_reduce_with_the_operator_at_0_changes_no_byte(
         print(f"longest without a pod at work: {stalls.longest:.0f} s, {stalls.of}; {status['message']}")
         assert twice <= SLOTS
         assert stalls.longest < MAX_STUCK_SECONDS
-        locally(runs, tmp_path, from_outside)
-        assert blob(tmp_path, runs.playbook()).exists(), "the laptop learned another playbook"
+        locally(runs, folder, from_outside)
+        assert blob(folder, runs.playbook()).exists(), "the laptop learned another playbook"
     finally:
         cluster.kubectl("delete", "namespace", elsewhere, "--wait=false")
 
 
-def _reducing(runs: Runs) -> dict[str, Any] | None:
-    """The pod of a reduce whose map is done."""
-    step = "batch.kubernetes.io/job-name", "combee.dev/step=reduce"
-    jobs = runs.cluster.get("jobs", "-l", "combee.dev/step=map", namespace=runs.namespace)["items"]
-    pods = runs.cluster.get("pods", "-l", ",".join(step), namespace=runs.namespace)["items"]
-    mapped = {
-        job["metadata"]["labels"]["combee.dev/iteration"]
-        for job in jobs
-        if job.get("status", {}).get("succeeded") == job["spec"]["completions"]
-    }
-    at_work = (
-        pod
-        for pod in pods
-        if pod["status"]["phase"] == "Running" and pod["metadata"]["labels"]["combee.dev/iteration"] in mapped
-    )
-    return next(at_work, None)
+def _reducing(runs: Runs, iteration: int) -> dict[str, Any] | None:
+    """The pod of that iteration's reduce, once its map is done."""
+    at = f"combee.dev/iteration={iteration},combee.dev/step="
+    jobs = runs.cluster.get("jobs", "-l", f"{at}map", namespace=runs.namespace)["items"]
+    if not any(job.get("status", {}).get("succeeded") == job["spec"]["completions"] for job in jobs):
+        return None
+    pods = runs.cluster.get("pods", "-l", f"{at}reduce", namespace=runs.namespace)["items"]
+    return next((pod for pod in pods if pod["status"]["phase"] == "Running"), None)
 
 
-@contextmanager
-def _operator_at_0(runs: Runs) -> Iterator[None]:
-    def scale(replicas: int) -> None:
-        chosen = ("scale", "deployment/combee-operator", f"--replicas={replicas}")
-        runs.cluster.kubectl(*chosen, namespace=runs.namespace)
-
-    def pods() -> list[Any]:
-        found: list[Any] = runs.cluster.get("pods", "-l", OPERATOR, namespace=runs.namespace)["items"]
-        return found
-
-    scale(0)
-    try:
-        eventually("no operator is left", lambda: not pods(), seconds=180)
-        yield
-    finally:
-        scale(1)
+def _lose_job(runs: Runs, pod: dict[str, Any]) -> str:
+    job = pod["metadata"]["labels"]["job-name"]
+    runs.cluster.kubectl("delete", "job", job, "--wait=false", namespace=runs.namespace)
+    return f"Job {job}"
 
 
-def _lose(lost: str, runs: Runs, pod: dict[str, Any]) -> str:
-    name, job = pod["metadata"]["name"], pod["metadata"]["labels"]["job-name"]
-    kubectl, namespace = runs.cluster.kubectl, runs.namespace
-    if lost == "the node":
-        return f"{_lose_node(runs, pod)}, in mid-reduce of {name}"
-    if lost == "a Job":
-        kubectl("delete", "job", job, "--wait=false", namespace=namespace)
-        return f"Job {job}"
+def _lose_finished_pods(runs: Runs, pod: dict[str, Any]) -> str:
+    name = pod["metadata"]["name"]
     eventually("the reduce is done", lambda: _phase(runs, name) == "Succeeded", seconds=120)
     finished = ("pods", "-l", "combee.dev/step", "--field-selector=status.phase=Succeeded")
-    deleted = kubectl("delete", *finished, "--wait=false", "-o", "name", namespace=namespace)
+    deleted = runs.cluster.kubectl(
+        "delete", *finished, "--wait=false", "-o", "name", namespace=runs.namespace
+    )
     return f"{len(deleted.split())} finished pods, {name} among them"
 
 
@@ -136,7 +130,7 @@ def _lose_node(runs: Runs, pod: dict[str, Any]) -> str:
     try:
         cluster.part("stop", "kubelet")
         cluster.kubectl("taint", "nodes", node, TAINT, "--overwrite")
-        eventually("the pod is given up", given_up, seconds=150, every=1)
+        eventually("the pod is given up", given_up, seconds=150)
     finally:
         cluster.try_kubectl("taint", "nodes", node, f"{TAINT}-")
         cluster.part("start", "kubelet")
@@ -148,7 +142,7 @@ def _lose_node(runs: Runs, pod: dict[str, Any]) -> str:
     eventually("the node is ready again", ready, seconds=180)
     # A kubelet that starts takes the pretended GPUs for gone.
     subprocess.run([NODE / "node.sh", "bare"], env=cluster.environment, check=True, capture_output=True)
-    return f"node {node}"
+    return f"node {node}, in mid-reduce of {pod['metadata']['name']}"
 
 
 def _controller(pod: dict[str, Any]) -> str:

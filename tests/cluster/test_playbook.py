@@ -60,7 +60,8 @@ def test_a_candidate_is_promoted_delivered_and_rolled_back_within_a_second(
     print(
         f"delivered again {time.monotonic() - began:.2f} s after the decision (kubectl's own time included)"
     )
-    assert there.phase(second) == "Refused" and there.delivered()[1] == GOOD
+    there.comes_to(second, "Refused")
+    assert there.delivered()[1] == GOOD
     events = there.cluster.kubectl("get", "events", "-o", "wide", namespace=there.namespace)
     for reason in ("Promoted", "Delivered", "RolledBack"):
         assert reason in events
@@ -151,7 +152,8 @@ def test_no_git_ops_brings_a_refused_version_back(there: Playbooks, operator: Op
         stop.set()
         for thread in threads:
             thread.join()
-    assert there.phase(second) == "Refused" and there.phase(first) == "Active"
+    there.comes_to(second, "Refused")
+    there.comes_to(first, "Active")
     assert there.delivered_uid() == same, "what is delivered was gone for a moment"
     # Only naming that very version lets it in again.
     there.decide(second, "Auto")

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 from cluster_tools import REPOSITORY, Cluster, eventually
-from runs import ENDED, Runs, operating
+from runs import ENDED, Runs, at_once, operating
 
 pytestmark = pytest.mark.timeout(900)
 LABEL = "kueue.x-k8s.io/queue-name=team-a"
+
+
+def queued(run: dict[str, Any]) -> None:
+    at_once(run)
+    run["spec"]["queue"] = {"name": "team-a"}
 
 
 def test_a_run_waits_for_its_queue_and_goes_on_as_it_is_admitted(
@@ -28,7 +33,7 @@ def test_a_run_waits_for_its_queue_and_goes_on_as_it_is_admitted(
         return next((c for c in runs.status().get("conditions", ()) if c["type"] == type), {})
 
     with operating(cluster, namespace, tmp_path / "operator.log") as operator:
-        runs.apply(lambda run: run["spec"].update(queue={"name": "team-a"}))
+        runs.apply(queued)
         eventually("its first Job is held back", held)
         waits = eventually(
             "it says so", lambda: (c := condition("QuotaReserved")).get("status") == "False" and c
@@ -51,7 +56,7 @@ def test_a_run_waits_for_its_queue_and_goes_on_as_it_is_admitted(
                 patch = '{"spec":{"suspend":false}}'
                 cluster.kubectl("patch", "job", name, "--type=merge", "-p", patch, namespace=namespace)
                 admitted.add(name)
-            time.sleep(1)
+            time.sleep(0.3)
     assert phase == "Learned", runs.status()
     kinds = {name.split("-")[-2] for name in admitted}
     assert kinds == {"profile", "map", "reduce", "finish", "evaluate", "publish"}, admitted

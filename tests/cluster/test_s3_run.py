@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cluster_tools import REPOSITORY, Cluster, eventually, run_python
-from runs import Runs, operating, quickstart
+from runs import Runs, at_once, operating, quickstart
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, environment
@@ -97,12 +97,7 @@ def on_claim(run: dict[str, Any]) -> None:
         split: {"pvc": {"claimName": "rows", "path": f"formula/{split.lower()}.jsonl"}}
         for split in ("train", "heldOut")
     }
-    same_sizes(run)
-
-
-def same_sizes(run: dict[str, Any]) -> None:
-    """Batch sizes that no clock has a say in, and small pods."""
-    run["spec"]["batching"] = {"mode": "Fixed", "size": 40, "reason": "two runs are compared"}
+    at_once(run)
 
 
 def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
@@ -116,7 +111,7 @@ def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
     kubectl("create", "secret", "generic", "s3", *literals)
     run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
     in_s3(run, namespace)
-    same_sizes(run)
+    at_once(run)
     with operating(cluster, namespace, tmp_path / "operator.log"):
         kubectl("apply", "-f", "-", stdin=[o for o in quickstart() if o["kind"] != "PromptLearningRun"])
         upload(cluster, kubectl, namespace)

@@ -32,7 +32,7 @@ def team(cluster: Cluster) -> Iterator[str]:
 
 def longer(run: dict[str, Any]) -> None:
     """A run whose map takes long enough for an upgrade."""
-    run["spec"]["engines"][0]["vllm"]["args"] = ["--time-scale=1"]
+    run["spec"]["engines"][0]["vllm"]["args"] = ["--time-scale=0.5"]
     run["spec"]["workers"] = {"parallelism": 2, "concurrency": 16}
     run["spec"]["batching"] = {"mode": "Fixed", "size": 60, "reason": "a map that is met at work"}
 

@@ -266,7 +266,8 @@ def test_from_a_run_to_what_services_get_and_back(there: Playbooks, operator: Op
         there.shows(READY="True", ACTIVE=first, CANDIDATE="")
         there.tells("Refused", of=learned)
         there.tells("RolledBack", of=first)
-        assert there.phase(learned) == "Refused" and there.delivered() == (first, by_hand)
+        there.comes_to(learned, "Refused")
+        assert there.delivered() == (first, by_hand)
     print(cluster.kubectl("get", "pb,pbv", "-o", "wide", namespace=namespace))
     print("answers by status:", dict(load.statuses), "not whole:", load.wrong[:2])
     assert set(load.statuses) == {200} and not load.wrong

@@ -17,7 +17,7 @@ def bytes_of(folder: Path) -> dict[str, bytes | None]:
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
     """Exit code 2 and one line on stderr that holds the words."""
     lines = done.stderr.splitlines()
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 2, done.stdout + done.stderr
     assert len(lines) == 1 and lines[0].startswith("error: "), done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     for word in words:

@@ -7,17 +7,31 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e_support import FORMULA, MODEL, Manifest, Sims, combee
+from e2e_support import FORMULA, MODEL, Manifest, Sim, Sims, combee
 
 
 @pytest.fixture
 def sims(tmp_path: Path) -> Iterator[Sims]:
+    """Simulated models of one test."""
     folder = tmp_path / "sims"
     folder.mkdir()
     running = Sims(folder)
     yield running
-    for sim in running.started:
-        sim.stop()
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sims]:
+    """Simulated models of the whole suite, one for each set of flags."""
+    running = Sims(tmp_path_factory.mktemp("common"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def quick(common: Sims, key: Path) -> Sim:
+    """The one that knows the answers of the Formula data and answers at once."""
+    return common.shared("--key", key, "--time-scale", "0")
 
 
 @pytest.fixture(scope="session")
@@ -85,3 +99,11 @@ def rows(tmp_path: Path) -> Callable[[int], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """Some of the heldOut rows, for runs whose score is not what is tested."""
+    path = tmp_path / "few.jsonl"
+    path.write_bytes(b"".join((FORMULA / "heldout.jsonl").read_bytes().splitlines(keepends=True)[:40]))
+    return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -13,23 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
+from combee.cli.main import main
+from combee.report import bundle
+from combee.report.build import Report, build_report, playbook_markdown
+from combee.report.result import Result
+
 ROOT = Path(__file__).resolve().parents[2]
 FORMULA = ROOT / "examples" / "data" / "formula"
 MODEL = "openai/gpt-oss-120b"
 COMBEE = [sys.executable, "-m", "combee.cli.main"]
-KILL_AT_LINK = """
-import os, signal, sys
-real, left = os.link, [int(sys.argv[1])]
-def link(*a, **k):
-    left[0] -= 1
-    if left[0] == 0:
-        os.killpg(0, signal.SIGKILL)
-    return real(*a, **k)
-os.link = link
-sys.argv = ["combee", *sys.argv[2:]]
-from combee.cli.main import main
-main()
-"""
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -37,7 +33,37 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def combee(*arguments: str | Path, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end."""
+    """Run the command line to its end, in this process: it costs no start of Python, and drawing its report none.
+
+    What a test is about the process itself (signals, pipes, what Python is started with) needs ``process``."""
+    words, out, errors = ["combee", *map(str, arguments)], io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.chdir(cwd or Path.cwd()),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(errors),
+    ):
+        patch.setattr(sys, "argv", words)
+        patch.setattr(bundle, "build_apart", _build_here)
+        for name, value in {"COLUMNS": "100", **extra}.items():
+            patch.setenv(name, value)
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+    return subprocess.CompletedProcess(words, code, out.getvalue(), errors.getvalue())
+
+
+async def _build_here(result: Result) -> tuple[str, Report]:
+    text = playbook_markdown(result)
+    return text, build_report(result, playbook_markdown=text)
+
+
+def process(
+    *arguments: str | Path, cwd: Path | None = None, **extra: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end, in a process of its own."""
     return subprocess.run(
         [*COMBEE, *map(str, arguments)],
         capture_output=True,
@@ -58,9 +84,17 @@ class Sim:
 
     def answered(self) -> Counter[str]:
         """How often each request was answered, by the digest of the request."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        rows = [json.loads(line) for line in lines]
+        return self.answered_until(self.said())
+
+    def answered_until(self, said: int) -> Counter[str]:
+        """The same, of the first ``said`` bytes of its log."""
+        log = self.log.read_bytes()[:said] if self.log.exists() else b""
+        rows = [json.loads(line) for line in log.splitlines() if line.endswith(b"}")]
         return Counter(row["request"] for row in rows if row["status"] == 200)
+
+    def said(self) -> int:
+        """Bytes of its log."""
+        return self.log.stat().st_size if self.log.exists() else 0
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -77,6 +111,19 @@ class Sims:
 
     folder: Path
     started: list[Sim] = field(default_factory=list)
+    by_flags: dict[tuple[str, ...], Sim] = field(default_factory=dict)
+
+    def shared(self, *flags: str | Path) -> Sim:
+        """One for all who give these flags and do not count what it was asked in all: a hedge of a run that is over
+        may still be answered."""
+        words = tuple(map(str, flags))
+        if words not in self.by_flags:
+            self.by_flags[words] = self.start(*flags)
+        return self.by_flags[words]
+
+    def stop(self) -> None:
+        for sim in self.started:
+            sim.stop()
 
     def start(self, *flags: str | Path) -> Sim:
         number = len(self.started)
@@ -114,14 +161,3 @@ Manifest = Callable[..., Path]
 
 def result_of(folder: Path) -> dict:
     return json.loads((folder / "result.json").read_text())
-
-
-def start(command: list[str]) -> subprocess.Popen[bytes]:
-    """A process in a group of its own, so that all of it can be killed."""
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-        start_new_session=True,
-    )

@@ -1,4 +1,5 @@
-"""Kill a run at seeded random moments, give the same command again, and compare with a run that nothing disturbed."""
+"""Kill a run at every kind of write or at seeded random moments, give the same command again, and compare with a run
+that nothing disturbed."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e_support import COMBEE, Sim, combee, environment, result_of
+from e2e_support import COMBEE, Sim, environment, process, result_of
+from kill_at_writes import __file__ as KILLER
+from kill_at_writes import names_of
 
 from combee.plan.types import StepSummary
 
@@ -41,9 +45,17 @@ class Killed:
     def to_the_end(self, out: Path) -> float:
         """Seconds that the run, or what is left of it, took."""
         began = time.monotonic()
-        done = combee(*self.words(out), **self.variables)
+        done = process(*self.words(out), **self.variables)
         assert done.returncode in ENDED, done.stdout + done.stderr
         return time.monotonic() - began
+
+    def at_writes(self, deaths: Path, log: Path | str, out: Path) -> None:
+        """Run it to its end by ``kill_at_writes.py``."""
+        done = subprocess.run(
+            [sys.executable, KILLER, str(deaths), str(log), *self.words(out)],
+            capture_output=True, text=True, env=environment(**self.variables), timeout=500,
+        )  # fmt: skip
+        assert done.returncode in ENDED, done.stdout + done.stderr
 
     def killed_at(self, out: Path, files: int) -> float | None:
         """Kill it once its store has so many files, and more than before: after how many seconds, or None where it
@@ -75,11 +87,35 @@ def files_of(out: Path) -> int:
 def kept(out: Path) -> tuple[object, ...]:
     """What must not differ: every artifact of the run, byte for byte, and what its result says of it."""
     found, store = result_of(out), out / "store" / "blobs"
-    steps = [StepSummary.decode(path.read_bytes()) for path in sorted((out / "steps").iterdir())]
+    steps = [StepSummary.decode(path.read_bytes()) for path in sorted(out.glob("steps/*.json"))]
     finished = [step.outputs["artifact"] for step in steps if step is not None and step.kind == "finish"]
     artifacts = [(store / digest[:2] / digest).read_bytes() for digest in finished]
     built_on = [one["builtOn"] for one in found["iterations"]]
-    return found["playbook"], (out / "playbook.md").read_bytes(), artifacts, found["heldOut"], built_on
+    texts = [path.read_bytes() for path in (out / "playbook.md", out / "prompt.txt") if path.exists()]
+    return found["playbook"], texts, artifacts, found["heldOut"], found["variants"], built_on
+
+
+def survives_every_write(run: Killed, folder: Path) -> None:
+    """One run is killed before its first write of each kind within each step, and after each step and plan; each time
+    the same command goes on, to the same end. What was in flight at a kill may be asked once more, and nothing else."""
+    before, names = run.sim.answered(), folder / "names"
+    run.at_writes(names, "-", folder / "whole")
+    usual, begun = run.sim.answered() - before, run.sim.said()
+    deaths, out = folder / "deaths", folder / "out"
+    run.at_writes(deaths, run.sim.log, out)
+    killed = names_of(deaths)
+    wanted, seen = ({name.partition(" after ")[0] for name in one} for one in (names_of(names), killed))
+    assert wanted <= seen, wanted - seen
+    assert kept(out) == kept(folder / "whole")
+    ends = [int(line.partition(" ")[0]) for line in deaths.read_text().splitlines()]
+    first, twice = run.sim.answered_until(begun), [0]
+    for end in (*ends, run.sim.said()):
+        twice.append((run.sim.answered_until(end) - first - usual).total())
+    print(f"killed at {len(killed)} writes, {twice[-1]} calls answered twice")
+    for number, (name, sofar, later) in enumerate(zip(killed, twice[1:-1], twice[2:], strict=True), 1):
+        # What one kill lost may be asked again only after the next one, where shards go on side by side.
+        assert later - sofar <= 2 * run.in_flight, f"{later - sofar} calls answered twice after a kill {name}"
+        assert later <= number * run.in_flight, f"{later} calls answered twice after {number} kills"
 
 
 def survives(run: Killed, folder: Path, moments: int, seed: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e_support import Manifest, Sims, combee
+from e2e_support import Manifest, Sims, process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -19,18 +19,18 @@ def read(out: Path) -> dict:
 
 
 def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
-    sims: Sims, key: Path, manifest: Manifest, rows: Rows, tmp_path: Path
+    sims: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
 ) -> None:
     """60 rows, 2 seeds, each with a model of its own."""
     servers = [sims.start("--key", key, "--time-scale", "0", "--seed", seed) for seed in ("0", "1")]
     engines = [word for sim in servers for word in ("--engine", f"main={sim.url}")]
     # What a hedge leaves behind may be answered after the comparison is over.
-    path = manifest(name="formula", train=rows(60), workers={"hedgeBudget": 0})
+    path = manifest(name="formula", train=rows(60), held_out=few, workers={"hedgeBudget": 0})
     out = tmp_path / "out"
     words = ("compare", "-f", path, "-o", out, "--seeds", "2", "--jobs", "2", *engines)
     strategies = ("--strategies", "Sequential,Naive,ParallelScan", "--sizes", "60")
 
-    done = combee(*words, *strategies)
+    done = process(*words, *strategies)
     assert done.returncode == 0, done.stderr
     print(done.stdout)
     result = read(out)
@@ -38,7 +38,7 @@ def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
     by_name = {row["strategy"]: row for row in result["rows"]}
     assert list(by_name) == ["Sequential", "Naive@60", "ParallelScan@60"]
     scan, naive = by_name["ParallelScan@60"], by_name["Naive@60"]
-    assert scan["difference"]["byExample"]["n"] == 2 * 150
+    assert scan["difference"]["byExample"]["n"] == 2 * 20
     assert scan["difference"]["overSeeds"]["n"] == 2
     assert scan["lessons"]["carried"] > 1.5 * naive["lessons"]["carried"]
     assert scan["speedUp"]["mean"] > 5
@@ -47,26 +47,26 @@ def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
 
     before = [sum(sim.answered().values()) for sim in servers]
     kept = (out / "compare.json").read_bytes()
-    again = combee(*words, *strategies)
+    again = process(*words, *strategies)
     assert again.returncode == 0, again.stderr
     assert [sum(sim.answered().values()) for sim in servers] == before
     assert (out / "compare.json").read_bytes() == kept
 
     # A wider comparison in the same folder would score heldOut at other counts: that is another one.
-    other = combee(*words, "--strategies", "ParallelScan@30")
+    other = process(*words, "--strategies", "ParallelScan@30")
     assert other.returncode == 0, other.stderr
-    refused = combee(*words, "--strategies", "ParallelScan@60", "--evaluate-every", "20")
+    refused = process(*words, "--strategies", "ParallelScan@60", "--evaluate-every", "20")
     assert refused.returncode == 2 and "another manifest" in refused.stderr
 
 
 def test_modelled_time_does_not_depend_on_how_fast_the_server_was(
-    sims: Sims, key: Path, manifest: Manifest, rows: Rows, tmp_path: Path
+    sims: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
 ) -> None:
     seconds = []
     for scale in ("0", "0.05"):
         sim = sims.start("--key", key, "--time-scale", scale)
-        path, out = manifest(name="formula", train=rows(20)), tmp_path / f"out{scale}"
-        done = combee(
+        path, out = manifest(name="formula", train=rows(20), held_out=few), tmp_path / f"out{scale}"
+        done = process(
             "compare", "-f", path, "-o", out, "--strategies", "ParallelScan@20", "--seeds", "1",
             "--engine", f"main={sim.url}",
         )  # fmt: skip
@@ -76,19 +76,19 @@ def test_modelled_time_does_not_depend_on_how_fast_the_server_was(
 
 
 def test_a_cell_that_finds_nothing_better_still_has_its_score_on_gate(
-    sims: Sims, manifest: Manifest, rows: Rows, tmp_path: Path
+    sims: Sims, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
 ) -> None:
     """Without a key the model answers nothing right, so no playbook can score above the start."""
     sim = sims.start("--time-scale", "0")
-    path, out = manifest(name="formula", train=rows(8)), tmp_path / "out"
-    done = combee(
+    path, out = manifest(name="formula", train=rows(8), held_out=few), tmp_path / "out"
+    done = process(
         "compare", "-f", path, "-o", out, "--strategies", "Sequential,Naive@8", "--seeds", "1",
         "--engine", f"main={sim.url}",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     naive = read(out)["rows"][1]
     assert naive["heldOut"]["mean"] == naive["heldOut"]["start"]
-    assert naive["difference"]["byExample"]["n"] == 150
+    assert naive["difference"]["byExample"]["n"] == 20
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_a_mistake_is_found_before_any_work(
     flags: tuple[str, ...], said: str, manifest: Manifest, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    done = combee("compare", "-f", manifest(), "-o", out, "--engine", "main=http://127.0.0.1:9/v1", *flags)
+    done = process("compare", "-f", manifest(), "-o", out, "--engine", "main=http://127.0.0.1:9/v1", *flags)
     assert done.returncode == 2 and said in done.stderr
     assert not out.exists()

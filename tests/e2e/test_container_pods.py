@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e_support import ROOT, combee, result_of
+from e2e_support import ROOT, process, result_of
 from gardener import Gardener, gardener
 from pods import UID, Cluster
 
@@ -146,7 +146,7 @@ def test_pods_learn_what_a_laptop_learns_byte_for_byte(model: Gardener, tmp_path
             (plans / f"i{number:03d}.json").write_bytes(plan.to_json())
         _local(manifest)
         flags = ["--engine", f"main={model.url}", "--plans", plans, "--task-user", "me"]
-        done = combee("run", "-f", manifest, "-o", out, *flags)
+        done = process("run", "-f", manifest, "-o", out, *flags)
         assert done.returncode in (0, 3), done.stdout + done.stderr
         own, other = Store.open(str(cluster.folder / "store")), Store.open(str(out / "store"))
         name = cluster.run.name

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e_support import ROOT, combee, result_of
+from e2e_support import ROOT, process, result_of
 from gardener import Gardener, gardener
 
 pytestmark = [
@@ -72,7 +72,7 @@ def misbehaving(path: Path, scripts: dict[str, str]) -> None:
 def test_the_example_learns_with_an_agent_that_calls_tools(model: Gardener, open_folder: Path) -> None:
     path, out = written(open_folder, rows=24), open_folder / "out"
     command = ["run", "-f", path, "-o", out, "--engine", f"main={model.url}", *AS_ANOTHER]
-    done = combee(*command, PATH=f"{EVERYBODYS}:{os.environ['PATH']}")
+    done = process(*command, PATH=f"{EVERYBODYS}:{os.environ['PATH']}")
     assert done.returncode == 0, done.stdout + done.stderr
     result = result_of(out)
     assert result["outcome"] == "Learned"
@@ -81,7 +81,7 @@ def test_the_example_learns_with_an_agent_that_calls_tools(model: Gardener, open
     assert result["faults"]["rollouts"] == {}
     assert len(model.keys) == 1  # the run's own, and none that a rollout was given
     asked = sum(model.asked.values())
-    assert combee(*command, PATH=f"{EVERYBODYS}:{os.environ['PATH']}").returncode == 0
+    assert process(*command, PATH=f"{EVERYBODYS}:{os.environ['PATH']}").returncode == 0
     assert sum(model.asked.values()) == asked
 
 
@@ -100,7 +100,7 @@ def test_rollouts_that_misbehave_are_counted_and_the_run_goes_on(model: Gardener
     rows = [json.loads(line)["id"] for line in (tmp_path / "train.jsonl").read_text().splitlines()]
     misbehaving(path, dict(zip(rows, MISBEHAVIOURS.values(), strict=False)))
     out = tmp_path / "out"
-    done = combee("run", "-f", path, "-o", out, "--engine", f"main={model.url}", *ME)
+    done = process("run", "-f", path, "-o", out, "--engine", f"main={model.url}", *ME)
     assert done.returncode in (0, 3), done.stdout + done.stderr
     result = result_of(out)
     met = result["faults"]["rollouts"]
@@ -122,7 +122,7 @@ def test_rollouts_that_misbehave_are_counted_and_the_run_goes_on(model: Gardener
 def test_when_most_misbehave_the_run_fails_and_says_why(model: Gardener, tmp_path: Path) -> None:
     path = written(tmp_path, rows=24, attempts=1)
     misbehaving(path, {"": "raise SystemExit(3)"})
-    done = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={model.url}", *ME)
+    done = process("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={model.url}", *ME)
     assert done.returncode == 5, done.stdout + done.stderr
     assert "TaskCrashed" in done.stdout
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_run_is_a_mistake_before_any_work(
     model: Gardener, tmp_path: Path, container: dict[str, object], flags: list[str], said: str
 ) -> None:
     path = written(tmp_path, **container)
-    done = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={model.url}", *flags)
+    done = process("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={model.url}", *flags)
     assert done.returncode == 2, done.stdout + done.stderr
     assert said in done.stderr
     assert not (tmp_path / "out").exists()
@@ -147,7 +147,7 @@ def test_what_cannot_be_run_is_a_mistake_before_any_work(
 
 
 def test_the_flag_is_for_a_container_alone(model: Gardener, tmp_path: Path) -> None:
-    done = combee(
+    done = process(
         "run", "-f", EXAMPLES / "custom.yaml", "-o", tmp_path / "out", "--engine", f"main={model.url}", *ME
     )
     assert done.returncode == 2
@@ -156,6 +156,6 @@ def test_the_flag_is_for_a_container_alone(model: Gardener, tmp_path: Path) -> N
 
 def test_it_is_validated_and_previewed_without_running_anything(tmp_path: Path) -> None:
     path = written(tmp_path)
-    assert combee("validate", "-f", path).returncode == 0
-    assert combee("preview", "-f", path).returncode == 0
+    assert process("validate", "-f", path).returncode == 0
+    assert process("preview", "-f", path).returncode == 0
     assert json.loads((tmp_path / "train.jsonl").read_text().splitlines()[0])["need"]

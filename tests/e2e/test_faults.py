@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_support import Manifest, Sims, combee, result_of
+from e2e_support import Manifest, Sims, process, result_of
 
 pytestmark = pytest.mark.e2e
 
-ROWS = 300
+ROWS = 200
 BAD_DAY = (
     *("--error-rate", ".05", "--rate-limit-rate", ".05", "--retry-after-seconds", "1"),
     *("--slow-one-in", "50", "--slow-factor", "10", "--malform-rate", ".01"),
@@ -32,7 +32,7 @@ def trajectories(out: Path) -> list[dict[str, Any]]:
 def test_a_bad_day_loses_nothing_changes_nothing_and_is_told(
     sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
 ) -> None:
-    batching = {"mode": "Fixed", "size": 150, "reason": "test"}
+    batching = {"mode": "Fixed", "size": 100, "reason": "test"}
     budgets = {"plain": 0.05, "bad": 0.05, "unhedged": 0.0}
     manifests = {
         name: manifest(
@@ -46,7 +46,7 @@ def test_a_bad_day_loses_nothing_changes_nothing_and_is_told(
     }
 
     def run(name: str) -> str:
-        done = combee("run", "-f", manifests[name], "-o", tmp_path / name, "--engine", f"main={urls[name]}")
+        done = process("run", "-f", manifests[name], "-o", tmp_path / name, "--engine", f"main={urls[name]}")
         assert done.returncode == 0, done.stderr
         return done.stdout
 

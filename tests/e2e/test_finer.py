@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e_support import ROOT, Sims, combee, result_of
+from e2e_support import ROOT, Sims, process, result_of
 
 pytestmark = pytest.mark.e2e
 DATA = ROOT / "examples" / "data" / "finer"
@@ -15,7 +15,7 @@ DATA = ROOT / "examples" / "data" / "finer"
 def test_the_finer_example_learns_and_reports_partial_credit(sims: Sims, tmp_path: Path) -> None:
     key, out = tmp_path / "key.json", tmp_path / "out"
     data = [word for name in ("train", "heldout") for word in ("--data", DATA / f"{name}.jsonl")]
-    made = combee("sim", "key", "--task", "finer", *data, "-o", key)
+    made = process("sim", "key", "--task", "finer", *data, "-o", key)
     assert made.returncode == 0 and "499 answers" in made.stdout, made.stderr
     # A gate of 75 rows shows what is learned with most models and not with every one; docs/evidence has many seeds.
     sim = sims.start("--key", key, "--seed", "1", "--time-scale", "0")
@@ -26,7 +26,7 @@ def test_the_finer_example_learns_and_reports_partial_credit(sims: Sims, tmp_pat
         document["spec"]["task"]["data"][split]["uri"] = str(DATA / f"{name}.jsonl")
     manifest = tmp_path / "finer.yaml"
     manifest.write_text(yaml.safe_dump(document))
-    done = combee("run", "-f", manifest, "-o", out, "--engine", f"main={sim.url}")
+    done = process("run", "-f", manifest, "-o", out, "--engine", f"main={sim.url}")
 
     assert done.returncode == 0, done.stderr
     result = result_of(out)
@@ -40,5 +40,5 @@ def test_the_finer_example_learns_and_reports_partial_credit(sims: Sims, tmp_pat
 
 
 def test_the_example_itself_is_valid() -> None:
-    done = combee("validate", "-f", ROOT / "examples" / "finer.yaml")
+    done = process("validate", "-f", ROOT / "examples" / "finer.yaml")
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from e2e_support import FORMULA, Manifest, Sims
+from e2e_support import Manifest, Sim, Sims
 
 from combee.local.flags import StandInFlags
 from combee.local.session import _Silent, prepare, run_session
@@ -37,15 +37,6 @@ async def learn_and_stop(url: str, path: Path, out: Path, seconds: float) -> Non
         await working
 
 
-@pytest.fixture
-def few(tmp_path: Path) -> Path:
-    """Some of the heldOut rows."""
-    path = tmp_path / "heldout40.jsonl"
-    lines = (FORMULA / "heldout.jsonl").read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:40]))
-    return path
-
-
 def pool_of(out: Path, result: Result) -> Pool:
     assert result.playbook is not None
     found = next((out / "store").rglob(f"*{result.playbook.digest}*"))
@@ -53,11 +44,10 @@ def pool_of(out: Path, result: Result) -> Pool:
 
 
 async def test_it_learns_variants_and_the_best_of_them_holds_on_gate(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    quick: Sim, manifest: Manifest, rows, tmp_path: Path
 ) -> None:
-    sim = sims.start("--key", key, "--time-scale", "0")
     path = manifest(method=GEPA, train=rows(200), batching={"mode": "Fixed", "size": 100, "reason": "test"})
-    result = await learn(sim.url, path, tmp_path / "out")
+    result = await learn(quick.url, path, tmp_path / "out")
     assert result.outcome == "Learned", result.reason
     assert result.held_out is not None and result.held_out.gate is not None
     assert result.held_out.gate.gain >= 0.08
@@ -74,9 +64,9 @@ async def test_it_learns_variants_and_the_best_of_them_holds_on_gate(
 
 @pytest.mark.parametrize("in_flight", [1, 2])
 async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
-    in_flight: int, sims: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
+    in_flight: int, common: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
-    sim = sims.start("--key", key, "--time-scale", "0.002")
+    sim = common.shared("--key", key, "--time-scale", "0.002")
     path = manifest(
         method={**GEPA, "gepa": {"variantsInFlight": in_flight}},
         train=rows(40),
@@ -97,9 +87,8 @@ async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
 
 @pytest.mark.parametrize("in_flight", [1, 3])
 async def test_equal_seeds_give_equal_variants_at_any_parallelism(
-    in_flight: int, sims: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
+    in_flight: int, quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
-    sim = sims.start("--key", key, "--time-scale", "0")
     start = tmp_path / "start.json"
     start.write_text(json.dumps({"work": "Work step by step.", "check": "Check the result."}))
     task = {
@@ -119,7 +108,7 @@ async def test_equal_seeds_give_equal_variants_at_any_parallelism(
             batching={"mode": "Fixed", "size": 10, "reason": "test"},
             workers=workers,
         )
-        result = await learn(sim.url, path, tmp_path / name)
+        result = await learn(quick.url, path, tmp_path / name)
         pool = pool_of(tmp_path / name, result)
         pools.add(pool.to_json())
         # Each component is reduced by itself: three leaf calls for two copies of ten records, twice.
@@ -145,14 +134,12 @@ async def test_every_strategy_ends_in_a_new_text(
     options: dict,
     aggregation: dict,
     size: int,
-    sims: Sims,
-    key: Path,
+    quick: Sim,
     manifest: Manifest,
     rows,
     few: Path,
     tmp_path: Path,
 ) -> None:
-    sim = sims.start("--key", key, "--time-scale", "0")
     path = manifest(
         method={**GEPA, "gepa": options},
         train=rows(10 if size > 1 else 4),
@@ -161,7 +148,7 @@ async def test_every_strategy_ends_in_a_new_text(
         aggregation=aggregation,
         batching={"mode": "Fixed", "size": size, "reason": "test"},
     )
-    result = await learn(sim.url, path, tmp_path / "out")
+    result = await learn(quick.url, path, tmp_path / "out")
     assert result.outcome in ("Learned", "NothingBetter"), result.reason
     tried = [one.verification for one in result.iterations if one.verification is not None]
     assert sum(one.replayed for one in tried) >= 1

@@ -2,112 +2,73 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from e2e_support import COMBEE, FORMULA, KILL_AT_LINK, Manifest, Sim, Sims, combee, result_of, start
+from e2e_support import FORMULA, Manifest, Sim, Sims
+from killing import Killed, survives, survives_all, survives_every_write
 
 pytestmark = pytest.mark.e2e
 
 CONCURRENCY = 8
 WORKERS = {"concurrency": CONCURRENCY, "hedgeBudget": 0}
 """A hedge is a call answered twice on purpose, and counted apart."""
-POINTS = 20
-LINKS = 5
+FIXED = {"mode": "Fixed", "size": 12, "reason": "test"}
+MOMENTS, MANY_MOMENTS = 4, 20
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> tuple[Path, Path]:
-    """40 train rows and 40 heldOut rows of the real data."""
+    """Two iterations' train rows and some heldOut rows of the real data: more rows make no other kind of write."""
     paths = []
     for name in ("train", "heldout"):
         path = tmp_path / f"{name}.jsonl"
-        path.write_bytes(b"".join((FORMULA / f"{name}.jsonl").read_bytes().splitlines(keepends=True)[:40]))
+        path.write_bytes(b"".join((FORMULA / f"{name}.jsonl").read_bytes().splitlines(keepends=True)[:24]))
         paths.append(path)
     return paths[0], paths[1]
 
 
-def arguments(path: Path, out: Path, sim: Sim, *flags: str | Path) -> list[str]:
-    return ["run", "-f", str(path), "-o", str(out), "--engine", f"main={sim.url}", *map(str, flags)]
+@pytest.fixture
+def sim(sims: Sims, key: Path) -> Sim:
+    return sims.start("--key", key, "--time-scale", "0.005")
 
 
-def kill_after(command: list[str], seconds: float) -> bool:
-    """Whether the process group was still alive to be killed."""
-    process = start(command)
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return True
-    return False
+def of_measured_sizes(sim: Sim, manifest: Manifest, small: tuple[Path, Path], folder: Path) -> Killed:
+    """A run that measures its batch sizes, which is to be killed obeying the plans of an earlier one."""
+    path = manifest(train=small[0], held_out=small[1], batching={"sizes": [4, 8, 12]}, workers=WORKERS)
+    Killed(path, sim, CONCURRENCY).to_the_end(folder / "planned")
+    return Killed(path, sim, CONCURRENCY, flags=("--plans", folder / "planned" / "plans"))
 
 
-def digests(out: Path) -> tuple[str, bytes]:
-    return result_of(out)["playbook"]["digest"], (out / "playbook.md").read_bytes()
-
-
-def resume_and_compare(
-    what: str, command: list[str], out: Path, sim: Sim, before: Counter[str], wanted: tuple[str, bytes]
+def test_killed_at_every_write_of_a_fixed_size(
+    sim: Sim, manifest: Manifest, small: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    done = combee(*command)
-    assert done.returncode in (0, 3), done.stderr
-    asked = sim.answered() - before
-    twice = sum(count - 1 for count in asked.values())
-    got = digests(out)
-    print(f"killed {what}: {twice} calls answered twice, playbook {got[0][:16]}")
-    assert got == wanted
-    assert twice <= CONCURRENCY
+    path = manifest(train=small[0], held_out=small[1], batching=FIXED, workers=WORKERS)
+    survives_every_write(Killed(path, sim, CONCURRENCY), tmp_path)
 
 
-@pytest.mark.slow
+def test_killed_at_every_write_of_given_plans(
+    sim: Sim, manifest: Manifest, small: tuple[Path, Path], tmp_path: Path
+) -> None:
+    survives_every_write(of_measured_sizes(sim, manifest, small, tmp_path), tmp_path)
+
+
+def test_killed_at_random_moments(
+    sim: Sim, manifest: Manifest, small: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = manifest(train=small[0], held_out=small[1], batching=FIXED, workers=WORKERS)
+    survives_all(Killed(path, sim, CONCURRENCY), tmp_path, MOMENTS, "kill Fixed")
+
+
+@pytest.mark.long
 @pytest.mark.timeout(1500, func_only=True)  # twenty runs, killed and gone on with
 @pytest.mark.parametrize("mode", ["Fixed", "plans"])
-def test_killed_at_random_moments(
-    mode: str, sims: Sims, key: Path, manifest: Manifest, small: tuple[Path, Path], tmp_path: Path
+def test_killed_at_many_random_moments(
+    mode: str, sim: Sim, manifest: Manifest, small: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    sim = sims.start("--key", key, "--time-scale", "0.02")
-    batching = {"mode": "Fixed", "size": 20, "reason": "test"} if mode == "Fixed" else {"sizes": [4, 12, 20]}
-    path = manifest(train=small[0], held_out=small[1], batching=batching, workers=WORKERS)
-    whole = tmp_path / "undisturbed"
-    started = time.monotonic()
-    assert combee(*arguments(path, whole, sim)).returncode in (0, 3)
-    seconds = time.monotonic() - started
-    wanted = digests(whole)
-    plans = ["--plans", whole / "plans"] if mode == "plans" else []
-    draw = random.Random(f"kill {mode}")
-    for number in range(POINTS):
-        point, tries = draw.uniform(0.1, 0.9) * seconds, 0
-        while True:  # a point after the end of a quicker run kills nothing: an earlier one is taken
-            out, before = tmp_path / f"out{number}-{tries}", sim.answered()
-            command = arguments(path, out, sim, *plans)
-            if kill_after([*COMBEE, *command], point):
-                break
-            point, tries = point * 0.6, tries + 1
-        resume_and_compare(f"after {point:.2f} of {seconds:.2f} s", command, out, sim, before, wanted)
-
-
-@pytest.mark.slow
-def test_killed_between_temporary_file_and_link(
-    sims: Sims, key: Path, manifest: Manifest, small: tuple[Path, Path], tmp_path: Path
-) -> None:
-    sim = sims.start("--key", key, "--time-scale", "0")
-    batching = {"mode": "Fixed", "size": 20, "reason": "test"}
-    path = manifest(train=small[0], held_out=small[1], batching=batching, workers=WORKERS)
-    assert combee(*arguments(path, tmp_path / "undisturbed", sim)).returncode in (0, 3)
-    wanted = digests(tmp_path / "undisturbed")
-    draw = random.Random("kill at link")
-    for number in range(LINKS):
-        out, before = tmp_path / f"out{number}", sim.answered()
-        command = arguments(path, out, sim)
-        nth = draw.randrange(1, 150)
-        process = start([sys.executable, "-c", KILL_AT_LINK, str(nth), *command])
-        assert process.wait(300) == -signal.SIGKILL
-        resume_and_compare(f"at link {nth}", command, out, sim, before, wanted)
+    if mode == "Fixed":
+        path = manifest(train=small[0], held_out=small[1], batching=FIXED, workers=WORKERS)
+        run = Killed(path, sim, CONCURRENCY)
+    else:
+        run = of_measured_sizes(sim, manifest, small, tmp_path)
+    survives(run, tmp_path, MANY_MOMENTS, f"kill {mode}")

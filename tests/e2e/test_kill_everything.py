@@ -1,5 +1,5 @@
-"""SIGKILL from outside at ten seeded moments of GEPA, of an adapter and of traces as tasks, of TopK and of Summarize: the
-same command goes on to the bytes of a run that nothing disturbed, and only what was in flight is asked twice."""
+"""SIGKILL at every kind of write of GEPA, of traces as a task, of TopK and of Summarize: the same command goes on to the
+bytes of a run that nothing disturbed, and only what was in flight is asked twice. The long ones: at ten seeded moments."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e_support import FORMULA, MODEL, ROOT, Sim, Sims
-from killing import Killed, survives, survives_all
+from e2e_support import FORMULA, MODEL, ROOT, Sim, Sims, result_of
+from killing import Killed, survives, survives_all, survives_every_write
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="an adapter's processes are Linux processes"),
     pytest.mark.timeout(1500, func_only=True),  # eleven runs in the longest
 ]
@@ -57,12 +56,31 @@ def beginning(folder: Path) -> dict[str, str]:
     return {"uri": str(folder / "start.json")}
 
 
+ROWS = {1: (20, 24), 3: (40, 40)}
+"""of train and heldOut, by variants in flight: enough until the front has several, and an iteration more."""
+
+
+def gepa(sim: Sim, folder: Path, in_flight: int) -> Killed:
+    """The example of GEPA on two components."""
+    task = {"data": some(folder, *ROWS[in_flight]), "initialPlaybook": beginning(folder)}
+    method = {"gepa": {"variantsInFlight": in_flight}}
+    return Killed(written(folder, "gepa.yaml", 10, task=task, method=method), sim, CONCURRENCY)
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+def test_gepa_at_every_write(in_flight: int, sim: Sim, tmp_path: Path) -> None:
+    survives_every_write(gepa(sim, tmp_path, in_flight), tmp_path)
+    built_on = [len(one["builtOn"]) for one in result_of(tmp_path / "whole")["iterations"]]
+    assert len(built_on) >= 2
+    assert (max(built_on) > 1) == (in_flight > 1), built_on
+
+
+@pytest.mark.long
 def test_gepa(sim: Sim, tmp_path: Path) -> None:
-    task = {"data": some(tmp_path, 20, 24), "initialPlaybook": beginning(tmp_path)}
-    path = written(tmp_path, "gepa.yaml", 10, task=task)
-    survives(Killed(path, sim, CONCURRENCY), tmp_path, MOMENTS, "GEPA 1")
+    survives(gepa(sim, tmp_path, 1), tmp_path, MOMENTS, "GEPA 1")
 
 
+@pytest.mark.long
 def test_an_adapter_of_gepa(sim: Sim, tmp_path: Path) -> None:
     task = {
         "data": some(tmp_path, 24, 24),
@@ -91,22 +109,41 @@ def traces(count: int) -> str:
     return "".join(lines)
 
 
+def of_traces(sim: Sim, folder: Path) -> Killed:
+    """Two iterations of the example of traces."""
+    (folder / "traces.jsonl").write_text(traces(24))
+    task = {"data": {"train": {"uri": str(folder / "traces.jsonl")}}}
+    return Killed(written(folder, "traces.yaml", 12, task=task), sim, CONCURRENCY)
+
+
+def test_traces_at_every_write(sim: Sim, tmp_path: Path) -> None:
+    survives_every_write(of_traces(sim, tmp_path), tmp_path)
+
+
+@pytest.mark.long
 def test_traces(sim: Sim, tmp_path: Path) -> None:
-    (tmp_path / "traces.jsonl").write_text(traces(40))
-    task = {"data": {"train": {"uri": str(tmp_path / "traces.jsonl")}}}
-    path = written(tmp_path, "traces.yaml", 20, task=task)
-    survives_all(Killed(path, sim, CONCURRENCY), tmp_path, MOMENTS, "traces")
+    survives_all(of_traces(sim, tmp_path), tmp_path, MOMENTS, "traces")
+
+
+def of_strategy(strategy: str, sim: Sim, folder: Path) -> Killed:
+    """Two iterations by a strategy whose one call takes at most six inputs."""
+    path = written(
+        folder,
+        "formula.yaml",
+        12,
+        task={"data": some(folder, 24, 24)},
+        models={"embedder": {"engineRef": {"name": "main"}}},
+        aggregation={"strategy": strategy, "maxFanIn": 6},
+    )
+    return Killed(path, sim, CONCURRENCY)
 
 
 @pytest.mark.parametrize("strategy", ["TopK", "Summarize"])
+def test_other_strategies_at_every_write(strategy: str, sim: Sim, tmp_path: Path) -> None:
+    survives_every_write(of_strategy(strategy, sim, tmp_path), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("strategy", ["TopK", "Summarize"])
 def test_other_strategies(strategy: str, sim: Sim, tmp_path: Path) -> None:
-    embedder = {"embedder": {"engineRef": {"name": "main"}}}
-    path = written(
-        tmp_path,
-        "formula.yaml",
-        20,
-        task={"data": some(tmp_path, 40, 40)},
-        models=embedder,
-        aggregation={"strategy": strategy, "maxFanIn": 6},
-    )
-    survives_all(Killed(path, sim, CONCURRENCY), tmp_path, MOMENTS, strategy)
+    survives_all(of_strategy(strategy, sim, tmp_path), tmp_path, MOMENTS, strategy)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from desk import Desk, desk
-from e2e_support import ROOT, combee, result_of
+from e2e_support import ROOT, process, result_of
 from pods import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
@@ -77,7 +77,7 @@ def test_the_example_of_traces_teaches_without_a_rollout(model: Desk, tmp_path: 
     path = tmp_path / "traces.yaml"
     path.write_text(yaml.safe_dump(document))
     command = ["run", "-f", path, "-o", out, "--engine", f"main={model.url}"]
-    done = combee(*command)
+    done = process(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "learned a playbook that nothing has scored" in done.stdout
     assert stated(out) == set(CODES)
@@ -89,12 +89,12 @@ def test_the_example_of_traces_teaches_without_a_rollout(model: Desk, tmp_path: 
     assert set(model.asked) <= {"reflection", "playbook_entries", "merged_entries"}
     assert len({prompt for prompt in model.prompts if "# THE AGENT'S WORK" in prompt}) == 30
     asked = sum(model.asked.values())
-    assert combee(*command).returncode == 0
+    assert process(*command).returncode == 0
     assert sum(model.asked.values()) == asked
 
 
 def test_a_preview_of_traces_counts_no_rollout(tmp_path: Path) -> None:
-    done = combee("preview", "-f", EXAMPLES / "traces.yaml")
+    done = process("preview", "-f", EXAMPLES / "traces.yaml")
     assert done.returncode == 0, done.stderr
     assert "rollouts (map, replay, heldOut)   0\n" in done.stdout
     assert "scored on nothing" in done.stdout
@@ -105,7 +105,7 @@ def test_pods_learn_from_traces_what_a_laptop_learns(
 ) -> None:
     laptop, pods = written(tmp_path, "traces.yaml", traces={"partTokens": 500})
     out = tmp_path / "out"
-    done = combee("run", "-f", laptop, "-o", out, "--engine", f"main={model.url}")
+    done = process("run", "-f", laptop, "-o", out, "--engine", f"main={model.url}")
     assert done.returncode == 0, done.stdout + done.stderr
     cluster = Cluster(tmp_path / "cluster", pods, model.url.replace("127.0.0.1", "localhost"))
     clusters.append(cluster)
@@ -130,7 +130,7 @@ def test_a_long_trace_is_one_source_and_what_was_left_out_is_told(model: Desk, t
         tmp_path, "traces.yaml", traces={"partTokens": 500}, data={"train": {"uri": str(train)}}
     )
     out = tmp_path / "out"
-    done = combee("run", "-f", laptop, "-o", out, "--engine", f"main={model.url}")
+    done = process("run", "-f", laptop, "-o", out, "--engine", f"main={model.url}")
     assert done.returncode == 0, done.stdout + done.stderr
     told = result_of(out)["data"]["warnings"]
     assert any("1 of 31 rows are left out: line 31 (is not valid JSON" in said for said in told)
@@ -147,7 +147,7 @@ def test_nothing_is_shown_that_one_trace_alone_says(model: Desk, tmp_path: Path)
     train = tmp_path / "one.jsonl"
     train.write_text(one + "\n")
     laptop, _ = written(tmp_path, "traces.yaml", data={"train": {"uri": str(train)}})
-    done = combee("run", "-f", laptop, "-o", tmp_path / "out", "--engine", f"main={model.url}")
+    done = process("run", "-f", laptop, "-o", tmp_path / "out", "--engine", f"main={model.url}")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "two traces support it" in done.stdout
 
@@ -155,7 +155,7 @@ def test_nothing_is_shown_that_one_trace_alone_says(model: Desk, tmp_path: Path)
 def test_the_example_of_a_class_learns(model: Desk, tmp_path: Path, clusters: list[Cluster]) -> None:
     laptop, pods = written(tmp_path, "custom.yaml")
     out = tmp_path / "out"
-    done = combee("run", "-f", laptop, "-o", out, "--engine", f"main={model.url}", PYTHONPATH=OWN_PATH)
+    done = process("run", "-f", laptop, "-o", out, "--engine", f"main={model.url}", PYTHONPATH=OWN_PATH)
     assert done.returncode == 0, done.stdout + done.stderr
     assert stated(out) == set(CODES)
     assert result_of(out)["heldOut"]["gate"]["best"] > 0.9
@@ -176,7 +176,7 @@ def test_a_class_that_is_not_there_is_told_on_a_laptop_and_is_a_pods_result(
 ) -> None:
     laptop, pods = written(tmp_path, "custom.yaml")
     said = "spec.task.custom.class: there is no module routing here"
-    done = combee("run", "-f", laptop, "-o", tmp_path / "out", "--engine", f"main={model.url}")
+    done = process("run", "-f", laptop, "-o", tmp_path / "out", "--engine", f"main={model.url}")
     assert done.returncode == 2
     assert said in done.stderr
     assert not (tmp_path / "out").exists()
@@ -197,7 +197,7 @@ def test_a_class_that_is_not_there_is_told_on_a_laptop_and_is_a_pods_result(
 
 def test_validating_does_not_load_a_class(tmp_path: Path) -> None:
     laptop, _ = written(tmp_path, "custom.yaml")
-    assert combee("validate", "-f", laptop).returncode == 0
+    assert process("validate", "-f", laptop).returncode == 0
 
 
 def test_the_page_about_tasks_shows_the_example() -> None:

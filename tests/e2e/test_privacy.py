@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_support import COMBEE, FORMULA, MODEL, Manifest, Sim, Sims, combee, environment, result_of
+from e2e_support import COMBEE, FORMULA, MODEL, Manifest, Sim, Sims, environment, process, result_of
 
 pytestmark = pytest.mark.e2e
 
@@ -116,7 +116,7 @@ def path(echo: Echo, manifest: Manifest, tmp_path: Path) -> Path:
 
 def run(path: Path, out: Path, *flags: str, **extra: str) -> subprocess.CompletedProcess[str]:
     secret = ("--secret", "llm/token=env:COMBEE_TEST_KEY")
-    return combee("run", "-f", path, "-o", out, *secret, *flags, COMBEE_TEST_KEY=KEY, **extra)
+    return process("run", "-f", path, "-o", out, *secret, *flags, COMBEE_TEST_KEY=KEY, **extra)
 
 
 def is_private(done: subprocess.CompletedProcess[str], out: Path, echo: Echo) -> None:

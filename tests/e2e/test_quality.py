@@ -20,43 +20,42 @@ def run(path: Path, out: Path, sim: Sim) -> dict:
     return result_of(out)
 
 
-def test_a_thousand_distinct_lessons_in_one_iteration(sims: Sims, manifest: Manifest, tmp_path: Path) -> None:
-    assert (
-        combee(
-            "sim", "planted", "--rows", "1000", "--held-out", "60", "--rules", "1000", "-o", tmp_path
-        ).returncode
-        == 0
-    )
+def planted(folder: Path, lessons: int) -> None:
+    """Data of which every row teaches another lesson."""
+    words = ("--rows", str(lessons), "--held-out", "24", "--rules", str(lessons), "-o", folder)
+    assert combee("sim", "planted", *words).returncode == 0
+
+
+@pytest.mark.parametrize("lessons", [400, pytest.param(1000, marks=pytest.mark.long)])
+def test_distinct_lessons_in_one_iteration(
+    lessons: int, common: Sims, manifest: Manifest, tmp_path: Path
+) -> None:
+    planted(tmp_path, lessons)
     path = manifest(
         train=tmp_path / "train.jsonl",
         held_out=tmp_path / "heldOut.jsonl",
         method={"type": "ACE", "ace": {"renderTokenBudget": 80000}},
-        batching={"mode": "Fixed", "size": 1000, "reason": "one iteration"},
+        batching={"mode": "Fixed", "size": lessons, "reason": "one iteration"},
     )
-    result = run(path, tmp_path / "out", sims.start("--time-scale", "0"))
+    result = run(path, tmp_path / "out", common.shared("--time-scale", "0"))
     (iteration,) = result["iterations"]
     retention = iteration["retention"]
     calls = retention["levels"][-1]["calls"]
     gate = result["heldOut"]["gate"]
     print(
-        f"1,000 planted lessons (simulated model): {retention['carried']} of {retention['distinct']} carried with {calls} "
+        f"{lessons} planted lessons (simulated model): {retention['carried']} of {retention['distinct']} carried with {calls} "
         f"aggregator calls, {retention['rendered']} rendered, gate {gate['baseline']:.3f} -> {gate['best']:.3f}"
     )
-    assert retention["distinct"] == 1000
-    assert retention["carried"] >= 950
-    assert calls <= 250
+    assert retention["distinct"] == lessons
+    assert retention["carried"] >= 0.95 * lessons
+    assert calls <= 0.25 * lessons
 
 
 @pytest.mark.parametrize("strategy", ["Naive", "Model"])
 def test_without_the_tree_or_with_a_model_root_they_are_lost(
-    strategy: str, sims: Sims, manifest: Manifest, tmp_path: Path
+    strategy: str, common: Sims, manifest: Manifest, tmp_path: Path
 ) -> None:
-    assert (
-        combee(
-            "sim", "planted", "--rows", "400", "--held-out", "24", "--rules", "400", "-o", tmp_path
-        ).returncode
-        == 0
-    )
+    planted(tmp_path, 400)
     aggregation = {"strategy": "Naive"} if strategy == "Naive" else {"merge": "Model", "subgroups": "Sqrt"}
     path = manifest(
         train=tmp_path / "train.jsonl",
@@ -64,7 +63,7 @@ def test_without_the_tree_or_with_a_model_root_they_are_lost(
         aggregation=aggregation,
         batching={"mode": "Fixed", "size": 400, "reason": "one iteration"},
     )
-    result = run(path, tmp_path / "out", sims.start("--time-scale", "0"))
+    result = run(path, tmp_path / "out", common.shared("--time-scale", "0"))
     retention = result["iterations"][0]["retention"]
     print(f"{strategy} (simulated model): {retention['carried']} of {retention['distinct']} carried")
     assert retention["carried"] < 0.1 * retention["distinct"]
@@ -87,7 +86,7 @@ def held_out_right(result: dict) -> float:
 
 
 def test_bad_lessons_are_refused_and_without_verification_held_out_falls(
-    sims: Sims, key: Path, manifest: Manifest, tmp_path: Path
+    common: Sims, sims: Sims, key: Path, manifest: Manifest, few: Path, tmp_path: Path
 ) -> None:
     """2 % of lessons state a wrong rule; three more entries are planted: wrong, injected, private."""
     questions = [json.loads(line)["context"] for line in (FORMULA / "train.jsonl").read_text().splitlines()]
@@ -96,8 +95,9 @@ def test_bad_lessons_are_refused_and_without_verification_held_out_falls(
         "method": {"type": "ACE", "ace": {"renderTokenBudget": 80000}},
         "batching": {"mode": "Fixed", "size": 500, "reason": "one iteration"},
     }
-    plain = manifest(name="plain", **shared)
-    run(plain, tmp_path / "plain", sims.start(*flags))
+    # Which rows the first map gets wrong depends on no score.
+    plain = manifest(name="plain", held_out=few, aggregation={"verify": "Off"}, **shared)
+    run(plain, tmp_path / "plain", common.shared(*flags))
     lines = wrong_examples(tmp_path / "plain")[:9]
     bad = ["@wrong", INJECTION, PRIVATE] * 3  # three reflections state each: an aggregator may drop one
     plants = tmp_path / "plants.json"

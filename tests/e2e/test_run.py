@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from e2e_support import COMBEE, MODEL, ROOT, Manifest, Sims, combee, environment, result_of
+from e2e_support import COMBEE, MODEL, ROOT, Manifest, Sim, Sims, combee, environment, result_of
 
 from combee.methods.ace import AceMethod
 from combee.report.result import read_result
@@ -19,17 +19,20 @@ from combee.report.result import read_result
 pytestmark = pytest.mark.e2e
 
 
-def learn(sims: Sims, key: Path, path: Path, out: Path, *flags: str | Path):
-    sim = sims.start("--key", key, "--time-scale", "0")
-    return sim, combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}", *flags)
+def learn(sim: Sim, path: Path, out: Path, *flags: str | Path) -> subprocess.CompletedProcess[str]:
+    return combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}", *flags)
 
 
-def test_it_learns_and_leaves_all_its_files(
-    sims: Sims, key: Path, manifest: Manifest, tmp_path: Path
-) -> None:
+@pytest.fixture
+def counting(sims: Sims, key: Path) -> Sim:
+    """A simulated model that only this test asks."""
+    return sims.start("--key", key, "--time-scale", "0")
+
+
+def test_it_learns_and_leaves_all_its_files(quick: Sim, manifest: Manifest, tmp_path: Path) -> None:
     out = tmp_path / "out"
     path = manifest(batching={"mode": "Fixed", "size": 100, "reason": "test"})
-    _, done = learn(sims, key, path, out)
+    done = learn(quick, path, out)
     assert done.returncode == 0, done.stderr
     result = read_result((out / "result.json").read_bytes())
     assert result.outcome == "Learned"
@@ -49,29 +52,30 @@ def test_it_learns_and_leaves_all_its_files(
 
 
 def test_the_same_command_again_asks_nothing_and_says_the_same(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    counting: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     # What a hedge leaves behind may be answered after the run is over.
     path = manifest(
         train=rows(40),
+        held_out=few,
         batching={"mode": "Fixed", "size": 40, "reason": "test"},
         workers={"hedgeBudget": 0},
     )
-    sim, first = learn(sims, key, path, tmp_path / "out")
-    before, asked = result_of(tmp_path / "out"), sum(sim.answered().values())
-    again = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={sim.url}")
+    first = learn(counting, path, tmp_path / "out")
+    before, asked = result_of(tmp_path / "out"), sum(counting.answered().values())
+    again = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={counting.url}")
     assert again.returncode == first.returncode
-    assert sum(sim.answered().values()) == asked
+    assert sum(counting.answered().values()) == asked
     after = result_of(tmp_path / "out")
     assert {**before, "wallSeconds": 0, "budget": 0} == {**after, "wallSeconds": 0, "budget": 0}
 
 
 def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    quick: Sim, common: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
-    path = manifest(train=rows(120), batching={"mode": "Dynamic", "sizes": [5, 10, 25, 50]})
-    learn(sims, key, path, tmp_path / "one")
-    slow = sims.start("--key", key, "--time-scale", "0.01")
+    path = manifest(train=rows(60), held_out=few, batching={"mode": "Dynamic", "sizes": [5, 10, 25]})
+    learn(quick, path, tmp_path / "one")
+    slow = common.shared("--key", key, "--time-scale", "0.01")
     other = combee(
         "run",
         "-f",
@@ -95,55 +99,56 @@ def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(
     ("strategy", "merge"), [("Sequential", "Structured"), ("Naive", "Structured"), ("ParallelScan", "Model")]
 )
 def test_every_strategy_runs_on_the_same_code_path(
-    strategy: str, merge: str, sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    strategy: str, merge: str, quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    fixed = {} if strategy == "Sequential" else {"batching": {"mode": "Fixed", "size": 30, "reason": "test"}}
-    path = manifest(train=rows(30), aggregation={"strategy": strategy, "merge": merge}, **fixed)
-    _, done = learn(sims, key, path, out)
+    fixed = {} if strategy == "Sequential" else {"batching": {"mode": "Fixed", "size": 12, "reason": "test"}}
+    path = manifest(train=rows(12), held_out=few, aggregation={"strategy": strategy, "merge": merge}, **fixed)
+    done = learn(quick, path, out)
     assert done.returncode in (0, 3), done.stderr
     result = result_of(out)
     assert result["setup"]["strategy"] == strategy
     assert [row["batchSize"] for row in result["iterations"]] == (
-        [1] * 30 if strategy == "Sequential" else [30]
+        [1] * 12 if strategy == "Sequential" else [12]
     )[: len(result["iterations"])]
 
 
 def test_a_rollout_budget_is_never_overrun_and_exits_4(
-    sims: Sims, key: Path, manifest: Manifest, tmp_path: Path
+    counting: Sim, manifest: Manifest, tmp_path: Path
 ) -> None:
     path = manifest(
         budget={"rollouts": 700},
         batching={"mode": "Fixed", "size": 100, "reason": "test"},
         workers={"hedgeBudget": 0},
     )
-    sim, done = learn(sims, key, path, tmp_path / "out")
+    done = learn(counting, path, tmp_path / "out")
     assert done.returncode == 4, done.stderr
     result = result_of(tmp_path / "out")
     assert result["outcome"] == "BudgetExhausted" and result["rollouts"] <= 700
-    rows = [json.loads(line) for line in sim.log.read_text().splitlines()]
+    rows = [json.loads(line) for line in counting.log.read_text().splitlines()]
     assert sum(row["role"] == "rollout" for row in rows) <= 700
     assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_nothing_better_than_the_start_exits_3(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
-    path = manifest(train=rows(2), batching={"mode": "Fixed", "size": 2, "reason": "test"})
-    _, done = learn(sims, key, path, tmp_path / "out")
+    path = manifest(train=rows(2), held_out=few, batching={"mode": "Fixed", "size": 2, "reason": "test"})
+    done = learn(quick, path, tmp_path / "out")
     assert done.returncode == 3, done.stderr
     assert result_of(tmp_path / "out")["outcome"] == "NothingBetter"
 
 
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    sims: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     # Slow enough for whoever interrupts to come in time, and quick for what goes on.
     slow, quick = (sims.start("--key", key, "--time-scale", scale) for scale in ("0.3", "0"))
     path = manifest(
-        train=rows(80),
-        batching={"mode": "Fixed", "size": 40, "reason": "test"},
+        train=rows(40),
+        held_out=few,
+        batching={"mode": "Fixed", "size": 20, "reason": "test"},
         workers={"hedgeBudget": 0},
     )
     command = ["run", "-f", str(path), "-o", str(out), "--engine"]
@@ -171,12 +176,12 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
 
 
 def test_json_mode_prints_one_documented_object_a_line(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     import jsonschema
 
-    path = manifest(train=rows(20), batching={"mode": "Fixed", "size": 20, "reason": "test"})
-    _, done = learn(sims, key, path, tmp_path / "out", "--json")
+    path = manifest(train=rows(20), held_out=few, batching={"mode": "Fixed", "size": 20, "reason": "test"})
+    done = learn(quick, path, tmp_path / "out", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     schema = json.loads((ROOT / "operator/combee/report/events.schema.json").read_text())
     for event in events:
@@ -187,20 +192,20 @@ def test_json_mode_prints_one_documented_object_a_line(
 
 
 def test_an_initial_playbook_is_trusted_and_its_preamble_kept(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.md").write_text(
         "These are our house rules.\n\n## FORMULAS AND CALCULATIONS\n[calc-00001] helpful=4 harmful=1 :: State ratios plainly.\n"
     )
     data = {
         "train": {"uri": str(rows(20))},
-        "heldOut": {"uri": str(ROOT / "examples/data/formula/heldout.jsonl")},
+        "heldOut": {"uri": str(few)},
     }
     path = manifest(
         task={"type": "Formula", "data": data, "initialPlaybook": {"uri": str(tmp_path / "mine.md")}},
         batching={"mode": "Fixed", "size": 20, "reason": "test"},
     )
-    _, done = learn(sims, key, path, tmp_path / "out")
+    done = learn(quick, path, tmp_path / "out")
     assert done.returncode in (0, 3), done.stderr
     blobs = [
         p.read_text(errors="replace")
@@ -212,11 +217,11 @@ def test_an_initial_playbook_is_trusted_and_its_preamble_kept(
 
 
 def test_gc_keeps_results_and_deletes_the_store(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    path = manifest(train=rows(20), batching={"mode": "Fixed", "size": 20, "reason": "test"})
-    learn(sims, key, path, out)
+    path = manifest(train=rows(20), held_out=few, batching={"mode": "Fixed", "size": 20, "reason": "test"})
+    learn(quick, path, out)
     assert combee("gc", out).returncode == 0 and (out / "store").exists()
     assert combee("gc", out, "--yes").returncode == 0
     assert not (out / "store").exists() and (out / "result.json").exists()
@@ -234,11 +239,11 @@ def test_the_help_is_light() -> None:
 
 
 def test_ledgers_in_the_store_read_back(
-    sims: Sims, key: Path, manifest: Manifest, rows, tmp_path: Path
+    quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    path = manifest(train=rows(40), batching={"mode": "Fixed", "size": 40, "reason": "test"})
-    learn(sims, key, path, out)
+    path = manifest(train=rows(40), held_out=few, batching={"mode": "Fixed", "size": 40, "reason": "test"})
+    learn(quick, path, out)
     digest = result_of(out)["playbook"]["digest"]
     data = (out / "store" / "blobs" / digest[:2] / digest).read_bytes()
     ledger = AceMethod().from_json(data)

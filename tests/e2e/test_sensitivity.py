@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e_support import FORMULA, ROOT, Manifest, Sims, combee, environment, result_of
+from e2e_support import FORMULA, ROOT, Manifest, Sims, environment, process, result_of
 
 pytestmark = pytest.mark.e2e
 CELLS = ["default", "--reading-length 2000"]
@@ -93,7 +93,7 @@ def test_without_the_wire_the_product_learns_the_same(
         name="wire", train=rows(50), held_out=held_out_file, batching=batching, stopping=stopping, seed=3
     )
     sim = sims.start("--key", key, "--time-scale", "0", "--seed", "3")
-    done = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={sim.url}")
+    done = process("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={sim.url}")
     assert done.returncode in (0, 3), done.stderr
     iterations = result_of(tmp_path / "out")["iterations"]
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from combee.algo.tokens import estimate_tokens
 from combee.api.local import check_readable
@@ -137,7 +138,8 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     pool = ConnectionPool()
     limits = RunLimits(4)
     info: dict[str, ModelInfo] = {}
-    nowhere = Memo(Store.open("memory://preflight"))
+    # A name of its own: what one endpoint answered here must not stand in for another of the same process.
+    nowhere = Memo(Store.open(f"memory://preflight-{uuid4().hex}"))
     try:
         for role, endpoint in prepared.endpoints.items():
             client = ChatClient(endpoint, role, nowhere, limits, pool=pool)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the cluster's programs from public Go modules, once per version, into the cache folder; kwok is for the
-# pretended nodes of `make scale` and of the suite.
+# pretended nodes of `make scale` and of the suite, and gitops for Go's own cache, in which test_gitops.py finds it.
 source "$(dirname "$0")/settings.sh"
 
 # Builds into a folder that only gets its name when it is whole: a killed build leaves nothing that looks finished.
@@ -54,6 +54,8 @@ module() {  # module PACKAGE@VERSION FOLDER
   GOBIN=$2 GOFLAGS=-trimpath CGO_ENABLED=0 go install -ldflags "-s -w" "$1"
 }
 
+gitops() { cd "$HERE/../gitops" && go build -o "$1/health" .; }
+
 programs() {
   once "kubernetes-$KUBERNETES" kubernetes
   once "etcd-$ETCD" etcd
@@ -61,6 +63,7 @@ programs() {
   once "minio-$MINIO" module "github.com/minio/minio@v$MINIO"
   once "helm-$HELM" module "helm.sh/helm/v3/cmd/helm@v$HELM"
   once "kwok-$KWOK" module "sigs.k8s.io/kwok/cmd/kwok@v$KWOK"
+  once "gitops-$(cat "$HERE"/../gitops/* | sha256sum | cut -c1-12)" gitops
 }
 
 mkdir -p "$CACHE"

@@ -1,0 +1,88 @@
+"""Runs ``combee`` until it ends, and kills it before each write of another kind and after each step: ``python
+kill_at_writes.py DEATHS LOG ARGUMENT...``. Every attempt is a process of its own, forked from this one, so that nothing
+but what it wrote goes on. DEATHS names the writes at which one died, each with the bytes that LOG had by then. With ``-``
+in place of LOG nothing is killed, and DEATHS names all writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from combee.cli import run as _run
+from combee.cli.main import main
+
+assert _run
+SHARD, DIGEST = re.compile(r"\b\d{5}\b"), re.compile(r"\b[0-9a-f]{2}/[0-9a-f]{16,}\b.*")
+
+
+class Writes:
+    """Stands before ``os.link`` and ``os.replace``, by which a folder gives every object its name."""
+
+    def __init__(self, deaths: Path, log: Path | None, out: Path) -> None:
+        self.deaths, self.log, self.out = deaths, log, out
+        self.known = set(names_of(deaths))
+        over = [path for kind in ("plans", "steps") for path in (out / kind).glob("*.json")]
+        last = max(over, key=lambda path: (path.stat().st_mtime_ns, path), default=None)
+        self.step = str(last.relative_to(out)) if last else "the start"
+
+    def around(self, real: Callable[..., None]) -> Callable[..., None]:
+        def write(source: Any, target: Any, *more: Any, **named: Any) -> None:
+            path = str(Path(target).relative_to(self.out))
+            over = path.startswith(("steps/", "plans/"))
+            self._at(f"before {path}" if over else f"before {kind_of(path)} after {self.step}")
+            real(source, target, *more, **named)
+            if over:
+                self.step = path
+                self._at(f"after {path}")
+
+        return write
+
+    def _at(self, name: str) -> None:
+        if name in self.known:
+            return
+        self.known.add(name)
+        with self.deaths.open("a") as file:
+            file.write(f"{self.log.stat().st_size if self.log else 0} {name}\n")
+        if self.log:
+            os.killpg(0, signal.SIGKILL)
+
+
+def kind_of(path: str) -> str:
+    """The name of a write without what tells equal ones apart."""
+    return DIGEST.sub("*", SHARD.sub("*", path))
+
+
+def names_of(deaths: Path) -> list[str]:
+    """At which writes something died, in order."""
+    lines = deaths.read_text().splitlines() if deaths.exists() else []
+    return [line.partition(" ")[2] for line in lines]
+
+
+def attempt(writes: Writes, arguments: list[str]) -> None:
+    """A process that works until it dies or ends."""
+    os.setsid()
+    os.link, os.replace, os.rename = map(writes.around, (os.link, os.replace, os.rename))
+    sys.argv = ["combee", *arguments]
+    main()
+
+
+def until_it_ends(deaths: Path, log: Path | None, arguments: list[str]) -> int:
+    """Its exit code."""
+    out = Path(arguments[arguments.index("-o") + 1])
+    while True:
+        child = os.fork()
+        if child == 0:
+            attempt(Writes(deaths, log, out), arguments)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code != -signal.SIGKILL:
+            return code
+
+
+if __name__ == "__main__":
+    log = Path(sys.argv[2])
+    sys.exit(until_it_ends(Path(sys.argv[1]), None if sys.argv[2] == "-" else log, sys.argv[3:]))
