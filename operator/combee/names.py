@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from combee.errors import BugError
+from combee.steps import KINDS
 
 API_GROUP = "combee.dev"
 API_VERSION = "combee.dev/v1alpha1"
@@ -21,7 +22,6 @@ PLAYBOOK_KEY, ARTIFACT_KEY, GATE_KEY = "playbook.md", "artifact.json", "gate.jso
 METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "components.json", "findings.json"
 """the base method that a published text is of, absent with ACE; its components by name, where it has several."""
 """Keys of a published version's ConfigMap: the text for models, what it was rendered from, its scores on gate."""
-STEP_KINDS = ("profile", "map", "reduce", "finish", "evaluate", "publish")
 
 STORE_FOLDER = "/store"
 """where a pod has the claim that is its store."""
@@ -68,8 +68,8 @@ def step_name(
     At most 63 characters together with the index ``-<max_index>`` that an Indexed Job appends: the
     run's name is cut (to 30 characters at most) and the rest never is.
     """
-    if kind not in STEP_KINDS:
-        raise BugError(f"unknown step kind {kind!r}", fix=f"one of {', '.join(STEP_KINDS)}")
+    if kind not in KINDS:
+        raise BugError(f"unknown step kind {kind!r}", fix=f"one of {', '.join(KINDS)}")
     tail = f"-{uid[:8]}-i{iteration:03d}-{kind}-a{attempt}"
     room = MAX_NAME - len(tail) - len(f"-{max_index}")
     return run[: min(30, room)].rstrip("-.") + tail

@@ -1,58 +1,206 @@
-"""docs/methods.md shows a whole base method. It is taken from the page as it stands, and learns."""
+"""docs/methods.md and docs/extending.md show whole packages. They are taken from the pages as they stand, installed into an
+environment of their own, and run by the command line there."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import sys
 import types
-from collections.abc import Iterator
+import venv
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_support import ROOT, Manifest, Sims
+import yaml
+from e2e_support import ROOT, Manifest, Sims, environment
 
-from combee.local.flags import StandInFlags
-from combee.local.session import _Silent, prepare, run_session
-from combee.local.sources import parse_stand_ins
-from combee.methods import registry
+from combee.names import step_name
+from combee.plan.types import Step, StepSummary
 from combee.records import Lesson, Reflection
-from combee.report.result import Result
+from combee.steps import PROFILE
 
 pytestmark = pytest.mark.e2e
-PAGE = ROOT / "docs" / "methods.md"
-NAME = "docs_methods"
+UID = "3fa9c1d2-0000-4000-8000-000000000000"
+PAGES = ("methods.md", "extending.md")
+PIP = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python")
+OFFLINE = ("--no-deps", "--no-build-isolation", "--no-index")
+
+
+def files_of(page: str) -> dict[str, str]:
+    """The code blocks of a page that begin with the name of a file, by that name."""
+    blocks = re.findall(
+        r"```(?:python|toml)\n# (\S+)\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL
+    )
+    return dict(blocks)
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with both packages installed, beside all that the product needs."""
+    folder = tmp_path_factory.mktemp("installed")
+    venv.create(folder / "env", with_pip=False)
+    python = folder / "env" / "bin" / "python"
+    shared = [path for path in sys.path if path.endswith("site-packages")]
+    (own,) = (folder / "env").glob("lib/python*/site-packages")
+    (own / "shared.pth").write_text("".join(f"{path}\n" for path in shared))
+    for page in PAGES:
+        package = folder / page.removesuffix(".md")
+        package.mkdir()
+        for name, text in files_of(page).items():
+            (package / name).write_text(text)
+        subprocess.run(
+            [*PIP, python, "install", *OFFLINE, package], check=True, capture_output=True, timeout=300
+        )
+    return python
+
+
+@pytest.fixture
+def run(python: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs that environment's Python."""
+
+    def started(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [str(python), *map(str, words)]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=500, check=False
+        )
+
+    return started
 
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
-    """The page's only Python block, as a module; its method stands in the registry where ACE does."""
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    """The method of the page, as a module."""
+    code = files_of("methods.md")["notes.py"]
     assert len(code.splitlines()) < 100
-    module = types.ModuleType(NAME)
-    monkeypatch.setitem(sys.modules, NAME, module)
-    exec(compile(code, str(PAGE), "exec"), module.__dict__)
-    monkeypatch.setitem(registry.METHODS, "ACE", lambda spec: module.NotesMethod())
+    module = types.ModuleType("notes")
+    monkeypatch.setitem(sys.modules, "notes", module)
+    exec(compile(code, "notes.py", "exec"), module.__dict__)
     yield module
 
 
-async def learn(sims: Sims, key: Path, path: Path, out: Path) -> tuple[Result, str]:
-    sim = sims.start("--key", key, "--time-scale", "0")
-    given = parse_stand_ins(StandInFlags(engines=[f"main={sim.url}"]))
-    result = await run_session(prepare(path, given), out, _Silent())
-    return result, (out / "playbook.md").read_text()
+FIXED = {"mode": "Fixed", "size": 100, "reason": "test"}
+COMBEE = ("-m", "combee.cli.main")
 
 
-async def test_the_method_of_the_page_learns_through_the_local_executor(
-    page: Any, sims: Sims, key: Path, manifest: Manifest, rows: Any, tmp_path: Path
+def test_the_method_of_the_page_is_installed_and_learns(
+    run: Any, sims: Sims, key: Path, manifest: Manifest, rows: Any, tmp_path: Path
 ) -> None:
-    path = manifest(train=rows(100), batching={"mode": "Fixed", "size": 100, "reason": "test"})
-    result, text = await learn(sims, key, path, tmp_path / "out")
-    assert result.outcome == "Learned", result.reason
-    assert result.held_out is not None and result.held_out.gate is not None
-    assert result.held_out.gate.gain > 0.03
-    assert result.playbook is not None and result.playbook.entries > 10
-    assert result.entries[0].text in text
+    path = manifest(train=rows(100), batching=FIXED, method={"type": "Notes"})
+    done = run(*COMBEE, "validate", "-f", path)
+    assert done.returncode == 0, done.stderr
+    done = run(*COMBEE, "preview", "-f", path)
+    assert done.returncode == 0 and "rollouts" in done.stdout, done.stderr
+    sim = sims.start("--key", key, "--time-scale", "0")
+    done = run(*COMBEE, "run", "-f", path, "-o", "out", "--engine", f"main={sim.url}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert (result["outcome"], result["setup"]["method"]) == ("Learned", "Notes")
+    assert result["heldOut"]["gate"]["gain"] > 0.03
+    assert result["entries"][0]["text"] in (tmp_path / "out" / "playbook.md").read_text()
+
+
+def test_a_packages_task_and_strategy_run_with_a_method_that_has_options(
+    run: Any, sims: Sims, key: Path, manifest: Manifest, rows: Any, tmp_path: Path
+) -> None:
+    path = manifest(
+        train=rows(24),
+        batching={**FIXED, "size": 12},
+        method={"type": "ShortNotes", "options": {"maxWords": 60, "renderTokenBudget": 4000}},
+        aggregation={"strategy": "Halves"},
+    )
+    document = yaml.safe_load(path.read_text())
+    document["spec"]["task"]["type"] = "Figures"
+    path.write_text(yaml.safe_dump(document))
+    done = run(*COMBEE, "preview", "-f", path)
+    assert done.returncode == 0, done.stderr
+    sim = sims.start("--key", key, "--time-scale", "0")
+    done = run(*COMBEE, "run", "-f", path, "-o", "out", "--engine", f"main={sim.url}")
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    setup = result["setup"]
+    assert (setup["task"], setup["method"], setup["strategy"]) == ("Figures", "ShortNotes", "Halves")
+    stages = {stage["stage"]: stage["calls"] for one in result["iterations"] for stage in one["stages"]}
+    assert stages["reduce halves"] == 2
+    plan = json.loads(next((tmp_path / "out" / "plans").iterdir()).read_text())
+    assert (plan["strategy"], plan["render_token_budget"]) == ("Halves", 4000)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"method": {"type": "Note"}}, "Did you mean Notes?"),
+        (
+            {"method": {"type": "ShortNotes", "options": {"maxWords": 1}}},
+            "options.maxWords of method ShortNotes",
+        ),
+        ({"method": {"type": "Notes", "options": {"colour": "red"}}}, "options.colour of method Notes"),
+        ({"method": {"type": "ACE", "options": {}}}, "options is given with type ACE"),
+        ({"aggregation": {"strategy": "Halfs"}}, "Did you mean Halves?"),
+    ],
+)
+def test_what_is_wrong_with_a_packages_names_and_options_is_said(
+    spec: dict[str, Any], says: str, run: Any, manifest: Manifest
+) -> None:
+    done = run(*COMBEE, "validate", "-f", manifest(**spec))
+    assert done.returncode == 2
+    assert says in " ".join(done.stderr.split())
+
+
+def test_without_the_package_its_names_are_unknown(manifest: Manifest) -> None:
+    path = manifest(method={"type": "Notes"})
+    done = subprocess.run(
+        [sys.executable, *COMBEE, "validate", "-f", path],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "one of ACE, GEPA" in " ".join(done.stderr.split())
+
+
+def test_a_worker_with_the_package_does_a_step_with_it(
+    python: Path, sims: Sims, key: Path, manifest: Manifest, rows: Any, tmp_path: Path
+) -> None:
+    """One pod's files and variables; the manifest itself is only read there."""
+    document = yaml.safe_load(manifest(train=rows(12), aggregation={"strategy": "Halves"}).read_text())
+    document["metadata"] |= {"namespace": "team", "uid": UID}
+    document["spec"]["method"] = {"type": "ShortNotes", "options": {"maxWords": 25}}
+    document["spec"]["task"]["type"] = "Figures"
+    root, data = tmp_path / "root", document["spec"]["task"]["data"]
+    for split, source in data.items():
+        folder = root / "data" / split
+        folder.mkdir(parents=True)
+        (folder / "rows.jsonl").write_bytes(Path(source["uri"]).read_bytes())
+        data[split] = {"pvc": {"claimName": "rows", "path": "rows.jsonl"}}
+    (root / "etc/combee/run").mkdir(parents=True)
+    (root / "etc/combee/run/run.json").write_text(json.dumps(document))
+    (root / "store").mkdir()
+    (root / "dev").mkdir()
+    (root / "dev/termination-log").touch()
+    sim = sims.start("--key", key, "--time-scale", "0")
+    step = Step(step_name("run", UID, 0, PROFILE.name), PROFILE.name, 0, 7)
+    done = subprocess.run(
+        [python, "-m", "combee.pod.main", "step"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=environment(
+            COMBEE_ROOT=str(root),
+            COMBEE_STEP=json.dumps(asdict(step)),
+            COMBEE_STORE="/store",
+            COMBEE_ENGINES=json.dumps({"main": sim.url}),
+        ),
+    )
+    assert done.returncode == 0, done.stderr
+    summary = StepSummary.decode((root / "dev/termination-log").read_bytes())
+    assert summary is not None and not summary.error, summary
+    assert summary.counts["train"] == 12 and summary.outputs["artifact"]
 
 
 def test_its_artifact_is_a_set_of_facts(page: Any) -> None:

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from combee.api.aggregation import STRATEGIES
+from combee.api.methods import OPTIONS
 from combee.names import VLLM_VERSION
+from combee.pod.main import PROGRAMS
+from combee.steps import KINDS, order_of
 
 PACKAGE = Path(__file__).resolve().parents[2] / "operator" / "combee"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -83,6 +87,47 @@ def test_no_eval_and_no_unsafe_yaml() -> None:
         assert not names & {"eval", "exec", "__import__"}, path
         attributes = {call.attr for call in calls if isinstance(call, ast.Attribute)}
         assert "unsafe_load" not in attributes, path
+
+
+TABLES = {
+    "kinds of step": (set(KINDS), {"steps.py"}),
+    "base methods": (set(OPTIONS), {"api/methods.py", "methods/registry.py"}),
+    "strategies": (
+        set(STRATEGIES),
+        {"api/aggregation.py", "strategies.py", "work/aggregation/table.py", "compare/paper.py"},
+    ),
+}
+"""What is listed in tables, its words, and where the tables are."""
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_what_is_listed_in_a_table_is_listed_nowhere_else(what: str) -> None:
+    """No other module holds two of the words in a list or mapping."""
+    words, tables = TABLES[what]
+    for name, path in zip(NAMES, FILES, strict=True):
+        if name in tables or name.startswith("sim/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+                items = node.keys if isinstance(node, ast.Dict) else node.elts
+                listed = {one.value for one in items if isinstance(one, ast.Constant)}
+                assert len(listed & words) < 2, f"{name}:{node.lineno}"
+
+
+@pytest.mark.parametrize(("attribute", "what"), [(".kind", "kinds of step"), (".type", "base methods")])
+def test_code_asks_what_a_kind_or_method_is_like_and_not_which_it_is(attribute: str, what: str) -> None:
+    """Nothing compares a step's kind or a method's type with a word."""
+    for name, path in zip(NAMES, FILES, strict=True):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith(attribute):
+                words = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+                assert not words & TABLES[what][0], f"{name}:{node.lineno}"
+
+
+def test_every_kind_of_step_waits_for_earlier_ones_and_has_a_program() -> None:
+    for kind in KINDS.values():
+        assert kind.command in PROGRAMS
+        assert all(order_of(name) < order_of(kind.name) for name in kind.waits_for)
 
 
 def test_no_two_modules_of_tests_have_one_name() -> None:

@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, Strict
 
+from combee import extensions
 from combee.api.common import Int, Model
+from combee.api.extension import Names
 
-Strategy = Literal["ParallelScan", "Naive", "Sequential", "TopK", "Summarize"]
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a strategy is like, as far as a manifest, a plan or a base method must know before it runs."""
+
+    embeds: bool = False
+    """it asks ``models.embedder``, and a run without one is refused."""
+    one_call: bool = False
+    """no call follows the one that is given reflections: a method whose last call writes a text has it write there."""
+    in_order: bool = False
+    """it learns from one example at a time, in the data's order."""
+
+
+STRATEGIES: Mapping[str, Traits] = {
+    "ParallelScan": Traits(),
+    "Naive": Traits(one_call=True),
+    "Sequential": Traits(in_order=True),
+    "TopK": Traits(embeds=True, one_call=True),
+    "Summarize": Traits(one_call=True),
+}
+"""The product's own; ``combee.strategies`` has what each costs, ``work/aggregation/`` what each does."""
+Merge = Literal["Structured", "Model"]
+"""How what the leaves gave is brought together; ``combee.strategies.MERGES`` has what each costs."""
+STRATEGY_NAMES = Names(extensions.STRATEGIES, tuple(STRATEGIES))
+Strategy = Annotated[str, Strict(), Field(max_length=63), STRATEGY_NAMES]
+
+
+def traits_of(strategy: str) -> Traits:
+    """The traits of a strategy; those of a package's own are its ``traits``."""
+    if strategy in STRATEGIES:
+        return STRATEGIES[strategy]
+    traits: Traits = extensions.load(extensions.STRATEGIES, strategy).traits
+    return traits
 
 
 class Redundancy(Model):
@@ -44,7 +80,7 @@ class Aggregation(Model):
     subgroups: Literal["Sqrt"] | None = Field(
         default=None, description="Sqrt: floor(sqrt(n)) leaves, the paper's rule; absent: by leafSize."
     )
-    merge: Literal["Structured", "Model"] = Field(
+    merge: Merge = Field(
         default="Structured",
         description="Structured: one group-by, a call for each real cluster; Model: a call at every node.",
     )
@@ -53,3 +89,8 @@ class Aggregation(Model):
         description="What an entry of one source needs before it is rendered: Replay, that it fixes its own example "
         'and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as false), nothing.',
     )
+
+    @property
+    def traits(self) -> Traits:
+        """What its strategy is like."""
+        return traits_of(self.strategy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from combee.api import common, methods, playbook, prometheus, texts
+from combee.api import common, extension, method_gepa, playbook, prometheus, texts
 from combee.api.common import Model
 from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
@@ -126,11 +126,17 @@ TEXTS: tuple[Rule, ...] = (
         "Words", "self.matches('\\\\S')", "empty: write a few words, or leave the field out", "common._words"
     ),
     Rule(
+        "Extension",
+        _matches(extension.EXTENSION),
+        "not a name: use letters and digits, a capital first, such as TopK",
+        "extension.Names.check",
+    ),
+    Rule(
         "Template",
-        f"self.contains('{methods.CURRENT_TEXT}') && self.contains('{methods.SIDE_INFO}')",
-        f"the template lacks a placeholder: write {methods.CURRENT_TEXT} where the text of today goes, and "
-        f"{methods.SIDE_INFO} where the records or lessons go",
-        "methods._template",
+        f"self.contains('{method_gepa.CURRENT_TEXT}') && self.contains('{method_gepa.SIDE_INFO}')",
+        f"the template lacks a placeholder: write {method_gepa.CURRENT_TEXT} where the text of today goes, and "
+        f"{method_gepa.SIDE_INFO} where the records or lessons go",
+        "method_gepa._template",
     ),
     Rule(
         "Quantity",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
-from combee.api import common, parts
-from combee.api.aggregation import Aggregation
+from combee.api import cel_gepa, common, parts
+from combee.api.aggregation import STRATEGIES
 from combee.api.cel import CLUSTER, Rule
 from combee.api.common import Model
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
-from combee.api.methods import GepaOptions, Method
+from combee.api.methods import OPTIONS, Method
 from combee.api.parts import (
     DataSource,
     InitialPlaybook,
@@ -31,16 +31,6 @@ _FLAGS = [
 ]
 """vLLM reads an underscore as a hyphen anywhere in a flag's name."""
 
-_DEFAULT = "!has(self.aggregation)"
-_OWN = (
-    "(!has(self.aggregation.strategy) || self.aggregation.strategy == 'ParallelScan')"
-    " && (!has(self.aggregation.merge) || self.aggregation.merge == 'Structured')"
-    " && (!has(self.aggregation.redundancy) || !has(self.aggregation.redundancy.mode)"
-    " || self.aggregation.redundancy.mode != 'Retransmit')"
-)
-"""What gepa's own aggregation leaves to be said."""
-_BUDGET = GepaOptions.model_fields["render_token_budget"].default
-_CAP = Aggregation.model_fields["max_input_tokens"].default
 _GATEWAY = "has(self.delivery) && has(self.delivery.gateway)"
 _ENABLED = f"{_GATEWAY} && self.delivery.gateway.enabled"
 
@@ -67,10 +57,44 @@ def _options(kind: str) -> Rule:
     return Rule(Method, cel, message, "methods.Method._options_go_with_type", f".{field}")
 
 
+def _own_options() -> Rule:
+    """The options of a package's method."""
+    return Rule(
+        Method,
+        f"!(self.type in {list(OPTIONS)}) || !has(self.options)",
+        f"options goes with a method that a package adds: with {' or '.join(OPTIONS)} write them under its name",
+        "methods.Method._options_go_with_type",
+        ".options",
+    )
+
+
+def _tries_out(method: str) -> Rule:
+    others = [name for name, options in OPTIONS.items() if not options.tries_out]
+    return Rule(
+        RunSpec,
+        f"self.task.type != 'Traces' || self.method.type != '{method}'",
+        f"method {method} tries out what it learned, and type Traces has no rollouts: set method.type: {' or '.join(others)}",
+        "run.RunSpec._traces_are_reflected_on",
+        ".method.type",
+    )
+
+
 def _not_ours(field: str) -> Rule:
     message = f"{common.OUR_PREFIX} is the operator's to set: use a prefix of your own"
     cel = f"!has(self.{field}) || !self.{field}.exists(key, key.startsWith('{common.OUR_PREFIX}'))"
     return Rule(PodTemplateMeta, cel, message, "parts.PodTemplateMeta._not_ours", f".{field}")
+
+
+def _embedder(strategy: str) -> Rule:
+    return Rule(
+        RunSpec,
+        f"!has(self.aggregation) || !has(self.aggregation.strategy) || self.aggregation.strategy != '{strategy}'"
+        " || has(self.models.embedder)",
+        f"strategy {strategy} without models.embedder: add models.embedder, a model that gives embeddings, or use another "
+        "strategy",
+        "run.RunSpec._embedder_is_given",
+        ".models",
+    )
 
 
 def _primary(limit: str) -> Rule:
@@ -139,8 +163,8 @@ RULES: tuple[Rule, ...] = (
         "tasks.CustomTask._image_goes_with_class",
         ".image",
     ),
-    _options("ACE"),
-    _options("GEPA"),
+    *(_options(name) for name in OPTIONS),
+    _own_options(),
     _not_ours("labels"),
     _not_ours("annotations"),
     Rule(
@@ -182,55 +206,9 @@ RULES: tuple[Rule, ...] = (
     _engine_ref("proposer", optional=False),
     _engine_ref("evaluator", optional=True),
     _engine_ref("embedder", optional=True),
-    Rule(
-        RunSpec,
-        "!has(self.aggregation) || !has(self.aggregation.strategy) || self.aggregation.strategy != 'TopK'"
-        " || has(self.models.embedder)",
-        "strategy TopK without models.embedder: add models.embedder, a model that gives embeddings, or use another strategy",
-        "run.RunSpec._topk_has_embedder",
-        ".models",
-    ),
-    Rule(
-        RunSpec,
-        "self.task.type != 'Traces' || self.method.type == 'ACE'",
-        "method GEPA tries out what it learned, and type Traces has no rollouts: set method.type: ACE",
-        "run.RunSpec._traces_are_reflected_on",
-        ".method.type",
-    ),
-    Rule(
-        RunSpec,
-        f"self.method.type != 'GEPA' || {_DEFAULT} || !has(self.aggregation.verify) || self.aggregation.verify == 'Replay'",
-        "aggregation.verify with method GEPA, which tries out every proposal: remove verify",
-        "run.RunSpec._gepa_aggregates",
-        ".aggregation",
-    ),
-    Rule(
-        RunSpec,
-        "!has(self.method.gepa) || !has(self.method.gepa.paperCompat) || !self.method.gepa.paperCompat"
-        f" || {_DEFAULT} || ({_OWN})",
-        "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, merge and "
-        "redundancy.mode, or paperCompat",
-        "run.RunSpec._gepa_aggregates",
-        ".aggregation",
-    ),
-    Rule(
-        RunSpec,
-        "self.method.type != 'GEPA' || (has(self.method.gepa) && has(self.method.gepa.paperCompat)"
-        " && self.method.gepa.paperCompat) || 2 * (has(self.method.gepa) && has(self.method.gepa.renderTokenBudget)"
-        f" ? self.method.gepa.renderTokenBudget : {_BUDGET}) <= (has(self.aggregation)"
-        f" && has(self.aggregation.maxInputTokens) ? self.aggregation.maxInputTokens : {_CAP})",
-        "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise maxInputTokens",
-        "run.RunSpec._gepa_has_room",
-        ".aggregation",
-    ),
-    Rule(
-        RunSpec,
-        "!has(self.method.gepa) || !has(self.method.gepa.frontier) || self.method.gepa.frontier == 'Instance'"
-        " || self.task.type != 'Formula'",
-        "gepa.frontier needs a score by objectives, and type Formula has none: remove frontier",
-        "run.RunSpec._frontier_has_objectives",
-        ".method.gepa",
-    ),
+    *(_embedder(name) for name, traits in STRATEGIES.items() if traits.embeds),
+    *(_tries_out(name) for name, options in OPTIONS.items() if options.tries_out),
+    *cel_gepa.RULES,
     Rule(
         PromptLearningRun,
         "has(self.spec.playbookRef)",

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from combee.api.common import Model, yaml_name
-from combee.api.fields import Loc, choices, default_of, expects, fields_of, locate, places_of
+from combee.api.fields import Loc, default_of, expects, fields_of, locate, places_of, words_of
 from combee.errors import ManifestError
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
@@ -124,7 +124,7 @@ def _known(name: str, around: type[Model] | None, root: type[Model]) -> str:
 
 
 def _meant(value: object, field: Any) -> str:
-    words = choices(field.annotation)
+    words = words_of(field)
     found = closest(value, words) if isinstance(value, str) and len(words) > 1 else None
     return f"Did you mean {found}? " if found else ""
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from combee.api.common import Model, yaml_name
+from combee.api.extension import Names
 
 Loc = Sequence[str | int]
 
@@ -55,6 +56,12 @@ def choices(annotation: Any) -> tuple[str, ...]:
     if get_origin(base) is not Literal:
         return ()
     return tuple("true" if value is True else str(value) for value in get_args(base))
+
+
+def words_of(field: FieldInfo) -> tuple[str, ...]:
+    """The words that a field may hold, or none: those of an enumeration, or names that packages can add to."""
+    named = next((one for one in field.metadata if isinstance(one, Names)), None)
+    return named.words() if named is not None else choices(field.annotation)
 
 
 def locate(root: type[Model], loc: Loc) -> tuple[type[Model] | None, FieldInfo | None]:
@@ -103,7 +110,7 @@ def bounds(field: FieldInfo) -> str:
 def expects(field: FieldInfo, *, item: bool = False) -> str:
     """What may be written in a field (or in an item of its list), as a noun phrase."""
     annotation = item_of(field.annotation) if item else plain(field.annotation)
-    if words := choices(annotation):
+    if words := choices(annotation) if item else words_of(field):
         return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
     limits = "" if item else bounds(field)
     if annotation is bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, Strict, field_validator, model_validator
 
+from combee import extensions
 from combee.api.common import (
     LARGEST_INT,
     MAP_BY_NAME,
@@ -31,10 +32,12 @@ from combee.api.common import (
     distinct,
     refuse,
 )
+from combee.api.extension import Names
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
 from combee.api.texts import EnvName, ResourceList
 
-TaskType = Literal["Formula", "FiNER", "Traces", "Custom"]
+TASK_NAMES = Names(extensions.TASKS, ("Formula", "FiNER", "Traces", "Custom"))
+TaskType = Annotated[str, Strict(), Field(max_length=63), TASK_NAMES]
 SET_BY_US = (
     "--host",
     "--port",

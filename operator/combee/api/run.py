@@ -25,7 +25,7 @@ from combee.api.common import (
     distinct,
     refuse,
 )
-from combee.api.methods import Method, MethodType
+from combee.api.methods import OPTIONS, Method, MethodType
 from combee.api.parts import Engine, Models, PodTemplate, RoleModel, Task
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
@@ -264,60 +264,27 @@ class RunSpec(Model):
         return self
 
     @model_validator(mode="after")
-    def _topk_has_embedder(self) -> Self:
-        if self.aggregation.strategy == "TopK" and self.models.embedder is None:
+    def _embedder_is_given(self) -> Self:
+        if self.aggregation.traits.embeds and self.models.embedder is None:
             raise refuse(
-                "strategy TopK without models.embedder",
+                f"strategy {self.aggregation.strategy} without models.embedder",
                 "Add models.embedder, a model that gives embeddings, or use another strategy.",
             )
         return self
 
     @model_validator(mode="after")
     def _traces_are_reflected_on(self) -> Self:
-        if not self.rolls_out and self.method.type != "ACE":
+        if not self.rolls_out and self.method.stated.tries_out:
+            others = [name for name, options in OPTIONS.items() if not options.tries_out]
             raise refuse(
                 f"method {self.method.type} tries out what it learned, and type Traces has no rollouts",
-                "Set method.type: ACE.",
+                f"Set method.type: {' or '.join(others)}.",
             )
         return self
 
     @model_validator(mode="after")
-    def _gepa_aggregates(self) -> Self:
-        how = self.aggregation
-        if self.method.type != "GEPA":
-            return self
-        if how.verify != "Replay":
-            raise refuse(
-                f"aggregation.verify {how.verify} with method GEPA, which tries out every proposal",
-                "Remove verify.",
-            )
-        own = how.strategy != "ParallelScan" or how.merge == "Model" or how.redundancy.mode == "Retransmit"
-        if self.method.paper_compat and own:
-            raise refuse(
-                "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's",
-                "Remove strategy, merge and redundancy.mode, or paperCompat.",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _gepa_has_room(self) -> Self:
-        budget, cap = self.method.render_token_budget, self.aggregation.max_input_tokens
-        if self.method.type == "GEPA" and not self.method.paper_compat and 2 * budget > cap:
-            raise refuse(
-                f"gepa.renderTokenBudget {budget} is over half of aggregation.maxInputTokens {cap}: a call that "
-                "improves such a text has no room for what it is to learn from",
-                f"Lower renderTokenBudget, or raise maxInputTokens to {2 * budget}.",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _frontier_has_objectives(self) -> Self:
-        options = self.method.gepa
-        if options is not None and options.frontier != "Instance" and self.task.type == "Formula":
-            raise refuse(
-                f"gepa.frontier {options.frontier} needs a score by objectives, and type Formula has none",
-                "Remove frontier.",
-            )
+    def _method_accepts(self) -> Self:
+        self.method.stated.accept(self)
         return self
 
     @property
@@ -335,7 +302,7 @@ class RunSpec(Model):
         """The models that this run may ask, by role name: a task model only for rollouts, an embedder only
         where the strategy needs one."""
         unused = {"task"} if not self.rolls_out else set()
-        unused |= {"embedder"} if self.aggregation.strategy != "TopK" else set()
+        unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
 
     def roles(self) -> dict[str, RoleModel]:

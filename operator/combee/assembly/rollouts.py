@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from starlette.routing import Route
 
@@ -26,7 +25,7 @@ from combee.clients.store.store import Store
 from combee.errors import CombeeError, ManifestError, UserError
 from combee.settings import program_path
 from combee.tasks.container import Ended, Fault
-from combee.work.container import ROLE, ContainerRunner
+from combee.work.container import ROLE, ContainerRunner, Executor
 from combee.work.context import Progress, Runner
 
 ME = "me"
@@ -101,25 +100,11 @@ def _users(user: str) -> Users | None:
     return Users(int(user))
 
 
-class Runs(Protocol):
-    """A sandbox, or a desk where pods fetch what they run."""
-
-    async def run(
-        self,
-        files: Mapping[str, bytes],
-        env: Mapping[str, str],
-        left: Mapping[str, int],
-        stop: asyncio.Future[Any],
-    ) -> Run:
-        """How it ended, and which of ``left`` it left."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a task's rollouts are run, and where the endpoint of their agents is served meanwhile."""
 
-    runs: Runs
+    runs: Executor[Run]
     host: str = "127.0.0.1"
     port: int = 0
     beside: tuple[Route, ...] = ()
@@ -132,7 +117,7 @@ class Place:
 class _There:
     """Implements ``work.container.Executor``."""
 
-    runs: Runs
+    runs: Executor[Run]
 
     async def run(
         self,

@@ -12,9 +12,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
 
-from combee.api.methods import MethodType
+from combee.api.methods import METHOD_NAMES
 from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.compare.launch import CellError
 from combee.compare.run import Compared, Request, Told, compare, write_runs
@@ -114,16 +113,16 @@ def read_flags(flags: Flags) -> Request:
     )
 
 
-def parse_methods(text: str) -> list[MethodType]:
+def parse_methods(text: str) -> list[str]:
     """Base methods with commas, each once. UserError that names those there are."""
-    found: list[MethodType] = []
+    found: list[str] = []
     for name in (part.strip() for part in text.split(",")):
-        known = next((one for one in get_args(MethodType) if one == name), None)
+        known = next((one for one in METHOD_NAMES.words() if one == name), None)
         if known is None:
             raise UserError(
                 f"unknown method {name!r}",
                 where="--methods",
-                fix=f"Write names with commas, of {', '.join(get_args(MethodType))}",
+                fix=f"Write names with commas, of {', '.join(METHOD_NAMES.words())}",
             )
         found.append(known)
     return list(dict.fromkeys(found))

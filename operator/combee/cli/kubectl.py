@@ -6,11 +6,18 @@ Their work is in ``cli.cluster`` and imported when they run: ``--help`` is there
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from combee.cli.where import Place, with_place
+from combee.steps import KINDS
+
+if TYPE_CHECKING:
+    StepName = str
+else:
+    StepName = Literal[tuple(KINDS)]
+    """typer lists the words of a Literal, which only a running program can take from the table."""
 
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="The run.")]
 Format = Annotated[Literal["text", "json"] | None, typer.Option("-o", "--output", help="json: for programs.")]
@@ -67,7 +74,7 @@ def logs(
     name: RunName,
     place: Place,
     step: Annotated[
-        Literal["profile", "map", "reduce", "finish", "evaluate", "publish"] | None,
+        StepName | None,
         typer.Option(help="Of this kind; absent: the one that matters."),
     ] = None,
     iteration: Annotated[int | None, typer.Option(min=1, help="Of this iteration, from 1.")] = None,

@@ -20,7 +20,6 @@ from typing import Any
 import yaml
 
 from combee.api.local import INITIAL_PLAYBOOK, sources
-from combee.api.methods import MethodType
 from combee.api.run import PromptLearningRun
 from combee.assembly.manifest import read_run
 from combee.compare.strategies import Strategy
@@ -51,11 +50,11 @@ class Cell:
     seed: int
     folder: Path
     engines: Mapping[str, str]
-    method: MethodType | None = None
+    method: str | None = None
     """the base method, where methods are compared; None: the manifest's."""
 
     @property
-    def learns_by(self) -> MethodType:
+    def learns_by(self) -> str:
         """Its base method."""
         return self.method or self.task.run.spec.method.type
 
@@ -108,7 +107,7 @@ def make_cells(
     seeds: Sequence[int],
     out: Path,
     engines: Mapping[str, Sequence[str]],
-    methods: Sequence[MethodType] = (),
+    methods: Sequence[str] = (),
 ) -> list[Cell]:
     """Every combination, seed by seed, so that an interrupted comparison has whole seeds. Without ``methods`` each
     task is learned by its manifest's."""
@@ -128,7 +127,7 @@ def make_cells(
     ]
 
 
-def _folder(task: CompareTask, method: MethodType | None, strategy: Strategy, seed: int) -> str:
+def _folder(task: CompareTask, method: str | None, strategy: Strategy, seed: int) -> str:
     named = f"{method.casefold()}-" if method else ""
     return f"{task.name}-{named}{strategy.slug}-s{seed}"
 

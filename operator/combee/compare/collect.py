@@ -14,9 +14,9 @@ from combee.compare.gate import Scores, read_scores
 from combee.errors import DataError
 from combee.plan.types import StepSummary
 from combee.report.result import Result, read_result
+from combee.steps import EVALUATE, PROFILE, order_of
 from combee.work.asker import CallRow, decode_rows
 
-_ORDER = {"profile": 0, "map": 1, "reduce": 2, "finish": 3, "evaluate": 4}
 LOOK = "gate"
 """The part of a run that is the comparison's own measurement and charged to nobody."""
 
@@ -84,7 +84,7 @@ def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
         )
     store = Store.open(str(cell.folder / "store"))
     steps = read_steps(cell.folder)
-    looked = next((step for step in steps if step.kind == "evaluate"), None)
+    looked = next((step for step in steps if step.kind == EVALUATE.name), None)
     record = json.loads(store.get_blob(looked.outputs["record"])) if looked is not None else None
     rows = {step.step: _rows(store, cell.folder, step) for step in steps}
     return facts_of(cell, result, steps, rows, read_scores(cell, record, store), slots, law)
@@ -111,9 +111,9 @@ def read_steps(folder: Path) -> list[StepSummary]:
     return sorted(
         good,
         key=lambda step: (
-            {"profile": 0, "evaluate": 2}.get(step.kind, 1),
+            {PROFILE.name: 0, EVALUATE.name: 2}.get(step.kind, 1),
             step.counts.get("iteration", 0),
-            _ORDER[step.kind],
+            order_of(step.kind),
         ),
     )
 
@@ -154,9 +154,9 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
 
 def part_name(kind: str, stage: str) -> str:
     """The words of a table for a stage of a step."""
-    if kind == "profile":
-        return "profile"
-    if kind == "evaluate":
+    if kind == PROFILE.name:
+        return kind
+    if kind == EVALUATE.name:
         return LOOK
     if stage == "reduce":
         return "one call"

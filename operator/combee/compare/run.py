@@ -12,7 +12,6 @@ from pathlib import Path
 from combee.algo.latency import LatencyLaw
 from combee.api.cluster import check_cluster
 from combee.api.load import parse_run
-from combee.api.methods import MethodType
 from combee.assembly.rollouts import container_of
 from combee.clients.store.store import Store
 from combee.compare.cells import (
@@ -55,7 +54,7 @@ class Request:
     jobs: int = 1
     slots: int | None = None
     evaluate_every: int | None = None
-    methods: Sequence[MethodType] = ()
+    methods: Sequence[str] = ()
     """base methods to compare; none: each manifest's own."""
 
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from combee.api.aggregation import STRATEGY_NAMES
 from combee.errors import UserError
+from combee.strategies import MERGES
 
-NAMES = ("Sequential", "Naive", "TopK", "Summarize", "ParallelScan")
 WORDS: dict[str, dict[str, Any]] = {
-    "Structured": {"merge": "Structured"},
-    "Model": {"merge": "Model"},
+    **{name: {"merge": name} for name in MERGES},
     "Sqrt": {"subgroups": "Sqrt"},
     "Duplicate": {"redundancy": {"mode": "Duplicate"}},
     "Retransmit": {"redundancy": {"mode": "Retransmit"}},
@@ -62,12 +62,13 @@ def parse_strategy(text: str) -> Strategy:
     head, at, size = text.strip().partition("@")
     name, *words = head.split(":")
     unknown = [word for word in words if word not in WORDS and not _numbered(word)]
-    if name not in NAMES or unknown:
-        what = f"unknown word {unknown[0]!r}" if name in NAMES else f"unknown strategy {name!r}"
+    names = STRATEGY_NAMES.words()
+    if name not in names or unknown:
+        what = f"unknown word {unknown[0]!r}" if name in names else f"unknown strategy {name!r}"
         raise UserError(
             what,
             where="--strategies",
-            fix=f"Write {FORM}; names: {', '.join(NAMES)}; words: {', '.join([*WORDS, *(f'{word}N' for word in NUMBERED)])}",
+            fix=f"Write {FORM}; names: {', '.join(names)}; words: {', '.join([*WORDS, *(f'{word}N' for word in NUMBERED)])}",
         )
     if at and not (size.isascii() and size.isdigit() and 1 <= int(size) <= 100_000):
         raise UserError(

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from combee.api.availability import CLUSTER_ROWS, ROWS
 from combee.api.common import ClaimPath, ClaimRef, ConfigMapKeyRef, Model, NameRef, SecretKeyRef
-from combee.api.fields import choices, default_of, expects, fields_of, item_of, model_of, yaml_text
+from combee.api.fields import default_of, expects, fields_of, item_of, model_of, words_of, yaml_text
 from combee.api.run import PromptLearningRun, RunSpec
 
 _INLINE = (NameRef, SecretKeyRef, ConfigMapKeyRef, ClaimPath, ClaimRef)
@@ -78,7 +78,7 @@ def _row(path: str, name: str, field: FieldInfo, *, later: bool) -> str:
         value = "list" if item_of(field.annotation) else "mapping"
     elif (item := item_of(field.annotation)) is not None:
         value = f"list of {'whole numbers' if item is int else 'text' if item is str else 'mappings'}"
-    elif words := choices(field.annotation):
+    elif words := words_of(field):
         value = ", ".join(yaml_text(word) for word in words)
     if field.is_required():
         default = "required"

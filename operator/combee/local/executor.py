@@ -21,6 +21,7 @@ from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState, spend_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+from combee.steps import LEADING
 from combee.work.context import WorkContext
 from combee.work.steps import run_step
 
@@ -49,7 +50,7 @@ class LocalExecutor:
         self.earlier_seconds = sum(
             summary.seconds.get("wall", 0.0)
             for summary in self.summaries.values()
-            if summary.kind in ("profile", "finish", "evaluate")
+            if summary.kind not in LEADING
         )
         self.meter.earlier_seconds = self.earlier_seconds
         started = time.monotonic()
@@ -111,6 +112,6 @@ def spent_so_far(state: RunState, summaries: Mapping[str, StepSummary]) -> Spend
     roll them up, and until then the budget must see them."""
     spend = state.spend
     for summary in summaries.values():
-        if summary.kind in ("map", "reduce") and summary.counts.get("iteration") == state.iteration:
+        if summary.kind in LEADING and summary.counts.get("iteration") == state.iteration:
             spend += spend_of(summary)
     return spend

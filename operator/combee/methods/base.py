@@ -9,10 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from combee.algo.seeds import digest_of
+from combee.api.method_options import Options
+from combee.api.run import RunSpec
 from combee.methods import content
+from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff, diff_lines
 from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
@@ -57,7 +60,19 @@ def summary_of(text: str, *, summary_id: str, reflections: Sequence[Reflection])
 
 
 class BaseMethod(ABC, Generic[A]):
-    """A start for a method; ``protocol.Method`` says what each member is for."""
+    """A start for a method; ``protocol.Method`` says what each member is for.
+
+    ``Options`` is the model of what ``method.options`` may say in a manifest, ``self.options`` what it says.
+    """
+
+    Options: ClassVar[type[Options]] = Options
+
+    def __init__(self, spec: RunSpec | None = None) -> None:
+        self.options: Any = self.Options() if spec is None else spec.method.stated
+
+    def cost(self, of: Iteration) -> Cost:
+        """No trials."""
+        return Cost()
 
     def working(
         self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1

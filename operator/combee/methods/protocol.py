@@ -17,7 +17,7 @@ The life of one iteration, as the caller drives it; what stands in one line runs
     trials                                           rounds of rollouts, each round side by side
     artifact.render                                  the text that is scored on select
 
-``base.BaseMethod`` says what most methods have in common; docs/methods.md writes one in under a hundred lines.
+``base.BaseMethod`` says what methods have in common; docs/methods.md writes one in under a hundred lines.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Literal, Protocol, Self, TypeVar
 
 from combee.algo.seeds import digest_of
 from combee.errors import CombeeError
+from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff
 from combee.methods.lineage import VariantView
 from combee.methods.trials import Trying
@@ -248,6 +249,10 @@ class Method(Protocol[A]):
 
     @property
     def name(self) -> str: ...
+
+    def cost(self, of: Iteration) -> Cost:
+        """What ``preview`` counts, before anything is spent."""
+        ...
 
     # the artifact
     def empty(self) -> A:

@@ -1,4 +1,5 @@
-"""The base methods of this version, by the manifest's ``method.type``. Nothing else names one of them.
+"""Base methods by the manifest's ``method.type``: those of this version, and what installed packages declare as
+``combee.methods``. Nothing else names one of them.
 
 A method's code is loaded when it is first asked for: a command that only shows texts loads no mathematics.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from combee import extensions
 from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.methods.diff import Diff, diff_lines
@@ -38,22 +40,28 @@ def method_of(spec: RunSpec) -> Method[Any]:
 
 
 def _made(type: str) -> Callable[[RunSpec | None], Method[Any]]:
-    try:
+    if type in METHODS:
         return METHODS[type]
-    except KeyError:
-        raise BugError(f"no base method {type}", where="spec.method.type") from None
+    if type in extensions.names(extensions.METHODS):
+        made: Callable[[RunSpec | None], Method[Any]] = extensions.load(extensions.METHODS, type)
+        return made
+    raise BugError(f"no base method {type}", where="spec.method.type")
+
+
+def _known(type: str) -> bool:
+    return type in METHODS or type in extensions.names(extensions.METHODS)
 
 
 def served_text(text: str, method: str = "") -> str:
     """A published text as a service's model is shown it. ``method``: the one that made it, as its ConfigMap names
     it. Of one that this version does not know the text itself."""
     name = method or UNNAMED
-    return METHODS[name](None).served_text(text) if name in METHODS else text
+    return _made(name)(None).served_text(text) if _known(name) else text
 
 
 def diff_texts(before: str, after: str, methods: tuple[str, str] = ("", "")) -> Diff:
     """What changed between two published texts, line by line where two ``methods`` made them."""
     old, new = (name or UNNAMED for name in methods)
-    if old != new or new not in METHODS:
+    if old != new or not _known(new):
         return diff_lines(before, after)
-    return METHODS[new](None).diff_texts(before, after)
+    return _made(new)(None).diff_texts(before, after)

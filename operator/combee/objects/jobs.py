@@ -17,10 +17,10 @@ from combee.objects.meta import labels, metadata
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.objects.pods import SCRATCH, container, plain, pod_spec
 from combee.objects.types import Object, Settings
-from combee.objects.uses import USES
 from combee.objects.volumes import step_mounts, store_address
 from combee.plan.types import Step
 from combee.records import Owner
+from combee.steps import KINDS, kind_of
 
 CONTAINER = "worker"
 """the container whose termination message is the step's summary."""
@@ -70,19 +70,19 @@ def worker_image(run: PromptLearningRun, settings: Settings) -> str:
 
 def has_desk(run: PromptLearningRun, kind: str) -> bool:
     """Whether the pods of this kind of step give rollouts to pods of the user's image."""
-    return run.spec.task.container is not None and "task" in USES[kind].roles
+    return run.spec.task.container is not None and kind_of(kind).rolls_out
 
 
 def _pod_template(
     run: PromptLearningRun, owner: Owner, step: Step, settings: Settings, own: dict[str, str]
 ) -> Object:
-    publishes = step.kind == "publish"
+    kind = KINDS[step.kind]
     template = run.spec.workers.template
     mounted = step_mounts(run, owner, step, settings)
     worker = container(
         CONTAINER,
-        image=settings.worker_image if publishes else worker_image(run, settings),
-        command=["combee-worker", "publish" if publishes else "step"],
+        image=settings.worker_image if kind.own_account else worker_image(run, settings),
+        command=["combee-worker", kind.command],
         env=[*user_env(template), *_env(run, owner, step)],
         mounts=mounted.mounts,
         resources=resources_of(template, settings.worker_resources),
@@ -91,8 +91,8 @@ def _pod_template(
     spec = pod_spec(
         worker,
         volumes=mounted.volumes,
-        account=settings.publish_account if publishes else settings.worker_account,
-        token=publishes,
+        account=settings.publish_account if kind.own_account else settings.worker_account,
+        token=kind.own_account,
         restart="Never",
         grace_seconds=GRACE_SECONDS,
         settings=settings,
@@ -102,12 +102,12 @@ def _pod_template(
             labels(owner, step.kind, own), template, "spec.workers.template", settings
         ),
         # The account that may publish is the chart's and nobody's choice.
-        "spec": customised(spec, template, keep_account=publishes),
+        "spec": customised(spec, template, keep_account=kind.own_account),
     }
 
 
 def _env(run: PromptLearningRun, owner: Owner, step: Step) -> list[Object]:
-    roles = USES[step.kind].roles
+    roles = KINDS[step.kind].roles
     made = [
         plain("COMBEE_STEP", _json(asdict(step))),
         plain("COMBEE_STORE", store_address(run.spec)),

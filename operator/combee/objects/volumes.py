@@ -12,9 +12,9 @@ from combee.names import STORE_FOLDER
 from combee.objects.plans import PLAN_KEY, RUN_KEY
 from combee.objects.pods import scratch
 from combee.objects.types import Object, Settings
-from combee.objects.uses import USES
 from combee.plan.types import Step
 from combee.records import Owner
+from combee.steps import KINDS
 
 RUN_FOLDER = "/etc/combee/run"
 PLAN_FOLDER = "/etc/combee/plan"
@@ -71,11 +71,11 @@ class Mounts:
 
 
 def step_mounts(run: PromptLearningRun, owner: Owner, step: Step, settings: Settings) -> Mounts:
-    """Volumes and mounts of a step's pods: by ``uses.USES``, and nothing else."""
-    uses, made = USES[step.kind], Mounts()
+    """Volumes and mounts of a step's pods: by the kind's row in ``steps``, and nothing else."""
+    uses, made = KINDS[step.kind], Mounts()
     made.add(*_parts(*scratch(settings.worker_scratch)), read_only=False)
     made.config_map(names.run_config_name(owner.name, owner.uid), RUN_KEY, "run", RUN_FOLDER)
-    if uses.plan:
+    if uses.planned:
         plan = names.plan_name(owner.name, owner.uid, step.iteration)
         made.config_map(plan, PLAN_KEY, "plan", PLAN_FOLDER)
     _store(made, run.spec, read_only=not uses.writes_store)

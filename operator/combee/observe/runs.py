@@ -16,6 +16,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, Trouble
 from combee.plan.types import IterationPlan, StepSummary
 from combee.records import Owner
+from combee.steps import kind_of
 from combee.times import seconds_of
 
 PATIENCE_SECONDS = 4.0
@@ -69,7 +70,7 @@ class Observer:
 
     async def _job(self, raw: Object, memory: Memory, now: float) -> JobSeen:
         job = job_seen(raw)
-        one_pod = job.completions == 1 and job.kind != "map"
+        one_pod = job.completions == 1 and not kind_of(job.kind).sharded
         if one_pod and (job.complete or at_rest(raw)):
             summary = await self._summary(raw)
             if job.complete or summary is not None:

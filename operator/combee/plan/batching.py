@@ -91,8 +91,8 @@ def next_batch(spec: RunSpec, state: RunState, *, affordable: int | None) -> Nex
     if state.facts is None:
         raise BugError("the batch size is chosen after profile")
     left = state.facts.train_rows - state.offset
-    if spec.aggregation.strategy == "Sequential":
-        return NextBatch(1, "Sequential learns from one example at a time")
+    if spec.aggregation.traits.in_order:
+        return NextBatch(1, f"{spec.aggregation.strategy} learns from one example at a time")
     if spec.batching.mode == "Fixed":
         size, reason = spec.batching.size or left, f"fixed at {spec.batching.size}: {spec.batching.reason}"
         if affordable is not None and affordable < size:

@@ -14,7 +14,6 @@ from typing import Any
 
 from combee.algo.budget import Limits, Spend, fits, largest_affordable
 from combee.algo.retransmit import choose_redundancy
-from combee.api.aggregation import Aggregation
 from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
@@ -22,11 +21,11 @@ from combee.plan.batching import next_batch
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge
 from combee.plan.stop import StopFacts, stop_reason
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+from combee.steps import EVALUATE, ITERATION, PROFILE
 
 EVALUATIONS_PER_RUN = 20
 """heldOut's select half is scored about this often in a run, whatever the batch size is, so that
 strategies are compared at equal numbers of examples."""
-NO_CAP = 1_000_000_000
 """More inputs, and more tokens, than any call has."""
 
 
@@ -94,7 +93,7 @@ def decide(
 
 
 def _profile(facts: _Facts, state: RunState) -> Plan:
-    step = facts.step("profile", 0)
+    step = facts.step(PROFILE.name, 0)
     summary = facts.summary(step)
     if summary is None:
         return Plan(state, start=(step,))
@@ -127,17 +126,16 @@ def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:
 
 
 def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tuple[Step, ...]:
-    """map, reduce and finish of one iteration, each reading what the one before left."""
-    inputs = {"artifact": state.artifact}
-    map_step = facts.step("map", plan.iteration, shards=plan.shards, inputs=inputs)
-    reduce_step = facts.step("reduce", plan.iteration, inputs={**inputs, "map": map_step.name})
-    finish_step = facts.step(
-        "finish",
-        plan.iteration,
-        inputs={**inputs, "map": map_step.name, "reduce": reduce_step.name},
-        params={"shards": plan.shards},
-    )
-    return map_step, reduce_step, finish_step
+    """The steps of one iteration, each reading what those before it left."""
+    made: dict[str, Step] = {}
+    for kind in ITERATION:
+        made[kind.name] = facts.step(
+            kind.name,
+            plan.iteration,
+            shards=plan.shards if kind.sharded else 1,
+            inputs={"artifact": state.artifact, **{name: made[name].name for name in kind.waits_for}},
+        )
+    return tuple(made.values())
 
 
 def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
@@ -145,7 +143,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
     if state.facts is None:
         raise BugError("an iteration is planned after profile")
     batch = next_batch(spec, state, affordable=_affordable(spec, state))
-    aggregation = aggregation_of(spec)
+    aggregation = spec.method.stated.aggregation(spec.aggregation)
     variants = min(spec.method.variants_in_flight, batch.size)
     redundancy = choose_redundancy(
         aggregation.redundancy.mode,
@@ -161,7 +159,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         batch_size=batch.size,
         batch_reason=batch.reason,
         seed=spec.seed,
-        in_order=aggregation.strategy == "Sequential",
+        in_order=aggregation.traits.in_order,
         shards=shards_of(spec.workers, batch.size),
         strategy=aggregation.strategy,
         merge=aggregation.merge,
@@ -179,28 +177,6 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,
         variants=variants,
-    )
-
-
-def aggregation_of(spec: RunSpec) -> Aggregation:
-    """How the run aggregates: as stated, or as the gepa package does, which has two levels and no caps.
-
-    With GEPA ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks like one
-    whose lesson was dropped, so retransmission would always go to its last round.
-    """
-    stated = spec.aggregation
-    if spec.method.has_components and stated.redundancy.mode == "Auto":
-        duplicated = stated.redundancy.model_copy(update={"mode": "Duplicate"})
-        stated = stated.model_copy(update={"redundancy": duplicated})
-    if not spec.method.paper_compat:
-        return stated
-    return stated.model_copy(
-        update={
-            "subgroups": "Sqrt",
-            "redundancy": stated.redundancy.model_copy(update={"mode": "Duplicate"}),
-            "max_fan_in": NO_CAP,
-            "max_input_tokens": NO_CAP,
-        }
     )
 
 
@@ -285,7 +261,7 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
         return _done(state, _unscored(state, best, stop))
     if best.iteration < 0:
         return _done(state, _no_gain(state, stop))
-    step = facts.step("evaluate", state.iteration, inputs={"artifact": best.artifact})
+    step = facts.step(EVALUATE.name, state.iteration, inputs={"artifact": best.artifact})
     summary = facts.summary(step)
     if summary is None:
         return Plan(state, start=(step,))

@@ -10,39 +10,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from combee.algo.retransmit import choose_redundancy
+from combee import strategies
+from combee.algo.ranges import Range, total
 from combee.algo.stats import can_ever_detect, detectable_gain
-from combee.algo.tree import pack, plan_tree, upper_levels
-from combee.api.aggregation import Aggregation
 from combee.api.run import RunSpec
+from combee.methods.cost import Cost, Iteration
+from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
-from combee.plan.decide import EVALUATIONS_PER_RUN, aggregation_of
+from combee.plan.decide import EVALUATIONS_PER_RUN
 from combee.plan.observed import Observed
 from combee.plan.state import DataFacts, RunState
+from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
-REFLECTION_TOKENS = 250
-"""a reflection of a finance task in the paper's figures has 200-315."""
-SUMMARY_TOKENS = 400
-"""300 words, which is what is asked for."""
-SUMMARY_OVERHEAD_TOKENS = 150
-ENTRY_TOKENS = 50
-ENTRIES_PER_LEAF = 6
 ANSWER_TOKENS = 150
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """From ``low`` to ``high``, both included."""
-
-    low: int
-    high: int
-
-    def __str__(self) -> str:
-        return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
-
-    def plus(self, other: Range) -> Range:
-        """The sum of two ranges."""
-        return Range(self.low + other.low, self.high + other.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +74,8 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     """The whole run at the sizes it would take if nothing were measured."""
     facts = shape.facts
     batches, reason = _batches(spec, shape)
-    calls = _sum([batch.aggregator_calls for batch in batches])
-    rollouts, reflections = _work(spec, facts, batches)
+    calls = total([batch.aggregator_calls for batch in batches])
+    rollouts, reflections = _work(spec, shape, batches)
     gain = detectable_gain(facts.gate_rows) if facts.gate_rows else math.inf
     return Preview(
         batches=tuple(batches),
@@ -111,8 +91,9 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     )
 
 
-def _work(spec: RunSpec, facts: DataFacts, batches: Sequence[Batch]) -> tuple[Range, Range]:
+def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Range, Range]:
     """Rollouts and reflections; a recorded trajectory is reflected on once for each of its parts, at least once."""
+    facts = shape.facts
     closing = 2 * (facts.gate_rows + facts.test_rows)
     learning = facts.train_rows * spec.method.epochs
     every = spec.stopping.evaluate_every
@@ -123,12 +104,12 @@ def _work(spec: RunSpec, facts: DataFacts, batches: Sequence[Batch]) -> tuple[Ra
     evaluations = 1 + min(len(batches), marks)
     fixed = learning + facts.select_rows * evaluations + closing
     early = min(len(batches), spec.stopping.patience)
-    # GEPA's pool scores the start once, and knows how what it renders scores.
-    scored = min(early, 1) if spec.method.type == "GEPA" else early
+    cost = _cost(spec, shape, 1, 1)
+    scored = min(early, 1) if cost.knows_select else early
     first = sum(batch.size for batch in batches[:early]) + facts.select_rows * (1 + scored)
-    replays = _sum([batch.replays for batch in batches])
+    replays = total([batch.replays for batch in batches])
     rollouts = Range(min(first, fixed), fixed + replays.high + (rounds - 1) * learning)
-    if spec.method.type == "GEPA":  # a trajectory is a record, and no call is made about it
+    if not cost.reflects:
         return rollouts, Range(0, 0)
     return rollouts, Range(sum(batch.size for batch in batches[:early]), learning * rounds)
 
@@ -183,97 +164,38 @@ def _batches(spec: RunSpec, shape: DataShape) -> tuple[list[Batch], str]:
     return batches, reason
 
 
-def _tried(spec: RunSpec, shape: DataShape, size: int, parents: int) -> Range:
-    """Rollouts that it takes to believe what an iteration proposes, beside those of its batch.
-
-    ACE replays entries on their example and controls. GEPA asks two children of each parent its share of the batch,
-    each component of each by itself where both fail, and scores on select what got in, once the start, and a merge.
-    """
-    if spec.method.type != "GEPA":
-        return Range(0, 3 * size if spec.verify == "Replay" else 0)
-    retries = shape.components if shape.components > 1 else 0
-    children, merges = 2, 1
-    scored = 1 + children * parents + merges
-    return Range(0, children * (1 + retries) * size + scored * shape.facts.select_rows)
+def _cost(spec: RunSpec, shape: DataShape, size: int, texts: int) -> Cost:
+    """What the base method asks for in an iteration."""
+    rows, parts = shape.facts.select_rows, shape.components
+    return method_of(spec).cost(Iteration(size, texts, parts, rows, spec.verify))
 
 
 def _batch(spec: RunSpec, shape: DataShape, iteration: int, size: int) -> Batch:
     """The shape is that of a lone variant in flight; the calls are from that many variants to the most."""
     most = min(spec.method.variants_in_flight, size)
-    batch = _of_one_part(spec, iteration, size, _tried(spec, shape, size, most))
-    shares = [
-        _of_one_part(spec, iteration, len(range(place, size, most)), batch.replays) for place in range(most)
-    ]
-    alone, dealt = batch.aggregator_calls, _sum([one.aggregator_calls for one in shares])
+    cost = _cost(spec, shape, size, most)
+    batch = _of_one_part(spec, iteration, size, cost)
+    shares = [_of_one_part(spec, iteration, len(range(place, size, most)), cost) for place in range(most)]
+    alone, dealt = batch.aggregator_calls, total([one.aggregator_calls for one in shares])
     low, high = min(alone.low, dealt.low), max(alone.high, dealt.high)
     return replace(batch, aggregator_calls=Range(low * shape.components, high * shape.components))
 
 
-def _of_one_part(spec: RunSpec, iteration: int, size: int, replays: Range) -> Batch:
-    aggregation = aggregation_of(spec)
-    redundancy = choose_redundancy(
-        aggregation.redundancy.mode, size, aggregation.redundancy.copies, aggregation.redundancy.max_rounds
-    )
-    if aggregation.strategy in ("Naive", "TopK"):
-        taken = size if aggregation.strategy == "Naive" else min(size, aggregation.max_fan_in)
-        return Batch(iteration, size, 1, taken, (), Range(1, 1), Range(1, 1), replays)
-    if aggregation.strategy == "Summarize":
-        return _summarized(aggregation, iteration, size, replays)
-    retransmit = redundancy.mode == "Retransmit"
-    tree = plan_tree(
-        [REFLECTION_TOKENS] * size,
-        seed=spec.seed,
-        iteration=iteration,
-        round=0,
-        copies=1 if retransmit else redundancy.copies,
-        leaf_size=aggregation.leaf_size,
-        subgroups=aggregation.subgroups,
-        max_fan_in=aggregation.max_fan_in,
-        max_input_tokens=aggregation.max_input_tokens,
-        overhead_tokens=spec.method.render_token_budget // 2,
-        merge="Structured",
-        node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
-    )
-    leaves = len(tree.leaves)
-    levels: tuple[int, ...] = ()
-    if aggregation.merge == "Model":
-        planned = upper_levels(
-            leaves,
-            max_fan_in=aggregation.max_fan_in,
-            node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
-            max_input_tokens=aggregation.max_input_tokens,
+def _of_one_part(spec: RunSpec, iteration: int, size: int, cost: Cost) -> Batch:
+    how = spec.method.stated.aggregation(spec.aggregation)
+    calls = strategies.cost_of(how)(
+        how,
+        strategies.Batch(
+            size=size,
+            seed=spec.seed,
+            iteration=iteration,
             overhead_tokens=spec.method.render_token_budget // 2,
-        )
-        levels = tuple(len(level) for level in planned)
-    rounds = Range(1, redundancy.rounds if retransmit else 1)
-    merges = sum(levels) if levels else 0
-    clusters = 0 if levels else leaves * ENTRIES_PER_LEAF // 2
-    if spec.method.type == "GEPA" and not levels:
-        clusters = 1
-    high = leaves * (2 if rounds.high > 1 else 1) + merges + clusters
-    widest = max((len(leaf) for leaf in tree.leaves), default=0)
-    return Batch(iteration, size, leaves, widest, levels, rounds, Range(leaves + merges, high), replays)
-
-
-def _summarized(aggregation: Aggregation, iteration: int, size: int, replays: Range) -> Batch:
-    """Summaries for leaves, summarized again until one aggregator call takes them."""
-    levels: list[tuple[tuple[int, ...], ...]] = []
-    inputs = [REFLECTION_TOKENS] * size
-    while not levels or len(inputs) > 1:
-        level = pack(
-            inputs,
-            max_fan_in=aggregation.max_fan_in,
-            max_input_tokens=aggregation.max_input_tokens,
-            overhead_tokens=SUMMARY_OVERHEAD_TOKENS,
-        )
-        if levels and len(level) in (1, len(inputs)):
-            break
-        levels.append(level)
-        inputs = [SUMMARY_TOKENS] * len(level)
-    above = (*(len(level) for level in levels[1:]), 1)
-    calls = len(levels[0]) + sum(above)
-    widest = max(len(group) for group in levels[0])
-    return Batch(iteration, size, len(levels[0]), widest, above, Range(1, 1), Range(calls, calls), replays)
+            clusters=cost.clusters,
+        ),
+    )
+    return Batch(
+        iteration, size, calls.leaves, calls.leaf_inputs, calls.levels, calls.rounds, calls.calls, cost.tried
+    )
 
 
 def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range, calls: Range) -> Range:
@@ -290,14 +212,7 @@ def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range
         + calls.high
         * (playbook + spec.aggregation.leaf_size * REFLECTION_TOKENS + ENTRIES_PER_LEAF * ENTRY_TOKENS)
     )
-    if spec.aggregation.strategy == "TopK":  # every reflection is embedded
+    if spec.aggregation.traits.embeds:  # every reflection is
         low += reflections.low * REFLECTION_TOKENS
         high += reflections.high * REFLECTION_TOKENS
     return Range(round(low), round(high))
-
-
-def _sum(ranges: Sequence[Range]) -> Range:
-    total = Range(0, 0)
-    for one in ranges:
-        total = total.plus(one)
-    return total

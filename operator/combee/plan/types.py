@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from combee.api.aggregation import Strategy
+from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
 
 PLAN_VERSION = 3
@@ -41,7 +41,7 @@ class IterationPlan:
     in_order: bool
     shards: int
     strategy: Strategy
-    merge: Literal["Structured", "Model"]
+    merge: Merge
     verify: Literal["Replay", "Support", "Off"]
     redundancy: Literal["Duplicate", "Retransmit"]
     copies: int

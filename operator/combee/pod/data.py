@@ -1,6 +1,6 @@
 """The run's splits as a pod has them: mounted files or addresses, read when first asked for.
 
-A kind of step sees only the splits that ``objects.uses`` gives it, whatever credentials happen to lie
+A kind of step sees only the splits that its row in ``steps`` gives it, whatever credentials happen to lie
 around; and each split must be what ``profile`` pinned.
 """
 
@@ -17,8 +17,8 @@ from combee.assembly.splits import Secret, read_playbook, read_split, refuse_mov
 from combee.clients.data.remote import checked_remote
 from combee.errors import BugError, DataError
 from combee.names import COMPONENTS_KEY
-from combee.objects.uses import USES
 from combee.pod.environment import Pod
+from combee.steps import KINDS
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
 
@@ -66,10 +66,10 @@ class PodData:
 
 
 def initial_playbook(pod: Pod) -> str:
-    """The text that learning starts from; empty when there is none. Only ``profile`` needs it."""
+    """The text that learning starts from; empty when there is none. Only a step that mounts it needs it."""
     initial = pod.spec.task.initial_playbook
     # The operator shows the pods an active version as the ConfigMap that holds it; there may be none yet.
-    if initial is None or initial.active_version or pod.step.kind != "profile":
+    if initial is None or initial.active_version or INITIAL not in KINDS[pod.step.kind].data:
         return ""
     if initial.config_map is not None:
         parts = pod.data_file(INITIAL, COMPONENTS_KEY)
@@ -79,7 +79,7 @@ def initial_playbook(pod: Pod) -> str:
 
 
 def _refuse_foreign(pod: Pod, name: str) -> None:
-    allowed = USES[pod.step.kind].data
+    allowed = KINDS[pod.step.kind].data
     if name not in allowed:
         raise BugError(f"a {pod.step.kind} step may not read {name}", where=pod.step.name)
 

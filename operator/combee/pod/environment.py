@@ -20,13 +20,13 @@ from combee.api.run import PromptLearningRun, RunSpec
 from combee.errors import BugError
 from combee.plan.types import IterationPlan, Step
 from combee.settings import WorkerSettings
+from combee.steps import kind_of
 
 RUN_FILE = "/etc/combee/run/run.json"
 PLAN_FILE = "/etc/combee/plan/plan.json"
 SECRETS_FOLDER = "/etc/combee/secrets"
 DATA_FOLDER = "/data"
 TERMINATION_LOG = "/dev/termination-log"
-PLANNED = ("map", "reduce", "finish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def read_pod(settings: WorkerSettings) -> Pod:
     if not 0 <= settings.shard < max(1, step.shards):
         raise BugError(f"shard {settings.shard} of {step.shards}", where=step.name)
     plan = None
-    if step.kind in PLANNED:
+    if kind_of(step.kind).planned:
         plan = IterationPlan.from_json(_content(settings.path(PLAN_FILE)), where=PLAN_FILE)
     return Pod(
         settings=settings,

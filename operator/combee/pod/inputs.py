@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.plan.types import IterationPlan, Step, StepSummary
+from combee.steps import KINDS
 from combee.work.context import WorkContext, read_manifest
 
 GRACE_SECONDS = 10.0
@@ -19,8 +20,11 @@ PAUSE_SHARE = 0.1
 
 def wanted(step: Step, plan: IterationPlan) -> list[tuple[str, int]]:
     """(step, shard) of each manifest that a step reads: the map's shards first."""
-    shards = [(step.inputs["map"], shard) for shard in range(plan.shards)] if "map" in step.inputs else []
-    return [*shards, *([(step.inputs["reduce"], 0)] if "reduce" in step.inputs else [])]
+    return [
+        (step.inputs[name], shard)
+        for name in KINDS[step.kind].waits_for
+        for shard in range(plan.shards if KINDS[name].sharded else 1)
+    ]
 
 
 async def read_inputs(

@@ -1,5 +1,4 @@
-"""``combee-worker step``, ``publish``, ``report``, ``judge``, ``sweep`` and ``attend``: what runs
-in the pods of runs and canaries.
+"""``combee-worker``: what runs in the pods of runs, canaries and stores, by the word that it is given.
 
 Little is imported before the words are read, and publish never loads what only a step needs.
 """
@@ -10,26 +9,20 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from combee.pod.environment import Pod
+    from combee.pod.log import PodLog
+
+    _OfRun = Callable[[Pod, PodLog], int]
 
 STOPPED = 143
 BUG = 70
 USAGE = 64
-USAGE_TEXT = "usage: combee-worker step | publish | report | judge | sweep | attend\n"
-HELP_TEXT = f"""{USAGE_TEXT}
-Do the work of one pod. The operator makes the pods and sets their environment.
-
-  step     work of a run: profile, map, reduce, finish or evaluate
-  publish  write what a run learned into a ConfigMap
-  report   hand out a run's results, for kubectl combee report
-  judge    compare a candidate's answers with the active version's
-  sweep    delete captured traffic after its retention
-  attend   serve a user's container that rolls out
-
-Example: COMBEE_ROOT=/ combee-worker step
-
-Exit codes: 0 done; 1 failed; 64 wrong arguments; 70 the environment cannot be read, or a bug; 143 stopped.
-"""
 
 
 def program() -> None:
@@ -45,26 +38,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one pod's work; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["-h"], ["--help"]):
-        sys.stdout.write(HELP_TEXT)
+        sys.stdout.write(help_text())
         return 0
-    if words not in (["step"], ["publish"], ["report"], ["judge"], ["sweep"], ["attend"]):
-        sys.stderr.write(USAGE_TEXT)
+    if len(words) != 1 or words[0] not in PROGRAMS:
+        sys.stderr.write(_usage())
         return USAGE
     # In a container this is process 1, which ignores signals that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))
     # Nothing that is imported becomes garbage: looking for some meanwhile is a seventh of the time.
     gc.disable()
     try:
-        work = {"judge": _judge, "sweep": _sweep, "attend": _attend}.get(
-            words[0], lambda: _prepared(words[0])
-        )()
+        work = PROGRAMS[words[0]].prepare()
     finally:
         gc.enable()
     return work()
 
 
-def _prepared(word: str) -> Callable[[], int]:
-    """The pod's work, with everything imported; a pod that cannot be read has none but to say so."""
+def _step() -> _OfRun:
+    from combee.pod.step import run
+
+    return run
+
+
+def _publish() -> _OfRun:
+    from combee.pod.publish import run
+
+    return run
+
+
+def _report() -> _OfRun:
+    from combee.pod.report import run
+
+    return run
+
+
+def _of_a_run(load: Callable[[], _OfRun]) -> Callable[[], int]:
+    """A program for a pod of a run; where the pod's files cannot be read, one that only says so."""
     from combee.pod.log import PodLog
 
     first = PodLog()
@@ -81,17 +90,8 @@ def _prepared(word: str) -> Callable[[], int]:
         return lambda: BUG
     about = {"run": pod.name, "iteration": pod.step.iteration, "step": pod.step.name, "shard": pod.shard}
     log = PodLog(about, settings.log_level, begun=first.begun)
-    if word == "publish":
-        from combee.pod.publish import run as publish
-
-        return lambda: publish(pod, log)
-    if word == "report":
-        from combee.pod.report import run as report
-
-        return lambda: report(pod, log)
-    from combee.pod.step import run as step
-
-    return lambda: step(pod, log)
+    work = load()
+    return lambda: work(pod, log)
 
 
 def _judge() -> Callable[[], int]:
@@ -150,6 +150,42 @@ def _attend() -> Callable[[], int]:
         first.say("ERROR", str(error), error=error.code)
         return lambda: BUG
     return lambda: run(settings, PodLog({}, settings.log_level, begun=first.begun))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a word means. ``prepare`` imports what the work needs, and returns the work."""
+
+    prepare: Callable[[], Callable[[], int]]
+    does: str
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "step": Program(partial(_of_a_run, _step), "work of a run: profile, map, reduce, finish or evaluate"),
+    "publish": Program(partial(_of_a_run, _publish), "write what a run learned into a ConfigMap"),
+    "report": Program(partial(_of_a_run, _report), "hand out a run's results, for kubectl combee report"),
+    "judge": Program(_judge, "compare a candidate's answers with the active version's"),
+    "sweep": Program(_sweep, "delete captured traffic after its retention"),
+    "attend": Program(_attend, "serve a user's container that rolls out"),
+}
+
+
+def help_text() -> str:
+    """What ``--help`` prints."""
+    words = "\n".join(f"  {word:<8} {program.does}" for word, program in PROGRAMS.items())
+    return f"""{_usage()}
+Do the work of one pod. The operator makes the pods and sets their environment.
+
+{words}
+
+Example: COMBEE_ROOT=/ combee-worker step
+
+Exit codes: 0 done; 1 failed; 64 wrong arguments; 70 the environment cannot be read, or a bug; 143 stopped.
+"""
+
+
+def _usage() -> str:
+    return f"usage: combee-worker {' | '.join(PROGRAMS)}\n"
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from combee.pod.termination import open_store
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
 from combee.report.outcome import Session, data_pinned
 from combee.report.result import DataInfo
+from combee.steps import EVALUATE, PROFILE, kind_of
 from combee.tasks.traces import TracesTask
 from combee.work.context import WorkContext, read_manifest
 from combee.work.steps import rolled_up
@@ -105,7 +106,7 @@ async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
                 outputs = json.loads(await context.store.aget(path) or b"{}").get("outputs", {})
                 if digest := outputs.get("calls"):
                     found[calls_file(name)] += await context.store.aget_blob(digest)
-        if summary.kind == "evaluate":
+        if summary.kind == EVALUATE.name:
             record = json.loads(await context.store.aget_blob(summary.outputs["record"]))
             if digest := record["scores"].get("gate"):
                 found[GATE_FILE] = await context.store.aget_blob(digest)
@@ -160,11 +161,12 @@ async def summaries_in(
         if not parts or any(one.error for one in parts):
             continue
         summary, iteration = parts[0], int(parts[0].counts.get("iteration", 0))
-        if summary.kind == "map":
+        kind = kind_of(summary.kind)
+        if kind.sharded:
             plan = plans.get(iteration)
             if plan is not None and len(parts) == plan.shards:
-                found[name] = rolled_up(Step(name, "map", iteration, plan.seed, plan.shards), parts)
-        elif {"profile": True, "evaluate": over}.get(summary.kind, iteration in plans):
+                found[name] = rolled_up(Step(name, kind.name, iteration, plan.seed, plan.shards), parts)
+        elif kind is PROFILE or (over if kind is EVALUATE else iteration in plans):
             found[name] = summary
     return found
 

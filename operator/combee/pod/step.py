@@ -29,7 +29,6 @@ from combee.errors import (
     UserError,
 )
 from combee.names import step_name
-from combee.objects.uses import USES
 from combee.plan.decide import limits_of
 from combee.plan.types import StepSummary
 from combee.pod.budget import shared_limits, spent_before, with_budget
@@ -40,6 +39,7 @@ from combee.pod.inputs import others_done, read_inputs
 from combee.pod.log import LogProgress, PodLog
 from combee.pod.served import note_servers
 from combee.pod.termination import open_store, permanent, tell
+from combee.steps import EVALUATE, KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask
@@ -89,7 +89,7 @@ class _Worker:
                 self.log.say("INFO", "the result is kept")
                 if pod.shard == 0:
                     await note_servers(context)
-                if pod.step.kind == "map" and not done.error:
+                if KINDS[pod.step.kind].sharded and not done.error:
                     await self._help(context)
         finally:
             store.close()
@@ -116,7 +116,7 @@ class _Worker:
         inputs: list[StepSummary] = []
         if self.refusal is not None:
             raise self.refusal
-        if plan is not None and step.kind in ("reduce", "finish"):
+        if plan is not None and KINDS[step.kind].waits_for:
             read = await self._inputs(context)
             if read is None:
                 self.log.say("INFO", "inputs are not there yet: the place is given up")
@@ -127,13 +127,13 @@ class _Worker:
             inputs = read
             self.log.say("INFO", "the inputs are there")
         self._start_guard(guard, inputs)
-        if step.kind == "profile":
+        if step.kind == PROFILE.name:
             await self._accept_data(context)
             context = replace(context, initial_playbook=await asyncio.to_thread(initial_playbook, pod))
-        if step.kind == "map" and plan is not None:
-            context.progress.begin("map", plan.batch_size // max(1, plan.shards))
+        if KINDS[step.kind].sharded and plan is not None:
+            context.progress.begin(step.kind, plan.batch_size // max(1, plan.shards))
         baseline = ""
-        if step.kind == "evaluate":
+        if step.kind == EVALUATE.name:
             baseline = str(step.params.get("baseline") or (await _profiled(context, pod)).get("artifact", ""))
         return await run_shard(context, step, plan, baseline, pod.shard)
 
@@ -142,7 +142,7 @@ class _Worker:
         step, plan = self.pod.step, self.pod.plan
         if plan is None:
             raise BugError("a step with inputs has a plan", where=step.name)
-        ahead = asyncio.ensure_future(context.data.train()) if step.kind == "finish" else None
+        ahead = asyncio.ensure_future(context.data.train()) if "train" in KINDS[step.kind].data else None
         waits = step.params.get("waitSeconds")
         try:
             return await read_inputs(
@@ -290,9 +290,9 @@ class _Worker:
 
 async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
     """What ``profile`` left: the digests of the splits and of the untouched artifact."""
-    if pod.step.kind == "profile":
+    if pod.step.kind == PROFILE.name:
         return {}
-    manifest = await read_manifest(context, step_name(pod.name, pod.uid, 0, "profile"))
+    manifest = await read_manifest(context, step_name(pod.name, pod.uid, 0, PROFILE.name))
     return dict(manifest.outputs) if manifest is not None else {}
 
 
@@ -319,5 +319,5 @@ def _endpoints(pod: Pod) -> dict[str, Endpoint]:
             raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
         return checked_key(key, shown=shown, where=where, fix="Put the key alone into it"), shown
 
-    roles = USES[pod.step.kind].roles
+    roles = KINDS[pod.step.kind].roles
     return role_endpoints(pod.spec, engine_url=engine_url, key_of=key_of, balanced=True, only=roles)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from combee.report import happened, svg
 from combee.report.draw import MANY, Figure, draw, grid
 from combee.report.result import Result
 from combee.report.text import duration, visible
+from combee.steps import PROFILE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHADES = {
-    "map": (svg.FIRST, 1.0),
-    "reduce": (svg.SECOND, 1.0),
-    "verification": (svg.FIRST, 0.45),
-    "select": (svg.SECOND, 0.45),
-    "other": (svg.GRID, 1.0),
-}
+_SHADES = ((svg.FIRST, 1.0), (svg.SECOND, 1.0), (svg.FIRST, 0.45), (svg.SECOND, 0.45))
+SHADES = {**dict(zip(happened.LEARNING, cycle(_SHADES), strict=False)), "other": (svg.GRID, 1.0)}
 NAMES = {"select": "held-out score", "other": "not model time"}
 
 
@@ -95,4 +92,4 @@ def latencies(result: Result) -> Figure | None:
 
 
 def _name(one: happened.StageSum) -> str:
-    return f"profile: {one.stage}" if one.step == "profile" else one.stage
+    return f"profile: {one.stage}" if one.step == PROFILE.name else one.stage

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from combee.report.result import IterationRecord, Result, StageTime
+from combee.steps import EVALUATE, LEADING, PROFILE, order_of
 
-LEARNING = ("map", "reduce", "verification", "select")
-"""The parts of an iteration that a reader thinks in."""
+LEARNING = (*LEADING, "verification", "select")
+"""The parts of an iteration that a reader thinks in: of its last step those that call models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,7 @@ def stage_sums(result: Result) -> tuple[StageSum, ...]:
     found: dict[tuple[str, str], list[StageTime]] = {}
     for stage in _all_stages(result):
         found.setdefault((stage.step, stage.stage), []).append(stage)
-    order = {"profile": 0, "map": 1, "reduce": 2, "finish": 3, "evaluate": 4}
-    return tuple(_sum(found[key]) for key in sorted(found, key=lambda key: order.get(key[0], 5)))
+    return tuple(_sum(found[key]) for key in sorted(found, key=lambda key: order_of(key[0])))
 
 
 def _all_stages(result: Result) -> Iterable[StageTime]:
@@ -69,12 +69,12 @@ def step_walls(result: Result) -> dict[str, float]:
     """Wall-clock seconds by step, over the whole run."""
     walls: dict[str, float] = {}
     if result.profile:
-        walls["profile"] = result.profile.wall_seconds
+        walls[PROFILE.name] = result.profile.wall_seconds
     for it in result.iterations:
         for step, seconds in it.step_seconds.items():
             walls[step] = walls.get(step, 0.0) + seconds
     if result.evaluation:
-        walls["evaluate"] = result.evaluation.wall_seconds
+        walls[EVALUATE.name] = result.evaluation.wall_seconds
     return walls
 
 

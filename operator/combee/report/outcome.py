@@ -44,6 +44,7 @@ from combee.report.result import (
     VariantRecord,
     Verification,
 )
+from combee.steps import EVALUATE, FINISH, PROFILE
 from combee.work.context import WorkContext
 from combee.work.happened import union
 from combee.work.steps import load_artifact
@@ -118,8 +119,8 @@ async def result_of(session: Session) -> Result:
         faults=_all_faults(
             [*(one.faults for one in iterations), *(s.faults for s in records.around.values())]
         ),
-        profile=records.around.get("profile"),
-        evaluation=records.around.get("evaluate"),
+        profile=records.around.get(PROFILE.name),
+        evaluation=records.around.get(EVALUATE.name),
         budget=_budget(session),
         cost_per_point=cost,
         playbook=_playbook(records),
@@ -134,16 +135,14 @@ async def _records(session: Session) -> _Records:
     iterations: dict[int, dict[str, Any]] = {}
     evaluation: dict[str, Any] = {}
     around: dict[str, StepRecord] = {}
-    for summary in session.summaries.values():
-        if summary.kind == "finish" and "record" in summary.outputs:
-            number = int(summary.counts.get("iteration", -1))
-            iterations[number] = json.loads(await store.aget_blob(summary.outputs["record"]))
-        if summary.kind in ("profile", "evaluate") and "record" in summary.outputs:
-            record = json.loads(await store.aget_blob(summary.outputs["record"]))
+    for summary in (one for one in session.summaries.values() if "record" in one.outputs):
+        record = json.loads(await store.aget_blob(summary.outputs["record"]))
+        if summary.kind == FINISH.name:
+            iterations[int(summary.counts.get("iteration", -1))] = record
+        if summary.kind in (PROFILE.name, EVALUATE.name):
             around[summary.kind] = _step(summary, record)
-            evaluation = record if summary.kind == "evaluate" else evaluation
-    best = session.state.best
-    if best is None:
+            evaluation = record if summary.kind == EVALUATE.name else evaluation
+    if (best := session.state.best) is None:
         return _Records(iterations, evaluation, around)
     ledger = await load_artifact(session.context, best.artifact)
     spec = session.run.spec
@@ -187,12 +186,12 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
     """One record for each finished iteration, re-folding the state so that each shows the fit and
     the counts that its own decisions saw."""
     state = RunState()
-    profile = next((s for s in session.summaries.values() if s.kind == "profile" and not s.error), None)
+    profile = next((s for s in session.summaries.values() if s.kind == PROFILE.name and not s.error), None)
     if profile is None:
         return []
     state = after_profile(state, profile)
     finished = {
-        s.counts["iteration"]: s for s in session.summaries.values() if s.kind == "finish" and not s.error
+        s.counts["iteration"]: s for s in session.summaries.values() if s.kind == FINISH.name and not s.error
     }
     rows, spec = list[IterationRecord](), session.run.spec
     for number in sorted(finished):

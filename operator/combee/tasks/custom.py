@@ -30,8 +30,8 @@ _MAX_SAID = 300
 Result = TypeVar("Result")
 
 
-def load_task(path: str) -> Task:
-    """An object of the class ``module:Class``, made without arguments, kept to the protocol.
+def load_task(path: str, name: str = "Custom") -> Task:
+    """An object of the class ``module:Class``, made without arguments, kept to the protocol. ``name``: the task's type.
 
     Raises ManifestError when there is no such module or class, when importing or making it fails, or when
     it lacks a part of the protocol.
@@ -44,7 +44,7 @@ def load_task(path: str) -> Task:
     for name in TEXTS:
         if not isinstance(_called(path, name, partial(getattr, made, name, None)), str):
             raise _wrong(f"{path} has no text {name}")
-    return _Kept(path, made)
+    return _Kept(path, made, name)
 
 
 def _class(path: str, module_name: str, class_name: str) -> Any:
@@ -78,7 +78,7 @@ class _Kept:
 
     path: str
     task: Any
-    name: str = "Custom"
+    name: str
 
     @property
     def instructions(self) -> str:

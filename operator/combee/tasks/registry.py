@@ -1,7 +1,8 @@
-"""Tasks by the manifest: those of this version by ``task.type``, a custom one by its class."""
+"""Tasks by the manifest: those of this version and of installed packages by ``task.type``, a custom one by its class."""
 
 from __future__ import annotations
 
+from combee import extensions
 from combee.api.parts import Task as TaskSpec
 from combee.errors import ManifestError
 from combee.tasks.adapter import AdapterTask
@@ -18,7 +19,7 @@ _TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask(), "Trac
 def task_of(spec: TaskSpec) -> Task:
     """The task of a manifest.
 
-    **Imports the user's code** for type Custom: called only in the pods of the run, and by ``combee run`` and
+    **Imports the user's code** for type Custom and for types that packages add: called only in the pods of the run, and by ``combee run`` and
     ``combee preview`` on a laptop; never in the operator or the gateway. Raises what ``task_for`` and
     ``load_task`` raise. The code of a container or an adapter runs in processes of its own.
     """
@@ -37,6 +38,8 @@ def task_for(type: str) -> Task:
     """The task of that type; ManifestError for an unknown one, and for Custom, which its class names."""
     if (task := _TASKS.get(type)) is not None:
         return task
-    raise ManifestError(
-        f"unknown task type {type!r}", where="spec.task.type", fix=f"Use {', '.join(_TASKS)}."
-    )
+    added = extensions.names(extensions.TASKS)
+    if type in added:
+        return load_task(extensions.path(extensions.TASKS, type), type)
+    known = ", ".join((*_TASKS, *added))
+    raise ManifestError(f"unknown task type {type!r}", where="spec.task.type", fix=f"Use {known}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from combee.api.tasks import CustomContainer
 from combee.clients.model.proxy import Visit
@@ -17,8 +17,11 @@ from combee.work.programs import ROLE, ProgramRunner, Wanted, completion_of
 __all__ = ["ROLE", "ContainerRunner", "Executor"]
 
 
-class Executor(Protocol):
-    """Runs one rollout's container to its end, in isolation."""
+End = TypeVar("End", covariant=True)
+
+
+class Executor(Protocol[End]):
+    """Runs one rollout's command to its end, in isolation: in a sandbox, or in a pod that fetches it from a desk."""
 
     async def run(
         self,
@@ -26,7 +29,7 @@ class Executor(Protocol):
         env: Mapping[str, str],
         left: Mapping[str, int],
         stop: asyncio.Future[CombeeError],
-    ) -> Ended:
+    ) -> End:
         """How it ended and which of ``left`` (name -> most bytes) it left. It is ended when ``stop`` is done."""
         ...
 
@@ -36,7 +39,7 @@ class ContainerRunner(ProgramRunner):
     """Rolls out in a container."""
 
     container: CustomContainer
-    executor: Executor
+    executor: Executor[Ended]
 
     @property
     def concurrency(self) -> int:

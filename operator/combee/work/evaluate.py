@@ -34,7 +34,7 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
             record[split], record["scores"][split] = await _pair(
                 context, asker, step, examples, best, baseline, split
             )
-    record |= happened({"evaluate": asker.rows}, context.slots) | asker.counts()
+    record |= happened({step.kind: asker.rows}, context.slots) | asker.counts()
     gate_pair = record["gate"]
     scores = {f"gate{name.title()}": gate_pair[name] for name in ("baseline", "best", "low", "high")}
     if "test" in record:

@@ -19,6 +19,7 @@ from combee.plan.engine import engine_digest
 from combee.plan.playbook.content import findings_json
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection, Trajectory
+from combee.steps import FINISH, MAP, REDUCE
 from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
 from combee.work.context import (
     WorkContext,
@@ -100,8 +101,8 @@ class _Finished:
 
 
 async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Inputs:
-    mapped = await require_manifests(context, step.inputs["map"], plan.shards)
-    (reduced,) = await require_manifests(context, step.inputs["reduce"], 1)
+    mapped = await require_manifests(context, step.inputs[MAP.name], plan.shards)
+    (reduced,) = await require_manifests(context, step.inputs[REDUCE.name], 1)
     trajectories: dict[str, Trajectory] = {}
     reflections: list[Reflection] = []
     for manifest in mapped:
@@ -120,10 +121,10 @@ async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Input
 async def _recorded(context: WorkContext, done: _Finished) -> dict[str, list[CallRow]]:
     """The recorded calls of the whole iteration, by step. Read last: nothing before needs them, and they
     are 5 MiB of a batch of 10,000."""
-    rows: dict[str, list[CallRow]] = {"map": [], "reduce": []}
+    rows: dict[str, list[CallRow]] = {name: [] for name in FINISH.waits_for}
     for manifest in done.inputs.manifests:
         rows[manifest.kind] += decode_rows(await context.store.aget_blob(manifest.outputs["calls"]))
-    return {**rows, "finish": done.asker.rows}
+    return {**rows, FINISH.name: done.asker.rows}
 
 
 async def _apply(
@@ -168,7 +169,7 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
     by_step = await _recorded(context, done)
     rows = [row for made in by_step.values() for row in made]
     modelled = round(modelled_seconds(rows, context.slots), 6)
-    walls = {**_step_walls(done.inputs.manifests), "finish": context.clock() - done.started}
+    walls = {**_step_walls(done.inputs.manifests), step.kind: context.clock() - done.started}
     wall = sum(walls.values())
     learning = [row for row in rows if not row.stage.startswith("select")]
     record = {

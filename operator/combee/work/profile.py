@@ -15,7 +15,9 @@ from combee.algo.tokens import estimate_tokens
 from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
 from combee.records import Example, Shown
+from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
+from combee.work.aggregation.topk import probe
 from combee.work.asker import Asker, modelled_seconds
 from combee.work.context import WorkContext, read_manifest, write_manifest
 from combee.work.happened import happened
@@ -23,7 +25,6 @@ from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, rollout, too_many_lost
 from combee.work.splits import held_out_split
-from combee.work.topk import probe
 from combee.work.traces import typical_seconds
 
 MAX_LOST_SHARE = 0.5
@@ -94,7 +95,7 @@ async def _splits(context: WorkContext) -> dict[str, Dataset]:
 
 async def _recorded(context: WorkContext, asker: Asker) -> str:
     """The digest of what happened: stages and faults."""
-    record = happened({"profile": asker.rows}, context.slots) | asker.counts()
+    record = happened({PROFILE.name: asker.rows}, context.slots) | asker.counts()
     return await context.store.aput_blob(json.dumps(record, sort_keys=True).encode())
 
 
@@ -122,10 +123,10 @@ async def _waves(
     context: WorkContext, asker: Asker, select: list[Example], shown: Shown
 ) -> tuple[dict[str, float], list[tuple[int, float]], list[str]]:
     """Scores by example id, (size, modelled seconds) of each wave, and what the lost rollouts were lost to."""
-    if context.spec.aggregation.strategy == "TopK":
+    if context.spec.aggregation.traits.embeds:
         await probe(asker)
     context.progress.begin("profile", len(select))
-    dynamic = context.spec.batching.mode == "Dynamic" and context.spec.aggregation.strategy != "Sequential"
+    dynamic = context.spec.batching.mode == "Dynamic" and not context.spec.aggregation.traits.in_order
     scores: dict[str, float] = {}
     waves: list[tuple[int, float]] = []
     lost: list[str] = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from combee.errors import BugError
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
+from combee.steps import EVALUATE, FINISH, KINDS, MAP, PROFILE, REDUCE
 from combee.work.context import WorkContext, total, total_usage
 from combee.work.evaluate import run_evaluate
 from combee.work.finish import run_finish
@@ -26,16 +28,17 @@ async def run_step(
     context: WorkContext, step: Step, plans: Mapping[int, IterationPlan], baseline: str
 ) -> StepSummary:
     """All shards of a step; a finished one is found and returned. ``baseline``: digest of the
-    untouched artifact (only ``evaluate`` needs it)."""
+    untouched artifact, which the closing evaluation compares with."""
     plan = plans.get(step.iteration)
-    if step.kind != "map" or plan is None:
+    if not KINDS[step.kind].sharded or plan is None:
         return await run_shard(context, step, plan, baseline)
-    _, shown = await _shown(context, step, plan)
-    context.progress.begin("map", plan.batch_size)
+    work = await _work(context, step, plan, baseline)
+    context.progress.begin(step.kind, plan.batch_size)
     try:
         async with asyncio.TaskGroup() as group:
             shards = [
-                group.create_task(run_map(context, step, plan, shard, shown)) for shard in range(step.shards)
+                group.create_task(_WORK[step.kind](replace(work, shard=shard)))
+                for shard in range(step.shards)
             ]
     except BaseExceptionGroup as error_group:
         raise error_group.exceptions[0] from None
@@ -45,22 +48,72 @@ async def run_step(
 async def run_shard(
     context: WorkContext, step: Step, plan: IterationPlan | None, baseline: str, shard: int = 0
 ) -> StepSummary:
-    """One shard of a step (only ``map`` has more than one), as a pod does it."""
-    if step.kind == "profile":
-        return await run_profile(context, step)
-    if step.kind == "evaluate":
-        artifact = await load_artifact(context, step.inputs["artifact"])
-        return await run_evaluate(context, step, artifact, await load_artifact(context, baseline))
-    if plan is None:
-        raise BugError(f"no plan for iteration {step.iteration}", where=step.name)
-    artifact, shown = await _shown(context, step, plan)
-    if step.kind == "map":
-        return await run_map(context, step, plan, shard, shown)
-    if step.kind == "reduce":
-        return await run_reduce(context, step, plan, shown)
-    if step.kind == "finish":
-        return await run_finish(context, step, plan, artifact, shown)
-    raise BugError(f"unknown step kind {step.kind}", where=step.name)
+    """One shard of a step, as a pod does it."""
+    if step.kind not in _WORK:
+        raise BugError(f"unknown step kind {step.kind}", where=step.name)
+    return await _WORK[step.kind](await _work(context, step, plan, baseline, shard))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One shard of a step with what it works on; a step outside iterations has no plan and no texts."""
+
+    context: WorkContext
+    step: Step
+    baseline: str
+    shard: int
+    of: IterationPlan | None = None
+    artifact: Any = None
+    shown: Sequence[Rendered] = ()
+
+    @property
+    def plan(self) -> IterationPlan:
+        """The plan of its iteration."""
+        if self.of is None:
+            raise BugError(f"no plan for iteration {self.step.iteration}", where=self.step.name)
+        return self.of
+
+
+async def _work(
+    context: WorkContext, step: Step, plan: IterationPlan | None, baseline: str, shard: int = 0
+) -> _Work:
+    """A shard with what its kind of step reads."""
+    work = _Work(context, step, baseline, shard, plan)
+    if not KINDS[step.kind].planned:
+        return work
+    artifact, shown = await _shown(context, step, work.plan)
+    return replace(work, artifact=artifact, shown=shown)
+
+
+async def _profile(work: _Work) -> StepSummary:
+    return await run_profile(work.context, work.step)
+
+
+async def _map(work: _Work) -> StepSummary:
+    return await run_map(work.context, work.step, work.plan, work.shard, work.shown)
+
+
+async def _reduce(work: _Work) -> StepSummary:
+    return await run_reduce(work.context, work.step, work.plan, work.shown)
+
+
+async def _finish(work: _Work) -> StepSummary:
+    return await run_finish(work.context, work.step, work.plan, work.artifact, work.shown)
+
+
+async def _evaluate(work: _Work) -> StepSummary:
+    best = await load_artifact(work.context, work.step.inputs["artifact"])
+    return await run_evaluate(work.context, work.step, best, await load_artifact(work.context, work.baseline))
+
+
+_WORK: Mapping[str, Callable[[_Work], Coroutine[Any, Any, StepSummary]]] = {
+    PROFILE.name: _profile,
+    MAP.name: _map,
+    REDUCE.name: _reduce,
+    FINISH.name: _finish,
+    EVALUATE.name: _evaluate,
+}
+"""What each kind of step does; ``publish`` is the operator's alone and has a program of its own."""
 
 
 async def help_map(context: WorkContext, step: Step, plan: IterationPlan, shard: int) -> int:

@@ -29,7 +29,7 @@ from combee.generate.crd import CHART_FOLDER, FOLDER, KINDS, MAX_FILE_BYTES, def
 from combee.generate.docs_api import api_markdown
 
 ROOT = Path(__file__).parents[3]
-OPAQUE = {"affinity", "state"}
+OPAQUE = {"affinity", "options", "state"}
 
 
 def _cases() -> ModuleType:

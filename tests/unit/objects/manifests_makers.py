@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from combee.api.run import PromptLearningRun
-from combee.names import STEP_KINDS, step_name
+from combee.names import step_name
 from combee.objects.engines import engine_objects, prefetch_job
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
@@ -15,6 +15,7 @@ from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
 from combee.plan.types import IterationPlan, Step
 from combee.records import Owner
+from combee.steps import KINDS
 
 OWNER = Owner("formula-ace", "team-a", "3fa9c1d2-6d1e-4c0e-9a51-7b2f0c9d8e11")
 SETTINGS = Settings(
@@ -202,7 +203,7 @@ def objects_of(
     """Every object that is made for a run, with a word for what it is."""
     yield "run-config", run_config(run, owner)
     yield "plan-config", plan_config(PLAN, owner)
-    for kind in STEP_KINDS:
+    for kind in KINDS:
         yield f"step-{kind}", step_job(run, owner, step_of(kind, owner, shards), 0, settings)
     if run.spec.task.container is not None:
         yield "rollout-service", rollout_service(owner)

@@ -9,7 +9,7 @@ import pytest
 from manifests_makers import CONTAINER, FULL, OWNER, SETTINGS, objects_of, pod_of, run_of
 
 from combee.objects.allowed import ANNOTATIONS, ENV_NAMES, ENV_PREFIXES
-from combee.objects.uses import USES
+from combee.steps import KINDS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text(encoding="utf-8")
 ROWS = {
@@ -19,15 +19,15 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("kind", USES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_table_of_what_a_pod_may_see(kind: str) -> None:
     data, roles, plan, store, token = ROWS[kind]
-    uses = USES[kind]
+    uses = KINDS[kind]
     assert data == (", ".join(uses.data) or "none")
     assert roles == (", ".join(uses.roles) or "none")
-    assert plan == ("yes" if uses.plan else "no")
+    assert plan == ("yes" if uses.planned else "no")
     assert store == ("read, write" if uses.writes_store else "read")
-    assert token.startswith("yes") == (kind == "publish")
+    assert token.startswith("yes") == uses.own_account
 
 
 def test_names_of_objects_are_those_that_are_made() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from combee.algo.ranges import Range
+from combee.api.method_gepa import NO_CAP
 from combee.api.run import RunSpec
-from combee.plan.decide import NO_CAP, iteration_plan
-from combee.plan.preview import DataShape, Preview, Range, preview
+from combee.plan.decide import iteration_plan
+from combee.plan.preview import DataShape, Preview, preview
 from combee.plan.state import DataFacts, RunState
 
 ENDPOINT = {"endpoint": {"url": "http://h/v1", "model": "m"}}

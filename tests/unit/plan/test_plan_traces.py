@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cluster_bench import NOW, UID, run_of, spec_of
 
+from combee.algo.ranges import Range
 from combee.api.conditions import ConditionType, Reason
 from combee.api.load import parse_run
 from combee.api.status import RunStatus
@@ -23,7 +24,7 @@ from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.cluster.standing import conditions, standing
 from combee.plan.cluster.status import About, run_status
 from combee.plan.decide import decide, iteration_plan
-from combee.plan.preview import DataShape, Range, preview
+from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import RoleUsage, Snapshot, Step, StepSummary
 from combee.records import Owner

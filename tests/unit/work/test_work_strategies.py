@@ -23,8 +23,9 @@ from combee.methods.protocol import Rendered, Update
 from combee.plan.types import IterationPlan
 from combee.records import Lesson, Prompt, Reflection
 from combee.sim.embedding import embed
+from combee.work.aggregation.table import reduce_of
 from combee.work.asker import Asker
-from combee.work.reduce import _encode_updates, _reduce
+from combee.work.reduce import _encode_updates
 from combee.work.reduction import Reduction, input_tokens
 
 PLAN = IterationPlan(
@@ -135,6 +136,10 @@ class Done:
         return [tuple(level.as_dict().values()) for level in self.reduction.levels]
 
 
+async def _updates(reduction: Reduction) -> list[Update]:
+    return await reduce_of(reduction.plan.strategy)(reduction)
+
+
 def reduced(
     strategy: str,
     given: list[Reflection],
@@ -150,7 +155,7 @@ def reduced(
     clients: Any = {"proposer": client, "embedder": client}
     tokens, overhead = input_tokens(context, frozen, PLAYBOOK, given)
     reduction = Reduction(context, frozen, Asker(clients, {}), PLAYBOOK, given, tokens, overhead)
-    return Done(reduction, asyncio.run(_reduce(reduction)), client, notes)
+    return Done(reduction, asyncio.run(_updates(reduction)), client, notes)
 
 
 @pytest.mark.parametrize("strategy", ["TopK", "Summarize", "Naive"])

@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from combee.algo.latency import LatencyLaw
-from combee.api.methods import MethodType
+from combee.api.methods import METHOD_NAMES
 from combee.api.run import manifest_digest
 from combee.cli.cluster.place import Found, Here, Place, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
@@ -79,7 +79,7 @@ def _member(found: Found, out: Path) -> Member:
     try:
         (strategy,) = parse_strategies(str(told["strategy"]), [])
         method = told["method"]
-        if method is not None and method not in get_args(MethodType):
+        if method is not None and method not in METHOD_NAMES.words():
             raise KeyError(method)
         task = CompareTask(str(told["task"]), Path(f"{told['task']}.yaml"), run)
         every = int(told["evaluateEvery"])

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from combee import names
 from combee.cli.cluster.log_text import readable
 from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
 from combee.cli.cluster.pods import job_pods, log_lines, phase_of, shard_of, step_jobs
@@ -16,6 +15,7 @@ from combee.errors import ClusterError, UserError
 from combee.observe.runs import job_seen
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import JobSeen
+from combee.steps import kind_of, order_of
 
 START_SECONDS = 600.0
 """how long a pod that is not started yet is waited for with --follow."""
@@ -48,7 +48,7 @@ def run_logs(name: str, place: Place, wish: Wish) -> int:
         picked = pick(pods, wish.shard)
         if not picked:
             raise _no_pod(here, found, chosen, wish)
-        number = f"iteration {chosen.iteration + 1}, " if chosen.kind in ("map", "reduce", "finish") else ""
+        number = f"iteration {chosen.iteration + 1}, " if kind_of(chosen.kind).planned else ""
         note(f"{chosen.kind} ({number}{_state(chosen)}): {chosen.name}")
         many = len(picked) > 1
         for pod in picked if not wish.follow else ():
@@ -68,10 +68,9 @@ def choose(jobs: Sequence[JobSeen], wish: Wish) -> JobSeen | None:
         if (wish.step is None or job.kind == wish.step)
         and (wish.iteration is None or job.iteration == wish.iteration - 1)
     ]
-    order = {kind: at for at, kind in enumerate(names.STEP_KINDS)}
 
     def place_of(job: JobSeen) -> tuple[int, int, int]:
-        return job.iteration, order.get(job.kind, 0), job.attempt
+        return job.iteration, order_of(job.kind), job.attempt
 
     working = [job for job in wanted if job.live and job.ready]
     waiting = [job for job in wanted if job.live]

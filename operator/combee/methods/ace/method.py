@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from combee.algo.ranges import Range
 from combee.methods import retention
 from combee.methods.ace import answers, change, checks, diff, group, ledger, prompts, render, replay, trials
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.prompts import OutputTokens
+from combee.methods.base import BaseMethod
+from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff
-from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
     EntryView,
@@ -18,7 +20,6 @@ from combee.methods.protocol import (
     LeakCorpus,
     Merged,
     Method,
-    Part,
     Refusal,
     Rendered,
     ReplayRequest,
@@ -38,8 +39,8 @@ class AceOptions:
     output_tokens: OutputTokens = field(default_factory=OutputTokens)
 
 
-@dataclass(frozen=True, slots=True)
-class AceMethod:
+@dataclass(frozen=True)
+class AceMethod(BaseMethod[Ledger]):
     """Generator, reflector and curator on a ledger of typed entries. See ``Method`` for each member."""
 
     options: AceOptions = field(default_factory=AceOptions)
@@ -47,6 +48,10 @@ class AceMethod:
     @property
     def name(self) -> str:
         return "ACE"
+
+    def cost(self, of: Iteration) -> Cost:
+        """Entries are replayed on their example and on controls."""
+        return Cost(tried=Range(0, 3 * of.size if of.verify == "Replay" else 0))
 
     def empty(self) -> Ledger:
         return Ledger()
@@ -64,11 +69,6 @@ class AceMethod:
         self, artifact: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
     ) -> Rendered:
         return render.render(artifact, budget_tokens=budget_tokens, verify=verify, with_entry=with_entry)
-
-    def working(
-        self, artifact: Ledger, *, budget_tokens: int, verify: Verify, variants: int = 1
-    ) -> list[Rendered]:
-        return [artifact.render(budget_tokens=budget_tokens, verify=verify)]
 
     def views(self, artifact: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
         return render.views(artifact, rendered, verify=verify)
@@ -94,9 +94,6 @@ class AceMethod:
     ) -> Prompt:
         tokens = self.options.output_tokens.rollout
         return prompts.retry_prompt(instructions, playbook_text, model_input, reflection, tokens=tokens)
-
-    def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-        return [Part(playbook, tuple(reflections))] if reflections else []
 
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
         return prompts.leaf_prompt(playbook, reflections, tokens=self.options.output_tokens.leaf)
@@ -132,9 +129,6 @@ class AceMethod:
         ids: Mapping[str, str] | None = None,
     ) -> Ledger:
         return change.apply(artifact, updates, reflections, iteration=iteration, ids=ids)
-
-    def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:
-        return checks.leak_corpus(texts)
 
     def new_entries(self, before: Ledger, after: Ledger) -> tuple[str, ...]:
         return change.new_entries(before, after)
@@ -172,10 +166,6 @@ class AceMethod:
     def with_verdicts(self, artifact: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
         return change.with_verdicts(artifact, verdicts)
 
-    def variants(self, artifact: Ledger, rendered: Rendered) -> list[VariantView]:
-        """None: a ledger has one text."""
-        return []
-
     def trials(
         self, artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
     ) -> Trying[Ledger]:
@@ -183,9 +173,6 @@ class AceMethod:
 
     def carried(self, reflection: Reflection, updates: Sequence[Update]) -> tuple[str, ...]:
         return retention.carried(reflection, updates)
-
-    def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        return retention.carried_all(reflections, updates)
 
     def served_text(self, text: str) -> str:
         return prompts.served_text(text)

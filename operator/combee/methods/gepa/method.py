@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods import content
-from combee.methods.base import summary_of
-from combee.methods.diff import Diff, diff_lines
+from combee.methods.base import BaseMethod, summary_of
+from combee.methods.cost import Cost, Iteration
 from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, trials
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.options import GepaOptions
@@ -44,8 +45,8 @@ LINE_TOKENS = 8
 """What a lesson's mark and its count of records take in a prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class GepaMethod:
+@dataclass(frozen=True)
+class GepaMethod(BaseMethod[Pool]):
     """Variants, Pareto selection, reflective mutation and merges of lineages. See ``Method`` for each member."""
 
     options: GepaOptions = field(default_factory=GepaOptions)
@@ -53,6 +54,15 @@ class GepaMethod:
     @property
     def name(self) -> str:
         return "GEPA"
+
+    def cost(self, of: Iteration) -> Cost:
+        """Two children of each parent are asked its share of the batch, each component of each by itself where both
+        fail. What got in is scored on select, and so are once the start, and a merge."""
+        retries = of.components if of.components > 1 else 0
+        children, merges = 2, 1
+        scored = 1 + children * of.texts + merges
+        tried = Range(0, children * (1 + retries) * of.size + scored * of.select_rows)
+        return Cost(tried, reflects=False, knows_select=True, clusters=1)
 
     def empty(self) -> Pool:
         return pool.started({pool.MAIN: ""}, seed=self.options.seed)
@@ -193,9 +203,6 @@ class GepaMethod:
         kept = [child for child in found if child[0] == "rewrite"] if self.options.whole_texts else found
         return trials.with_children(drawn, parent, kept, iteration)
 
-    def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:
-        return content.leak_corpus(texts)
-
     def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:
         return tuple(digest for digest in after.by_digest if digest not in before.by_digest)
 
@@ -234,12 +241,6 @@ class GepaMethod:
         return frozenset(
             lesson.id for one in reflections if one.trajectory_id in cited for lesson in one.lessons
         )
-
-    def served_text(self, text: str) -> str:
-        return text
-
-    def diff_texts(self, before: str, after: str) -> Diff:
-        return diff_lines(before, after)
 
 
 def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> EntryView:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from combee.api.methods import Frontier as StatedFrontier
+from combee.api.method_gepa import Frontier as StatedFrontier
+from combee.api.method_gepa import GepaOptions as Stated
 from combee.api.run import RunSpec
 from combee.methods.gepa.pareto import Frontier
 from combee.methods.gepa.prompts import OutputTokens
@@ -18,8 +19,6 @@ _FRONTIERS: Mapping[StatedFrontier, Frontier] = {
     "Hybrid": "hybrid",
     "Cartesian": "cartesian",
 }
-ONE_CALL = ("Naive", "TopK", "Summarize")
-"""Strategies whose only call must write the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +47,13 @@ def options_of(spec: RunSpec) -> GepaOptions:
     Whole texts are proposed where no call of its own comes after the lessons: by ``paperCompat``, by the strategies
     of one call, and by ``merge: Model``, whose nodes merge texts.
     """
-    stated, how = spec.method.gepa_options, spec.aggregation
-    if stated is None:
+    stated, how = spec.method.stated, spec.aggregation
+    if not isinstance(stated, Stated):
         return GepaOptions(seed=spec.seed)
     return GepaOptions(
         seed=spec.seed,
         budget_tokens=stated.render_token_budget,
-        whole_texts=stated.paper_compat or how.merge == "Model" or how.strategy in ONE_CALL,
+        whole_texts=stated.paper_compat or how.merge == "Model" or how.traits.one_call,
         rules=Rules(_FRONTIERS[stated.frontier], stated.merges),
         map_template=stated.map_template,
         reduce_template=stated.reduce_template,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from combee.api.methods import CURRENT_TEXT as CURRENT
-from combee.api.methods import SIDE_INFO as SIDE
+from combee.api.method_gepa import CURRENT_TEXT as CURRENT
+from combee.api.method_gepa import SIDE_INFO as SIDE
 
 _PLACEHOLDER = re.compile(f"{re.escape(CURRENT)}|{re.escape(SIDE)}")
 

@@ -29,6 +29,7 @@ from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
+from combee.steps import EVALUATE, FINISH, ITERATION, KINDS, PROFILE, PUBLISH
 
 MAX_NOTES = 20
 MAX_NOTE_REASON = 300
@@ -137,7 +138,7 @@ def _at_work(
     finished: tuple[str, ...],
 ) -> ClusterPlan:
     """The Jobs and engines for the step that is due."""
-    wished = engines_wished(run.spec, memory, seen, due=due.kind != "publish", uid=run.who.uid)
+    wished = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
     jobs = wanted_jobs(run.spec, wished.memory, seen, due, then, engines_ready=wished.ready)
     memory = account(run.spec, jobs.memory, wished.wishes, seen.now)
     return ClusterPlan(
@@ -189,10 +190,10 @@ def _noted(
         return step_name(run.who.name, run.who.uid, before.iteration, kind)
 
     if before.phase == "Profiling" and after.phase != "Profiling":
-        memory = replace(memory.settled({named("profile")}), baseline=after.artifact)
+        memory = replace(memory.settled({named(PROFILE.name)}), baseline=after.artifact)
     if after.iteration > before.iteration:
-        note = _note(seen.plans[before.iteration], after, summaries[named("finish")])
-        memory = memory.settled({named(kind) for kind in ("map", "reduce", "finish")})
+        note = _note(seen.plans[before.iteration], after, summaries[named(FINISH.name)])
+        memory = memory.settled({named(kind.name) for kind in ITERATION})
         memory = replace(memory, notes=(*memory.notes, note)[-MAX_NOTES:])
     return replace(memory, run=after)
 
@@ -214,7 +215,7 @@ def _note(plan: IterationPlan, after: RunState, summary: StepSummary) -> Iterati
 
 
 def _judged(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
-    looked = next((s for s in summaries.values() if s.kind == "evaluate" and not s.error), None)
+    looked = next((s for s in summaries.values() if s.kind == EVALUATE.name and not s.error), None)
     if looked is None:
         return memory
     scores, counts = looked.scores, looked.counts
@@ -265,8 +266,8 @@ def publish_step(run: Run, memory: Memory) -> Step:
     facts = memory.run.facts
     named = {"playbook": run.playbook, "digest": digest, "name": published_name(run.playbook, digest)}
     return Step(
-        name=step_name(run.who.name, run.who.uid, memory.run.iteration, "publish"),
-        kind="publish",
+        name=step_name(run.who.name, run.who.uid, memory.run.iteration, PUBLISH.name),
+        kind=PUBLISH.name,
         iteration=memory.run.iteration,
         seed=run.spec.seed,
         inputs={"artifact": digest, "record": memory.record, **found},

@@ -12,6 +12,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.decide import limits_of
 from combee.plan.types import Outcome
+from combee.steps import kind_of
 
 FETCH_SECONDS = 5.0
 """Between two looks at the Job that fetches weights."""
@@ -51,7 +52,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     used = engines_in_use(spec)
     half = halfway(uid, used, memory, seen)
     memory = half.memory
-    live = [job for job in seen.jobs.values() if job.live and job.kind != "publish"]
+    live = [job for job in seen.jobs.values() if job.live and kind_of(job.kind).asks_models]
     admitted = any(not job.held for job in live) or (spec.queue is None and not live)
     working = any(job.ready for job in live)
     stuck = bool(live) and not working

@@ -10,6 +10,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.results import result_of, yielded
 from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.types import Outcome, Step, StepSummary
+from combee.steps import EVALUATE, KINDS, PROFILE, kind_of
 
 UNPLACED_SECONDS = 30.0
 """A map pod that finds no place for so long takes the pods that wait for it down."""
@@ -75,7 +76,7 @@ def _caught_up(memory: Memory, seen: Seen) -> Memory:
 def _implied(summary: StepSummary) -> Iterator[StepSummary]:
     """The steps before one that is done are done, whatever became of their Jobs."""
     head = summary.step.removesuffix(f"{summary.kind}-a0")
-    for kind in {"reduce": ("map",), "finish": ("map", "reduce")}.get(summary.kind, ()):
+    for kind in kind_of(summary.kind).waits_for:
         yield StepSummary(f"{head}{kind}-a0", kind)
 
 
@@ -115,11 +116,12 @@ def _past(memory: Memory, job: JobSeen) -> bool:
     state = memory.run
     if memory.ended or job.attempt < memory.attempt(job.step):
         return True
-    if job.kind == "profile":
+    phase = kind_of(job.kind).phase
+    if phase == "Profiling":
         return state.phase != "Profiling"
-    if job.kind in ("map", "reduce", "finish"):
+    if phase == "Learning":
         return job.iteration < state.iteration or state.phase not in ("Profiling", "Learning")
-    return job.kind == "evaluate" and state.outcome is not None
+    return phase == "Evaluating" and state.outcome is not None
 
 
 def wanted_jobs(
@@ -137,7 +139,7 @@ def wanted_jobs(
     other's places under a quota for ever), and go again when one of its pods finds no place.
     """
     there = _job(memory, seen, due)
-    if there is None and due.kind != "publish" and spec.queue is None and not engines_ready:
+    if there is None and KINDS[due.kind].asks_models and spec.queue is None and not engines_ready:
         return Wanted(memory, waiting="its engines are not ready yet")
     mine = _equipped(due, spec, memory, early=False)
     placed = there is not None and there.placed and not there.held and not there.deleting
@@ -186,21 +188,21 @@ def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:
 def _equipped(step: Step, spec: RunSpec, memory: Memory, *, early: bool) -> Step:
     """The step with what its pod must know beyond the plan."""
     state = memory.run
-    params = dict(step.params)
-    if step.kind != "publish":
+    kind, params = KINDS[step.kind], dict(step.params)
+    if kind.asks_models:
         # What its pods read of the run never changes; a budget may grow.
         params["budget"] = spec.budget.dump()
-    if state.facts is not None and step.kind in ("map", "finish", "evaluate"):
+    if state.facts is not None and kind.data:
         params["digests"] = dict(state.facts.digests)
-    if step.kind == "evaluate":
+    if kind is EVALUATE:
         params["baseline"] = memory.baseline
-    if step.kind not in ("profile", "publish"):
+    if kind.asks_models and kind is not PROFILE:
         params["spent"] = {
             "rollouts": state.spend.rollouts,
             "tokens": state.spend.tokens,
             "wallClockSeconds": round(state.spend.wall_clock_seconds, 3),
         }
-    if spec.engines and step.kind != "publish":
+    if spec.engines and kind.asks_models:
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS
     if early:
         params["waitSeconds"] = spec.workers.wait_seconds

@@ -6,33 +6,15 @@ its step, of the right types, and holds what the fold over it reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from combee.plan.cluster.seen import YIELDED, JobSeen
 from combee.plan.types import StepSummary
+from combee.steps import Result, kind_of
 
-
-@dataclass(frozen=True, slots=True)
-class _Needs:
-    """What a summary without an error has to hold."""
-
-    outputs: tuple[str, ...] = ()
-    counts: tuple[str, ...] = ()
-    scores: tuple[str, ...] = ()
-
-
-_NEEDS: Mapping[str, _Needs] = {
-    "profile": _Needs(("artifact",), ("train", "select", "gate"), ("select",)),
-    "finish": _Needs(("artifact",)),
-    "evaluate": _Needs(
-        counts=("gateRows", "gateDiscordant"), scores=("gateBaseline", "gateBest", "gateLow", "gateHigh")
-    ),
-    "publish": _Needs(("configMap",)),
-}
 _TYPES: TypeAdapter[StepSummary] = TypeAdapter(StepSummary)
 
 
@@ -44,7 +26,7 @@ def result_of(job: JobSeen) -> StepSummary | None:
     """
     if not (job.complete or job.ended):
         return None
-    if job.kind == "map":
+    if kind_of(job.kind).sharded:
         return StepSummary(job.step, job.kind)
     return None if job.summary is None or yielded(job) or not _whole(job, job.summary) else job.summary
 
@@ -62,10 +44,10 @@ def _whole(job: JobSeen, summary: StepSummary) -> bool:
         return False
     if (summary.step, summary.kind) != (job.step, job.kind) or min(summary.counts.values(), default=0) < 0:
         return False
-    needs = _Needs() if summary.error else _NEEDS.get(job.kind, _Needs())
-    held = (
+    needs = Result() if summary.error else kind_of(job.kind).result
+    return (
         set(needs.outputs) <= set(summary.outputs)
         and set(needs.counts) <= set(summary.counts)
         and set(needs.scores) <= set(summary.scores)
+        and all(summary.counts[name] > 0 for name in needs.not_zero)
     )
-    return held and (job.kind != "profile" or bool(summary.error) or summary.counts["train"] > 0)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from combee.api.run import RunSpec
 from combee.plan.cluster.seen import RolloutsSeen, Seen
 from combee.plan.types import Step
+from combee.steps import KINDS, kind_of
 
-DESKS = ("profile", "map", "finish", "evaluate")
-"""Kinds of steps that roll out."""
 LOOK_SECONDS = 5.0
 _NO_PLACE = ("Unschedulable", "WaitingForQuota")
 
@@ -31,7 +30,7 @@ def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
     """The Jobs of rollouts while ``due`` is to be done."""
     if spec.task.container is None:
         return RolloutsWish()
-    if due.kind == "publish" or _in_the_way(seen, due):
+    if not KINDS[due.kind].asks_models or _in_the_way(seen, due):
         return rollouts_down(seen)
     jobs = sorted(seen.rollouts.values(), key=lambda job: job.attempt)
     going = [job for job in jobs if not job.over and not job.deleting]
@@ -65,7 +64,7 @@ def next_look(seen: Seen) -> float | None:
 
 
 def _at_work(seen: Seen) -> bool:
-    return any(job.live and job.ready and job.kind in DESKS for job in seen.jobs.values())
+    return any(job.live and job.ready and kind_of(job.kind).rolls_out for job in seen.jobs.values())
 
 
 def _in_the_way(seen: Seen, due: Step) -> bool:

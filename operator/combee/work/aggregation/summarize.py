@@ -17,6 +17,7 @@ from combee.algo.tree import Level as Groups
 from combee.algo.tree import pack
 from combee.methods.protocol import Method, Update
 from combee.records import Reflection
+from combee.work.aggregation.calls import note_one_call, one_call
 from combee.work.asker import LOSSES
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction, input_tokens, prompt_tokens
@@ -35,6 +36,14 @@ class _State:
     tokens: list[int]
     behind: Behind = field(default_factory=dict)
     made: int = 0
+
+
+async def summarize(reduction: Reduction) -> list[Update]:
+    """The updates of one call over the summaries, traced to what they are of."""
+    given, behind = await summaries(reduction)
+    updates = traced(reduction.context.method, await one_call(reduction, given), behind)
+    note_one_call(reduction, given, updates)
+    return updates
 
 
 async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:

@@ -19,7 +19,9 @@ from combee.algo.tree import pack
 from combee.clients.model.embedding import MAX_TEXTS, MAX_TOKENS, PROBE, embedding_prompt, vectors_of
 from combee.clients.model.forms import EMBEDDER
 from combee.errors import ContextLengthError, EndpointError
+from combee.methods.protocol import Update
 from combee.records import Reflection
+from combee.work.aggregation.calls import note_one_call, one_call
 from combee.work.asker import LOSSES, Asker
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction
@@ -32,6 +34,14 @@ Vector = NDArray[np.float32]
 async def probe(asker: Asker) -> None:
     """Have the embedder embed a word: what it cannot do should be known before anything is spent."""
     await asker.ask(EMBEDDER, PROBE, vectors_of, stage=STAGE, chain=0)
+
+
+async def central(reduction: Reduction) -> list[Update]:
+    """The updates of one call over the nearest."""
+    given = await nearest(reduction)
+    updates = await one_call(reduction, given)
+    note_one_call(reduction, given, updates)
+    return updates
 
 
 async def nearest(reduction: Reduction) -> list[Reflection]:

@@ -1,0 +1,130 @@
+"""The options of GEPA in a manifest, and what a run with them may not say beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, Strict, model_serializer
+
+from combee.api.aggregation import Aggregation
+from combee.api.common import Bool, Int, Scalar, refuse
+from combee.api.method_options import Options
+
+if TYPE_CHECKING:
+    from combee.api.run import RunSpec
+
+Frontier = Literal["Instance", "Objective", "Hybrid", "Cartesian"]
+NO_CAP = 1_000_000_000
+CURRENT_TEXT, SIDE_INFO = "<curr_param>", "<side_info>"
+"""What a template holds: the text of today, and the records or lessons to improve it by. gepa's own names."""
+
+
+def _template(text: str) -> str:
+    missing = [name for name in (CURRENT_TEXT, SIDE_INFO) if name not in text]
+    if missing:
+        raise refuse(
+            f"the template lacks {' and '.join(missing)}",
+            f"Write {CURRENT_TEXT} where the text of today goes, and {SIDE_INFO} where the records or lessons go.",
+        )
+    return text
+
+
+Template = Annotated[str, Strict(), Field(max_length=20_000), AfterValidator(_template), Scalar("Template")]
+"""a text with both placeholders."""
+
+
+class GepaOptions(Options):
+    """Options of GEPA."""
+
+    tries_out: ClassVar[bool] = True
+    has_components: ClassVar[bool] = True
+    render_token_budget: Int = Field(
+        default=8000, ge=100, le=80_000, description="Tokens that a variant may take in a prompt."
+    )
+    frontier: Frontier = Field(
+        default="Instance",
+        description="What a variant must lead in to be built on: an example (Instance), an objective of the score "
+        "(Objective), either (Hybrid), or a pair of both (Cartesian).",
+    )
+    merges: Int = Field(
+        default=5, ge=0, le=1000, description="Most merges of two lines of variants in a run; 0: none."
+    )
+    variants_in_flight: Int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Most variants that an iteration builds on side by side, each on its share of the batch. The first "
+        "iterations have fewer where the front does.",
+    )
+    map_template: Template | None = Field(
+        default=None,
+        description="How a call is asked about some records; it holds <curr_param> and <side_info>. Absent: ours.",
+    )
+    reduce_template: Template | None = Field(
+        default=None,
+        description="How the last call is asked to write a component anew; it holds <curr_param> and <side_info>. "
+        "Absent: ours.",
+    )
+    paper_compat: Bool = Field(
+        default=False,
+        description="Aggregate as the gepa package does: every record twice, floor(sqrt(n)) calls that each propose "
+        "a text, one call over all of them, no caps.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _digest_as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """One variant in flight is not written: a manifest from before there could be more keeps its digest."""
+        data: dict[str, Any] = handler(self)
+        if self.variants_in_flight == 1:
+            data.pop("variantsInFlight", None)
+            data.pop("variants_in_flight", None)
+        return data
+
+    def accept(self, spec: RunSpec) -> None:
+        """What its trials, its own aggregation, its calls and its frontier have no place for."""
+        self._tries_out(spec)
+        self._aggregates(spec.aggregation)
+        self._has_room(spec.aggregation)
+        if self.frontier != "Instance" and spec.task.type == "Formula":
+            raise refuse(
+                f"gepa.frontier {self.frontier} needs a score by objectives, and type Formula has none",
+                "Remove frontier.",
+            )
+
+    def _tries_out(self, spec: RunSpec) -> None:
+        if spec.aggregation.verify != "Replay":
+            raise refuse(
+                f"aggregation.verify {spec.aggregation.verify} with method GEPA, which tries out every proposal",
+                "Remove verify.",
+            )
+
+    def _aggregates(self, how: Aggregation) -> None:
+        own = how.strategy != "ParallelScan" or how.merge == "Model" or how.redundancy.mode == "Retransmit"
+        if self.paper_compat and own:
+            raise refuse(
+                "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's",
+                "Remove strategy, merge and redundancy.mode, or paperCompat.",
+            )
+
+    def _has_room(self, how: Aggregation) -> None:
+        budget, cap = self.render_token_budget, how.max_input_tokens
+        if not self.paper_compat and 2 * budget > cap:
+            raise refuse(
+                f"gepa.renderTokenBudget {budget} is over half of aggregation.maxInputTokens {cap}: a call that "
+                "improves such a text has no room for what it is to learn from",
+                f"Lower renderTokenBudget, or raise maxInputTokens to {2 * budget}.",
+            )
+
+    def aggregation(self, stated: Aggregation) -> Aggregation:
+        """As stated, or as the gepa package does, which has two levels and no caps.
+
+        ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks like one
+        whose lesson was dropped, so retransmission would always go to its last round.
+        """
+        redundancy = stated.redundancy
+        if self.paper_compat or redundancy.mode == "Auto":
+            redundancy = redundancy.model_copy(update={"mode": "Duplicate"})
+        if not self.paper_compat:
+            return stated.model_copy(update={"redundancy": redundancy})
+        caps = {"subgroups": "Sqrt", "max_fan_in": NO_CAP, "max_input_tokens": NO_CAP}
+        return stated.model_copy(update={"redundancy": redundancy, **caps})

@@ -1,0 +1,32 @@
+"""What the options of every base method have in common, as manifests, plans and previews read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from combee.api.aggregation import Aggregation
+from combee.api.common import Int, Model
+
+if TYPE_CHECKING:
+    from combee.api.run import RunSpec
+
+
+class Options(Model):
+    """Options of a base method; each method's own derive from it."""
+
+    tries_out: ClassVar[bool] = False
+    """it believes nothing that it did not roll out, and so cannot learn from recorded traces."""
+    has_components: ClassVar[bool] = False
+    """it learns a prompt whose parts are improved by themselves."""
+    render_token_budget: Int = Field(
+        default=8000, ge=100, le=80_000, description="Tokens that what is learned may take in a prompt."
+    )
+
+    def accept(self, spec: RunSpec) -> None:
+        """Refuse (``api.common.refuse``) what else the run says and cannot be had with these options."""
+
+    def aggregation(self, stated: Aggregation) -> Aggregation:
+        """How a run with these options aggregates, where it says ``stated``."""
+        return stated

@@ -1,0 +1,128 @@
+"""The kinds of step, one row each, in the order in which a run does them. The only place that lists them.
+
+To add a kind: a row here, its work under ``work/`` with a line in ``work/steps.py``, and, unless it belongs to an
+iteration, the moment at which ``plan/`` asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Data = Literal["train", "heldOut", "test", "initialPlaybook"]
+Role = Literal["task", "proposer", "evaluator", "embedder"]
+Phase = Literal["", "Profiling", "Learning", "Evaluating", "Publishing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the summary of a step that did its work holds, because what follows reads it."""
+
+    outputs: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
+    scores: tuple[str, ...] = ()
+    not_zero: tuple[str, ...] = ()
+    """counts that are over 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepKind:
+    """One kind of step. What it mounts follows from its data and roles: no step sees more than its row says."""
+
+    name: str
+    phase: Phase = ""
+    """the phase of a run that asks for it; those of phase Learning are done in every iteration."""
+    data: tuple[Data, ...] = ()
+    """splits that its pods mount, with their credentials."""
+    roles: tuple[Role, ...] = ()
+    """models that it asks, with their keys."""
+    waits_for: tuple[str, ...] = ()
+    """steps of the same iteration whose results it reads."""
+    sharded: bool = False
+    """many pods do it, each a shard, and leave their results in the store."""
+    writes_store: bool = True
+    command: str = "step"
+    """what ``combee-worker`` is told to do."""
+    own_account: bool = False
+    """its pods hold the token of an account of their own, and run no code but the product's."""
+    result: Result = Result()
+
+    @property
+    def planned(self) -> bool:
+        """Whether it reads the frozen plan of an iteration."""
+        return self.phase == "Learning"
+
+    @property
+    def asks_models(self) -> bool:
+        """Whether it needs engines, spends of the budget and is charged for it."""
+        return bool(self.roles)
+
+    @property
+    def rolls_out(self) -> bool:
+        """Whether it does rollouts."""
+        return "task" in self.roles
+
+
+# Sees that the embedder embeds before anything is spent.
+PROFILE = StepKind(
+    "profile",
+    "Profiling",
+    data=("train", "heldOut", "test", "initialPlaybook"),
+    roles=("task", "evaluator", "embedder"),
+    result=Result(("artifact",), ("train", "select", "gate"), ("select",), not_zero=("train",)),
+)
+# Learns from train, and so must not be able to look at what it will be judged by.
+MAP = StepKind("map", "Learning", data=("train",), roles=("task", "proposer", "evaluator"), sharded=True)
+# Aggregates what the map left, and sees no rows.
+REDUCE = StepKind("reduce", "Learning", roles=("proposer", "embedder"), waits_for=("map",))
+# Replays entries on train rows, then scores the artifact on heldOut. The last of an iteration sums it up.
+FINISH = StepKind(
+    "finish",
+    "Learning",
+    data=("train", "heldOut"),
+    roles=("task", "evaluator"),
+    waits_for=("map", "reduce"),
+    result=Result(("artifact",)),
+)
+# The one look at the gate and test rows.
+EVALUATE = StepKind(
+    "evaluate",
+    "Evaluating",
+    data=("heldOut", "test"),
+    roles=("task", "evaluator"),
+    result=Result(
+        counts=("gateRows", "gateDiscordant"), scores=("gateBaseline", "gateBest", "gateLow", "gateHigh")
+    ),
+)
+# Copies the artifact into a ConfigMap with its account's token: it sees no data and no model.
+PUBLISH = StepKind(
+    "publish",
+    "Publishing",
+    writes_store=False,
+    command="publish",
+    own_account=True,
+    result=Result(("configMap",)),
+)
+
+KINDS: Mapping[str, StepKind] = {
+    kind.name: kind for kind in (PROFILE, MAP, REDUCE, FINISH, EVALUATE, PUBLISH)
+}
+ITERATION: tuple[StepKind, ...] = tuple(kind for kind in KINDS.values() if kind.planned)
+"""The steps of an iteration."""
+LEADING: tuple[str, ...] = tuple(kind.name for kind in ITERATION[:-1])
+"""The steps of an iteration before its last, which rolls up what they spent."""
+
+
+def kind_of(name: str) -> StepKind:
+    """The kind of that name. What a label says that no version here wrote is a kind that uses nothing."""
+    return KINDS.get(name) or StepKind(name)
+
+
+def order_of(name: str) -> int:
+    """Its place among the kinds; an unknown one comes last.
+
+    >>> sorted(["evaluate", "reduce", "map"], key=order_of)
+    ['map', 'reduce', 'evaluate']
+    """
+    return list(KINDS).index(name) if name in KINDS else len(KINDS)

@@ -1,0 +1,160 @@
+"""What strategies and merges cost, and which there are: the pure half of ``work/aggregation/``.
+
+A strategy has two halves. What a manifest, a plan or a preview must know of it before it runs stands here and in
+``api.aggregation`` (its traits, which the CRD's rules follow from); what it does with model calls is a file of
+``work/aggregation/``. Plans and base methods stand below work and must not import it, so they ask this table.
+
+To add one: a row of ``STRATEGIES`` in ``api/aggregation.py``, its cost here, its file in ``work/aggregation/`` and the
+line in the table there. A package outside the product declares an entry point of ``combee.strategies`` instead, an
+object with ``traits``, ``cost`` and ``reduce``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from combee import extensions
+from combee.algo.ranges import Range
+from combee.algo.retransmit import choose_redundancy
+from combee.algo.tree import pack, plan_tree, upper_levels
+from combee.api.aggregation import Aggregation
+
+REFLECTION_TOKENS = 250
+"""a reflection of a finance task in the paper's figures has 200-315."""
+SUMMARY_TOKENS = 400
+"""300 words, which is what is asked for."""
+SUMMARY_OVERHEAD_TOKENS = 150
+ENTRY_TOKENS = 50
+ENTRIES_PER_LEAF = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The reflections of one iteration that are reduced together."""
+
+    size: int
+    seed: int
+    iteration: int
+    overhead_tokens: int
+    """tokens of an aggregator's prompt without any of them."""
+    clusters: int | None = None
+    """calls of the base method's group-by over what the leaves gave; None: as many as are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Aggregator calls for one batch. ``levels``: calls of each level above the leaves, where that is known."""
+
+    leaves: int
+    leaf_inputs: int
+    """inputs of the leaf that has most."""
+    calls: Range
+    levels: tuple[int, ...] = ()
+    rounds: Range = Range(1, 1)  # noqa: RUF009
+
+
+Cost = Callable[[Aggregation, Batch], Calls]
+
+
+def one_call(how: Aggregation, batch: Batch) -> Calls:
+    """Everything goes into one call."""
+    return Calls(1, batch.size, Range.of(1))
+
+
+def nearest(how: Aggregation, batch: Batch) -> Calls:
+    """One call, over as many as it may be given."""
+    return Calls(1, min(batch.size, how.max_fan_in), Range.of(1))
+
+
+def summarized(how: Aggregation, batch: Batch) -> Calls:
+    """Summaries for leaves, summarized again until one aggregator call takes them."""
+    levels: list[tuple[tuple[int, ...], ...]] = []
+    inputs = [REFLECTION_TOKENS] * batch.size
+    while not levels or len(inputs) > 1:
+        level = pack(
+            inputs,
+            max_fan_in=how.max_fan_in,
+            max_input_tokens=how.max_input_tokens,
+            overhead_tokens=SUMMARY_OVERHEAD_TOKENS,
+        )
+        if levels and len(level) in (1, len(inputs)):
+            break
+        levels.append(level)
+        inputs = [SUMMARY_TOKENS] * len(level)
+    above = (*(len(level) for level in levels[1:]), 1)
+    widest = max(len(group) for group in levels[0])
+    return Calls(len(levels[0]), widest, Range.of(len(levels[0]) + sum(above)), above)
+
+
+def scanned(how: Aggregation, batch: Batch) -> Calls:
+    """Leaves, again for what was not carried where retransmission is on, and then the merge."""
+    redundancy = choose_redundancy(
+        how.redundancy.mode, batch.size, how.redundancy.copies, how.redundancy.max_rounds
+    )
+    retransmit = redundancy.mode == "Retransmit"
+    tree = plan_tree(
+        [REFLECTION_TOKENS] * batch.size,
+        seed=batch.seed,
+        iteration=batch.iteration,
+        round=0,
+        copies=1 if retransmit else redundancy.copies,
+        leaf_size=how.leaf_size,
+        subgroups=how.subgroups,
+        max_fan_in=how.max_fan_in,
+        max_input_tokens=how.max_input_tokens,
+        overhead_tokens=batch.overhead_tokens,
+        merge="Structured",
+        node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
+    )
+    leaves = len(tree.leaves)
+    widest = max((len(leaf) for leaf in tree.leaves), default=0)
+    rounds = Range(1, redundancy.rounds if retransmit else 1)
+    levels, merged = MERGES[how.merge](how, batch, leaves)
+    again = leaves if rounds.high > 1 else 0
+    return Calls(leaves, widest, Range(leaves, leaves + again).plus(merged), levels, rounds)
+
+
+MergeCost = Callable[[Aggregation, Batch, int], tuple[tuple[int, ...], Range]]
+"""(aggregation, batch, leaves) -> calls of each level above the leaves, and calls of the merge in all."""
+
+
+def grouped(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
+    """A call a cluster; how many clusters there are shows only when the leaves have answered."""
+    clusters = leaves * ENTRIES_PER_LEAF // 2 if batch.clusters is None else batch.clusters
+    return (), Range(0, clusters)
+
+
+def climbed(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
+    """A call at every node above the leaves; a lone leaf is grouped by itself."""
+    planned = upper_levels(
+        leaves,
+        max_fan_in=how.max_fan_in,
+        node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
+        max_input_tokens=how.max_input_tokens,
+        overhead_tokens=batch.overhead_tokens,
+    )
+    levels = tuple(len(level) for level in planned)
+    return (levels, Range.of(sum(levels))) if levels else grouped(how, batch, leaves)
+
+
+COSTS: Mapping[str, Cost] = {
+    "ParallelScan": scanned,
+    "Naive": one_call,
+    # A batch is one example, whose reflection goes the same way.
+    "Sequential": scanned,
+    "TopK": nearest,
+    "Summarize": summarized,
+}
+MERGES: Mapping[str, MergeCost] = {
+    "Structured": grouped,
+    "Model": climbed,
+}
+
+
+def cost_of(how: Aggregation) -> Cost:
+    """What the strategy of a run costs; that of a package's own is its ``cost``."""
+    if how.strategy in COSTS:
+        return COSTS[how.strategy]
+    cost: Cost = extensions.load(extensions.STRATEGIES, how.strategy).cost
+    return cost

@@ -1,0 +1,43 @@
+"""``merge: Model``: the paper's tree, a call at every node up to one root. Its inputs are the outputs of the level
+below; fan-in and tokens are capped by adding levels.
+"""
+
+from __future__ import annotations
+
+from combee.algo.tokens import estimate_tokens
+from combee.algo.tree import pack
+from combee.methods.protocol import Update
+from combee.work.aggregation.calls import canonical, merge
+from combee.work.pool import pooled
+from combee.work.reduction import Reduction
+
+
+async def climb(reduction: Reduction, leaves: list[list[Update]]) -> list[Update]:
+    """The updates of the root."""
+    plan = reduction.plan
+    level = [leaf for leaf in leaves if leaf]
+    depth = 0
+    while len(level) > 1:
+        depth += 1
+        sizes = [round(plan.token_factor * sum(estimate_tokens(u.text) + 24 for u in node)) for node in level]
+        groups = pack(
+            sizes,
+            max_fan_in=plan.max_fan_in,
+            max_input_tokens=plan.max_input_tokens,
+            overhead_tokens=reduction.overhead_tokens,
+        )
+        if len(groups) >= len(level):
+            break
+        stage = f"merge level {depth}"
+        reduction.progress(stage, len(groups))
+        below = level
+
+        async def one(
+            item: tuple[int, tuple[int, ...]], stage: str = stage, below: list[list[Update]] = below
+        ) -> list[Update]:
+            members = [update for index in item[1] for update in below[index]]
+            return await merge(reduction, members, stage, item[0], keep=False)
+
+        level = await pooled(list(enumerate(groups)), one, width=reduction.context.concurrency)
+        level = [node for node in level if node]
+    return canonical([update for node in level for update in node])

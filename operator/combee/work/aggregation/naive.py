@@ -1,0 +1,15 @@
+"""``Naive``: one aggregator call is given every reflection, whatever its length: a 400 carries nothing."""
+
+from __future__ import annotations
+
+from combee.methods.protocol import Update
+from combee.work.aggregation.calls import note_one_call, one_call
+from combee.work.reduction import Reduction
+
+
+async def everything(reduction: Reduction) -> list[Update]:
+    """The updates of the one call."""
+    given = list(reduction.reflections)
+    updates = await one_call(reduction, given)
+    note_one_call(reduction, given, updates)
+    return updates

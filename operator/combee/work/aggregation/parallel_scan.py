@@ -1,0 +1,75 @@
+"""``ParallelScan``: leaves distil reflections side by side, and a merge brings together what they gave.
+
+With ``Retransmit`` what was not carried is sent again in the same iteration, so that no reflection depends on one call.
+"""
+
+from __future__ import annotations
+
+from combee.algo.tree import plan_tree
+from combee.methods.protocol import Update
+from combee.records import Reflection
+from combee.work.aggregation import calls
+from combee.work.aggregation.model import climb
+from combee.work.aggregation.structured import group
+from combee.work.pool import pooled
+from combee.work.reduction import Reduction
+from combee.work.retention import level_report, uncarried
+
+NODE_OUTPUT_TOKENS = 4096
+"""The most an aggregator may write: decoding is what a level costs, so this is the lever on depth."""
+MERGES = {"Structured": group, "Model": climb}
+
+
+async def scan(reduction: Reduction) -> list[Update]:
+    """The updates of all leaves, merged."""
+    leaves = await _rounds(reduction)
+    given = sum(len(leaf) for leaf in leaves)
+    before = len(reduction.asker.rows)
+    merged = await MERGES[reduction.plan.merge](reduction, leaves)
+    made = len(reduction.asker.rows) - before
+    reduction.levels.append(
+        level_report(reduction.context.method, "merge", made, given, reduction.reflections, merged)
+    )
+    return merged
+
+
+async def _rounds(reduction: Reduction) -> list[list[Update]]:
+    """Leaf calls, round after round; a round takes only what was not carried so far."""
+    plan, method = reduction.plan, reduction.context.method
+    rounds = plan.max_rounds if plan.redundancy == "Retransmit" else 1
+    todo = list(range(len(reduction.reflections)))
+    leaves: list[list[Update]] = []
+    for number in range(rounds):
+        if not todo:
+            break
+        tree = plan_tree(
+            [reduction.tokens[index] for index in todo],
+            seed=plan.seed,
+            iteration=plan.iteration,
+            round=number,
+            copies=plan.copies if plan.redundancy == "Duplicate" else 1,
+            leaf_size=plan.leaf_size,
+            subgroups=plan.subgroups or None,
+            max_fan_in=plan.max_fan_in,
+            max_input_tokens=plan.max_input_tokens,
+            overhead_tokens=reduction.overhead_tokens,
+            merge="Structured",
+            node_output_tokens=NODE_OUTPUT_TOKENS,
+        )
+        stage = f"reduce round {number + 1}"
+        reduction.progress(stage, len(tree.leaves))
+        groups = [[reduction.reflections[todo[index]] for index in leaf] for leaf in tree.leaves]
+
+        async def one(item: tuple[int, list[Reflection]], stage: str = stage) -> list[Update]:
+            return await calls.leaf(reduction, item[1], stage, item[0])
+
+        leaves += await pooled(list(enumerate(groups)), one, width=reduction.context.concurrency)
+        so_far = [update for leaf in leaves for update in leaf]
+        reduction.levels.append(
+            level_report(
+                method, f"leaf round {number + 1}", len(groups), len(todo), reduction.reflections, so_far
+            )
+        )
+        still = uncarried(method, reduction.reflections, so_far)
+        todo = [index for index in todo if index in still]
+    return leaves

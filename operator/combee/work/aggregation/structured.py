@@ -1,0 +1,25 @@
+"""``merge: Structured``: ONE group-by over all leaf updates. Singletons pass verbatim, each cluster gets one call, all
+side by side: fixed depth at any n, and nothing is lost to a root's capacity.
+"""
+
+from __future__ import annotations
+
+from combee.methods.protocol import Update
+from combee.work.aggregation.calls import canonical, merge
+from combee.work.pool import pooled
+from combee.work.reduction import Reduction
+
+
+async def group(reduction: Reduction, leaves: list[list[Update]]) -> list[Update]:
+    """The updates of all leaves, grouped and merged."""
+    updates = [update for leaf in leaves for update in leaf]
+    plan = reduction.plan
+    as_estimated = int(plan.max_input_tokens / (plan.token_factor or 1.0))
+    grouping = reduction.context.method.group(updates, cap=plan.max_fan_in, max_tokens=as_estimated)
+    reduction.progress("merge", len(grouping.clusters))
+
+    async def one(item: tuple[int, list[Update]]) -> list[Update]:
+        return await merge(reduction, item[1], "merge", item[0], keep=True)
+
+    merged = await pooled(list(enumerate(grouping.clusters)), one, width=reduction.context.concurrency)
+    return canonical([*grouping.passed, *(update for cluster in merged for update in cluster)])

@@ -1,0 +1,33 @@
+"""Which function does what a strategy says; the other half of ``combee.strategies``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from combee import extensions
+from combee.methods.protocol import Update
+from combee.work.aggregation.naive import everything
+from combee.work.aggregation.parallel_scan import scan
+from combee.work.aggregation.sequential import learn
+from combee.work.aggregation.summarize import summarize
+from combee.work.aggregation.topk import central
+from combee.work.reduction import Reduction
+
+Reduce = Callable[[Reduction], Awaitable[list[Update]]]
+"""Reflections to updates, for one part of a batch; the reduction keeps count of calls and of what they carried."""
+
+_REDUCES: Mapping[str, Reduce] = {
+    "ParallelScan": scan,
+    "Naive": everything,
+    "Sequential": learn,
+    "TopK": central,
+    "Summarize": summarize,
+}
+
+
+def reduce_of(strategy: str) -> Reduce:
+    """What a strategy does; that of a package's own is its ``reduce``."""
+    if strategy in _REDUCES:
+        return _REDUCES[strategy]
+    reduce: Reduce = extensions.load(extensions.STRATEGIES, strategy).reduce
+    return reduce
