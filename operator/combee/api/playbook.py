@@ -167,8 +167,9 @@ class Canary(Model):
         default=86_400,
         ge=0,
         le=LARGEST_INT,
-        description="How long a version that the gates promoted is still compared with the one before, and rolled "
-        "back when it falls under minus epsilon; 0: not.",
+        description="With mode Shadow only: how long after its promotion a version that the gates promoted is compared "
+        "with the one before. It is refused, and the one before is active again, once the upper end of the interval "
+        "is under minus epsilon. 0: not at all.",
     )
     evaluator: Endpoint | None = Field(
         default=None, description="Judges the answers, blind; needed for Shadow and Replay."
