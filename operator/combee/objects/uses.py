@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Data = Literal["train", "heldOut", "test", "initialPlaybook"]
-Role = Literal["task", "proposer", "evaluator", "embedder"]
+Role = Literal["task", "proposer", "embedder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,13 @@ class Uses:
 
 USES: Mapping[str, Uses] = {
     # Sees that the embedder embeds before anything is spent.
-    "profile": Uses(
-        data=("train", "heldOut", "test", "initialPlaybook"), roles=("task", "evaluator", "embedder")
-    ),
+    "profile": Uses(data=("train", "heldOut", "test", "initialPlaybook"), roles=("task", "embedder")),
     # Learns from train, and so must not be able to look at what it will be judged by.
-    "map": Uses(data=("train",), roles=("task", "proposer", "evaluator"), plan=True),
+    "map": Uses(data=("train",), roles=("task", "proposer"), plan=True),
     "reduce": Uses(roles=("proposer", "embedder"), plan=True),
     # Replays entries on train rows, then scores the artifact on heldOut.
-    "finish": Uses(data=("train", "heldOut"), roles=("task", "evaluator"), plan=True),
-    "evaluate": Uses(data=("heldOut", "test"), roles=("task", "evaluator")),
+    "finish": Uses(data=("train", "heldOut"), roles=("task",), plan=True),
+    "evaluate": Uses(data=("heldOut", "test"), roles=("task",)),
     # Copies the artifact into a ConfigMap with its account's token: it sees no data and no model.
     "publish": Uses(writes_store=False),
 }
