@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 
 from combee.api.common import (
     LARGEST_INT,
+    Bool,
     Float,
     Int,
     Model,
@@ -28,6 +29,7 @@ from combee.api.parts import DataSource, Endpoint
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.api.prometheus import Prometheus
 from combee.api.run import RunSpec
+from combee.api.stakes import Stakes
 
 DIGEST = "[0-9a-f]{64}"
 CRON = "[^ ]+( [^ ]+){4}"
@@ -318,6 +320,14 @@ class Origin(Model):
     rollouts: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Rollouts that it cost.")
     tokens: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Tokens that it cost.")
     gpu_seconds: Float | None = Field(default=None, ge=0, description="Seconds times GPUs that it cost.")
+    steward: Str = Field(default="", max_length=253, description="Who keeps heldOut.")
+    used_for_tuning: Bool = Field(default=False, description="Whether anything was tuned on heldOut before.")
+    failure_cost: Str = Field(default="", max_length=500, description="What a wrong answer costs, in words.")
+
+    @property
+    def stakes(self) -> Stakes:
+        """What its verdicts are worth, in the run's words."""
+        return Stakes(self.steward, self.used_for_tuning, self.failure_cost)
 
 
 class Scores(Model):
