@@ -69,10 +69,16 @@ class Learn(Model):
 
     trigger: Literal["OnChange", "Schedule", "Manual"] = Field(
         default="OnChange",
-        description="OnChange: when template or data change; Schedule: by cron; Manual: by `kubectl combee`.",
+        description="OnChange: when the template or what its data hold changes; Schedule: by cron; Manual: by `kubectl combee`.",
     )
     schedule: Cron | None = Field(
         default=None, description="When, in five fields of cron, UTC; with trigger Schedule only."
+    )
+    poll_seconds: Int = Field(
+        default=300,
+        ge=10,
+        le=86_400,
+        description="With trigger OnChange: how often the template's data are looked at.",
     )
     history_limit: Int = Field(default=5, ge=1, le=100, description="Finished runs kept.")
     template: RunTemplate = Field(description="A run's spec, without playbookRef.")

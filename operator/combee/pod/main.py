@@ -1,5 +1,5 @@
-"""``combee-worker step``, ``publish``, ``report``, ``judge``, ``sweep`` and ``attend``: what runs
-in the pods of runs and canaries.
+"""``combee-worker step``, ``publish``, ``report``, ``judge``, ``sweep``, ``watch-data`` and ``attend``: what runs
+in the pods of runs and Playbooks.
 
 Little is imported before the words are read, and publish never loads what only a step needs.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 STOPPED = 143
 BUG = 70
 USAGE = 64
-USAGE_TEXT = "usage: combee-worker step | publish | report | judge | sweep | attend\n"
+USAGE_TEXT = "usage: combee-worker step | publish | report | judge | sweep | watch-data | attend\n"
 
 
 def program() -> None:
@@ -30,7 +30,7 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one pod's work; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words not in (["step"], ["publish"], ["report"], ["judge"], ["sweep"], ["attend"]):
+    if words not in (["step"], ["publish"], ["report"], ["judge"], ["sweep"], ["watch-data"], ["attend"]):
         sys.stderr.write(USAGE_TEXT)
         return USAGE
     # In a container this is process 1, which ignores signals that it does not handle.
@@ -38,9 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Nothing that is imported becomes garbage: looking for some meanwhile is a seventh of the time.
     gc.disable()
     try:
-        work = {"judge": _judge, "sweep": _sweep, "attend": _attend}.get(
-            words[0], lambda: _prepared(words[0])
-        )()
+        own = {"judge": _judge, "sweep": _sweep, "watch-data": _watch_data, "attend": _attend}
+        work = own.get(words[0], lambda: _prepared(words[0]))()
     finally:
         gc.enable()
     return work()
@@ -109,6 +108,25 @@ def _sweep() -> Callable[[], int]:
         from combee.settings import sweep_settings
 
         settings = sweep_settings()
+        task = read_task(settings)
+    except CombeeError as error:
+        first.say("ERROR", str(error), error=error.code)
+        return lambda: BUG
+    return lambda: run(settings, task, PodLog({}, settings.log_level, begun=first.begun))
+
+
+def _watch_data() -> Callable[[], int]:
+    """The same for the pod that looks at a Playbook's data."""
+    from combee.pod.log import PodLog
+
+    first = PodLog()
+    from combee.errors import CombeeError
+
+    try:
+        from combee.pod.datawatch import read_task, run
+        from combee.settings import data_watch_settings
+
+        settings = data_watch_settings()
         task = read_task(settings)
     except CombeeError as error:
         first.say("ERROR", str(error), error=error.code)
