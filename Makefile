@@ -6,8 +6,11 @@ BIN := $(VENV)/bin
 OUT ?= out
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --only-binary :all:
 
+ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
+CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
+
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster evidence test browser cluster cluster-down cluster-env cluster-revive soak images bench bench-traces scale check format types imports generated lock clean install dev
+.PHONY: help demo demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive soak images bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -42,10 +45,23 @@ demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, imag
 evidence: $(VENV)/run.stamp  ## compare strategies on Formula and FiNER over 10 seeds with simulated models, about an hour on two busy cores; goes on where it stopped
 	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
 
-test: $(VENV)/dev.stamp browser  ## run the whole test suite; where it can (root on Linux, or KUBECONFIG) on a real cluster, too
-	@if [ "$$(uname -s) $$(id -u)" = "Linux 0" ] || [ -n "$$KUBECONFIG" ]; then $(MAKE) -s cluster; fi
-	@# AGAIN=N: where at most N tests fail beside others, they have to pass alone (tests/again.py says why).
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(if $(AGAIN),|| $(BIN)/python tests/again.py $$? $(AGAIN))
+# Four workers where there is a cluster, whose tests mostly wait; tests/balance.py divides the tests among them.
+test: $(VENV)/dev.stamp browser  ## run the test suite; where it can (root on Linux, or KUBECONFIG) on a real cluster, too
+	@if $(CAN_CLUSTER); then $(MAKE) -s cluster; fi
+	$(BIN)/python -m pytest --dist loadfile -n $$(if $(CAN_CLUSTER); then echo 4; else echo 2; fi) $(PYTEST)
+
+test-fast: $(VENV)/dev.stamp  ## run the unit tests only; three minutes on two cores
+	$(BIN)/python -m pytest --dist loadfile -n 2 tests/unit
+
+test-long: $(VENV)/dev.stamp  ## run what make test leaves out: tests marked long, soak, scale (CONTRIBUTING.md lists them); about an hour
+	$(BIN)/python -m pytest --dist loadfile -n 2 -m long
+	@if [ "$(ROOT_ON_LINUX)" ] && [ -z "$$KUBECONFIG" ]; then $(MAKE) soak KILLS=10 && $(MAKE) scale; fi
+
+seconds:  ## run the test suite and write tests/seconds.json anew, by which its tests are balanced
+	@$(MAKE) test PYTEST=--write-seconds
+
+mutants: $(VENV)/dev.stamp  ## put one-line defects into a copy, one at a time, and say which of them the tests see (ONLY="NAME ..." JOBS=2); some minutes
+	$(BIN)/python tests/mutants.py $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
 
 browser:  ## install Chromium for the tests of pages (root on Debian; elsewhere they take the one that is there, or are skipped)
 	@tests/e2e/browser.sh
@@ -79,8 +95,8 @@ bench: $(VENV)/run.stamp  ## measure the figures that are promised; ACE=DIR GEPA
 bench-traces: $(VENV)/run.stamp  ## memory and time of reading 10,000 traces of 200 KB; two minutes and 2 GB of disk
 	@PYTHONPATH=.:operator $(BIN)/python -m bench.traces $(or $(TRACES),10000) $(or $(KILOBYTES),200)
 
-scale: $(VENV)/dev.stamp  ## 1,000 runs and 50,000 pods on pretended nodes: first reconcile, p99, memory; half an hour on two cores
-	@$(MAKE) -s cluster >/dev/null && eval "$$($(NODE) env)" && PYTHONPATH=.:operator $(BIN)/python -m bench.scale --runs $(or $(RUNS),1000) --pods $(or $(PODS),50000)
+scale: cluster  ## 1,000 runs and 50,000 pods on pretended nodes: first reconcile, p99, memory; half an hour on two cores
+	@eval "$$($(NODE) env)" && PYTHONPATH=.:operator $(BIN)/python -m bench.scale --runs $(or $(RUNS),1000) --pods $(or $(PODS),50000)
 
 sensitivity: $(VENV)/run.stamp  ## sweep the simulated model's settings, say where our choices lose; about ten minutes on two cores
 	@mkdir -p $(OUT)

@@ -66,7 +66,7 @@ def gateway(api: ApiServer, folder: Path, **environment: str) -> Iterator[Runnin
     log = folder / "gateway.log"
     with log.open("ab") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "combee.gateway.main"], env=variables, stdout=errors, stderr=errors
+            [sys.executable, "-m", "combee.gateway.program"], env=variables, stdout=errors, stderr=errors
         )
     running = Running(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{probes}", process, log)
     try:

@@ -240,7 +240,7 @@ def _operator(folder: Path, up: ControlPlane, name: str, resync_seconds: int) ->
         "COMBEE_METRICS_PORT": str(port),
         "COMBEE_RESYNC_SECONDS": str(resync_seconds),
     }
-    command = [sys.executable, "-m", "combee.operator.main"]
+    command = [sys.executable, "-m", "combee.operator.program"]
     began = time.monotonic()
     with (folder / f"operator-{name}.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["balance"]
 NO_CLUSTER = "no cluster:"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

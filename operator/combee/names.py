@@ -10,6 +10,10 @@ RUN_KIND = "PromptLearningRun"
 PLAYBOOK_KIND = "Playbook"
 PLAYBOOK_VERSION_KIND = "PlaybookVersion"
 
+VLLM_VERSION = "0.26.0"
+"""The version of vLLM that engines are tested and documented with, and that the extra ``vllm`` installs."""
+VLLM_IMAGE = f"docker.io/vllm/vllm-openai:v{VLLM_VERSION}"
+
 MAX_NAME = 63
 """A Kubernetes label value, and so a pod's name, has at most this many characters."""
 
@@ -18,6 +22,9 @@ METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "components.json", "finding
 """the base method that a published text is of, absent with ACE; its components by name, where it has several."""
 """Keys of a published version's ConfigMap: the text for models, what it was rendered from, its scores on gate."""
 STEP_KINDS = ("profile", "map", "reduce", "finish", "evaluate", "publish")
+
+STORE_FOLDER = "/store"
+"""where a pod has the claim that is its store."""
 
 MANAGED_BY = "combee-operator"
 LABEL_NAME = "app.kubernetes.io/name"

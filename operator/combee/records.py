@@ -136,3 +136,12 @@ def example_of(source: str) -> str:
 def trajectory_id(example_id: str, epoch: int) -> str:
     """``("17", 2)`` -> ``"17@2"``."""
     return f"{example_id}@{epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An object of the API server that owns others: a run, a Playbook, a Deployment."""
+
+    name: str
+    namespace: str
+    uid: str

@@ -23,6 +23,11 @@ def environment_value(variable: str, *, wanted_for: str) -> str:
     return value
 
 
+def is_set(variable: str) -> bool:
+    """Whether ``variable`` has a value."""
+    return bool(os.environ.get(variable))
+
+
 def program_path() -> str:
     """Where programs are looked for."""
     return os.environ.get("PATH", "") or os.defpath

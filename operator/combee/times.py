@@ -11,7 +11,16 @@ def rfc3339(seconds: float) -> str:
     >>> rfc3339(1.0), rfc3339(0.0)
     ('1970-01-01T00:00:01Z', '')
     """
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+    return utc(seconds).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+
+
+def utc(seconds: float) -> datetime:
+    """Return the moment that lies ``seconds`` after the start of 1970.
+
+    >>> utc(86400.0).isoformat()
+    '1970-01-02T00:00:00+00:00'
+    """
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def seconds_of(moment: str) -> float:

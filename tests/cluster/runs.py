@@ -146,7 +146,7 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
         "COMBEE_METRICS_PORT": "0",
         **more,
     }
-    command = [sys.executable, "-m", "combee.operator.main"]
+    command = [sys.executable, "-m", "combee.operator.program"]
     process = subprocess.Popen(command, env=environment, stdout=log.open("ab"), stderr=subprocess.STDOUT)
     return Operator(process, log)
 

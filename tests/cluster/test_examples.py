@@ -15,9 +15,10 @@ from combee import names
 from combee.api.load import parse_run
 from combee.objects.engines import engine_objects, prefetch_job
 from combee.objects.jobs import step_job
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, accept
 from combee.plan.types import Step
+from combee.records import Owner
 
 FOLDER = REPOSITORY / "examples"
 LAPTOP = {

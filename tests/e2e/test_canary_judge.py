@@ -21,7 +21,7 @@ from combee.plan.playbook.judging import read_pairs
 from combee.sim import keyfile, lessons
 from combee.sim.model import Model
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "worker"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "pod"))
 from tls_server import Request, TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e

@@ -20,7 +20,7 @@ from combee.api.prometheus import Prometheus
 from combee.plan.playbook.judging import read_pairs
 from combee.plan.playbook.readings import Reading, judge_reading, read_reading
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "worker"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "pod"))
 from tls_server import Request, TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e

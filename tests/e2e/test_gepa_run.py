@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from e2e_support import FORMULA, Manifest, Sims
 
+from combee.local.flags import StandInFlags
 from combee.local.session import _Silent, prepare, run_session
 from combee.local.sources import parse_stand_ins
 from combee.methods.gepa import GepaMethod, Pool, standing
@@ -23,7 +24,9 @@ GEPA = {"type": "GEPA"}
 
 
 async def learn(url: str, path: Path, out: Path) -> Result:
-    return await run_session(prepare(path, parse_stand_ins([f"main={url}"], [], [])), out, _Silent())
+    return await run_session(
+        prepare(path, parse_stand_ins(StandInFlags(engines=[f"main={url}"]))), out, _Silent()
+    )
 
 
 async def learn_and_stop(url: str, path: Path, out: Path, seconds: float) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from e2e_support import ROOT, Manifest, Sims
 
+from combee.local.flags import StandInFlags
 from combee.local.session import _Silent, prepare, run_session
 from combee.local.sources import parse_stand_ins
 from combee.methods import registry
@@ -37,7 +38,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
 
 async def learn(sims: Sims, key: Path, path: Path, out: Path) -> tuple[Result, str]:
     sim = sims.start("--key", key, "--time-scale", "0")
-    given = parse_stand_ins([f"main={sim.url}"], [], [])
+    given = parse_stand_ins(StandInFlags(engines=[f"main={sim.url}"]))
     result = await run_session(prepare(path, given), out, _Silent())
     return result, (out / "playbook.md").read_text()
 

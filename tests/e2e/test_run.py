@@ -229,6 +229,8 @@ def test_gc_keeps_results_and_deletes_the_store(
     assert combee("gc", out).returncode == 0 and (out / "store").exists()
     assert combee("gc", out, "--yes").returncode == 0
     assert not (out / "store").exists() and (out / "result.json").exists()
+    steps = {path.stem.rsplit("-", 2)[1] for path in (out / "steps").iterdir()}
+    assert steps >= {"profile", "map", "reduce", "finish"}
     assert combee("gc", tmp_path).returncode == 2
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from combee.names import VLLM_VERSION
 
 PACKAGE = Path(__file__).resolve().parents[2] / "operator" / "combee"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -35,6 +38,38 @@ def test_only_settings_reads_the_environment() -> None:
         if "os.environ" in path.read_text() or "getenv" in path.read_text()
     ]
     assert readers == ["settings.py"]
+
+
+def test_one_version_of_vllm_in_code_image_chart_and_docs() -> None:
+    root = PACKAGE.parents[1]
+    places = [root / "pyproject.toml", root / "README.md"]
+    places += [
+        p
+        for room in ("docs", "images", "charts", "examples")
+        for p in (root / room).rglob("*")
+        if p.is_file()
+    ]
+    pattern = re.compile(r"vllm(?:-openai)?(?::v|==| )([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
+    named = {
+        str(path.relative_to(root)): versions
+        for path in places
+        if (versions := set(pattern.findall(path.read_text(errors="replace"))))
+    }
+    assert {version for versions in named.values() for version in versions} == {VLLM_VERSION}
+    required = {
+        "pyproject.toml",
+        "docs/install.md",
+        "images/vllm/Dockerfile",
+        "charts/combee-operator/values.yaml",
+    }
+    assert required <= named.keys()
+
+
+def test_no_lock_holds_vllm() -> None:
+    root = PACKAGE.parents[1]
+    locks = [*root.glob("*.lock"), *root.glob("images/*/*.lock")]
+    assert locks
+    assert [lock.name for lock in locks if re.search(r"^vllm==", lock.read_text(), re.MULTILINE)] == []
 
 
 def test_operator_is_no_package() -> None:

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from combee.errors import BugError
-
 LimitName = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
 _NAMES: tuple[LimitName, ...] = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds")
 
@@ -133,18 +131,3 @@ def largest_affordable(per_example: Spend, fixed: Spend, spent: Spend, limits: L
         affordable = math.floor(room / each + 1e-9)
         best = affordable if best is None else min(best, affordable)
     return best
-
-
-def split_evenly(total: int, parts: int, part: int) -> int:
-    """Share number ``part`` of ``total`` split over ``parts``: whole, within one, summing to ``total``.
-
-    The first shares are the larger ones; a share is 0 when there are more parts than units (such a
-    pod must not call). For a run's concurrency and rates over its pods. ``BugError`` for parts < 1,
-    part outside 0..parts-1 or a negative total. Source: DESIGN section 4. Cost: O(1).
-
-    >>> [split_evenly(10, 4, part) for part in range(4)]
-    [3, 3, 2, 2]
-    """
-    if parts < 1 or not 0 <= part < parts or total < 0:
-        raise BugError(f"share {part} of {parts} of {total} does not exist", where="split_evenly")
-    return total // parts + (1 if part < total % parts else 0)

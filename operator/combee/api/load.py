@@ -47,7 +47,9 @@ def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
         runs.append(run)
     if not runs:
         raise ManifestError(
-            "there is no run in it, and only runs are learned", where=where, fix=f"Add one of kind: {KIND}."
+            "there is no run in it, and only runs are learned",
+            where=where,
+            fix=f"Add one of kind: {KIND}; a Playbook is for a cluster: kubectl combee playbook preview NAME -f {where}",
         )
     return runs
 

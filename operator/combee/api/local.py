@@ -5,6 +5,9 @@ Pure checks on names; whether a file or variable behind a stand-in exists is for
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from combee.api.common import REMOTE_SCHEMES, uri_scheme
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
@@ -12,17 +15,29 @@ from combee.errors import ManifestError, NotAvailableError
 
 INITIAL_PLAYBOOK = "initialPlaybook"
 """the name that stands for task.initialPlaybook in ``--data``."""
+USUAL_URL = "http://127.0.0.1:8000/v1"
+"""where ``vllm serve`` and ``combee sim serve`` answer unless told otherwise."""
 _AN = {"activeVersion": "an"}
 SECRET_KEYS = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "https": ("TOKEN",)}
 """Schemes that a laptop can read, and the keys that the Secret of such an address must have."""
 
 
-def check_local(run: PromptLearningRun, *, engines: set[str], secrets: set[str], data: set[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The names that flags give: engines, ``NAME/KEY`` of secrets, and of data ``train``, ``heldOut``, ``test`` and
+    ``initialPlaybook``."""
+
+    engines: frozenset[str] = frozenset()
+    engine_keys: frozenset[str] = frozenset()
+    engine_models: frozenset[str] = frozenset()
+    secrets: frozenset[str] = frozenset()
+    data: frozenset[str] = frozenset()
+
+
+def check_local(run: PromptLearningRun, given: Given) -> None:
     """Refuse a run that lacks stand-ins, or stand-ins that stand for nothing.
 
-    ``engines``, ``secrets`` (``NAME/KEY``) and ``data`` (``train``, ``heldOut``, ``test``,
-    ``initialPlaybook``) are the names given with ``--engine``, ``--secret`` and ``--data``. Raises
-    ManifestError naming the flag, or NotAvailableError for an address that this version cannot read.
+    Raises ManifestError naming the flag, or NotAvailableError for an address that this version cannot read.
     """
     if run.spec.suspend:
         raise ManifestError(
@@ -30,9 +45,21 @@ def check_local(run: PromptLearningRun, *, engines: set[str], secrets: set[str],
             where="spec.suspend",
             fix="Remove suspend, then run.",
         )
-    _check_flags(run, engines, secrets, data)
-    _check_data(run, secrets, data)
-    _check_models(run, engines, secrets)
+    check_readable(run, given)
+    for problem in _models_lack(run, given):
+        raise problem.error
+
+
+def check_readable(run: PromptLearningRun, given: Given) -> None:
+    """The part of these checks that a preview needs: it reads the data, and asks no model."""
+    _check_flags(run, given)
+    _check_data(run, given.secrets, given.data)
+
+
+def lacking(run: PromptLearningRun, given: Given) -> list[str]:
+    """The flags that ``combee run`` needs beside those given, with values to replace: flag, value, flag, value."""
+    flags = dict.fromkeys(problem.flag for problem in _models_lack(run, given))
+    return [word for flag in flags for word in flag]
 
 
 def sources(run: PromptLearningRun) -> dict[str, DataSource]:
@@ -42,15 +69,20 @@ def sources(run: PromptLearningRun) -> dict[str, DataSource]:
     return {name: source for name, source in named.items() if source is not None}
 
 
-def _check_flags(run: PromptLearningRun, engines: set[str], secrets: set[str], data: set[str]) -> None:
+def _check_flags(run: PromptLearningRun, given: Given) -> None:
     known = [engine.name for engine in run.spec.engines]
-    for name in sorted(engines - set(known)):
-        raise ManifestError(
-            f"the manifest has no engine {name!r}",
-            where=f"--engine {name}",
-            fix=f"Engines of {run.name}: {', '.join(known) or 'none'}.",
-        )
-    for pair in sorted(secrets):
+    for flag, names in (
+        ("--engine", given.engines),
+        ("--engine-key", given.engine_keys),
+        ("--engine-model", given.engine_models),
+    ):
+        for name in sorted(names.difference(known)):
+            raise ManifestError(
+                f"the manifest has no engine {name!r}",
+                where=f"{flag} {name}",
+                fix=f"Engines of {run.name}: {', '.join(known) or 'none'}.",
+            )
+    for pair in sorted(given.secrets):
         if "/" not in pair:
             raise ManifestError(
                 "a secret is named by NAME/KEY",
@@ -60,7 +92,7 @@ def _check_flags(run: PromptLearningRun, engines: set[str], secrets: set[str], d
     splits = list(sources(run))
     if run.spec.task.initial_playbook is not None:
         splits.append(INITIAL_PLAYBOOK)
-    for name in sorted(data - set(splits)):
+    for name in sorted(given.data.difference(splits)):
         raise ManifestError(
             f"the manifest has no split {name!r}",
             where=f"--data {name}",
@@ -68,7 +100,7 @@ def _check_flags(run: PromptLearningRun, engines: set[str], secrets: set[str], d
         )
 
 
-def _check_data(run: PromptLearningRun, secrets: set[str], data: set[str]) -> None:
+def _check_data(run: PromptLearningRun, secrets: frozenset[str], data: frozenset[str]) -> None:
     for name, source in sources(run).items():
         part = "configMap" if source.config_map is not None else "pvc"
         path = f"spec.task.data.{name}"
@@ -80,7 +112,7 @@ def _check_data(run: PromptLearningRun, secrets: set[str], data: set[str]) -> No
         _check_source("spec.task.initialPlaybook", INITIAL_PLAYBOOK, initial.uri, part, data)
 
 
-def _check_source(path: str, name: str, uri: str | None, part: str, data: set[str]) -> None:
+def _check_source(path: str, name: str, uri: str | None, part: str, data: frozenset[str]) -> None:
     if name in data:
         return
     if uri is None:
@@ -97,7 +129,7 @@ def _check_source(path: str, name: str, uri: str | None, part: str, data: set[st
         )
 
 
-def _check_keys(path: str, scheme: str, secret: str, secrets: set[str]) -> None:
+def _check_keys(path: str, scheme: str, secret: str, secrets: frozenset[str]) -> None:
     """Each key that an address's Secret must have needs a variable that stands for it."""
     for key in SECRET_KEYS.get(scheme, ()):
         if f"{secret}/{key}" not in secrets:
@@ -108,20 +140,34 @@ def _check_keys(path: str, scheme: str, secret: str, secrets: set[str]) -> None:
             )
 
 
-def _check_models(run: PromptLearningRun, engines: set[str], secrets: set[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """What a model lacks: the error that says so, and the flag that gives it."""
+
+    error: ManifestError
+    flag: tuple[str, str]
+
+
+def _models_lack(run: PromptLearningRun, given: Given) -> Iterator[_Lack]:
     for role, model in run.spec.roles_in_use().items():
         path = f"spec.models.{role}"
-        if model.engine_ref is not None and model.engine_ref.name not in engines:
-            name = model.engine_ref.name
-            raise ManifestError(
+        if model.engine_ref is not None and (name := model.engine_ref.name) not in given.engines:
+            error = ManifestError(
                 f"engine {name!r} is on a cluster, and this runs on a laptop",
                 where=f"{path}.engineRef",
                 fix=f"Give an OpenAI-compatible server that stands for it: --engine {name}=URL.",
             )
+            yield _Lack(error, ("--engine", f"{name}={USUAL_URL}"))
         secret = model.endpoint.api_key_secret_ref if model.endpoint is not None else None
-        if secret is not None and f"{secret.name}/{secret.key}" not in secrets:
-            raise ManifestError(
+        if secret is not None and (pair := f"{secret.name}/{secret.key}") not in given.secrets:
+            error = ManifestError(
                 "a Secret is on a cluster, and this runs on a laptop",
                 where=f"{path}.endpoint.apiKeySecretRef",
-                fix=f"Give a variable that holds it: --secret {secret.name}/{secret.key}=env:VAR.",
+                fix=f"Give a variable that holds it: --secret {pair}=env:VAR.",
             )
+            yield _Lack(error, ("--secret", f"{pair}=env:{_variable(pair)}"))
+
+
+def _variable(pair: str) -> str:
+    """A name for the variable that holds the key of a Secret."""
+    return "".join(char if char.isascii() and char.isalnum() else "_" for char in pair.upper())

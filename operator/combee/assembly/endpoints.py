@@ -21,6 +21,8 @@ EngineUrl = Callable[[str], tuple[str, str]]
 """engine name -> (base URL, where that was said)."""
 KeyOf = Callable[[str, SecretKeyRef], tuple[str, str]]
 """(role, reference) -> (the key, where it comes from in the user's words)."""
+EngineKey = Callable[[str], tuple[str, str]]
+"""engine name -> the same; the empty key for a server that asks for none."""
 
 
 def role_endpoints(
@@ -28,6 +30,7 @@ def role_endpoints(
     *,
     engine_url: EngineUrl,
     key_of: KeyOf,
+    engine_key: EngineKey = lambda _: ("", ""),
     only: Collection[str] = ROLES_IN_USE,
     balanced: bool = False,
 ) -> dict[str, Endpoint]:
@@ -38,25 +41,33 @@ def role_endpoints(
     """
     roles = spec.roles_in_use()
     return {
-        role: _endpoint(spec, role, roles[role], engine_url, key_of, balanced)
+        role: _engine(spec, ref.name, engine_url, engine_key, balanced)
+        if (ref := roles[role].engine_ref) is not None
+        else _endpoint(role, roles[role], key_of)
         for role in ROLES_IN_USE
         if role in roles and role in only
     }
 
 
-def _endpoint(
-    spec: RunSpec, role: str, model: RoleModel, engine_url: EngineUrl, key_of: KeyOf, balanced: bool
+def _engine(
+    spec: RunSpec, name: str, engine_url: EngineUrl, engine_key: EngineKey, balanced: bool
 ) -> Endpoint:
-    if model.engine_ref is not None:
-        engine = next(engine for engine in spec.engines if engine.name == model.engine_ref.name)
-        url, where = engine_url(engine.name)
-        return Endpoint(
-            url=checked_url(url, where),
-            model=engine.vllm.model,
-            revision=engine.vllm.revision or "",
-            engine_args=engine.vllm.args,
-            balanced=balanced,
-        )
+    engine = next(engine for engine in spec.engines if engine.name == name)
+    url, where = engine_url(name)
+    checked = checked_url(url, where)
+    key, source = engine_key(name)
+    return Endpoint(
+        url=checked,
+        model=engine.vllm.model,
+        api_key=SecretStr(key),
+        revision=engine.vllm.revision or "",
+        engine_args=engine.vllm.args,
+        key_source=source,
+        balanced=balanced,
+    )
+
+
+def _endpoint(role: str, model: RoleModel, key_of: KeyOf) -> Endpoint:
     if model.endpoint is None:
         raise BugError(f"the role {role} has neither engine nor endpoint")
     key, source = "", ""

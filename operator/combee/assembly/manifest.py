@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from combee.api.load import parse_runs
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
 
+STANDARD_INPUT = Path("-")
+"""the path that stands for standard input; its manifest's paths are relative to the working directory."""
+
 
 def read_manifest_text(path: Path) -> str:
     """The text of a manifest file. ManifestError when it is not there or not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
+        content = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise ManifestError("not UTF-8", where=str(path), fix="Save the manifest as UTF-8") from None
     except OSError as error:

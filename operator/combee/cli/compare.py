@@ -9,7 +9,8 @@ import re
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -19,6 +20,7 @@ from combee.compare.launch import CellError
 from combee.compare.run import Compared, Request, Told, compare, write_runs
 from combee.compare.strategies import parse_strategies
 from combee.errors import BugError, CombeeError, UserError
+from combee.local.flags import StandInFlags
 from combee.names import LABEL_COMPARISON
 from combee.plan.types import EXIT_CODES
 
@@ -35,9 +37,7 @@ class Flags:
     strategies: str
     sizes: str
     seeds: str
-    engines: list[str]
-    secrets: list[str]
-    data: list[str]
+    given: StandInFlags
     jobs: int
     slots: int | None
     evaluate_every: int | None
@@ -105,9 +105,8 @@ def read_flags(flags: Flags) -> Request:
         ),
         seeds=parse_seeds(flags.seeds),
         out=flags.output,
-        engines=parse_engines(flags.engines),
-        secrets=flags.secrets,
-        data=flags.data,
+        engines=parse_engines(flags.given.engines),
+        given=replace(flags.given, engines=()),
         jobs=flags.jobs,
         slots=flags.slots,
         evaluate_every=flags.evaluate_every,
@@ -130,7 +129,7 @@ def parse_methods(text: str) -> list[MethodType]:
     return list(dict.fromkeys(found))
 
 
-def parse_engines(values: list[str]) -> dict[str, list[str]]:
+def parse_engines(values: Sequence[str]) -> dict[str, list[str]]:
     """NAME=URL, a name more than once: one server a seed, in order."""
     found: dict[str, list[str]] = {}
     for value in values:

@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.options import Data, Engines, Json, Secrets
+from combee.cli.options import Json, with_stand_ins
 from combee.cli.where import Place, with_place
+from combee.local.flags import StandInFlags
 
 Manifests = Annotated[
     list[Path] | None,
-    typer.Option("-f", "--filename", help="A manifest; more than once to compare on several tasks."),
+    typer.Option(
+        "-f",
+        "--filename",
+        help="A manifest, or - for standard input; more than once to compare on several tasks.",
+    ),
 ]
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for results; the same folder resumes.")
@@ -69,20 +74,18 @@ EXAMPLES = (
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command(epilog=f"Examples: {EXAMPLES}")(with_place(compare))
+    app.command(epilog=f"Examples: {EXAMPLES}")(with_place(with_stand_ins(compare)))
 
 
 def compare(
     place: Place,
     output: Output,
+    given: StandInFlags,
     name: Name = None,
     filename: Manifests = None,
     strategies: Strategies = "Sequential,Naive,ParallelScan",
     sizes: Sizes = "",
     seeds: Seeds = "3",
-    engine: Engines = None,
-    secret: Secrets = None,
-    data: Data = None,
     jobs: Jobs = 1,
     slots: Slots = None,
     evaluate_every: EvaluateEvery = None,
@@ -103,6 +106,17 @@ def compare(
         raise typer.Exit(run_collected(name, output, place, wait_seconds=timeout, slots=slots))
     from combee.cli.compare import Flags, run_compare, run_for_cluster
 
-    given = (filename or [], output, strategies, sizes, seeds, engine or [], secret or [], data or [])
-    flags = Flags(*given, jobs, slots, evaluate_every, methods, for_cluster)
+    flags = Flags(
+        filename or [],
+        output,
+        strategies,
+        sizes,
+        seeds,
+        given,
+        jobs,
+        slots,
+        evaluate_every,
+        methods,
+        for_cluster,
+    )
     raise typer.Exit(run_for_cluster(flags) if for_cluster else run_compare(flags, as_json=json))

@@ -13,8 +13,9 @@ from typer.exceptions import TyperException
 from combee import __version__
 from combee.cli import comparing, kubectl, versions
 from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, bug_text, forget, say_line
-from combee.cli.options import Data, Engines, Json, Manifest, Secrets
+from combee.cli.options import Json, Manifest, with_stand_ins
 from combee.cli.where import Place, with_place
+from combee.local.flags import StandInFlags
 
 EXAMPLES = """Examples:
 
@@ -32,10 +33,11 @@ app = typer.Typer(
     help="Learn playbooks from experience, in parallel. The same manifest runs here and on a cluster.",
     epilog=EXAMPLES,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+COMPLETION = ("--install-completion", "--show-completion")
 
 
 @app.callback(invoke_without_command=True)
@@ -47,7 +49,7 @@ def _root(
         raise typer.Exit
 
 
-@app.command(epilog="Example: combee validate -f run.yaml")
+@app.command(epilog="Examples: combee validate -f run.yaml; kustomize build . | combee validate -f -")
 def validate(filename: Manifest, json: Json = False) -> None:
     """Check a manifest: all that is wrong with it, a line each. Reads no data, asks no server.
 
@@ -58,21 +60,27 @@ def validate(filename: Manifest, json: Json = False) -> None:
     raise typer.Exit(run_validate(filename, as_json=json))
 
 
-@app.command(epilog="Examples: combee preview -f run.yaml; kubectl combee preview quickstart")
+@app.command(
+    epilog="Examples: combee preview -f run.yaml --data train=train.jsonl; kubectl combee preview quickstart"
+)
 @with_place
+@with_stand_ins
 def preview(
     place: Place,
+    given: StandInFlags,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="A run on a cluster, in place of a manifest.")
     ] = None,
     filename: Annotated[
-        Path | None, typer.Option("-f", "--filename", help="The manifest: a PromptLearningRun in YAML.")
+        Path | None,
+        typer.Option(
+            "-f", "--filename", help="The manifest: a PromptLearningRun in YAML; -: standard input."
+        ),
     ] = None,
-    data: Data = None,
     json: Json = False,
 ) -> None:
     """Show what a run would do and cost: batches, tree, calls, tokens, the smallest gain it can
-    detect. Reads the data; spends nothing.
+    detect. Reads the data; spends nothing. The flags of `combee run` are checked, and the next command has them.
 
     Exit codes: 0 shown, 2 the manifest or its data is wrong.
     """
@@ -81,22 +89,25 @@ def preview(
     if filename is not None:
         from combee.cli.preview import run_preview
 
-        raise typer.Exit(run_preview(filename, data or [], as_json=json))
+        raise typer.Exit(run_preview(filename, given, as_json=json))
     from combee.cli.cluster.preview import run_cluster_preview
 
-    raise typer.Exit(run_cluster_preview(name or "", data or [], place, as_json=json))
+    raise typer.Exit(run_cluster_preview(name or "", given, place, as_json=json))
 
 
-@app.command(epilog="Example: combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1")
+@app.command(
+    epilog="Examples: combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1; "
+    "combee run -f run.yaml -o out --engine main=https://llm.example.com/v1 --engine-key main=env:LLM_KEY "
+    "--engine-model main=gpt-oss-120b"
+)
+@with_stand_ins
 def run(
     filename: Manifest,
     output: Annotated[
         Path,
         typer.Option("-o", "--output", metavar="DIR", help="Folder for results; the same folder resumes."),
     ],
-    engine: Engines = None,
-    secret: Secrets = None,
-    data: Data = None,
+    given: StandInFlags,
     plans: Annotated[
         Path | None,
         typer.Option(
@@ -121,11 +132,7 @@ def run(
     """
     from combee.cli.run import run_run
 
-    raise typer.Exit(
-        run_run(
-            filename, output, engine or [], secret or [], data or [], plans, task_user=task_user, as_json=json
-        )
-    )
+    raise typer.Exit(run_run(filename, output, given, plans, task_user=task_user, as_json=json))
 
 
 comparing.register(app)
@@ -165,6 +172,10 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         name = Path(sys.argv[0]).name
         called = {"main.py": "combee", "kubectl-combee": "kubectl combee"}.get(name, name)
+        if arguments[0] in COMPLETION:
+            called = (
+                "combee"  # a shell completes the first word of a line; kubectl completes its plugins itself
+            )
         code = app(arguments, prog_name=called, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -34,7 +34,7 @@ def preview_text(name: str, next_command: str, shown: Preview) -> str:
     lines += [f"warning: {warning}" for warning in shown.warnings]
     if shown.refused:
         lines.append(f"would be refused: {shown.refused}")
-    lines.append(f"Nothing was spent. Next: {next_command}")
+    lines.append("Nothing was spent." if shown.refused else f"Nothing was spent. Next: {next_command}")
     return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from combee.cli.errors import USER_ERROR, bug_text, say, say_line
 from combee.cli.screen import Screen, choose_mode
 from combee.errors import BugError, CombeeError
+from combee.local.flags import StandInFlags
 from combee.local.session import Prepared, prepare, run_session
 from combee.local.sources import parse_stand_ins
 from combee.plan.types import EXIT_CODES
@@ -23,9 +24,7 @@ from combee.report.result import Result
 def run_run(
     path: Path,
     out: Path,
-    engines: list[str],
-    secrets: list[str],
-    data: list[str],
+    given: StandInFlags,
     plans: Path | None,
     *,
     task_user: str = "",
@@ -33,7 +32,7 @@ def run_run(
 ) -> int:
     """Check, work, show; the exit code of the outcome."""
     try:
-        prepared = prepare(path, parse_stand_ins(engines, secrets, data, task_user), plans)
+        prepared = prepare(path, parse_stand_ins(given, task_user), plans)
     except CombeeError as error:
         say(error, as_json=as_json)
         return USER_ERROR

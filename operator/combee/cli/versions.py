@@ -100,7 +100,9 @@ def preview(
     place: Place,
     manifest: Annotated[
         Path | None,
-        typer.Option("-f", "--filename", metavar="FILE", help="Its manifest as it would be."),
+        typer.Option(
+            "-f", "--filename", metavar="FILE", help="Its manifest as it would be; -: standard input."
+        ),
     ] = None,
 ) -> None:
     """Say what the gates would decide now, with another manifest or with the one that is there. Nothing is written.

@@ -25,6 +25,7 @@ from combee.api.run import PromptLearningRun
 from combee.assembly.manifest import read_run
 from combee.compare.strategies import Strategy
 from combee.errors import UserError
+from combee.local.flags import StandInFlags
 from combee.local.sources import StandIns, locate
 from combee.names import CELL_ANNOTATION, LABEL_COMPARISON
 
@@ -72,6 +73,11 @@ class Cell:
     def manifest(self) -> Path:
         """The derived manifest, beside the folder: a run folder holds only what a run writes."""
         return self.folder.with_name(f"{self.folder.name}.yaml")
+
+    def flags(self, given: StandInFlags) -> StandInFlags:
+        """Its flags of ``combee run``: its servers, their keys and the secrets. Its manifest has the rest."""
+        engines = [f"{name}={url}" for name, url in self.engines.items()]
+        return StandInFlags(engines=engines, engine_keys=given.engine_keys, secrets=given.secrets)
 
 
 def read_tasks(paths: Sequence[Path]) -> list[CompareTask]:

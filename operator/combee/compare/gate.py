@@ -8,12 +8,12 @@ asked here with the cell's own models and memo and kept beside its folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from combee.clients.store.store import Store
 from combee.compare.cells import Cell
 from combee.errors import DataError
+from combee.local.flags import StandInFlags
 from combee.local.session import context_on, prepare
 from combee.local.sources import parse_stand_ins
 from combee.work.rollouts import evaluate
@@ -28,12 +28,11 @@ def start_file(cell: Cell) -> Path:
     return cell.folder.with_name(f"{cell.folder.name}.gate.json")
 
 
-async def score_start(cell: Cell, secrets: Sequence[str]) -> None:
+async def score_start(cell: Cell, given: StandInFlags) -> None:
     """Score the start of a cell on gate, unless that is done. UserErrors as ``combee run`` raises."""
     if start_file(cell).exists():
         return
-    engines = [f"{name}={url}" for name, url in cell.engines.items()]
-    prepared = prepare(cell.manifest, parse_stand_ins(engines, secrets, []))
+    prepared = prepare(cell.manifest, parse_stand_ins(cell.flags(given)))
     async with context_on(prepared, cell.folder) as context:
         method, spec = context.method, context.spec
         start = method.initial(context.initial_playbook) if context.initial_playbook else method.empty()

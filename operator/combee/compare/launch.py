@@ -11,14 +11,14 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from combee.api.run import manifest_digest
 from combee.assembly.manifest import read_run
 from combee.compare.cells import Cell
 from combee.errors import UserError
+from combee.local.flags import StandInFlags
 from combee.plan.types import EXIT_CODES
 
 FINISHED = (EXIT_CODES["Learned"], EXIT_CODES["NothingBetter"])
@@ -53,7 +53,7 @@ def is_finished(cell: Cell) -> bool:
 class Launcher:
     """Runs cells; ``told(cell, done, total)`` after each."""
 
-    secrets: Sequence[str]
+    given: StandInFlags
     jobs: int
     told: Callable[[Cell, int, int], None]
     running: set[asyncio.subprocess.Process] = field(default_factory=set)
@@ -79,7 +79,7 @@ class Launcher:
 
     async def _one(self, cell: Cell) -> None:
         process = await asyncio.create_subprocess_exec(
-            *command(cell.manifest, cell.folder, cell.engines, self.secrets),
+            *command(cell, self.given),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -95,14 +95,10 @@ class Launcher:
             raise CellError(cell, code, _last_line(said))
 
 
-def command(manifest: Path, folder: Path, engines: Mapping[str, str], secrets: Sequence[str]) -> list[str]:
+def command(cell: Cell, given: StandInFlags) -> list[str]:
     """The command line of a cell, as a person would write it."""
-    words = [sys.executable, "-m", "combee.cli.main", "run", "-f", str(manifest), "-o", str(folder)]
-    for name, url in engines.items():
-        words += ["--engine", f"{name}={url}"]
-    for secret in secrets:
-        words += ["--secret", secret]
-    return words
+    files = ["-f", str(cell.manifest), "-o", str(cell.folder)]
+    return [sys.executable, "-m", "combee.cli.main", "run", *files, *cell.flags(given).words()]
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from combee.algo.latency import LatencyLaw
@@ -34,23 +34,24 @@ from combee.compare.plot import plot
 from combee.compare.strategies import Strategy
 from combee.compare.table import Row, make_rows, to_json
 from combee.errors import ManifestError, NotAvailableError, UserError
-from combee.local.session import prepare
-from combee.local.sources import parse_stand_ins
+from combee.local.flags import StandInFlags
+from combee.local.session import prepare_run
+from combee.local.sources import parse_stand_ins, with_engine_models
 
 Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What ``combee compare`` was asked. ``engines``: NAME -> URLs, dealt over the seeds in order."""
+    """What ``combee compare`` was asked for. ``engines``: NAME -> URLs, dealt over the seeds in order."""
 
     manifests: Sequence[Path]
     strategies: Sequence[Strategy]
     seeds: Sequence[int]
     out: Path
     engines: Mapping[str, Sequence[str]]
-    secrets: Sequence[str] = ()
-    data: Sequence[str] = ()
+    given: StandInFlags = field(default_factory=StandInFlags)
+    """the other flags of ``combee run``; its engines are empty."""
     jobs: int = 1
     slots: int | None = None
     evaluate_every: int | None = None
@@ -68,16 +69,16 @@ class Compared:
 
 def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]:
     """Everything checked before any work; UserErrors only. Writes the derived manifests."""
-    tasks = read_tasks(request.manifests)
-    given = parse_stand_ins([], [], request.data)
+    flags = replace(request.given, engines=[f"{name}={urls[0]}" for name, urls in request.engines.items()])
+    given = parse_stand_ins(flags)
+    tasks = [replace(task, run=with_engine_models(task.run, given)) for task in read_tasks(request.manifests)]
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
     cells = make_cells(
         tasks, request.strategies, request.seeds, request.out, request.engines, request.methods
     )
-    engines = [f"{name}={urls[0]}" for name, urls in request.engines.items()]
     for task in tasks:
         _refuse_container(task)
-        prepare(task.path, parse_stand_ins(engines, request.secrets, request.data))
+        prepare_run(task.run, task.path.resolve().parent, given)
     _refuse_foreign(request.out)
     for cell in (one for one in cells if one.seed == request.seeds[0]):
         parse_run(derived(cell, given, grid), f"--strategies {cell.label}")
@@ -145,19 +146,19 @@ async def compare(request: Request, tell: Told) -> Compared:
     def told(cell: Cell, done: int, total: int) -> None:
         tell(f"{done}/{total} {cell.name}")
 
-    await Launcher(request.secrets, request.jobs, told).run(cells)
+    await Launcher(request.given, request.jobs, told).run(cells)
     law = LatencyLaw()
     slots = {task.name: request.slots or task.run.spec.workers.concurrency for task in tasks}
-    facts = [await _facts(cell, slots[cell.task.name], law, request.secrets) for cell in cells]
+    facts = [await _facts(cell, slots[cell.task.name], law, request.given) for cell in cells]
     terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, note)
     return await asyncio.to_thread(write_pages, request.out, facts, law, terms)
 
 
-async def _facts(cell: Cell, slots: int, law: LatencyLaw, secrets: Sequence[str]) -> CellFacts:
+async def _facts(cell: Cell, slots: int, law: LatencyLaw, given: StandInFlags) -> CellFacts:
     """A cell that found nothing better has not looked at gate: the start is scored there first."""
     outputs = json.loads((cell.folder / "result.json").read_bytes())
     if (outputs.get("heldOut") or {}).get("gate") is None:
-        await score_start(cell, secrets)
+        await score_start(cell, given)
     return await asyncio.to_thread(collect, cell, slots, law)
 
 

@@ -1,4 +1,4 @@
-"""``combee-gateway``: serves the Playbooks of its namespace until it is told to stop."""
+"""The gateway's work: it serves the Playbooks of its namespace until it is told to stop. ``program`` starts it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,8 @@ PRESSED_SECONDS = 0.05
 """A loop that comes later than this has no time for mirrored requests."""
 
 
-def main() -> None:
-    """The console script."""
-    if sys.argv[1:] in (["--version"], ["version"]):
-        sys.stdout.write(f"combee-gateway {__version__}\n")
-        return
+def start() -> None:
+    """Serve as the environment says; the process ends with an error's exit code."""
     try:
         settings = gateway_settings()
         to_stderr(settings.log_level)
@@ -179,7 +176,3 @@ async def _beat(life: Life) -> None:
         await asyncio.sleep(BEAT_SECONDS)
         now = time.monotonic()
         life.late, life.beat = max(0.0, now - life.beat - BEAT_SECONDS), now
-
-
-if __name__ == "__main__":
-    main()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from combee.algo.tokens import estimate_tokens
+from combee.api.local import check_readable
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.assembly.adapters import check_adapter
 from combee.assembly.context import Models, Share, keep_libraries_quiet, open_models, run_prefix, work_context
@@ -32,7 +33,15 @@ from combee.clients.sandbox.sandbox import Sandbox
 from combee.clients.store.store import Store
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Listener, Meter
-from combee.local.sources import StandIns, check_stand_ins, endpoints, read_initial_playbook, read_splits
+from combee.local.sources import (
+    StandIns,
+    check_keys,
+    check_stand_ins,
+    endpoints,
+    read_initial_playbook,
+    read_splits,
+    with_engine_models,
+)
 from combee.methods.registry import method_of
 from combee.plan.decide import Identity, limits_of
 from combee.plan.preview import DataShape, preview
@@ -84,8 +93,11 @@ def prepare_run(
     for_preview: bool = False,
 ) -> Prepared:
     """The same for a run that is read already; its paths are relative to ``base``."""
-    sandbox = None
-    if not for_preview:
+    sandbox, run = None, with_engine_models(run, given)
+    check_keys(given)
+    if for_preview:
+        check_readable(run, given.names())
+    else:
         check_stand_ins(run, given)
         sandbox = sandbox_of(run, given.task_user, base)
     splits = read_splits(run, task_of(run.spec.task), given, base)

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from combee.api.common import SecretKeyRef, uri_scheme
-from combee.api.local import INITIAL_PLAYBOOK, check_local, sources
-from combee.api.parts import DataSource
+from combee.api.local import INITIAL_PLAYBOOK, USUAL_URL, Given, check_local, sources
+from combee.api.parts import DataSource, Vllm
 from combee.api.run import PromptLearningRun
 from combee.assembly.endpoints import checked_key, role_endpoints
 from combee.assembly.splits import read_playbook, read_split, refuse_overlap
 from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
-from combee.settings import environment_value
+from combee.local.flags import StandInFlags
+from combee.settings import environment_value, is_set
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
+
+OPENAI_HOST = "api.openai.com"
+OPENAI_KEY = "OPENAI_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
 class StandIns:
-    """``--engine``, ``--secret`` and ``--data``, parsed."""
+    """The flags of ``StandInFlags``, parsed."""
 
     engines: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
@@ -29,27 +34,41 @@ class StandIns:
     data: Mapping[str, str] = field(default_factory=dict)
     task_user: str = ""
     """``--task-user``: the first user id of a container task's commands, or ``me``."""
+    engine_keys: Mapping[str, str] = field(default_factory=dict)
+    """engine -> environment variable."""
+    engine_models: Mapping[str, str] = field(default_factory=dict)
+
+    def names(self) -> Given:
+        """The names that are given."""
+        parts = (self.engines, self.engine_keys, self.engine_models, self.secrets, self.data)
+        return Given(*(frozenset(part) for part in parts))
 
 
-def parse_stand_ins(
-    engines: Sequence[str], secrets: Sequence[str], data: Sequence[str], task_user: str = ""
-) -> StandIns:
+def parse_stand_ins(flags: StandInFlags, task_user: str = "") -> StandIns:
     """The flags as mappings. UserError showing the form when one is not NAME=VALUE."""
-    parsed_secrets = {}
-    for name, value in _pairs("--secret", "NAME/KEY=env:VARIABLE", secrets).items():
-        if not value.startswith("env:") or not value[4:]:
-            raise UserError(
-                "a secret comes from the environment",
-                where=f"--secret {name}",
-                fix=f"Write --secret {name}=env:VARIABLE",
-            )
-        parsed_secrets[name] = value[4:]
     return StandIns(
-        engines=_pairs("--engine", "NAME=URL, such as main=http://127.0.0.1:8000/v1", engines),
-        secrets=parsed_secrets,
-        data=_pairs("--data", "SPLIT=PATH, such as train=rows.jsonl", data),
+        engines=_pairs("--engine", f"NAME=URL, such as main={USUAL_URL}", flags.engines),
+        secrets=_variables("--secret", "NAME/KEY=env:VARIABLE", flags.secrets),
+        data=_pairs("--data", "SPLIT=PATH, such as train=rows.jsonl", flags.data),
         task_user=task_user,
+        engine_keys=_variables("--engine-key", "NAME=env:VARIABLE", flags.engine_keys),
+        engine_models=_pairs("--engine-model", "NAME=MODEL, such as main=gpt-5-mini", flags.engine_models),
     )
+
+
+def _variables(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
+    """Name -> environment variable. A value that is not one may be the key itself, and is not shown."""
+    variables = {}
+    for name, value in _pairs(flag, form, values).items():
+        if not value.startswith("env:") or not value[4:]:
+            what = (
+                "a secret comes from the environment"
+                if flag == "--secret"
+                else "a key comes from the environment"
+            )
+            raise UserError(what, where=f"{flag} {name}", fix=f"Write {flag} {name}=env:VARIABLE")
+        variables[name] = value[4:]
+    return variables
 
 
 def _pairs(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
@@ -57,7 +76,7 @@ def _pairs(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
     for value in values:
         name, equals, rest = value.partition("=")
         if not equals or not name or not rest:
-            where = flag if flag == "--secret" else f"{flag} {name}"  # it may be the key itself
+            where = flag if "=env:" in form else f"{flag} {name}"  # it may be the key itself
             raise UserError(f"not of the form {form.split(',')[0]}", where=where, fix=f"Write {flag} {form}")
         found[name] = rest
     return found
@@ -65,7 +84,35 @@ def _pairs(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
 
 def check_stand_ins(run: PromptLearningRun, given: StandIns) -> None:
     """Raise what a laptop lacks for this run, naming the flag."""
-    check_local(run, engines=set(given.engines), secrets=set(given.secrets), data=set(given.data))
+    check_local(run, given.names())
+
+
+def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearningRun:
+    """``run`` with the models that ``--engine-model`` names. Revision and arguments are of the manifest's model: an
+    engine that serves another has none. Names that stand for no engine are left to the other checks."""
+    if not given.engine_models:
+        return run
+    engines = [
+        engine.model_copy(
+            update={"vllm": _serving(engine.vllm, given.engine_models[engine.name], engine.name)}
+        )
+        if engine.name in given.engine_models
+        else engine
+        for engine in run.spec.engines
+    ]
+    return run.model_copy(update={"spec": run.spec.model_copy(update={"engines": tuple(engines)})})
+
+
+def _serving(vllm: Vllm, model: str, engine: str) -> Vllm:
+    if model == vllm.model:
+        return vllm
+    try:
+        named = Vllm(model=model).model
+    except ValueError:
+        raise UserError(
+            "not the name of a model", where=f"--engine-model {engine}", fix="Write it as the server lists it"
+        ) from None
+    return vllm.model_copy(update={"model": named, "revision": None, "args": ()})
 
 
 def endpoints(run: PromptLearningRun, given: StandIns) -> dict[str, Endpoint]:
@@ -74,18 +121,42 @@ def endpoints(run: PromptLearningRun, given: StandIns) -> dict[str, Endpoint]:
     def engine_url(engine: str) -> tuple[str, str]:
         return given.engines[engine], f"--engine {engine}"
 
+    def engine_key(engine: str) -> tuple[str, str]:
+        flag = f"--engine-key {engine}"
+        if engine in given.engine_keys:
+            variable = given.engine_keys[engine]
+            return _key_in(variable, flag), f"{flag}=env:{variable}"
+        if is_openai(given.engines[engine]) and is_set(OPENAI_KEY):
+            return _key_in(OPENAI_KEY, OPENAI_KEY), OPENAI_KEY
+        return "", ""
+
     def key_of(_role: str, ref: SecretKeyRef) -> tuple[str, str]:
         name = f"{ref.name}/{ref.key}"
         variable = given.secrets[name]
-        key = checked_key(
-            environment_value(variable, wanted_for=f"--secret {name}"),
-            shown=variable,
-            where=f"--secret {name}",
-            fix=f"export {variable} again with the key alone",
-        )
-        return key, f"--secret {name}=env:{variable}"
+        return _key_in(variable, f"--secret {name}"), f"--secret {name}=env:{variable}"
 
-    return role_endpoints(run.spec, engine_url=engine_url, key_of=key_of)
+    return role_endpoints(run.spec, engine_url=engine_url, key_of=key_of, engine_key=engine_key)
+
+
+def check_keys(given: StandIns) -> None:
+    """Read every key of an engine, also of one that no role asks. UserError naming the flag."""
+    for engine, variable in given.engine_keys.items():
+        _key_in(variable, f"--engine-key {engine}")
+
+
+def is_openai(url: str) -> bool:
+    """Whether a key of OpenAI may go there: to its own host and to no other, and never in the clear."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" and parts.hostname == OPENAI_HOST
+
+
+def _key_in(variable: str, flag: str) -> str:
+    return checked_key(
+        environment_value(variable, wanted_for=flag),
+        shown=variable,
+        where=flag,
+        fix=f"export {variable} again with the key alone",
+    )
 
 
 def locate(uri: str, base: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from combee import names
 from combee.api.run import RunSpec
-from combee.objects.types import Owner
+from combee.records import Owner
 
 PORT = 8000
 

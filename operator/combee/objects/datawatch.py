@@ -11,8 +11,9 @@ from combee.api.parts import DataSource
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
 from combee.objects.playbooks import playbook_reference
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
 from combee.objects.volumes import DATA_FOLDER, Mounts
+from combee.records import Owner
 
 COMPONENT = "datawatch"
 DEADLINE_SECONDS = 1200

@@ -13,7 +13,8 @@ from combee.objects.engine_pods import fetches, prefetch_pod, server_pod
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import pod_labels_and_annotations
 from combee.objects.probes import STARTUP_SECONDS, Answers
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
+from combee.records import Owner
 
 COMPONENT = "engine"
 RETRIES = 6
@@ -110,7 +111,7 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
         raise ManifestError(
             "the operator has no image for engines",
             where=where,
-            fix="Name one, or ask whoever installed the chart to set image.vllm.",
+            fix=f"Name one, such as {names.VLLM_IMAGE}, or ask whoever installed the chart to set image.vllm.",
         )
     if wanted == settings.vllm_image or any(_under(wanted, prefix) for prefix in settings.engine_images):
         return wanted

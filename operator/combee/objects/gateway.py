@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from combee import names
-from combee.api.gateway import Gateway
 from combee.objects.pods import container, plain, pod_spec, scratch
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
+from combee.plan.gateway import Served
+from combee.records import Owner
 
 COMPONENT = CONTAINER = "gateway"
 PORT, PROBES = 8080, 8081
@@ -28,16 +28,6 @@ GRACE_SECONDS = 75
 MADE_OF = f"{names.API_GROUP}/made-of"
 """annotation: digest of what was wished for; a Deployment with another one is patched."""
 _READ = 0o440
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A Playbook that wants a gateway."""
-
-    owner: Owner
-    gateway: Gateway
-    mirrors: bool = False
-    """whether its canary compares mirrored requests, which are kept."""
 
 
 def gateway_deployment(playbooks: Sequence[Served], settings: Settings) -> Object:
@@ -208,7 +198,7 @@ def _secrets(one: Served, volumes: list[Object], mounts: list[Object]) -> None:
         _secret("upstream", one, {"secretName": key.name, "items": items}, volumes, mounts)
     if keys is not None and keys.secret_ref is not None:
         _secret("keys", one, {"secretName": keys.secret_ref.name}, volumes, mounts)
-    if keeps(one) and store.secret_ref is not None:
+    if one.keeps_traffic and store.secret_ref is not None:
         _secret("store", one, {"secretName": store.secret_ref.name}, volumes, mounts)
 
 
@@ -220,18 +210,13 @@ def _secret(use: str, one: Served, source: Object, volumes: list[Object], mounts
 
 def _store(one: Served, volumes: list[Object], mounts: list[Object], claims: dict[str, str]) -> None:
     claim = one.gateway.capture.store.pvc
-    if claim is None or not keeps(one):
+    if claim is None or not one.keeps_traffic:
         return
     if claim.claim_name not in claims:
         claims[claim.claim_name] = f"claim-{_short(claim.claim_name)}"
         source = {"claimName": claim.claim_name}
         volumes.append({"name": claims[claim.claim_name], "persistentVolumeClaim": source})
     mounts.append({"name": claims[claim.claim_name], "mountPath": f"{TRAFFIC_FOLDER}/{one.owner.name}"})
-
-
-def keeps(one: Served) -> bool:
-    """Whether anything of its traffic is kept."""
-    return one.gateway.capture.enabled or one.mirrors
 
 
 def _short(name: str) -> str:

@@ -16,10 +16,11 @@ from combee.objects.addresses import engine_urls
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.objects.pods import SCRATCH, container, plain, pod_spec
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
 from combee.objects.uses import USES
 from combee.objects.volumes import step_mounts, store_address
 from combee.plan.types import Step
+from combee.records import Owner
 
 CONTAINER = "worker"
 """the container whose termination message is the step's summary."""
@@ -70,11 +71,6 @@ def worker_image(run: PromptLearningRun, settings: Settings) -> str:
 def has_desk(run: PromptLearningRun, kind: str) -> bool:
     """Whether the pods of this kind of step give rollouts to pods of the user's image."""
     return run.spec.task.container is not None and "task" in USES[kind].roles
-
-
-def expire_patch(seconds: int) -> Object:
-    """A merge patch that lets a finished Job and its pods go after ``seconds``."""
-    return {"spec": {"ttlSecondsAfterFinished": seconds}}
 
 
 def _pod_template(

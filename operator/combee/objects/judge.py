@@ -7,22 +7,16 @@ token for Prometheus, and it holds no key of the gateway's clients. Its account 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from combee import names
-from combee.api.common import NameRef, SecretKeyRef
-from combee.api.gateway import Gateway
-from combee.api.playbook import Canary
-from combee.api.playbook_status import CanaryTest
-from combee.errors import BugError
+from combee.api.common import SecretKeyRef
+from combee.names import STORE_FOLDER
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
 from combee.objects.playbooks import playbook_reference
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.objects.types import Object, Owner, Settings
-from combee.objects.volumes import DATA_FOLDER, STORE_FOLDER, Mounts
-from combee.plan.playbook.judging import SLOT_SECONDS, JudgeTask, Span
+from combee.objects.types import Object, Settings
+from combee.objects.volumes import DATA_FOLDER, Mounts
+from combee.plan.playbook.judges import SLOT_SECONDS, JudgeWish, secrets_of
 
 PLAYBOOKS_FOLDER = "/etc/combee/playbooks"
 MADE_OF = f"{names.API_GROUP}/made-of"
@@ -33,88 +27,6 @@ DEADLINE_SECONDS = 900
 """its own limit is shorter: this one is for pods that cannot start."""
 KEPT_SECONDS = 1500
 """how long a finished one stays: the next one is made by when the last ones were."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeWish:
-    """A test that must be judged."""
-
-    owner: Owner
-    canary: Canary
-    gateway: Gateway
-    test: CanaryTest
-    digest: str
-    """of the version under test."""
-    contents: Mapping[str, str]
-    """digest -> ConfigMap of that version's content."""
-    done: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
-    pairs: int = 0
-    """judged so far."""
-    since: int = 0
-    """when the test began, in seconds since 1970."""
-    begins: int = 0
-    """with Prometheus: when window 0 begins, in seconds since 1970."""
-    first: int = 0
-    """with Prometheus: the first window that was not asked for yet."""
-
-    @property
-    def replays(self) -> bool:
-        """Whether requests are asked again first."""
-        return self.test.mode == "Replay"
-
-    def task(self) -> JudgeTask:
-        """What the pod is told."""
-        about: dict[str, Any] = {
-            "playbook": self.owner.name,
-            "namespace": self.owner.namespace,
-            "uid": self.owner.uid,
-            "test": self.test.id,
-            "tested": self.digest,
-            "against": self.test.against,
-        }
-        if self.canary.prometheus is not None:
-            return JudgeTask(
-                **about,
-                mode="Prometheus",
-                prometheus=self.canary.prometheus,
-                begins=self.begins,
-                first=self.first,
-            )
-        if self.canary.evaluator is None:
-            raise BugError("a canary without evaluator passed admission", where=self.owner.name)
-        return JudgeTask(
-            **about,
-            mode="Replay" if self.replays else "Shadow",
-            evaluator=self.canary.evaluator,
-            store=self.gateway.capture.store.uri or STORE_FOLDER,
-            retention=self.gateway.capture.retention_seconds,
-            since=self.since,
-            upstream=self.gateway.upstream if self.replays else None,
-            requests=self.canary.replay.requests if self.replays else None,
-            done=dict(self.done),
-        )
-
-    def made_of(self) -> str:
-        """Digest of what the pod is told, what is judged already aside, and of where its Secrets are."""
-        told = self.task().model_copy(update={"done": {}, "first": 0, "since": 0})
-        text = f"{told.model_dump_json()}{self.gateway.capture.store.model_dump_json()}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def secrets_of(canary: Canary, gateway: Gateway) -> dict[str, SecretKeyRef | NameRef]:
-    """use -> Secret, or one key of it, that the pod is given."""
-    if canary.prometheus is not None:
-        token = canary.prometheus.token_secret_ref
-        return {"prometheus": token} if token is not None else {}
-    evaluator, upstream, requests = canary.evaluator, gateway.upstream, canary.replay.requests
-    refs: dict[str, SecretKeyRef | NameRef | None] = {
-        "evaluator": evaluator.api_key_secret_ref if evaluator is not None else None,
-        "store": gateway.capture.store.secret_ref,
-    }
-    if canary.mode == "Replay":
-        refs["upstream"] = upstream.api_key_secret_ref if upstream is not None else None
-        refs["requests"] = requests.secret_ref if requests is not None else None
-    return {use: ref for use, ref in refs.items() if ref is not None}
 
 
 def judge_job(wish: JudgeWish, now: float, settings: Settings) -> Object:

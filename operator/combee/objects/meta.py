@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from combee import names
-from combee.objects.types import Object, Owner
+from combee.objects.types import Object
+from combee.records import Owner
 
 
 def labels(owner: Owner, component: str, more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -7,8 +7,9 @@ import json
 from combee import names
 from combee.api.run import PromptLearningRun
 from combee.objects.meta import metadata
-from combee.objects.types import Object, Owner
+from combee.objects.types import Object
 from combee.plan.types import IterationPlan
+from combee.records import Owner
 
 RUN_KEY = "run.json"
 PLAN_KEY = "plan.json"

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from combee import names
 from combee.api.run import RunSpec
 from combee.objects.meta import owner_reference
-from combee.objects.types import Object, Owner
+from combee.objects.types import Object
 from combee.objects.versions import version_labels
+from combee.records import Owner
 
 
 def delivered_config_map(

@@ -12,15 +12,17 @@ from typing import Any
 
 from combee import names
 from combee.api.run import PromptLearningRun
+from combee.names import STORE_FOLDER
 from combee.objects.addresses import engine_urls
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
 from combee.objects.meta import labels, owner_reference
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.objects.plans import PLAN_KEY, RUN_KEY
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
-from combee.objects.types import Object, Owner, Settings
-from combee.objects.volumes import RUN_FOLDER, STORE_FOLDER, Mounts, store_address
+from combee.objects.types import Object, Settings
+from combee.objects.volumes import RUN_FOLDER, Mounts, store_address
 from combee.plan.types import Step
+from combee.records import Owner
 
 COMPONENT = "report"
 CALLS = "calls"

@@ -35,7 +35,8 @@ from combee.objects.rollout_layout import (
     SHELL,
     TASK,
 )
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
+from combee.records import Owner
 
 ATTENDANT, USER = "combee", "task"
 """the containers of a pod."""

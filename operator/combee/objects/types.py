@@ -13,15 +13,6 @@ Resources = Mapping[str, Mapping[str, str]]
 """``{"requests": {"cpu": ...}, "limits": {...}}``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The run that owns what is made: metadata of the object in the API server."""
-
-    name: str
-    namespace: str
-    uid: str
-
-
 def _worker_resources() -> Resources:
     return {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from combee import names
 from combee.api.run import PromptLearningRun
-from combee.objects.types import Object, Owner
+from combee.objects.types import Object
 from combee.plan.cluster.memory import Memory
+from combee.records import Owner
 
 
 def version_object(run: PromptLearningRun, owner: Owner, memory: Memory) -> Object:

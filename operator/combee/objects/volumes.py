@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from combee import names
 from combee.api.parts import DataSource, InitialPlaybook
 from combee.api.run import PromptLearningRun, RunSpec
+from combee.names import STORE_FOLDER
 from combee.objects.plans import PLAN_KEY, RUN_KEY
 from combee.objects.pods import scratch
-from combee.objects.types import Object, Owner, Settings
+from combee.objects.types import Object, Settings
 from combee.objects.uses import USES
 from combee.plan.types import Step
+from combee.records import Owner
 
 RUN_FOLDER = "/etc/combee/run"
 PLAN_FOLDER = "/etc/combee/plan"
 SECRETS_FOLDER = "/etc/combee/secrets"
 DATA_FOLDER = "/data"
-STORE_FOLDER = "/store"
 _OWNER_AND_GROUP_READ = 0o440
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
-from combee.objects.types import Owner
 from combee.observe.complaints import Complaints
 from combee.plan.cluster.decide import Run
 from combee.plan.cluster.diagnose import being_set_up, diagnose, fetch_trouble, only_disrupted, probed
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, Trouble
 from combee.plan.types import IterationPlan, StepSummary
+from combee.records import Owner
 from combee.times import seconds_of
 
 PATIENCE_SECONDS = 4.0

@@ -16,7 +16,7 @@ from combee.objects.isolation import isolation
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.observe.runs import owned
 from combee.plan.cluster.decide import ClusterPlan, JobWish
 from combee.plan.cluster.diagnose import still_at_work
@@ -24,6 +24,7 @@ from combee.plan.cluster.engines import EngineWish
 from combee.plan.cluster.rollouts import RolloutsWish
 from combee.plan.cluster.seen import Seen
 from combee.plan.types import IterationPlan
+from combee.records import Owner
 from combee.times import rfc3339
 
 KEEP_FINISHED_SECONDS = 900

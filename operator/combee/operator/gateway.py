@@ -7,24 +7,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from combee import names
-from combee.api.gateway import Gateway
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.objects.gateway import (
-    Served,
     gateway_account,
     gateway_change,
     gateway_deployment,
     gateway_service,
 )
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
+from combee.observe.gateway import see_gateway
 from combee.operator.sweeper import Sweeper
 from combee.operator.tell import Teller
 from combee.operator.tick import NEVER, Key
 from combee.plan.cluster.happenings import Happening
+from combee.plan.gateway import GatewayPlan, Served, decide_gateway
+from combee.records import Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,82 +52,55 @@ class GatewayKeeper:
         return None if served or kept else NEVER
 
     async def keep(self, namespace: str, playbooks: list[Object]) -> bool:
-        """Whether there is a gateway for the Playbooks of a namespace. Two reads where nothing is to be done.
+        """Return whether there is a gateway for the Playbooks of a namespace. Two reads where nothing is to be done.
         ClusterError when something of the gateway's name is not ours."""
-        try:
-            wanted = [(raw, one) for raw in playbooks if (one := wanting(raw)) is not None]
-        except ValidationError:
-            # Written for a later release: nothing is taken away from what it asked for.
-            return True
-        served = [one for raw, one in wanted if await self._may(raw, one)]
-        there = await self.kube.get("Deployment", namespace, names.GATEWAY)
-        if there is not None and not _ours(there):
+        observed = await see_gateway(self.kube, namespace, playbooks, secret_policy=self.secret_policy)
+        plan = decide_gateway(observed.seen)
+        by_name = {playbook["metadata"]["name"]: playbook for playbook in playbooks}
+        for refused in plan.refused:
+            await self.teller.tell(by_name[refused.owner.name], _secret_refused(refused))
+        await self._apply(plan, namespace, observed.deployment)
+        return plan.keeps
+
+    async def _apply(self, plan: GatewayPlan, namespace: str, deployment: Object | None) -> None:
+        """Make the plan true, each write asked of the fence first."""
+        if plan.foreign:
             raise ClusterError(
                 "a Deployment of the gateway's name is there that the operator did not make",
                 where=f"Deployment {namespace}/{names.GATEWAY}",
                 fix="Rename or delete it",
                 status=409,
             )
-        if served:
-            await self._serve(namespace, served, there)
-        elif there is not None:
+        if plan.delete_uid:
             self.fence()
-            await self.kube.delete("Deployment", namespace, names.GATEWAY, uid=there["metadata"]["uid"])
-        return bool(served)
-
-    async def _may(self, raw: Object, one: Served) -> bool:
-        """Secrets are mounted only where somebody asked whether the author may get them."""
-        named = secrets_of(one)
-        if self.secret_policy or not named:
-            return True
-        said = (
-            f"the gateway is not given {', '.join(named)}: without the chart's admission policy Secrets are refused. "
-            "Ask whoever installed the chart for admissionPolicy.install"
-        )
-        await self.teller.tell(raw, Happening("Warning", "SecretNotAllowed", said))
-        return False
-
-    async def _serve(self, namespace: str, served: list[Served], there: Object | None) -> None:
-        wished = gateway_deployment(served, self.settings)
-        if there is None:
-            if self.make_accounts:
-                for body in gateway_account(namespace):
-                    self.fence()
-                    await self.kube.create(body)
+            await self.kube.delete("Deployment", namespace, names.GATEWAY, uid=plan.delete_uid)
+        if plan.serve:
+            deployment = await self._deploy(plan, namespace, deployment)
+        if plan.make_service and deployment is not None:
             self.fence()
-            there = await self.kube.create(wished)
-        elif (patch := gateway_change(wished, there)) is not None:
+            owner = Owner(names.GATEWAY, namespace, deployment["metadata"]["uid"])
+            await self.kube.create(gateway_service(owner))
+
+    async def _deploy(self, plan: GatewayPlan, namespace: str, deployment: Object | None) -> Object | None:
+        """Make or change the Deployment; return it as it is now, None where another one was just made."""
+        wished = gateway_deployment(plan.serve, self.settings)
+        if deployment is None:
+            for body in gateway_account(namespace) if self.make_accounts else ():
+                self.fence()
+                await self.kube.create(body)
             self.fence()
-            there = await self.kube.patch("Deployment", namespace, names.GATEWAY, patch)
-        if there is None or "deletionTimestamp" in there["metadata"]:
-            return
-        if await self.kube.get("Service", namespace, names.GATEWAY) is None:
-            self.fence()
-            await self.kube.create(gateway_service(Owner(names.GATEWAY, namespace, there["metadata"]["uid"])))
+            return await self.kube.create(wished)
+        patch = gateway_change(wished, deployment)
+        if patch is None:
+            return deployment
+        self.fence()
+        return await self.kube.patch("Deployment", namespace, names.GATEWAY, patch)
 
 
-def wanting(playbook: Object) -> Served | None:
-    """A Playbook that wants a gateway, or None. ValidationError when this version cannot read what it asks for."""
-    meta, spec = playbook["metadata"], playbook.get("spec") or {}
-    if "deletionTimestamp" in meta:
-        return None
-    gateway = Gateway.model_validate((spec.get("delivery") or {}).get("gateway") or {})
-    if not gateway.enabled:
-        return None
-    mirrors = (spec.get("canary") or {}).get("mode") == "Shadow"
-    return Served(Owner(meta["name"], meta["namespace"], meta["uid"]), gateway, mirrors)
-
-
-def secrets_of(one: Served) -> list[str]:
-    """Names of the Secrets that a gateway is given for a Playbook."""
-    upstream, keys, store = one.gateway.upstream, one.gateway.keys, one.gateway.capture.store
-    refs = (
-        upstream.api_key_secret_ref if upstream is not None else None,
-        keys.secret_ref if keys is not None else None,
-        store.secret_ref,
+def _secret_refused(refused: Served) -> Happening:
+    """Return the Event for a Playbook whose Secrets are not mounted: nobody asked whether its author may read them."""
+    message = (
+        f"the gateway is not given {', '.join(refused.secrets)}: without the chart's admission policy Secrets are "
+        "refused. Ask whoever installed the chart for admissionPolicy.install"
     )
-    return sorted({ref.name for ref in refs if ref is not None})
-
-
-def _ours(there: Object) -> bool:
-    return (there["metadata"].get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
+    return Happening("Warning", "SecretNotAllowed", message)

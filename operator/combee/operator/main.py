@@ -1,5 +1,5 @@
-"""``combee-operator``: reconciles PromptLearningRuns until it is told to stop; ``combee-operator cleanup``: what the
-chart ends an uninstall with."""
+"""The operator's work: it reconciles PromptLearningRuns until it is told to stop, or cleans up as the chart's uninstall
+asks. ``program`` starts it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,10 @@ STOP_SECONDS = 10.0
 """Ticks under way may end within it."""
 
 
-def main() -> None:
-    """The console script."""
-    if sys.argv[1:] in (["--version"], ["version"]):
-        sys.stdout.write(f"combee-operator {__version__}\n")
-        return
+def run(*, clean: bool) -> None:
+    """Operate, or ``clean`` up; the process ends with an error's exit code."""
     try:
-        if sys.argv[1:] == ["cleanup"]:
+        if clean:
             last = cleanup_settings()
             to_stderr(last.log_level)
             asyncio.run(clean_up(last))
@@ -311,7 +308,3 @@ async def _end(parts: Parts, work: list[asyncio.Task[None]]) -> None:
     except CombeeError as error:
         log.warning("the Lease could not be given up", extra={"error": str(error)})
     await parts.kube.aclose()
-
-
-if __name__ == "__main__":
-    main()

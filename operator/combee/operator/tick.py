@@ -15,7 +15,7 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ManifestError
 from combee.names import RUN_KIND
 from combee.objects.check import check_run
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.observe.runs import Observer
 from combee.operator.apply import BeingDeletedError, Executor
 from combee.operator.statuspatch import status_patch
@@ -28,6 +28,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import Seen
 from combee.plan.cluster.status import About, refused_status, run_status
 from combee.plan.decide import Identity
+from combee.records import Owner
 from combee.times import rfc3339
 
 log = logging.getLogger(__name__)

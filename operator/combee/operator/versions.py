@@ -10,10 +10,10 @@ from combee.api.parts import InitialPlaybook
 from combee.api.run import PromptLearningRun
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.objects.types import Owner
 from combee.objects.versions import version_object
 from combee.plan.cluster.memory import Memory, Start
 from combee.plan.playbook.serving import Version, Wanted, serving
+from combee.records import Owner
 
 
 @dataclass(slots=True)

@@ -16,6 +16,21 @@ STOPPED = 143
 BUG = 70
 USAGE = 64
 USAGE_TEXT = "usage: combee-worker step | publish | report | judge | sweep | watch-data | attend\n"
+HELP_TEXT = f"""{USAGE_TEXT}
+Do the work of one pod. The operator makes the pods and sets their environment.
+
+  step        work of a run: profile, map, reduce, finish or evaluate
+  publish     write what a run learned into a ConfigMap
+  report      hand out a run's results, for kubectl combee report
+  judge       compare a candidate's answers with the active version's
+  sweep       delete captured traffic after its retention
+  watch-data  tell whether the data that a Playbook learns from changed
+  attend      serve a user's container that rolls out
+
+Example: COMBEE_ROOT=/ combee-worker step
+
+Exit codes: 0 done; 1 failed; 64 wrong arguments; 70 the environment cannot be read, or a bug; 143 stopped.
+"""
 
 
 def program() -> None:
@@ -30,6 +45,9 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one pod's work; the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["-h"], ["--help"]):
+        sys.stdout.write(HELP_TEXT)
+        return 0
     if words not in (["step"], ["publish"], ["report"], ["judge"], ["sweep"], ["watch-data"], ["attend"]):
         sys.stderr.write(USAGE_TEXT)
         return USAGE

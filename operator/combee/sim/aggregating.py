@@ -43,7 +43,7 @@ def expected(lengths: list[float], law: Law) -> float:
     """e, the expected number of distinct entries carried out of lessons of these lengths (tokens).
 
     >>> round(expected([200.0] * 10, Law()), 2)
-    5.22
+    5.23
     """
     total = sum(lengths)
     load = sum(weight(length, law) for length in lengths)

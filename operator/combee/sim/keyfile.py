@@ -19,7 +19,8 @@ from combee.errors import DataError
 from combee.sim import draws, planted, tags
 
 _START = re.compile(r"(?:^|[\n:>`\"])[\s\"*\\]*")
-_HEAD = 20
+_LONGEST_HEAD = 100
+"""Questions of one data set may begin with the same words for long."""
 _WINDOW = 4_000
 _FORMULA = re.compile(r"Use formula (.*?) to answer", re.S)
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
@@ -123,6 +124,9 @@ class Questions:
     """All known questions, found in a text by their beginnings."""
 
     def __init__(self, keys: Iterable[dict[str, Any]]) -> None:
+        keys = list(keys)
+        lengths = (len(row["question"]) for key in keys for row in key["examples"].values())
+        self._head = min([_LONGEST_HEAD, *filter(None, lengths)])
         self._by_head: dict[str, list[Known]] = {}
         self._by_words: dict[str, Known] = {}
         self._planted: dict[str, Known] = {}
@@ -136,7 +140,7 @@ class Questions:
 
     def _add(self, id_: str, row: dict[str, str], wrong: str) -> None:
         known = Known(id_, row["question"], row["target"], row["topic"], wrong)
-        self._by_head.setdefault(known.question[:_HEAD], []).append(known)
+        self._by_head.setdefault(known.question[: self._head], []).append(known)
         self._by_words[_squeezed(known.question)] = known
 
     def __len__(self) -> int:
@@ -159,7 +163,7 @@ class Questions:
             best: Found | None = None
             for place in _START.finditer(text, begin, end):
                 start = place.end()
-                for known in self._by_head.get(text[start : start + _HEAD], ()):
+                for known in self._by_head.get(text[start : start + self._head], ()):
                     longer = best is None or start > best.start or len(known.question) > best.end - best.start
                     if longer and text.startswith(known.question, start):
                         best = Found(known, start, start + len(known.question))
@@ -175,7 +179,7 @@ class Questions:
 
     def _squeezed_in(self, text: str) -> Found | None:
         """The slow way, for prompts that quote the question as JSON or lay it out anew."""
-        if not self._by_head or not any(head[:8] in text for head in self._by_head):
+        if not any(head in text for head in {head[:8] for head in self._by_head}):
             return None
         squeezed = _squeezed(text)
         for words, known in self._by_words.items():

@@ -20,6 +20,7 @@ app = typer.Typer(
     help="The simulated model: stands where vLLM stands, for demos and tests.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from combee.sim import draws, lessons
 from combee.sim.keyfile import Known
@@ -34,8 +35,7 @@ def states(text: str, value: str) -> bool:
     (True, False)
     """
     if "," in value:
-        spelled = r"\s*,\s*".join(re.escape(part) for part in value.split(","))
-        return re.search(rf"(?<![\w.]){spelled}(?!\w)", text) is not None
+        return _spelled(value).search(text) is not None
     at = text.find(value)
     while at >= 0:
         end = at + len(value)
@@ -44,6 +44,13 @@ def states(text: str, value: str) -> bool:
             return True
         at = text.find(value, at + 1)
     return False
+
+
+@lru_cache(maxsize=4096)
+def _spelled(value: str) -> re.Pattern[str]:
+    """A pattern for a list; compiling it costs more than searching with it."""
+    spelled = r"\s*,\s*".join(re.escape(part) for part in value.split(","))
+    return re.compile(rf"(?<![\w.]){spelled}(?!\w)")
 
 
 def missed(shown: str, known: Known) -> bool:

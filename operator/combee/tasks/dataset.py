@@ -47,15 +47,6 @@ class Dataset:
     recordings: Mapping[str, Load] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
 
-def bounded_lines(readline: Callable[[int], bytes]) -> Iterator[bytes]:
-    """The lines of a file by its ``readline(limit)``, none longer than one byte over the limit.
-
-    What is over the limit comes cut, so that ``read_jsonl`` refuses it before it fills the memory.
-    """
-    while line := readline(MAX_ROW_BYTES + 2):
-        yield line
-
-
 def content_digest(model_input: str, target: str) -> str:
     """sha256 hex of a row's content, independent of its id and its other fields."""
     return hashlib.sha256(

@@ -390,3 +390,12 @@ def test_pairs_of_ever_more_gateways_all_count_and_none_twice() -> None:
     assert len(json.dumps(tally.to_json())) < 8000
     worse = Tally.from_json(tally.to_json()).with_pairs("t", [Pair("ffffffff-ab", n, -1.0) for n in range(5)])
     assert worse.pairs == tally.pairs + 5
+
+
+@given(st.dictionaries(st.integers(-100, 100), st.integers(1, 400), max_size=5), st.floats(0.001, 0.5))
+def test_ends_of_an_interval_are_refuted_themselves(counts: dict[int, int], alpha: float) -> None:
+    """Why the search for them is ours: a general root finder returns a value on either side."""
+    low, high = interval(counts, alpha)
+    assert low == -1 or above(counts, low, alpha)
+    assert high == 1 or below(counts, high, alpha)
+    assert not above(counts, min(1 - 1e-6, low + 2e-6), alpha)

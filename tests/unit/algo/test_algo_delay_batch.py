@@ -1,14 +1,17 @@
 """The delay fit recovers what made the data, never crashes, and the batch size says why."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import least_squares
 
 from combee.algo.batch import SIZES_CAP, Cap, choose_batch, saving_batch_size
-from combee.algo.delay import Fit, Observation, fit_iteration_time
+from combee.algo.delay import HUBER, Fit, Observation, fit_iteration_time
+from combee.algo.laws import fit_laws
 from combee.errors import BugError
 
 costs = st.floats(1e-3, 1e4)
@@ -216,3 +219,33 @@ def test_choice_keeps_its_bounds(fit, share, batch_sizes, fallback, lower, caps)
     usable = [s for s in batch_sizes if s >= 1]
     if usable and tightest == math.inf:
         assert max(min(usable), lower) <= choice.size <= max(max(usable), lower)
+
+
+def _huber_loss(log_errors: Any) -> float:
+    size = np.abs(log_errors)
+    return float(np.where(size <= HUBER, size**2 / 2, HUBER * (size - HUBER / 2)).sum())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fits_are_as_good_as_those_of_scipy(seed: int) -> None:
+    """Why the fits are ours: scipy's general one plans no better sizes (docs/architecture.md)."""
+    draws = np.random.default_rng(seed)
+    batches = np.repeat([5.0, 10.0, 25.0, 50.0, 100.0], 6)
+    stragglers = np.where(draws.random(30) < 0.05, 4.0, 1.0)
+    noise = np.exp(draws.normal(0, 0.2, 30)) * stragglers
+    for alpha, name, most in ((1.0, "T_iter", 1.15), (0.5, "power", 1.0 + 1e-3)):
+        times = (40 * batches ** (1 - alpha) + (batches if alpha == 1 else 0)) * noise
+        laws = fit_laws(Observation(b, t) for b, t in zip(batches, times, strict=True))
+        assert laws is not None
+        law = next(law for law in laws.models if law.name == name)
+
+        def errors(numbers: Any, name: str = name, times: Any = times) -> Any:
+            if name == "power":
+                return np.log(times) - numbers[0] - numbers[1] * np.log(batches)
+            return np.log(times) - np.log(numbers[0] + numbers[1] * batches)
+
+        start = [3.0, 0.5] if name == "power" else [10.0, 1.0]
+        least = ([-np.inf, 0.0], [np.inf, 0.95]) if name == "power" else ([0.0, 0.0], [np.inf, np.inf])
+        best = least_squares(errors, start, bounds=least, loss="huber", f_scale=HUBER).x
+        ours = np.log(times) - np.log([law.predict(b) for b in batches])
+        assert _huber_loss(ours) <= most * _huber_loss(errors(best)) + 1e-9

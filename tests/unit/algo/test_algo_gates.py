@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from combee.algo.gates import (
     Compared,
@@ -213,3 +214,11 @@ def test_a_few_equal_examples_do_not_show_that_a_candidate_is_no_worse(
     old = {str(i): float(i >= wins) for i in range(n)}
     compared = compare(dict.fromkeys(old, 1.0), old, confidence=0.95)
     assert judge_held_out(compared, min_score=None, min_gain=-0.05, confidence=0.95).outcome == outcome
+
+
+@given(st.integers(1, 400), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
+def test_interval_of_counts_is_the_one_of_scipy(rows: int, data: st.DataObject, confidence: float) -> None:
+    right = data.draw(st.integers(0, rows))
+    wilson = binomtest(right, rows).proportion_ci(confidence, method="wilson")
+    expected = (wilson.low, wilson.high)
+    assert score_interval(right / rows, rows, confidence) == pytest.approx(expected, abs=1e-12)

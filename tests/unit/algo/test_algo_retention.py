@@ -17,7 +17,7 @@ from combee.algo.retention import (
     retention,
     retention_bound,
 )
-from combee.algo.retransmit import CapacityLaw, Redundancy, choose_redundancy, expected_kept, missing
+from combee.algo.retransmit import Redundancy, choose_redundancy
 from combee.algo.seeds import rng
 from combee.algo.shuffle import augmented_shuffle
 from combee.algo.tree import leaf_count
@@ -121,11 +121,15 @@ def test_bound_refuses_nonsense(r: float, p: int, delta: float) -> None:
         retention_bound(r, p, 10, delta)
 
 
+def carried_of(z: int) -> float:
+    """Distinct lessons that one call carries out of ``z``: the simulated model's law for raw reflections."""
+    return z / (1 + z / 11.5 + (z * 200 / 9600) ** 2)
+
+
 def simulate(
     n: int, leaf_size: int, rounds: int, copies: int, seed: int, salience: bool = False
 ) -> tuple[float, int, float]:
     """(share kept, calls, share that round 1 alone kept of what it sent) under the capacity law."""
-    law = CapacityLaw()
     draws = np.random.default_rng(seed)
     left, calls, first = list(range(n)), 0, 0.0
     weight = np.where(np.arange(n) % 2 == 0, 8.0, 1.0) if salience else np.ones(n)
@@ -137,7 +141,7 @@ def simulate(
         calls += leaves
         kept: set[int] = set()
         for leaf in augmented_shuffle(len(left), copies=p, leaves=leaves, rng=rng(seed, k)):
-            each = law.carried(len(leaf))
+            each = carried_of(len(leaf))
             take = int(each) + (draws.random() < each - int(each))
             w = weight[[left[i] for i in leaf]]
             kept.update(left[leaf[i]] for i in draws.choice(len(leaf), take, replace=False, p=w / w.sum()))
@@ -155,24 +159,10 @@ def simulate(
     ],
 )
 def test_the_table_of_the_design(leaf_size: int, rounds: int, copies: int, kept: float, calls: int) -> None:
-    expected = expected_kept(1000, leaf_size, rounds, copies=copies)
-    assert expected.kept == pytest.approx(kept, abs=0.005)
-    assert expected.calls == pytest.approx(calls, abs=1.0)
     runs = np.mean([simulate(1000, leaf_size, rounds, copies, seed) for seed in range(12)], axis=0)
-    print(
-        f"f={leaf_size} rounds={rounds} p={copies}: kept {expected.kept:.4f} ({runs[0]:.4f} simulated), "
-        f"calls {expected.calls:.1f} ({runs[1]:.1f})"
-    )
-    assert runs[0] == pytest.approx(expected.kept, abs=0.006)
-    assert runs[1] == pytest.approx(expected.calls, abs=1.5)
-
-
-@pytest.mark.parametrize(("n", "leaf_size", "rounds"), [(5, 8, 2), (37, 5, 3), (130, 8, 4)])
-def test_exact_expectation_equals_simulation(n: int, leaf_size: int, rounds: int) -> None:
-    expected = expected_kept(n, leaf_size, rounds)
-    runs = np.mean([simulate(n, leaf_size, rounds, 1, seed) for seed in range(300)], axis=0)
-    assert runs[0] == pytest.approx(expected.kept, abs=0.02)
-    assert runs[1] == pytest.approx(expected.calls, rel=0.03, abs=0.1)
+    print(f"f={leaf_size} rounds={rounds} p={copies}: kept {runs[0]:.4f}, calls {runs[1]:.1f}")
+    assert runs[0] == pytest.approx(kept, abs=0.01)
+    assert runs[1] == pytest.approx(calls, abs=2.0)
 
 
 def test_bound_holds_for_retransmission_and_breaks_for_salient_duplication() -> None:
@@ -184,38 +174,11 @@ def test_bound_holds_for_retransmission_and_breaks_for_salient_duplication() -> 
         np.mean([simulate(1000, 4, 1, 3, s, salience) for s in range(20)], axis=0)[0]
         for salience in (False, True)
     )
-    promised = 1 - (1 - CapacityLaw().carried(4) / 4) ** 3
+    promised = 1 - (1 - carried_of(4) / 4) ** 3
     assert fair == pytest.approx(promised, abs=0.01)
     assert biased < promised - 0.02
     again = np.mean([simulate(1000, 4, 3, 1, s, True) for s in range(20)], axis=0)[0]
     assert again >= promised - 0.01
-
-
-@given(st.integers(0, 3000), st.integers(1, 40), st.integers(1, 5), st.integers(1, 4))
-def test_expectation_is_sane(n: int, leaf_size: int, rounds: int, copies: int) -> None:
-    result = expected_kept(min(n, 300) if copies == 1 else n, leaf_size, rounds, copies=copies)
-    more = expected_kept(min(n, 300) if copies == 1 else n, leaf_size, rounds + 1, copies=copies)
-    assert 0 <= result.kept <= 1 + 1e-9
-    assert more.kept >= result.kept - 1e-9
-    assert more.calls >= result.calls - 1e-9
-    assert len(result.rounds) <= rounds
-
-
-def test_exact_and_mean_meet() -> None:
-    exact, mean = expected_kept(2000, 8, 4), expected_kept(2001, 8, 4)
-    assert exact.kept == pytest.approx(mean.kept, abs=1e-3)
-    assert exact.calls == pytest.approx(mean.calls, rel=5e-3)
-
-
-def test_nothing_to_send() -> None:
-    assert expected_kept(0, 8, 3).kept == 1.0
-    assert missing([]) == missing({}) == ()
-
-
-@given(st.lists(st.booleans(), max_size=40))
-def test_missing_is_the_complement(flags: list[bool]) -> None:
-    assert missing(flags) == tuple(i for i, kept in enumerate(flags) if not kept)
-    assert missing(dict(reversed(list(enumerate(flags))))) == missing(flags)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +199,3 @@ def test_redundancy_nonsense_is_our_bug() -> None:
     for arguments in (("Best", 5, 2, 4), ("Auto", 5, 0, 4), ("Auto", 5, 2, 0)):
         with pytest.raises(BugError):
             choose_redundancy(*arguments)  # type: ignore[arg-type]
-    for numbers in ((-1, 8, 1), (5, 0, 1), (5, 8, 0)):
-        with pytest.raises(BugError):
-            expected_kept(*numbers)

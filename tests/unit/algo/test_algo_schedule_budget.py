@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.algo.budget import Exceeded, Limits, Spend, fits, largest_affordable, split_evenly
+from combee.algo.budget import Exceeded, Limits, Spend, fits, largest_affordable
 from combee.algo.schedule import critical_path, list_schedule, lower_bound
 from combee.errors import BugError
 
@@ -146,16 +146,3 @@ def test_exceeded_reads_as_a_sentence() -> None:
     assert str(Exceeded("tokens", 5e7, 49_000_000, 2_000_000)) == (
         "budget.tokens is 50,000,000: 49,000,000 spent and 2,000,000 more are planned"
     )
-
-
-@given(st.integers(0, 10_000), st.integers(1, 60))
-def test_shares_sum_and_differ_by_one(total: int, parts: int) -> None:
-    shares = [split_evenly(total, parts, part) for part in range(parts)]
-    assert sum(shares) == total
-    assert max(shares) - min(shares) <= 1
-
-
-@pytest.mark.parametrize(("total", "parts", "part"), [(5, 0, 0), (5, 2, 2), (5, 2, -1), (-1, 2, 0)])
-def test_shares_that_do_not_exist(total: int, parts: int, part: int) -> None:
-    with pytest.raises(BugError):
-        split_evenly(total, parts, part)

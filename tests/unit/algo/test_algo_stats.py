@@ -1,6 +1,7 @@
 """Paired differences: paired by id, exact where they can be, honest where n is small."""
 
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
@@ -8,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.algo.stats import Paired, can_ever_detect, detectable_gain, paired_difference, sign_test
+from combee.algo.stats import (
+    Paired,
+    can_ever_detect,
+    detectable_gain,
+    mean_interval,
+    paired_difference,
+    sign_test,
+)
 from combee.errors import BugError
 
 scores = st.dictionaries(st.text(max_size=3), st.floats(0, 1), max_size=30)
@@ -127,11 +135,30 @@ def test_coverage_of_the_interval_is_near_its_confidence() -> None:
 
 
 @given(st.integers(0, 1100), st.integers(0, 1100))
-def test_sign_test(wins: int, losses: int) -> None:
-    p = sign_test(wins, losses)
-    assert 0 < p <= 1
-    assert p == sign_test(losses, wins)
+def test_sign_test_counts_the_tosses_of_a_fair_coin(wins: int, losses: int) -> None:
+    n = wins + losses
+    as_uneven = sum(math.comb(n, k) for k in range(min(wins, losses) + 1))
+    # As fractions: the numbers are too large for floats.
+    expected = min(1.0, float(Fraction(2 * as_uneven, 2**n)))
+    assert sign_test(wins, losses) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+    assert sign_test(wins, losses) == sign_test(losses, wins)
     assert sign_test(wins, wins) == 1.0
+
+
+@pytest.mark.parametrize(("n", "published"), [(2, 12.706), (4, 3.182), (10, 2.262), (31, 2.042)])
+def test_mean_interval_is_as_wide_as_the_published_quantiles_of_t(n: int, published: float) -> None:
+    values = [float(i) for i in range(n)]
+    found = mean_interval(values)
+    spread = np.std(values, ddof=1) / math.sqrt(n)
+    assert (found.high - found.mean) / spread == pytest.approx(published, abs=5e-4)
+    assert found.mean - found.low == pytest.approx(found.high - found.mean)
+    assert mean_interval(values, confidence=0.5).high < found.high
+
+
+def test_one_value_tells_nothing_of_its_spread() -> None:
+    assert (mean_interval([3.0]).low, mean_interval([]).high) == (-math.inf, math.inf)
+    with pytest.raises(BugError):
+        mean_interval([1.0, math.nan])
 
 
 @given(st.integers(-3, 40), st.floats(0.001, 0.5))

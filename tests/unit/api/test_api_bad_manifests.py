@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from combee.api.load import parse_run, problems_in
-from combee.api.local import check_local
+from combee.api.local import Given, check_local
 from combee.errors import ManifestError, NotAvailableError
 
 GOOD: dict[str, Any] = {
@@ -211,7 +211,7 @@ def test_an_active_version_is_on_a_cluster_and_a_laptop_needs_a_file_for_it() ->
     manifest["spec"]["playbookRef"] = {"name": "formula"}
     run = parse_run(manifest, "run.yaml")
     with pytest.raises(ManifestError, match="--data initialPlaybook=PATH") as caught:
-        check_local(run, engines=set(), secrets=set(), data=set())
+        check_local(run, Given())
     assert "spec.task.initialPlaybook.activeVersion" in str(caught.value)
 
 

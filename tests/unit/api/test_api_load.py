@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from combee.api.load import names_in, parse_resource, parse_run, parse_runs, problems_in
 from combee.api.run import PromptLearningRun, manifest_digest
-from combee.api.yamlread import MAX_MANIFEST_BYTES
+from combee.api.yamlread import MAX_MANIFEST_BYTES, read_yaml
 from combee.cli.validate import run_validate
 from combee.errors import CombeeError, ManifestError
 
@@ -343,3 +346,29 @@ def test_any_text_parses_or_raises_ours(junk: str, at: int) -> None:
             parse_runs(text, "x")
         except CombeeError as error:
             assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "ruamels", "ours"),
+    [
+        ("a: 010", 10, "010"),
+        ("a: 1_000", 1000, "1_000"),
+        ("a: 2026-01-01", date(2026, 1, 1), "2026-01-01"),
+        ("a: 0x1F", 31, "0x1F"),
+        ("a: &a {b: *a}", {"b": None}, "an alias contains itself"),
+        (
+            "a: !!python/name:os.system x",
+            ANY,
+            "the tag tag:yaml.org,2002:python/name:os.system is not allowed",
+        ),
+    ],
+)
+def test_what_ruamel_takes_for_something_else(text: str, ruamels: object, ours: str) -> None:
+    """Why yamlread is ours (docs/architecture.md): what it reads as text or refuses, ruamel.yaml reads."""
+    assert YAML(typ="rt", pure=True).load(text)["a"] == ruamels
+    try:
+        (document,) = read_yaml(text, "run.yaml")
+    except ManifestError as error:
+        assert ours in str(error)
+    else:
+        assert document.value == {"a": ours}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from combee.api.load import parse_runs
-from combee.api.local import check_local
+from combee.api.local import Given, check_local
 from combee.errors import ManifestError, NotAvailableError, UserError
 
 RUN = """\
@@ -31,7 +31,8 @@ def check(
     data: frozenset[str] = frozenset(),
 ) -> None:  # fmt: skip
     run = parse_runs(text.replace("TRAIN", train), "x")[0]
-    check_local(run, engines=set(engines), secrets=set(secrets), data=set(data))
+    given = Given(engines=frozenset(engines), secrets=frozenset(secrets), data=data)
+    check_local(run, given)
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,16 @@ import pytest
 from combee.algo.canary import LeftOut, Pair, Tally
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import CanaryTest, PlaybookStatus, VersionStatus
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.observe.judged import Judged
 from combee.observe.playbooks import Observed
-from combee.operator.playbooks.judges import AtWork, Judges
+from combee.operator.playbooks.judges import Judges
+from combee.plan.playbook.judges import JudgesSeen
 from combee.plan.playbook.judging import JudgeTask
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.readings import Reading, Trouble
 from combee.plan.playbook.types import CanaryWish, Delivery, PlaybookPlan, PlaybookSeen
+from combee.records import Owner
 
 NOW = 1_800_000_000.0
 TEST = "bbbb-aaaa-12345678-p0"
@@ -101,7 +103,7 @@ class Scene:
     def _write(self) -> None:
         self.writes += 1
 
-    def tick(self, seconds: float = 1.0) -> tuple[AtWork, float | None]:
+    def tick(self, seconds: float = 1.0) -> tuple[JudgesSeen, float | None]:
         self.kube.now += seconds
         assert self.spec.canary is not None
         mode = self.spec.canary.mode
@@ -127,7 +129,7 @@ class Scene:
         }
         there = Observed(PlaybookSeen(now=self.kube.now), raw, None)
 
-        async def both() -> tuple[AtWork, float | None]:
+        async def both() -> tuple[JudgesSeen, float | None]:
             at_work = await self.judges.look(OWNER, self.spec, self.kube.now)
             return at_work, await self.judges.keep(OWNER, self.spec, plan, there, at_work)
 
@@ -284,7 +286,7 @@ def test_a_pod_that_cannot_start_is_told_after_a_while() -> None:
 def test_a_playbook_without_such_a_canary_asks_for_nothing(canary: dict[str, Any] | None) -> None:
     scene = Scene()
     asked = PlaybookSpec.model_validate({"canary": canary} if canary else {})
-    assert asyncio.run(scene.judges.look(OWNER, asked, NOW)) == AtWork()
+    assert asyncio.run(scene.judges.look(OWNER, asked, NOW)) == JudgesSeen()
 
 
 def test_pairs_of_tests_that_are_over_go_and_the_others_are_read_a_few_at_a_time() -> None:

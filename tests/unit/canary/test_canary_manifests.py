@@ -14,11 +14,13 @@ import yaml
 
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import CanaryTest
-from combee.objects.judge import MADE_OF, JudgeWish, judge_job
-from combee.objects.types import Object, Owner, Settings
-from combee.plan.playbook.judging import SLOT_SECONDS, JudgeTask
+from combee.objects.judge import MADE_OF, judge_job
+from combee.objects.types import Object, Settings
+from combee.plan.playbook.judges import SLOT_SECONDS, JudgeWish
+from combee.plan.playbook.judging import JudgeTask
+from combee.records import Owner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 from pod_security import violations
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -17,7 +17,7 @@ from combee.objects.types import Settings
 from combee.operator import lease
 from combee.operator.cleanup import ACCOUNTS, AT_WORK
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 from pod_security import violations
 
 CLEANED = sorted(set(WAYS) - {"secured-off"})

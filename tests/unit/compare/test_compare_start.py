@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from combee.compare import gate
+from combee.local.flags import StandInFlags
 from combee.methods.gepa import GepaMethod
 from combee.records import Example, Shown
 from combee.tasks.traces.recording import Recording
@@ -54,7 +55,9 @@ async def test_the_start_is_shown_with_its_components(
     monkeypatch.setattr(gate, "prepare", lambda *_: None)
     monkeypatch.setattr(gate, "context_on", context_on)
     monkeypatch.setattr(gate, "held_out_split", split)
-    cell: Any = SimpleNamespace(folder=tmp_path / "cell", manifest=tmp_path / "run.yaml", engines={})
-    await gate.score_start(cell, [])
+    cell: Any = SimpleNamespace(
+        folder=tmp_path / "cell", manifest=tmp_path / "run.yaml", flags=lambda given: given
+    )
+    await gate.score_start(cell, StandInFlags())
     assert json.loads(gate.start_file(cell).read_text())["baseline"] == {"1": 1.0, "2": 1.0}
     assert {shown.components for shown in runner.shown} == {(("ask", "Ask."), ("check", "Check."))}

@@ -25,6 +25,7 @@ from combee.compare.run import Request, prepare_cells, shared_server
 from combee.compare.strategies import parse_strategies
 from combee.compare.table import make_rows, to_json, verdict
 from combee.errors import UserError
+from combee.local.flags import StandInFlags
 from combee.local.sources import StandIns
 
 ROOT = Path(__file__).parents[3]
@@ -137,8 +138,11 @@ def test_servers_are_dealt_over_seeds_and_sharing_is_said(task: CompareTask, tmp
     own = Request([task.path], strategies, [0, 1], tmp_path, {"main": ["u0", "u1"]})
     assert "2 seeds share 1 server:" in shared_server(one)
     assert shared_server(own) == ""
-    words = command(cells[0].manifest, cells[0].folder, cells[0].engines, ["a/b=env:C"])
-    assert words[-4:] == ["--engine", "main=u0", "--secret", "a/b=env:C"]
+    given = StandInFlags(
+        engine_keys=["main=env:K"], engine_models=["main=m"], secrets=["a/b=env:C"], data=["train=t"]
+    )
+    keyed = ["--engine-key", "main=env:K", "--secret", "a/b=env:C"]
+    assert command(cells[0], given)[-6:] == ["--engine", "main=u0", *keyed]
 
 
 def test_two_manifests_of_one_name_are_refused(task: CompareTask) -> None:
@@ -213,6 +217,7 @@ def test_rows_pair_by_example_and_over_seeds_and_charge_all_but_the_look(task: C
     assert (sequential.calls, sequential.tokens, sequential.seconds) == (3, 900, 100.0)
     assert naive.difference is not None and naive.difference.by_example.n == 12
     assert naive.difference.over_seeds.mean == pytest.approx(-2 / 3)
+    assert naive.difference.by_example.high < 0
     assert verdict(naive) == "worse" and verdict(sequential) == "the reference"
     assert verdict(scan) == "no worse by more than 0.0 points"
     assert scan.speed_up is not None and scan.speed_up.mean == 20.0
@@ -331,5 +336,5 @@ def test_a_cell_that_failed_or_was_killed_ends_the_comparison_with_a_code_of_the
         raise CellError(one, cell, "")
 
     monkeypatch.setattr(compare_command, "compare", compare)
-    flags = Flags([task.path], tmp_path, "Naive@9", "", "1", ["main=u"], [], [], 1, None, None)
+    flags = Flags([task.path], tmp_path, "Naive@9", "", "1", StandInFlags(["main=u"]), 1, None, None)
     assert run_compare(flags, as_json=False) == ours

@@ -13,15 +13,16 @@ import yaml
 from combee.api.gateway import Gateway
 from combee.objects.gateway import (
     MADE_OF,
-    Served,
     gateway_account,
     gateway_change,
     gateway_deployment,
     gateway_service,
 )
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
+from combee.plan.gateway import Served
+from combee.records import Owner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "manifests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 from pod_security import violations
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -105,6 +105,13 @@ def test_numbers_and_spelling_stay_as_the_client_wrote_them() -> None:
     assert got == body.replace(b'[ {"role"', b'[ {"role":"system","content":"P"},{"role"')
 
 
+@pytest.mark.parametrize("before", ["Jörg", "\u65e5\u672c", "\U0001f600"])
+def test_bytes_before_the_messages_are_counted_and_not_characters(before: str) -> None:
+    body = f'{{"user":"{before}","messages":[{{"role":"user","content":"{before}"}}]}}'.encode()
+    got = with_preface(body, "P")
+    assert got == body.replace(b'[{"role"', b'[{"role":"system","content":"P"},{"role"')
+
+
 def test_of_two_alike_the_last_counts_as_parsers_read_it() -> None:
     twice = b'{"messages": [{"role":"user","content":"a"}], "messages": [{"role":"user","content":"b"}]}'
     assert json.loads(with_preface(twice, encoded(PREFACE)))["messages"] == [

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from combee.clients.kubernetes.kube import Kube
+from combee.gateway.directing import Director, Published, Secrets
+from combee.gateway.metrics import Metrics
+from combee.names import DIGEST_ANNOTATION
 from combee.plan.playbook.serving import Version, Wanted, ranking, serving
 
 A, B, C = (letter * 64 for letter in "abc")
@@ -85,3 +93,13 @@ def test_objects_of_the_api_server_are_read_whatever_else_they_have() -> None:
             "status": {"phase": "Previous"},
         }
     ) == Version(A, "Refuse", "Previous", "2026-01-01T00:00:00Z", "formula-aaa")
+
+
+@pytest.mark.parametrize(("holds", "served"), [(A, True), (B, False)])
+async def test_a_configmap_that_holds_another_version_is_no_content(holds: str, served: bool) -> None:
+    async def get(kind: str, namespace: str, name: str) -> dict[str, Any]:
+        return {"metadata": {"annotations": {DIGEST_ANNOTATION: holds}}, "data": {"playbook.md": "Be brief."}}
+
+    kube = cast(Kube, SimpleNamespace(get=get))
+    director = Director(kube, "team-a", Secrets(Path("/nowhere")), Metrics())
+    assert await director.content(A, "formula-a") == (Published("Be brief.") if served else None)

@@ -15,10 +15,11 @@ import pytest
 from combee.api.run import default_store
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
-from combee.objects.sweep import KEEPS, MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory, sweep_job
+from combee.objects.sweep import KEEPS, sweep_job
 from combee.objects.types import Settings
 from combee.operator.sweeper import Sweeper
 from combee.operator.watch import registry
+from combee.plan.sweep import MARGIN_SECONDS, SLOT_SECONDS, Kept, Memory
 from combee.pod.main import main
 
 RETENTION = 86_400
@@ -139,7 +140,7 @@ async def test_what_was_kept_is_swept_until_it_is_over_and_then_forgotten(after:
     )
     assert all(later - one == SLOT_SECONDS for one, later in pairwise(times))
     assert times[-1] <= until + SLOT_SECONDS, "and then no more"
-    left = (Memory.of(job) for job in api.jobs.values())
+    left = (Memory.from_json(job["metadata"]["annotations"][KEEPS]) for job in api.jobs.values())
     here = [
         one.playbook for memory in left if memory and memory.store == default_store() for one in memory.kept
     ]

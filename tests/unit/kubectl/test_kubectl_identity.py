@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import kr8s.asyncio
+import lightkube
 import pytest
+from lightkube.resources.core_v1 import Namespace
 
 from combee.cli.main import _exit_code
 from combee.cli.where import Place
@@ -48,8 +52,10 @@ def server() -> Iterator[Server]:
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             asked.append((self.path, [(name.title(), value) for name, value in self.headers.items()]))
-            body = json.dumps({"kind": "List", "items": [], "metadata": {}}).encode()
+            version = {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
+            body = json.dumps({"kind": "List", "items": [], "metadata": {}, **version}).encode()
             self.send_response(200)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -132,6 +138,27 @@ def test_every_request_acts_as_whom_the_kubeconfig_names(server: Server, files: 
     said = [[(n.title(), v) for n, v in one] for one in server.identities()]
     assert said == [[(n.title(), v) for n, v in expected]] * 6
     assert server.tokens() == ["Bearer admin"] * 6
+
+
+async def _by_kr8s(path: str) -> None:
+    api = await kr8s.asyncio.api(kubeconfig=path)
+    await api.version()
+
+
+async def _by_lightkube(path: str) -> None:
+    client = lightkube.AsyncClient(config=lightkube.KubeConfig.from_file(path))
+    await client.get(Namespace, name="a")
+
+
+@pytest.mark.parametrize("request_by", [_by_kr8s, _by_lightkube])
+def test_other_libraries_act_as_the_administrator_who_asked_to_be_jane(
+    server: Server, files: Any, request_by: Any
+) -> None:
+    """Why clients/kubernetes is ours (docs/architecture.md): the day this fails, look at that table again."""
+    files(server, {"token": "admin", **JANE})
+    asyncio.run(request_by(os.environ["KUBECONFIG"]))
+    assert server.asked and not any(server.identities())
+    assert set(server.tokens()) == {"Bearer admin"}
 
 
 def test_flags_go_before_the_file_one_by_one(server: Server, files: Any) -> None:

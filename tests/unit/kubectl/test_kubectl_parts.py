@@ -21,9 +21,10 @@ from combee.cli.cluster.report import _fetched, _refuse_folder, written
 from combee.cli.where import Place
 from combee.errors import ClusterError, TransientError, UserError
 from combee.objects.results import report_pod
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen
+from combee.records import Owner
 from combee.report.bundle import packed, unpacked
 from combee.settings import WorkerSettings
 

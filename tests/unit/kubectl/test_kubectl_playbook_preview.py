@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -155,3 +156,22 @@ def test_a_manifest_that_is_none_or_anothers_is_refused(
     path.write_text(yaml.safe_dump(made))
     assert run_playbook_preview("formula", path, Place(namespace="team")) == 2
     assert "It has: other" in capsys.readouterr().err
+
+
+def test_the_example_is_previewed_from_a_file_and_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    example = Path(__file__).resolve().parents[3] / "examples" / "playbook.yaml"
+    api = Api(World().add("a").settle(), {"delivery": GATEWAY})
+
+    async def connected(_: Place) -> Any:
+        return api
+
+    monkeypatch.setattr(places, "_connected", connected)
+    printed = []
+    for path in (example, Path("-")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(example.read_bytes())))
+        assert run_playbook_preview("formula", path, Place(namespace="team")) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] and printed[0].startswith("active: a00000000000 (as it is)\n")
+    assert printed[0].endswith("nothing was written\n")

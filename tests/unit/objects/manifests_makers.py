@@ -12,8 +12,9 @@ from combee.objects.engines import engine_objects, prefetch_job
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.plan.types import IterationPlan, Step
+from combee.records import Owner
 
 OWNER = Owner("formula-ace", "team-a", "3fa9c1d2-6d1e-4c0e-9a51-7b2f0c9d8e11")
 SETTINGS = Settings(

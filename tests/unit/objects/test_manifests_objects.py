@@ -16,9 +16,9 @@ from pod_security import violations
 from combee import names
 from combee.api.run import PromptLearningRun
 from combee.names import engine_name, prefetch_name, step_name
-from combee.objects.jobs import expire_patch, step_job
+from combee.objects.jobs import step_job
 from combee.objects.plans import run_config
-from combee.objects.types import Owner
+from combee.records import Owner
 
 SEES = {
     # kind of step: splits and roles whose secrets and data its pods may have (the contract's table)
@@ -324,7 +324,6 @@ def test_a_job_retries_each_index_and_replaces_what_is_being_deleted() -> None:
         "podReplacementPolicy": "TerminatingOrFailed",
         "activeDeadlineSeconds": 21600,
     }
-    assert expire_patch(900) == {"spec": {"ttlSecondsAfterFinished": 900}}
 
 
 def test_a_queue_holds_every_job_back_until_it_admits_it() -> None:

@@ -17,9 +17,10 @@ from combee.errors import ClusterError
 from combee.objects.accounts import account_objects
 from combee.objects.gateway import gateway_account
 from combee.objects.isolation import isolation
-from combee.objects.sweep import Memory, sweep_job
+from combee.objects.sweep import sweep_job
 from combee.objects.types import Settings
-from combee.operator import cleanup, lease, main
+from combee.operator import cleanup, lease, main, program
+from combee.plan.sweep import Memory
 from combee.settings import CleanupSettings, cleanup_settings
 
 UNIT = Path(__file__).resolve().parents[1]
@@ -156,7 +157,7 @@ def test_the_command_cleans_up_and_does_not_begin_to_operate(monkeypatch: pytest
         "COMBEE_LOG_LEVEL": "info",
     }.items():
         monkeypatch.setenv(name, value)
-    main.main()
+    program.main()
     assert told == [IN_TEAM] == [cleanup_settings()]
 
 
@@ -167,6 +168,6 @@ def test_the_command_without_its_namespace_says_so_and_fails(
     monkeypatch.setenv("POD_NAME", "combee-cleanup-x")
     monkeypatch.delenv("POD_NAMESPACE", raising=False)
     with pytest.raises(SystemExit) as ended:
-        main.main()
+        program.main()
     assert ended.value.code == 2
     assert "POD_NAMESPACE is not set" in capsys.readouterr().err

@@ -9,9 +9,10 @@ import pytest
 from playbook_cluster import FakeKube, Object
 
 from combee.api.playbook import PlaybookSpec
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.operator.playbooks.datawatch import LOOK_SECONDS, DataWatch
 from combee.plan.playbook.datawatch import places
+from combee.records import Owner
 from combee.times import rfc3339
 
 OWNER = Owner("formula", "team", "3fa9c1d2-6d1e-4c0e-9a51-7b2f0c9d8e11")

@@ -9,12 +9,13 @@ from playbook_cluster import FakeKube, Object
 
 from combee.api.load import parse_run
 from combee.objects.isolation import DESKS, ROLLOUTS, isolation
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.operator.apply import Executor
 from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import RolloutsWish
 from combee.plan.cluster.seen import Seen
+from combee.records import Owner
 
 ENDPOINT = {"endpoint": {"url": "http://models.example.com/v1", "model": "m"}}
 RUN = parse_run(

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from combee import names
-from combee.objects.types import Owner
 from combee.observe.complaints import Complaints
 from combee.observe.runs import Observer, result_in, summary_of
 from combee.plan.cluster.memory import Memory
 from combee.plan.types import StepSummary
+from combee.records import Owner
 
 FINISH = "formula-3fa9c1d2-i000-finish-a0"
 SAID = StepSummary(FINISH, "finish", outputs={"artifact": "d"})

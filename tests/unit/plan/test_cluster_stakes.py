@@ -9,11 +9,11 @@ from combee.api.load import parse_run
 from combee.api.playbook import Origin
 from combee.api.stakes import Stakes
 from combee.api.status import RunStatus
-from combee.objects.types import Owner
 from combee.objects.versions import version_object
 from combee.plan.cluster.decide import Run, decide_cluster
 from combee.plan.cluster.status import About, run_status
 from combee.plan.decide import Identity
+from combee.records import Owner
 
 TASK = spec_of().task.dump()
 DATA = {**TASK["data"], "heldOut": {"uri": "h.jsonl", "steward": "data-platform", "usedForTuning": True}}

@@ -14,7 +14,7 @@ from combee.api.status import RunStatus
 from combee.errors import ManifestError
 from combee.names import attempt_name, step_name
 from combee.objects.jobs import step_job
-from combee.objects.types import Owner, Settings
+from combee.objects.types import Settings
 from combee.objects.versions import version_object
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 from combee.plan.cluster.decide import Run, decide_cluster
@@ -26,6 +26,7 @@ from combee.plan.decide import decide, iteration_plan
 from combee.plan.preview import DataShape, Range, preview
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import RoleUsage, Snapshot, Step, StepSummary
+from combee.records import Owner
 
 TASK = {"type": "Traces", "data": {"train": {"uri": "t.jsonl"}}}
 FACTS = DataFacts(100, 0, 0, 0, {"train": "t"})

@@ -12,16 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from combee.algo.canary import UNJUDGED, LeftOut, Pair, Rules, Tally, judge
-from combee.plan.playbook.judging import (
-    LONGEST_PAUSE_SECONDS,
-    SLOT_SECONDS,
-    JudgeJob,
-    JudgeTask,
-    read_left_out,
-    read_pairs,
-    wait_seconds,
-    write_pairs,
-)
+from combee.plan.playbook.judges import LONGEST_PAUSE_SECONDS, SLOT_SECONDS, JudgeJob, next_job_seconds
+from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs
 from combee.pod.judge import config_map
 from combee.pod.judging import GIVE_UP_SECONDS, MOST_IN_CONFIG_MAP, Judging, oldest_first
 from combee.work.judge import Sampled, Unjudged
@@ -295,14 +287,14 @@ def test_jobs_come_as_long_as_pairs_do_and_seldom_where_none_come(steps: list[bo
     now, pairs = 0.0, 0
     for brings in steps:
         jobs.append(JudgeJob(now, True, "a", pairs))
-        assert wait_seconds(jobs, "a", pairs, now + 1) is None
+        assert next_job_seconds(jobs, "a", pairs, now + 1) is None
         jobs[-1] = JudgeJob(now, False, "a", pairs)
         pairs += brings
-        wait = wait_seconds(jobs, "a", pairs, now)
+        wait = next_job_seconds(jobs, "a", pairs, now)
         assert wait is not None and SLOT_SECONDS <= wait <= LONGEST_PAUSE_SECONDS
         if brings:
             assert wait == SLOT_SECONDS
-        assert wait_seconds(jobs, "b", pairs, now) == SLOT_SECONDS
+        assert next_job_seconds(jobs, "b", pairs, now) == SLOT_SECONDS
         now += wait
     if len(steps) > 12 and not any(steps):
         assert wait == LONGEST_PAUSE_SECONDS

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from combee.api.run import PromptLearningRun
-from combee.objects.types import Owner
 from combee.objects.types import Settings as ClusterSettings
 from combee.objects.volumes import step_mounts
 from combee.plan.types import Step
 from combee.pod.data import initial_playbook
 from combee.pod.environment import read_pod
+from combee.records import Owner
 from combee.settings import WorkerSettings
 
 PARTS = {"ask": "Round late.", "check": "Check units."}

@@ -6,6 +6,7 @@ import io
 import json
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.errors import CombeeError, DataError
-from combee.tasks.dataset import MAX_ROW_BYTES, bounded_lines, content_digest, overlap, read_jsonl
+from combee.tasks.dataset import MAX_ROW_BYTES, content_digest, overlap, read_jsonl
 from combee.tasks.formula import FormulaTask
 
 DATA = Path(__file__).parents[3] / "examples" / "data" / "formula"
@@ -133,7 +134,7 @@ def test_a_10_mb_row_is_refused_with_little_memory() -> None:
     file = io.BytesIO(row("a") + b'{"context": "' + b"x" * 10_000_000 + b'", "target": "1"}\n' + row("b"))
     tracemalloc.start()
     with pytest.raises(DataError, match=r"train\.jsonl:2: the row is longer than 1048576 bytes"):
-        read_jsonl(bounded_lines(file.readline), where="train.jsonl")
+        read_jsonl(iter(partial(file.readline, MAX_ROW_BYTES + 2), b""), where="train.jsonl")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4_000_000
@@ -144,7 +145,7 @@ def test_a_row_of_exactly_the_limit_is_read_in_one_piece() -> None:
     assert len(line) == MAX_ROW_BYTES + 1
     for end in (b"\n", b"\r\n"):
         file = io.BytesIO(line.rstrip(b"\n") + end + row("b"))
-        assert len(read_jsonl(bounded_lines(file.readline), where="x").examples) == 2
+        assert len(read_jsonl(iter(partial(file.readline, MAX_ROW_BYTES + 2), b""), where="x").examples) == 2
 
 
 def test_ten_thousand_rows_are_streamed_leanly() -> None:

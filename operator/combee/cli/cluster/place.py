@@ -21,7 +21,7 @@ from combee.cli.where import ANYWHERE, Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError, UserError
 from combee.names import RUN_KIND
-from combee.objects.types import Owner
+from combee.records import Owner
 
 __all__ = ["Found", "Here", "Place", "explained", "find", "found_in", "note", "on_cluster", "readable", "say"]
 

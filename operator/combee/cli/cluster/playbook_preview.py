@@ -16,10 +16,10 @@ from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
 from combee.errors import UserError
 from combee.names import LEARN_ANNOTATION
-from combee.objects.types import Owner
 from combee.observe.playbooks import PlaybookObserver
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen
+from combee.records import Owner
 from combee.times import rfc3339
 
 SHORT = 12

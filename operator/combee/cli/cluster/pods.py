@@ -7,7 +7,7 @@ from typing import Any
 
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object, place
-from combee.objects.types import Owner
+from combee.records import Owner
 
 WORKER = "worker"
 SILENCE_SECONDS = 30.0

@@ -15,19 +15,20 @@ from combee.api.run import PromptLearningRun
 from combee.cli.cluster.place import Found, Here, Place, find, note, on_cluster, say
 from combee.cli.preview_text import preview_text
 from combee.errors import UserError
+from combee.local.flags import StandInFlags
 from combee.local.session import data_shape, prepare_run
 from combee.local.sources import StandIns, parse_stand_ins
 from combee.plan.cluster.memory import Memory
 from combee.plan.preview import DataShape, Preview, preview
 
 
-def run_cluster_preview(name: str, data: list[str], place: Place, *, as_json: bool) -> int:
-    """Print what the run would do. Its data is read from ConfigMaps, addresses and ``data``; where it is
-    in a claim, what profile counted stands for it."""
+def run_cluster_preview(name: str, flags: StandInFlags, place: Place, *, as_json: bool) -> int:
+    """Print what the run would do. Its data is read from ConfigMaps, addresses and ``--data``; where it
+    is in a claim, what profile counted stands for it."""
 
     async def work(here: Here) -> int:
         found = await find(here, name)
-        run, given = found.run(), parse_stand_ins([], [], data)
+        run, given = found.run(), parse_stand_ins(flags)
         with tempfile.TemporaryDirectory() as folder:
             copies = await _copies(here, run, given, Path(folder))
             missing = [split for split in sources(run) if split not in copies and not _address(run, split)]

@@ -123,7 +123,7 @@ def refused_key(status: int, asked: Asked) -> EndpointError:
     fix = (
         f"Check the key from {source}."
         if source
-        else "Give one by apiKeySecretRef, or --secret NAME/KEY=env:VAR."
+        else "Give one by apiKeySecretRef and --secret NAME/KEY=env:VAR, or for an engine by --engine-key NAME=env:VAR."
     )
     return EndpointError(f"{what} ({status})", where=asked.where, fix=fix)
 

@@ -12,10 +12,10 @@ from combee.api.playbook_status import VersionStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.objects.playbooks import delivered_config_map, learning_run, shown
-from combee.objects.types import Owner
 from combee.observe.playbooks import Observed, foreign
 from combee.operator.statuspatch import status_patch
 from combee.plan.playbook.types import Delivery, PlaybookPlan
+from combee.records import Owner
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ from combee.api.playbook_status import PlaybookStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
-from combee.objects.types import Owner
 from combee.observe.judged import tests_of
 from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
 from combee.operator.playbooks.apply import PlaybookExecutor
@@ -27,6 +26,7 @@ from combee.plan.cluster.happenings import Happening
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.salvage import salvaged
 from combee.plan.playbook.types import About, Happened, PlaybookPlan
+from combee.records import Owner
 from combee.times import rfc3339
 
 SOON_SECONDS = 0.2

@@ -1,10 +1,9 @@
-"""What the Job that judges a canary is told, how its judged pairs are written, and when the next one is made. Pure."""
+"""What the Job that judges a canary is told, and how its judged pairs are written. Pure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,14 +14,6 @@ from combee.api.gateway import Upstream
 from combee.api.parts import DataSource, Endpoint
 from combee.api.prometheus import Prometheus
 
-MODES = ("Shadow", "Replay", "Prometheus")
-"""of canaries that a Job judges."""
-SLOT_SECONDS = 20
-"""At most one Job a test in so long."""
-LONGEST_PAUSE_SECONDS = 600.0
-"""between Jobs that find nothing, or fail."""
-LOOK_SECONDS = 10.0
-"""How often pairs are taken in while a Job is at work."""
 Span = tuple[Int, Int]
 
 
@@ -70,41 +61,6 @@ class JudgeTask(Model):
     def has(self, stream: str, number: int) -> bool:
         """Whether that pair is judged already."""
         return any(first <= number <= last for first, last in self.done.get(stream, ()))
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeJob:
-    """A Job of a test, as far as the next one depends on it. Times are seconds since 1970."""
-
-    created: float
-    live: bool
-    made_of: str
-    """digest of what it was told, ``done`` aside."""
-    pairs: int
-    """that were judged when it was made."""
-
-
-def wait_seconds(
-    jobs: Iterable[JudgeJob], made_of: str, pairs: int, now: float, pause: float = SLOT_SECONDS
-) -> float | None:
-    """Seconds until the next Job of a test may be made; None while one is at work.
-
-    There are ``pause`` seconds between two at least. A Job that brought no pair (there were none, or it failed) makes the next one wait as long as it has been so
-    already, LONGEST_PAUSE_SECONDS at most. Another evaluator or upstream is tried at once.
-
-    >>> first, second = JudgeJob(1000, False, "a", 7), JudgeJob(1100, False, "a", 7)
-    >>> [wait_seconds([first, second], "a", pairs, 1110) for pairs in (7, 8)]
-    [90.0, 10.0]
-    """
-    there = sorted(jobs, key=lambda job: job.created)
-    if any(job.live for job in there):
-        return None
-    if not there:
-        return 0.0
-    last = there[-1].created
-    idle = [job.created for job in there if job.made_of == made_of and job.pairs == pairs]
-    longer = min(LONGEST_PAUSE_SECONDS, last - idle[0]) if idle else 0.0
-    return max(0.0, last + max(pause, longer) - now)
 
 
 def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:

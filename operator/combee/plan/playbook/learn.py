@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from combee.algo.cron import next_time, parse
+from combee.algo.cron import next_time
 from combee.api.playbook import Learn
 from combee.api.run import RunSpec
 from combee.errors import ManifestError
@@ -92,15 +92,15 @@ def _made(board: Board) -> set[str]:
 
 
 def _scheduled(board: Board, text: str, base: str, *, busy: bool) -> tuple[str, float]:
-    schedule, now = parse(text), board.seen.now
+    now = board.seen.now
     since = board.memory.scheduled or now
-    due = next_time(schedule, since)
+    due = next_time(text, since)
     name = f"{base}-{int(due // 60):x}" if due is not None and due <= now else ""
     if name in _made(board) or (name and busy):
         # Made, or left out; of several that were missed, one is made up for.
         name, since = "", now
     board.memory = replace(board.memory, scheduled=since)
-    coming = next_time(schedule, now) or 0.0
+    coming = next_time(text, now) or 0.0
     if coming:
         board.wakes.append(coming)
     return name, coming

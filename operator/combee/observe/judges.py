@@ -1,0 +1,94 @@
+"""Read the Jobs that judge a Playbook's canaries: which there are, and how they fare."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from combee import names
+from combee.api.common import one_line
+from combee.api.playbook import PlaybookSpec
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.objects.judge import MADE_OF, PAIRS_BEFORE
+from combee.observe.runs import PATIENCE_SECONDS, age, owned
+from combee.plan.cluster.diagnose import being_set_up, diagnose
+from combee.plan.cluster.seen import Trouble
+from combee.plan.playbook.judges import JudgeJob, JudgesSeen, judged_by_job, refusal
+from combee.records import Owner
+from combee.times import seconds_of
+
+MAX_MESSAGE = 600
+"""bytes of why a Job failed."""
+
+
+async def see_judges(
+    kube: Kube, owner: Owner, spec: PlaybookSpec, now: float, *, secret_policy: bool
+) -> JudgesSeen:
+    """Return how the Jobs fare. One request, and two more for each test that is in trouble; none for a Playbook
+    without such a canary."""
+    if not judged_by_job(spec):
+        return JudgesSeen()
+    selector = f"{names.LABEL_PLAYBOOK}={names.playbook_label(owner.name)},{names.LABEL_CANARY}"
+    jobs: dict[str, list[Object]] = {}
+    for job in await kube.list("Job", owner.namespace, labels=selector):
+        if owned(job, owner):
+            jobs.setdefault(job["metadata"]["labels"][names.LABEL_CANARY], []).append(job)
+    for of_test in jobs.values():
+        of_test.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]))
+    troubles = await asyncio.gather(*(_trouble(kube, of_test, now) for of_test in jobs.values()))
+    return JudgesSeen(
+        jobs={test: tuple(map(_judge_job, of_test)) for test, of_test in jobs.items()},
+        troubles=dict(zip(jobs, troubles, strict=True)),
+        refused=refusal(spec, secret_policy=secret_policy),
+    )
+
+
+async def _trouble(kube: Kube, jobs: list[Object], now: float) -> str:
+    """Return why the last Job cannot start or, until another one has come to its end, why one failed."""
+    ended = [job for job in jobs if not _live(job)]
+    last = next(reversed(jobs), None)
+    if last is not None and _live(last):
+        stuck = not last.get("status", {}).get("ready") and age(last, now) > PATIENCE_SECONDS
+        trouble = await _diagnosed(kube, last) if stuck else None
+        if trouble is not None:
+            return one_line(trouble.message, MAX_MESSAGE)
+    if not ended or (failed := _failed(ended[-1])) is None:
+        return ""
+    trouble = await _diagnosed(kube, ended[-1])
+    message = trouble.message if trouble is not None else str(failed.get("message", ""))
+    return one_line(message, MAX_MESSAGE)
+
+
+async def _diagnosed(kube: Kube, job: Object) -> Trouble | None:
+    """Return why a Job's pod does not run, or died."""
+    namespace, uid = job["metadata"]["namespace"], job["metadata"]["uid"]
+    pods = await kube.list("Pod", namespace, labels=f"batch.kubernetes.io/controller-uid={uid}")
+    starting = being_set_up(pods) if pods else job
+    if starting is None:
+        return diagnose(pods)
+    about = f"involvedObject.uid={starting['metadata']['uid']}"
+    return diagnose(pods, await kube.list("Event", namespace, fields=about))
+
+
+def _judge_job(job: Object) -> JudgeJob:
+    meta = job["metadata"]
+    notes = meta.get("annotations") or {}
+    before = str(notes.get(PAIRS_BEFORE, ""))
+    return JudgeJob(
+        created=seconds_of(meta["creationTimestamp"]),
+        live=_live(job),
+        made_of=str(notes.get(MADE_OF, "")),
+        pairs=int(before) if before.isdigit() else -1,
+        name=meta["name"],
+        uid=meta["uid"],
+    )
+
+
+def _live(job: Object) -> bool:
+    ended = {c["type"] for c in job.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
+    return not ended & {"Complete", "Failed"} and "deletionTimestamp" not in job["metadata"]
+
+
+def _failed(job: Object) -> Mapping[str, object] | None:
+    conditions = job.get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == "Failed" and c.get("status") == "True"), None)

@@ -1,0 +1,93 @@
+"""Read what a namespace keeps of traffic: its Playbooks, the Jobs that remember it, and the claims they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from combee.api.gateway import Gateway
+from combee.api.run import Store
+from combee.clients.kubernetes.kube import Kube, Object
+from combee.objects.sweep import KEEPS, SELECTOR
+from combee.plan.sweep import Kept, Memory, SweepJob, SweepSeen
+from combee.times import seconds_of
+
+
+async def see_kept(
+    kube: Kube, namespace: str, playbooks: Iterable[Object], *, secret_policy: bool
+) -> SweepSeen:
+    """Return what ``decide_sweep`` needs: one list, and one look at each claim that no Playbook keeps traffic in now.
+
+    Where ``secret_policy`` is off, stores that need a Secret are left out: nobody asked whether it may be mounted.
+    """
+    live, unread = _kept_now(playbooks, secret_policy=secret_policy)
+    jobs = [_sweep_job(job) for job in await kube.list("Job", namespace, labels=SELECTOR)]
+    readable = sorted((job for job in jobs if job is not None), key=lambda job: job.created)
+    claims = {
+        job.memory.store.pvc.claim_name
+        for job in readable
+        if job.memory.store.pvc is not None and job.memory.key not in live
+    }
+    lost = [claim for claim in sorted(claims) if not await _is_there(kube, namespace, claim)]
+    return SweepSeen(tuple(readable), live, frozenset(unread), frozenset(lost))
+
+
+def kept_of(playbook: Object) -> tuple[Store, Kept] | None:
+    """Return where traffic of a Playbook is kept and for how long, or None where none is. ValidationError when this
+    version cannot read what it asks for."""
+    meta, spec = playbook["metadata"], playbook.get("spec") or {}
+    if "deletionTimestamp" in meta:
+        return None
+    gateway = Gateway.model_validate((spec.get("delivery") or {}).get("gateway") or {})
+    mode = (spec.get("canary") or {}).get("mode")
+    tended = gateway.enabled and (gateway.capture.enabled or mode == "Shadow")
+    if not tended and mode != "Replay":
+        return None
+    capture = gateway.capture
+    return capture.store, Kept(meta["name"], capture.retention_seconds, tended=tended)
+
+
+def _kept_now(playbooks: Iterable[Object], *, secret_policy: bool) -> tuple[dict[str, Memory], set[str]]:
+    """Return by store what more may come of, and the Playbooks that this release cannot read."""
+    by_store: dict[str, Memory] = {}
+    unread: set[str] = set()
+    for playbook in playbooks:
+        try:
+            wanted = kept_of(playbook)
+        except ValidationError:
+            unread.add(playbook["metadata"]["name"])
+            continue
+        if wanted is None or (wanted[0].secret_ref is not None and not secret_policy):
+            continue
+        store, kept = wanted
+        memory = Memory(store, (kept,))
+        earlier = by_store.get(memory.key)
+        by_store[memory.key] = Memory(store, (*earlier.kept, kept)) if earlier else memory
+    return by_store, unread
+
+
+def _sweep_job(job: Object) -> SweepJob | None:
+    """Return a Job as the plan sees it, or None for one that is going or that says nothing readable."""
+    meta = job["metadata"]
+    memory = Memory.from_json((meta.get("annotations") or {}).get(KEEPS, ""))
+    if memory is None or "deletionTimestamp" in meta:
+        return None
+    return SweepJob(
+        name=meta["name"],
+        uid=meta["uid"],
+        created=seconds_of(meta["creationTimestamp"]),
+        memory=memory,
+        complete=_is(job, "Complete"),
+        over=bool(job["spec"].get("suspend")) or _is(job, "Complete") or _is(job, "Failed"),
+    )
+
+
+def _is(job: Object, condition: str) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
+
+
+async def _is_there(kube: Kube, namespace: str, claim: str) -> bool:
+    raw = await kube.get("PersistentVolumeClaim", namespace, claim)
+    return raw is not None and "deletionTimestamp" not in raw["metadata"]

@@ -1,0 +1,265 @@
+"""Which Jobs judge a Playbook's canaries, and when the next one is made. Pure.
+
+judge Jobs, their pods -> observe -> JudgesSeen -> decide_judges(..., seen, now) -> JudgesPlan -> apply
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee.api.common import NameRef, SecretKeyRef
+from combee.api.gateway import Gateway
+from combee.api.playbook import Canary, PlaybookSpec
+from combee.api.playbook_status import CanaryTest
+from combee.errors import BugError
+from combee.names import STORE_FOLDER
+from combee.plan.playbook.judging import JudgeTask, Span
+from combee.plan.playbook.memory import VersionMemory
+from combee.plan.playbook.queries import begins_at, ready_seconds
+from combee.plan.playbook.types import CanaryWish, PlaybookPlan
+from combee.records import Owner
+
+MODES = ("Shadow", "Replay", "Prometheus")
+"""of canaries that a Job judges."""
+SLOT_SECONDS = 20
+"""At most one Job a test in so long."""
+LONGEST_PAUSE_SECONDS = 600.0
+"""between Jobs that find nothing, or fail."""
+LOOK_SECONDS = 10.0
+"""How often pairs are taken in while a Job is at work."""
+WINDOWS_AT_ONCE = 5
+"""Prometheus is asked when so many windows more are over, and after ten minutes at the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeWish:
+    """A test that must be judged."""
+
+    owner: Owner
+    canary: Canary
+    gateway: Gateway
+    test: CanaryTest
+    digest: str
+    """of the version under test."""
+    contents: Mapping[str, str]
+    """digest -> ConfigMap of that version's content."""
+    done: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    pairs: int = 0
+    """judged so far."""
+    since: int = 0
+    """when the test began, in seconds since 1970."""
+    begins: int = 0
+    """with Prometheus: when window 0 begins, in seconds since 1970."""
+    first: int = 0
+    """with Prometheus: the first window that was not asked for yet."""
+
+    @property
+    def replays(self) -> bool:
+        """Whether requests are asked again first."""
+        return self.test.mode == "Replay"
+
+    def task(self) -> JudgeTask:
+        """What the pod is told."""
+        about: dict[str, Any] = {
+            "playbook": self.owner.name,
+            "namespace": self.owner.namespace,
+            "uid": self.owner.uid,
+            "test": self.test.id,
+            "tested": self.digest,
+            "against": self.test.against,
+        }
+        if self.canary.prometheus is not None:
+            return JudgeTask(
+                **about,
+                mode="Prometheus",
+                prometheus=self.canary.prometheus,
+                begins=self.begins,
+                first=self.first,
+            )
+        if self.canary.evaluator is None:
+            raise BugError("a canary without evaluator passed admission", where=self.owner.name)
+        return JudgeTask(
+            **about,
+            mode="Replay" if self.replays else "Shadow",
+            evaluator=self.canary.evaluator,
+            store=self.gateway.capture.store.uri or STORE_FOLDER,
+            retention=self.gateway.capture.retention_seconds,
+            since=self.since,
+            upstream=self.gateway.upstream if self.replays else None,
+            requests=self.canary.replay.requests if self.replays else None,
+            done=dict(self.done),
+        )
+
+    def made_of(self) -> str:
+        """Digest of what the pod is told, what is judged already aside, and of where its Secrets are."""
+        told = self.task().model_copy(update={"done": {}, "first": 0, "since": 0})
+        text = f"{told.model_dump_json()}{self.gateway.capture.store.model_dump_json()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def secrets_of(canary: Canary, gateway: Gateway) -> dict[str, SecretKeyRef | NameRef]:
+    """use -> Secret, or one key of it, that the pod is given."""
+    if canary.prometheus is not None:
+        token = canary.prometheus.token_secret_ref
+        return {"prometheus": token} if token is not None else {}
+    evaluator, upstream, requests = canary.evaluator, gateway.upstream, canary.replay.requests
+    refs: dict[str, SecretKeyRef | NameRef | None] = {
+        "evaluator": evaluator.api_key_secret_ref if evaluator is not None else None,
+        "store": gateway.capture.store.secret_ref,
+    }
+    if canary.mode == "Replay":
+        refs["upstream"] = upstream.api_key_secret_ref if upstream is not None else None
+        refs["requests"] = requests.secret_ref if requests is not None else None
+    return {use: ref for use, ref in refs.items() if ref is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeJob:
+    """A Job of a test, as far as the next one depends on it. Times are seconds since 1970."""
+
+    created: float
+    live: bool
+    made_of: str
+    """digest of what it was told, ``done`` aside."""
+    pairs: int
+    """that were judged when it was made."""
+    name: str = ""
+    uid: str = ""
+
+
+def next_job_seconds(
+    jobs: Iterable[JudgeJob], made_of: str, pairs: int, now: float, pause: float = SLOT_SECONDS
+) -> float | None:
+    """Seconds until the next Job of a test may be made; None while one is at work.
+
+    There are ``pause`` seconds between two at least. A Job that brought no pair (there were none, or it failed) makes
+    the next one wait as long as it has been so already, LONGEST_PAUSE_SECONDS at most. Another evaluator or upstream
+    is tried at once.
+
+    >>> first, second = JudgeJob(1000, False, "a", 7), JudgeJob(1100, False, "a", 7)
+    >>> [next_job_seconds([first, second], "a", pairs, 1110.0) for pairs in (7, 8)]
+    [90.0, 10.0]
+    """
+    by_age = sorted(jobs, key=lambda job: job.created)
+    if any(job.live for job in by_age):
+        return None
+    if not by_age:
+        return 0.0
+    last = by_age[-1].created
+    idle = [job.created for job in by_age if job.made_of == made_of and job.pairs == pairs]
+    longer = min(LONGEST_PAUSE_SECONDS, last - idle[0]) if idle else 0.0
+    return max(0.0, last + max(pause, longer) - now)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgesSeen:
+    """A Playbook's Jobs that judge, and how they fare."""
+
+    jobs: Mapping[str, tuple[JudgeJob, ...]] = field(default_factory=dict)
+    """by test, the oldest first."""
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    """by test: why its pairs are not being judged; empty where they are."""
+    refused: str = ""
+    """why no pairs are judged at all."""
+
+    def why(self, tests: Iterable[str]) -> dict[str, str]:
+        """Return those of ``tests`` that are not being judged, and why."""
+        reasons = {test: self.refused or self.troubles.get(test, "") for test in tests}
+        return {test: reason for test, reason in reasons.items() if reason}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgesPlan:
+    """What is done about a Playbook's Jobs that judge, in this order."""
+
+    delete: tuple[JudgeJob, ...] = ()
+    """Jobs at work for tests that are over."""
+    start: tuple[JudgeWish, ...] = ()
+    wake_after_seconds: float | None = None
+    """when a test is to be looked at again; None: no test is under way."""
+
+
+def judged_by_job(spec: PlaybookSpec) -> bool:
+    """Return whether the Playbook's canary is one that a Job judges."""
+    return spec.canary is not None and spec.canary.mode in MODES
+
+
+def refusal(spec: PlaybookSpec, *, secret_policy: bool) -> str:
+    """Return why the canary's Secrets are not mounted; empty where they are.
+
+    They are mounted only where the admission policy asks whether the Playbook's author may read them.
+    """
+    if secret_policy or spec.canary is None:
+        return ""
+    names = sorted({ref.name for ref in secrets_of(spec.canary, spec.delivery.gateway).values()})
+    if not names:
+        return ""
+    return (
+        f"SecretNotAllowed: without the chart's admission policy {', '.join(names)} is not mounted. Ask whoever "
+        "installed the chart for admissionPolicy.install"
+    )
+
+
+def decide_judges(
+    owner: Owner,
+    spec: PlaybookSpec,
+    plan: PlaybookPlan,
+    contents: Mapping[str, str],
+    seen: JudgesSeen,
+    now: float,
+) -> JudgesPlan:
+    """Return which Jobs are made and which end. ``contents``: digest -> ConfigMap of each version; ``now``: seconds
+    since 1970."""
+    wishes = [wish for wish in plan.canaries if wish.test.mode in MODES]
+    over = seen.jobs.keys() - {wish.test.id for wish in wishes}
+    delete = tuple(job for test in sorted(over) for job in seen.jobs[test] if job.live)
+    start: list[JudgeWish] = []
+    waits: list[float] = []
+    for wish in () if seen.refused else wishes:
+        judge = _judge_wish(owner, spec, plan, contents, wish)
+        if judge is None:
+            continue
+        wait = _wait_seconds(judge, seen.jobs.get(wish.test.id, ()), now)
+        if wait == 0:
+            start.append(judge)
+        waits.append(wait or LOOK_SECONDS)
+    return JudgesPlan(delete, tuple(start), min(waits, default=None))
+
+
+def _wait_seconds(wish: JudgeWish, jobs: Iterable[JudgeJob], now: float) -> float:
+    """Return the seconds until a test is looked at again; 0 where its next Job is to be made now."""
+    query, pause = wish.canary.prometheus, SLOT_SECONDS * 1.0
+    if query is not None:
+        pause = min(LONGEST_PAUSE_SECONDS, max(pause, WINDOWS_AT_ONCE * query.window_seconds))
+    wait = next_job_seconds(jobs, wish.made_of(), wish.pairs, now, pause)
+    if wait is None:
+        return LOOK_SECONDS
+    if query is not None:
+        wait = max(wait, ready_seconds(query, wish.begins, wish.first, now))
+    return max(0.0, wait)
+
+
+def _judge_wish(
+    owner: Owner, spec: PlaybookSpec, plan: PlaybookPlan, contents: Mapping[str, str], wish: CanaryWish
+) -> JudgeWish | None:
+    """Return what a test's Job is to do; None while a version's content is missing that it must put in front."""
+    if spec.canary is None or (wish.test.against and wish.test.against not in contents):
+        return None
+    memory = VersionMemory.from_json(plan.versions[wish.version].state)
+    query = spec.canary.prometheus
+    return JudgeWish(
+        owner=owner,
+        canary=spec.canary,
+        gateway=spec.delivery.gateway,
+        test=wish.test,
+        digest=wish.digest,
+        contents=contents,
+        done=memory.tally.spans,
+        pairs=wish.pairs,
+        since=int(memory.since),
+        begins=begins_at(memory.since, query) if query is not None else 0,
+        first=memory.reading.last + 1 if memory.reading is not None else 0,
+    )

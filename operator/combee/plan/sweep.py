@@ -1,0 +1,187 @@
+"""When kept traffic ends: which stores still hold some, and what their Jobs do next. Pure.
+
+The operator keeps no memory of its own. One Job for each store carries it in an annotation: whose traffic is in the
+store and until when, also after a gateway was turned off, its store was changed or its Playbook was deleted.
+
+    Playbooks, sweep Jobs, claims -> observe -> SweepSeen -> decide_sweep(seen, now) -> SweepPlan -> apply
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import ValidationError
+
+from combee.api.run import Store
+
+SLOT_SECONDS = 3600
+"""between two sweeps of a store."""
+MARGIN_SECONDS = 900
+"""for what is written last, once nothing more is to be kept."""
+GIVE_UP_SECONDS = 86_400
+"""after everything is over: a store that cannot be reached until then is left as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a Playbook's traffic in one store."""
+
+    playbook: str
+    retention_seconds: float
+    until: float = 0.0
+    """nothing more comes, and from then on nothing is left, in seconds since 1970; 0: more may come."""
+    tended: bool = False
+    """whether a gateway looks after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A store, and what is kept in it."""
+
+    store: Store
+    kept: tuple[Kept, ...]
+
+    @property
+    def key(self) -> str:
+        """What tells stores apart."""
+        return hashlib.sha256(self.store.model_dump_json().encode()).hexdigest()[:8]
+
+    @property
+    def tended(self) -> bool:
+        """Whether gateways look after all of it."""
+        return all(one.tended for one in self.kept)
+
+    def to_json(self) -> str:
+        """As the annotation has it; equal ones are equal."""
+        kept = [[one.playbook, one.retention_seconds, one.until, one.tended] for one in self.kept]
+        store = self.store.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return json.dumps({"store": store, "kept": kept}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Memory | None:
+        """Return what an annotation says, or None where it cannot be read."""
+        try:
+            raw = json.loads(text)
+            kept = tuple(Kept(str(a), float(b), float(c), bool(d)) for a, b, c, d in raw["kept"])
+            return cls(Store.model_validate(raw["store"]), kept)
+        except (ValidationError, ValueError, TypeError, KeyError):
+            return None
+
+
+def remembered(
+    before: Iterable[Kept], live: Iterable[Kept], unread: Collection[str], now: float, swept: float
+) -> tuple[Kept, ...]:
+    """What is kept in a store now, by Playbook.
+
+    ``before``: as it was remembered. ``live``: of which more may come. ``unread``: Playbooks that cannot be read, of
+    which nothing is forgotten. ``swept``: when the last sweep began that came to a good end.
+    """
+    found = {one.playbook: one for one in live}
+    for one in before:
+        if one.playbook in found:
+            continue
+        if one.playbook in unread:
+            found[one.playbook] = one
+            continue
+        until = one.until or round(now + one.retention_seconds + MARGIN_SECONDS)
+        if swept < until and now < until + GIVE_UP_SECONDS:
+            found[one.playbook] = replace(one, until=until, tended=False)
+    return tuple(found[name] for name in sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepJob:
+    """A Job that sweeps a store, or only remembers what is in it."""
+
+    name: str
+    uid: str
+    created: float
+    """seconds since 1970."""
+    memory: Memory
+    complete: bool = False
+    over: bool = False
+    """it does nothing any more, or never did: complete, failed or suspended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSeen:
+    """What a namespace keeps of traffic, at one moment."""
+
+    jobs: tuple[SweepJob, ...] = ()
+    """the oldest first."""
+    live: Mapping[str, Memory] = field(default_factory=dict)
+    """by ``Memory.key``: the stores into which more may come, as today's Playbooks ask for it."""
+    unread: frozenset[str] = frozenset()
+    """Playbooks that this release cannot read."""
+    lost_claims: frozenset[str] = frozenset()
+    """claims that are gone: what was in them has ended with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStart:
+    """A store's next Job, and the Jobs that go once it is made."""
+
+    memory: Memory
+    replaces: tuple[SweepJob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """What is done about a namespace's kept traffic, in this order."""
+
+    start: tuple[SweepStart, ...] = ()
+    delete: tuple[SweepJob, ...] = ()
+    note: tuple[tuple[SweepJob, Memory], ...] = ()
+    """Jobs whose annotation is to say something new."""
+    keeps: bool = False
+    """whether anything is kept, or was so lately: then the namespace is looked at again."""
+
+
+def decide_sweep(seen: SweepSeen, now: float) -> SweepPlan:
+    """Return what each store's Job does next. ``now``: seconds since 1970.
+
+    A store is swept once in a SLOT_SECONDS while something in it is to end and no gateway looks after it.
+    """
+    jobs: dict[str, list[SweepJob]] = {}
+    for job in seen.jobs:
+        jobs.setdefault(job.memory.key, []).append(job)
+    plans = [_store_plan(seen, jobs.get(key, []), key, now) for key in jobs.keys() | seen.live.keys()]
+    return SweepPlan(
+        start=tuple(one for plan in plans for one in plan.start),
+        delete=tuple(one for plan in plans for one in plan.delete),
+        note=tuple(one for plan in plans for one in plan.note),
+        keeps=any(plan.keeps for plan in plans),
+    )
+
+
+def _store_plan(seen: SweepSeen, jobs: list[SweepJob], key: str, now: float) -> SweepPlan:
+    """Return the plan of one store, of which there are ``jobs``."""
+    memory = _memory_now(seen, jobs, key, now)
+    ending = all(kept.until for kept in memory.kept)
+    claim = memory.store.pvc.claim_name if memory.store.pvc is not None else None
+    if not memory.kept or (ending and claim in seen.lost_claims):
+        return SweepPlan(delete=tuple(jobs))
+    if not jobs:
+        return SweepPlan(start=(SweepStart(memory),), keeps=True)
+    last = jobs[-1]
+    if not memory.tended and last.over and _slot(now) > _slot(last.created):
+        return SweepPlan(start=(SweepStart(memory, replaces=tuple(jobs)),), keeps=True)
+    note = () if last.memory == memory else ((last, memory),)
+    return SweepPlan(delete=tuple(jobs[:-1]), note=note, keeps=True)
+
+
+def _memory_now(seen: SweepSeen, jobs: list[SweepJob], key: str, now: float) -> Memory:
+    """Return what is kept in one store: what its last Job remembers, and what today's Playbooks say."""
+    wanted = seen.live.get(key)
+    swept = max((job.created for job in jobs if job.complete), default=0.0)
+    before = jobs[-1].memory.kept if jobs else ()
+    kept = remembered(before, wanted.kept if wanted else (), seen.unread, now, swept)
+    store = jobs[-1].memory.store if jobs else seen.live[key].store
+    return Memory(store, kept)
+
+
+def _slot(seconds: float) -> int:
+    return int(seconds // SLOT_SECONDS)

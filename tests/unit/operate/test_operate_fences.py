@@ -1,0 +1,150 @@
+"""Who may write: the Lease, and what an operator does that does not surely hold it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from playbook_cluster import Team, promoted
+
+from combee.clients.kubernetes.kube import Kube
+from combee.errors import ClusterError
+from combee.observe.runs import owned
+from combee.operator.lease import DURATION_SECONDS, MARGIN_SECONDS, Fence, NotOursError
+from combee.records import Owner
+
+SURE_SECONDS = DURATION_SECONDS - MARGIN_SECONDS
+
+
+@dataclass
+class Leases:
+    """An API server with one Lease, and the clock that its answers take time by."""
+
+    lease: dict[str, Any] | None = None
+    now: float = 100.0
+    answer_seconds: float = 0.0
+    modified: bool = False
+    """whether somebody else writes between our reading and our writing."""
+    patches: list[dict[str, Any]] = field(default_factory=list)
+
+    def fence(self, holder: str = "us") -> Fence:
+        return Fence(cast(Kube, self), "combee", holder, clock=lambda: self.now)
+
+    async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        return copy.deepcopy(self.lease)
+
+    async def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.lease = {**body, "metadata": {**body["metadata"], "resourceVersion": "1"}}
+        self.now += self.answer_seconds
+        return self.lease
+
+    async def patch(self, kind: str, namespace: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.modified:
+            raise ClusterError("the object has been modified", where=f"{kind} {name}", status=409)
+        assert self.lease is not None
+        self.patches.append(body)
+        self.lease["spec"] = {**self.lease["spec"], **body["spec"]}
+        self.now += self.answer_seconds
+        return self.lease
+
+
+def held_by(holder: str, *, seconds_ago: float) -> dict[str, Any]:
+    renewed = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).isoformat()
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": DURATION_SECONDS}
+    return {"metadata": {"name": "combee-operator", "resourceVersion": "7"}, "spec": spec}
+
+
+async def test_a_lease_is_surely_ours_from_when_it_was_asked_for() -> None:
+    api = Leases(answer_seconds=5.0)
+    fence = api.fence()
+    with pytest.raises(NotOursError):
+        fence.check()
+    await fence.acquire()
+    api.now = 100.0 + SURE_SECONDS - 0.1
+    fence.check()
+    api.now = 100.0 + SURE_SECONDS
+    with pytest.raises(NotOursError):
+        fence.check()
+
+
+@pytest.mark.parametrize(
+    ("lease", "ours"),
+    [
+        (held_by("us", seconds_ago=1), True),
+        (held_by("", seconds_ago=1), True),
+        (held_by("another", seconds_ago=DURATION_SECONDS + 60), True),
+        (held_by("another", seconds_ago=1), False),
+    ],
+    ids=["ours", "given up", "ran out", "another's"],
+)
+async def test_a_lease_is_taken_where_nobody_holds_it(lease: dict[str, Any], ours: bool) -> None:
+    api = Leases(lease)
+    fence = api.fence()
+    assert await fence._try() is ours
+    assert fence.held is ours
+    assert [patch["metadata"]["resourceVersion"] for patch in api.patches] == (["7"] if ours else [])
+
+
+async def test_of_two_that_take_it_at_once_one_has_it() -> None:
+    fence = Leases(held_by("", seconds_ago=1), modified=True).fence()
+    assert not await fence._try()
+    assert not fence.held
+
+
+async def test_who_gives_it_up_writes_no_more() -> None:
+    api = Leases(held_by("us", seconds_ago=1))
+    fence = api.fence()
+    await fence.acquire()
+    await fence.release()
+    assert not fence.held and api.lease is not None and api.lease["spec"]["holderIdentity"] == ""
+
+
+def altered(team: Team) -> None:
+    team.delivered["data"]["playbook.md"] = "somebody else's words"
+
+
+def refused(team: Team) -> None:
+    team.decide("b", "Refuse")
+
+
+def gone(team: Team) -> None:
+    del team.kube.of("ConfigMap")["formula-playbook"]
+
+
+@pytest.mark.parametrize("happens", [altered, refused, gone])
+async def test_each_write_about_a_playbook_is_asked_of_the_fence(
+    monkeypatch: pytest.MonkeyPatch, happens: Callable[[Team], None]
+) -> None:
+    team = await promoted()
+    await team.tick(2)
+    happens(team)
+    log: list[str] = []
+
+    def ask() -> None:
+        log.append("asked")
+
+    def noted(write: Any) -> Any:
+        async def wrapped(*given: Any, **more: Any) -> Any:
+            log.append("wrote")
+            return await write(*given, **more)
+
+        return wrapped
+
+    for name in ("create", "patch", "delete"):
+        monkeypatch.setattr(team.kube, name, noted(getattr(team.kube, name)))
+    for one in (team.ticker, team.ticker.executor, team.ticker.judges, team.ticker.teller):
+        monkeypatch.setattr(one, "fence", ask)
+    await team.tick(2)
+    assert "as " in team.delivered["data"]["playbook.md"]
+    assert log == ["asked", "wrote"] * (len(log) // 2) and len(log) >= 4
+
+
+@pytest.mark.parametrize(("uid", "ours"), [("uid-2", True), ("uid-1", False)])
+def test_what_an_earlier_run_of_the_name_made_is_not_ours(uid: str, ours: bool) -> None:
+    reference = {"kind": "PromptLearningRun", "name": "formula", "uid": uid}
+    child = {"metadata": {"name": "formula-plan", "ownerReferences": [reference]}}
+    assert owned(child, Owner("formula", "team", "uid-2")) is ours
