@@ -18,6 +18,7 @@ from combee.records import Owner
 COMPONENT = "datawatch"
 DEADLINE_SECONDS = 1200
 KEPT_SECONDS = 600
+"""after the next one is due."""
 
 
 def labels_of(playbook: str) -> dict[str, str]:
@@ -36,9 +37,10 @@ def watched(places: Mapping[str, DataSource]) -> dict[str, DataSource]:
 
 
 def datawatch_job(
-    owner: Owner, places: Mapping[str, DataSource], slot: int, settings: Settings
+    owner: Owner, places: Mapping[str, DataSource], poll_seconds: int, now: float, settings: Settings
 ) -> Object | None:
-    """The Job of one stretch of time; None where a pod has nothing to look at."""
+    """The Job of the poll that ``now`` (seconds since 1970) is in; None where a pod has nothing to look at. It stays
+    until the next one is made: how old it is says when that is."""
     if not (looked := watched(places)):
         return None
     labels, spec = labels_of(owner.name), _pod(looked, settings)
@@ -47,7 +49,7 @@ def datawatch_job(
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": names.datawatch_name(owner.name, digest, slot),
+            "name": names.datawatch_name(owner.name, digest, int(now // poll_seconds)),
             "namespace": owner.namespace,
             "labels": labels,
             "ownerReferences": [playbook_reference(owner)],
@@ -57,7 +59,7 @@ def datawatch_job(
             "parallelism": 1,
             "backoffLimit": 0,
             "activeDeadlineSeconds": DEADLINE_SECONDS,
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "ttlSecondsAfterFinished": poll_seconds + KEPT_SECONDS,
             "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }

@@ -16,7 +16,9 @@ ROWS = DataSource.model_validate({"configMap": {"name": "rows", "key": "test.jso
 
 
 def test_the_pod_is_restricted_has_no_token_and_mounts_the_data_alone() -> None:
-    job = datawatch_job(OWNER, {"train-1": CLAIM, "heldOut-2": BUCKET, "test-3": ROWS}, 7, SETTINGS)
+    job = datawatch_job(
+        OWNER, {"train-1": CLAIM, "heldOut-2": BUCKET, "test-3": ROWS}, 3600, 7 * 3600 + 9.5, SETTINGS
+    )
     assert job is not None
     template = job["spec"]["template"]
     assert list(violations(template)) == []
@@ -32,8 +34,9 @@ def test_the_pod_is_restricted_has_no_token_and_mounts_the_data_alone() -> None:
     }
     (reference,) = job["metadata"]["ownerReferences"]
     assert (reference["kind"], reference["uid"]) == ("Playbook", OWNER.uid)
+    assert job["spec"]["ttlSecondsAfterFinished"] > 3600, "when it was made says when the next one is"
     assert job["metadata"]["name"].endswith("-7") and len(job["metadata"]["name"]) <= 63
 
 
 def test_config_maps_alone_take_no_pod() -> None:
-    assert datawatch_job(OWNER, {"train-1": ROWS}, 7, SETTINGS) is None
+    assert datawatch_job(OWNER, {"train-1": ROWS}, 3600, 7.0, SETTINGS) is None

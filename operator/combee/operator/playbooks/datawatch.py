@@ -77,7 +77,7 @@ class DataWatch:
         if not named or spec.learn is None:
             return None
         poll = spec.learn.poll_seconds
-        body = datawatch_job(owner, named, int(now // poll), self.settings)
+        body = datawatch_job(owner, named, poll, now, self.settings)
         if body is None:
             return float(poll)
         if seen.live:
