@@ -161,6 +161,11 @@ def judge_name(playbook: str, test_digest: str, slot: int) -> str:
     return f"{_short(playbook)}-judge-{test_digest[:8]}-{slot}"
 
 
+def datawatch_name(playbook: str, digest: str, slot: int) -> str:
+    """The Job that looks at a Playbook's data in a stretch of time: ``formula-data-1b2c3d4e-6001234``."""
+    return f"{_short(playbook)}-data-{digest[:8]}-{slot}"
+
+
 def run_labels(run: str, uid: str, component: str) -> dict[str, str]:
     """The labels that every object made for a run carries."""
     return {

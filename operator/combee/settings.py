@@ -102,6 +102,30 @@ class SweepSettings:
         return self.root / absolute.lstrip("/")
 
 
+@dataclass(frozen=True, slots=True)
+class DataWatchSettings:
+    """What the pod that looks at a Playbook's data is told."""
+
+    root: Path
+    """as of JudgeSettings."""
+    task: str
+    """the places, as JSON."""
+    log_level: str
+
+    def path(self, absolute: str) -> Path:
+        """A path of the pod's layout."""
+        return self.root / absolute.lstrip("/")
+
+
+def data_watch_settings() -> DataWatchSettings:
+    """The settings of a pod that looks at data. UserError naming the variable that is missing."""
+    return DataWatchSettings(
+        root=Path(os.environ.get("COMBEE_ROOT", "/")),
+        task=environment_value("COMBEE_WATCH", wanted_for="combee-worker watch-data"),
+        log_level=os.environ.get("COMBEE_LOG_LEVEL", "INFO").upper(),
+    )
+
+
 def sweep_settings() -> SweepSettings:
     """The settings of a pod that sweeps. UserError naming the variable that is missing."""
     return SweepSettings(

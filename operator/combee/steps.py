@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Data = Literal["train", "heldOut", "test", "initialPlaybook"]
-Role = Literal["task", "proposer", "evaluator", "embedder"]
+Role = Literal["task", "proposer", "embedder"]
 Phase = Literal["", "Profiling", "Learning", "Evaluating", "Publishing"]
 
 
@@ -69,11 +69,11 @@ PROFILE = StepKind(
     "profile",
     "Profiling",
     data=("train", "heldOut", "test", "initialPlaybook"),
-    roles=("task", "evaluator", "embedder"),
+    roles=("task", "embedder"),
     result=Result(("artifact",), ("train", "select", "gate"), ("select",), not_zero=("train",)),
 )
 # Learns from train, and so must not be able to look at what it will be judged by.
-MAP = StepKind("map", "Learning", data=("train",), roles=("task", "proposer", "evaluator"), sharded=True)
+MAP = StepKind("map", "Learning", data=("train",), roles=("task", "proposer"), sharded=True)
 # Aggregates what the map left, and sees no rows.
 REDUCE = StepKind("reduce", "Learning", roles=("proposer", "embedder"), waits_for=("map",))
 # Replays entries on train rows, then scores the artifact on heldOut. The last of an iteration sums it up.
@@ -81,7 +81,7 @@ FINISH = StepKind(
     "finish",
     "Learning",
     data=("train", "heldOut"),
-    roles=("task", "evaluator"),
+    roles=("task",),
     waits_for=("map", "reduce"),
     result=Result(("artifact",)),
 )
@@ -90,7 +90,7 @@ EVALUATE = StepKind(
     "evaluate",
     "Evaluating",
     data=("heldOut", "test"),
-    roles=("task", "evaluator"),
+    roles=("task",),
     result=Result(
         counts=("gateRows", "gateDiscordant"), scores=("gateBaseline", "gateBest", "gateLow", "gateHigh")
     ),

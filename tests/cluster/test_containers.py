@@ -27,6 +27,8 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, environment
 from gardener import Gardener, gardener
 
+from combee.objects.isolation import isolation
+
 pytestmark = pytest.mark.timeout(900)
 GREENHOUSE = REPOSITORY / "examples" / "greenhouse" / "care.py"
 DATA = REPOSITORY / "examples" / "data" / "greenhouse"
@@ -165,6 +167,9 @@ def test_pods_learn_what_a_laptop_learns_and_leave_nothing(
         cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=made)
         status = runs.ended("greenhouse", seconds=600)
         assert status["phase"] == "Learned", status["message"]
+        policies = cluster.get("networkpolicies", namespace=namespace)["items"]
+        specs = {one["metadata"]["name"]: one["spec"] for one in policies}
+        assert specs == {one["metadata"]["name"]: one["spec"] for one in isolation(namespace)}
         eventually("no pod of a rollout is left", lambda: not _rollouts(cluster, namespace), seconds=180)
     assert len(model.keys) == 1  # the run's own, and none that a rollout was given
     playbook = runs.playbook("greenhouse")

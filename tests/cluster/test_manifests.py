@@ -119,7 +119,7 @@ def test_a_step_pod_sees_its_share_and_writes_nowhere_else(
         ("s3-store", "store"),
         ("s3-train", "train"),
         ("s3-heldout", "heldOut"),
-        ("judge", "judge"),
+        ("task-key", "task"),
     ):
         kubectl(
             "create", "secret", "generic", name, f"--from-literal=token={secret}", "--from-literal=more=x"
@@ -137,7 +137,7 @@ def test_a_step_pod_sees_its_share_and_writes_nowhere_else(
         "train/more": "x",
         "heldOut/token": "heldOut",
         "heldOut/more": "x",
-        "role-evaluator/token": "judge",
+        "role-task/token": "task",
     }
     assert "run.json" in seen["run"] and seen["plan"] == 3
     assert seen["store"] == "s3://$(HOME)" and seen["step"].endswith("-finish-a0") and seen["index"] == "0"

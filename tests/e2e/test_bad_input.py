@@ -158,6 +158,11 @@ def test_fields_that_this_version_does_not_have_and_all_problems_at_once(
 ) -> None:
     path = manifest(serialBaseline={"method": "ACE", "measure": True})
     refused(run(path, tmp_path / "out"), "run.yaml:", "spec.serialBaseline", "not available in this version")
+    main = {"engineRef": {"name": "main"}}
+    path = manifest(models={"task": main, "proposer": main, "evaluator": main})
+    refused(
+        run(path, tmp_path / "out"), "run.yaml:", "spec.models.evaluator", "not available in this version"
+    )
     path = manifest(batching={"mode": "Fixd"}, stopping={"patience": -1}, colour="red")
     refused(run(path, tmp_path / "out"), "run.yaml:")
     done = combee("validate", "-f", path)

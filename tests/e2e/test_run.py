@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from e2e_support import COMBEE, MODEL, ROOT, Manifest, Sim, Sims, combee, environment, result_of
 
 from combee.methods.ace import AceMethod
@@ -32,6 +33,10 @@ def counting(sims: Sims, key: Path) -> Sim:
 def test_it_learns_and_leaves_all_its_files(quick: Sim, manifest: Manifest, tmp_path: Path) -> None:
     out = tmp_path / "out"
     path = manifest(batching={"mode": "Fixed", "size": 100, "reason": "test"})
+    document = yaml.safe_load(path.read_text())
+    document["spec"]["task"]["failureCost"] = "A wrong figure"
+    document["spec"]["task"]["data"]["heldOut"] |= {"steward": "data-platform", "usedForTuning": True}
+    path.write_text(yaml.safe_dump(document))
     done = learn(quick, path, out)
     assert done.returncode == 0, done.stderr
     result = read_result((out / "result.json").read_bytes())
@@ -44,6 +49,10 @@ def test_it_learns_and_leaves_all_its_files(quick: Sim, manifest: Manifest, tmp_
     report = (out / "report.html").read_text()
     assert "simulated model" in report.casefold() and "<svg" in report
     assert "simulated model" in (out / "report.md").read_text().casefold()
+    assert (result.setup.steward, result.setup.used_for_tuning) == ("data-platform", True)
+    assert result.setup.failure_cost == "A wrong figure"
+    for text in (report, (out / "report.md").read_text()):
+        assert "A wrong figure" in text and "heldOut was used for tuning before" in text
     rendered = [entry for entry in result.entries if entry.rendered]
     assert rendered and all(entry.sources for entry in rendered)
     playbook = (out / "playbook.md").read_text()

@@ -13,9 +13,10 @@ from e2e_support import FORMULA, Manifest, Sims, process, result_of
 from minio import Minio
 from pods import Cluster
 
+from combee.clients.data.marks import mark_of
 from combee.clients.store.s3 import TRIES, s3_options
 from combee.clients.store.store import Store
-from combee.errors import StoreError, TransientError
+from combee.errors import DataError, StoreError, TransientError
 
 pytestmark = pytest.mark.e2e
 
@@ -138,3 +139,15 @@ def test_a_run_with_data_and_store_on_s3(
     assert state.best is not None and state.best.artifact == result_of(out)["playbook"]["digest"]
     said = "".join((pod.root / "stderr").read_text() for pod in cluster.pods) + done.stdout + done.stderr
     assert minio.secret["AWS_SECRET_ACCESS_KEY"] not in said
+
+
+def test_the_mark_of_an_object_changes_with_its_content_alone(bucket: Store, minio: Minio) -> None:
+    place = "s3://combee/test_the_mark_of_an_object_changes_with_its_content_alone/rows.jsonl"
+    bucket.put("rows.jsonl", b"one\n")
+    first = mark_of(place, minio.secret)
+    bucket.put("rows.jsonl", b"one\n")
+    assert mark_of(place, minio.secret) == first
+    bucket.put("rows.jsonl", b"two\n")
+    assert mark_of(place, minio.secret) != first
+    with pytest.raises(DataError, match="no such object"):
+        mark_of(f"{place}.none", minio.secret)

@@ -29,6 +29,12 @@ class Row(Generic[SpecT]):
 
 ROWS: tuple[Row[RunSpec], ...] = (
     Row("spec.serialBaseline", "", lambda s: s.serial_baseline is not None, "Remove it."),
+    Row(
+        "spec.models.evaluator",
+        "",
+        lambda s: s.models.evaluator is not None,
+        "Remove it: each task scores its answers itself.",
+    ),
 )
 
 CLUSTER_ROWS: tuple[Row[RunSpec], ...] = ()

@@ -33,6 +33,7 @@ from combee.api.common import (
     refuse,
 )
 from combee.api.extension import Names
+from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
 from combee.api.texts import EnvName, ResourceList
 
@@ -120,6 +121,16 @@ class Task(Model):
     initial_playbook: InitialPlaybook | None = Field(
         default=None, description="Playbook to start from; absent: an empty one."
     )
+
+    @property
+    def stakes(self) -> Stakes:
+        """What the verdicts on what is learned are worth, in the manifest's words."""
+        held_out = self.data.held_out
+        return Stakes(
+            (held_out.steward or "") if held_out is not None else "",
+            held_out is not None and held_out.used_for_tuning,
+            self.failure_cost or "",
+        )
 
     @property
     def container(self) -> CustomContainer | None:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 
 from combee.api.common import (
     LARGEST_INT,
+    Bool,
     Float,
     Int,
     Model,
@@ -28,6 +29,7 @@ from combee.api.parts import DataSource, Endpoint
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.api.prometheus import Prometheus
 from combee.api.run import RunSpec
+from combee.api.stakes import Stakes
 
 DIGEST = "[0-9a-f]{64}"
 CRON = "[^ ]+( [^ ]+){4}"
@@ -67,10 +69,16 @@ class Learn(Model):
 
     trigger: Literal["OnChange", "Schedule", "Manual"] = Field(
         default="OnChange",
-        description="OnChange: when template or data change; Schedule: by cron; Manual: by `kubectl combee`.",
+        description="OnChange: when the template or what its data hold changes; Schedule: by cron; Manual: by `kubectl combee`.",
     )
     schedule: Cron | None = Field(
         default=None, description="When, in five fields of cron, UTC; with trigger Schedule only."
+    )
+    poll_seconds: Int = Field(
+        default=300,
+        ge=10,
+        le=86_400,
+        description="With trigger OnChange: how often the template's data are looked at.",
     )
     history_limit: Int = Field(default=5, ge=1, le=100, description="Finished runs kept.")
     template: RunTemplate = Field(description="A run's spec, without playbookRef.")
@@ -167,8 +175,9 @@ class Canary(Model):
         default=86_400,
         ge=0,
         le=LARGEST_INT,
-        description="How long a version that the gates promoted is still compared with the one before, and rolled "
-        "back when it falls under minus epsilon; 0: not.",
+        description="With mode Shadow only: how long after its promotion a version that the gates promoted is compared "
+        "with the one before. It is refused, and the one before is active again, once the upper end of the interval "
+        "is under minus epsilon. 0: not at all.",
     )
     evaluator: Endpoint | None = Field(
         default=None, description="Judges the answers, blind; needed for Shadow and Replay."
@@ -317,6 +326,14 @@ class Origin(Model):
     rollouts: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Rollouts that it cost.")
     tokens: Int | None = Field(default=None, ge=0, le=LARGEST_INT, description="Tokens that it cost.")
     gpu_seconds: Float | None = Field(default=None, ge=0, description="Seconds times GPUs that it cost.")
+    steward: Str = Field(default="", max_length=253, description="Who keeps heldOut.")
+    used_for_tuning: Bool = Field(default=False, description="Whether anything was tuned on heldOut before.")
+    failure_cost: Str = Field(default="", max_length=500, description="What a wrong answer costs, in words.")
+
+    @property
+    def stakes(self) -> Stakes:
+        """What its verdicts are worth, in the run's words."""
+        return Stakes(self.steward, self.used_for_tuning, self.failure_cost)
 
 
 class Scores(Model):

@@ -300,8 +300,8 @@ class RunSpec(Model):
 
     def roles_in_use(self) -> dict[str, RoleModel]:
         """The models that this run may ask, by role name: a task model only for rollouts, an embedder only
-        where the strategy needs one."""
-        unused = {"task"} if not self.rolls_out else set()
+        where the strategy needs one, an evaluator never, for nothing judges yet."""
+        unused = {"evaluator"} | ({"task"} if not self.rolls_out else set())
         unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
 

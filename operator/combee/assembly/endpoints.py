@@ -14,8 +14,7 @@ from combee.clients.model.wire import Endpoint
 from combee.errors import BugError, CombeeError, UserError
 
 ROLES_IN_USE = ("task", "proposer", "embedder")
-"""The evaluator judges where no metric can; every task of this version has one. An embedder is asked by
-TopK alone."""
+"""Roles that a run has a client for, in the order that they are checked in."""
 URL_FIX = "Write it like http://127.0.0.1:8000/v1, without a key in it"
 
 EngineUrl = Callable[[str], tuple[str, str]]

@@ -32,7 +32,7 @@ DEADLINE_SECONDS = 600
 """one whose maker went away ends by itself, and goes with the run."""
 _ENDS = {"activeDeadlineSeconds": DEADLINE_SECONDS}
 ACCOUNT = "default"
-ROLES = ("task", "proposer", "evaluator", "embedder")
+ROLES = ("task", "proposer", "embedder")
 
 
 def report_pod(

@@ -59,6 +59,13 @@ def _origin(run: PromptLearningRun, memory: Memory) -> Object:
         "tokens": state.spend.tokens,
         "gpuSeconds": round(memory.gpu_seconds, 1),
     }
+    stakes = run.spec.task.stakes
+    named = {
+        "steward": stakes.steward,
+        "usedForTuning": stakes.used_for_tuning,
+        "failureCost": stakes.failure_cost,
+    }
+    origin |= {name: value for name, value in named.items() if value}
     if best is not None and best.iteration >= 0:
         origin["iteration"] = best.iteration
     return origin

@@ -241,17 +241,18 @@ def engine_seen(raw: Object, *, trouble: Trouble | None = None, said: str = "") 
 
 def summary_of(pod: Mapping[str, Any]) -> StepSummary | None:
     """What a pod's ``worker`` left in its termination message; None where that cannot be read."""
-    ended = _worker_end(pod)
+    ended = worker_end(pod)
     return StepSummary.decode(str(ended.get("message", "")).encode()) if ended else None
 
 
 def result_in(pod: Mapping[str, Any]) -> StepSummary | None:
     """The same of one that ended well: what another left is why it is tried again, and no result."""
-    ended = _worker_end(pod)
+    ended = worker_end(pod)
     return summary_of(pod) if ended and ended.get("exitCode") == 0 else None
 
 
-def _worker_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def worker_end(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """How a pod's ``worker`` ended; None while it has not."""
     for status in pod.get("status", {}).get("containerStatuses", ()):
         ended: Mapping[str, Any] | None = status.get("state", {}).get("terminated")
         if status.get("name") == WORKER and ended:

@@ -12,6 +12,7 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
 from combee.objects.accounts import account_objects
 from combee.objects.engines import check_model_cache, engine_objects, prefetch_job
+from combee.objects.isolation import isolation
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
@@ -124,6 +125,10 @@ class Executor:
         missing = [attempt for attempt in wish.attempts if attempt not in there]
         if not missing:
             return
+        for policy in isolation(owner.namespace):
+            # One of the name stays as it is: whoever may write policies here may allow more, too.
+            self.fence()
+            await self.kube.create(policy)
         service = await self._ensure(rollout_service(owner), owner)
         for attempt in missing:
             job = rollout_job(run, owner, attempt, str(service["spec"]["clusterIP"]), settings)

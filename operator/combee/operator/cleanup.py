@@ -22,8 +22,9 @@ from combee.settings import CleanupSettings
 log = logging.getLogger(__name__)
 MADE = f"{names.LABEL_NAME}=combee,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 """the labels of all that the operator makes."""
-AT_WORK = ("Deployment", "Job", "Service")
-"""Kinds of steps, engines, gateways and what they are found by; the first hold GPUs. Their pods go with them."""
+AT_WORK = ("Deployment", "Job", "Service", "NetworkPolicy")
+"""Kinds of steps, engines, gateways, what they are found by and what keeps them apart; the first hold GPUs. Their pods go
+with them."""
 ACCOUNTS = ("RoleBinding", "ServiceAccount")
 
 

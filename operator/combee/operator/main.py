@@ -30,6 +30,7 @@ from combee.operator.gateway import GatewayKeeper
 from combee.operator.lease import Fence
 from combee.operator.metrics import Metrics
 from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.datawatch import DataWatch
 from combee.operator.playbooks.judges import Judges
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.queue import DueQueue
@@ -120,6 +121,13 @@ def _playbook_ticker(
         executor=PlaybookExecutor(kube, fence.check),
         teller=teller,
         judges=Judges(
+            kube,
+            fence.check,
+            manifest_settings(settings),
+            make_accounts=settings.make_accounts,
+            secret_policy=settings.secret_policy,
+        ),
+        data=DataWatch(
             kube,
             fence.check,
             manifest_settings(settings),

@@ -1,4 +1,4 @@
-"""``combee-worker``: what runs in the pods of runs, canaries and stores, by the word that it is given.
+"""``combee-worker``: what runs in the pods of runs, Playbooks and stores, by the word that it is given.
 
 Little is imported before the words are read, and publish never loads what only a step needs.
 """
@@ -133,6 +133,25 @@ def _sweep() -> Callable[[], int]:
     return lambda: run(settings, task, PodLog({}, settings.log_level, begun=first.begun))
 
 
+def _watch_data() -> Callable[[], int]:
+    """The same for the pod that looks at a Playbook's data."""
+    from combee.pod.log import PodLog
+
+    first = PodLog()
+    from combee.errors import CombeeError
+
+    try:
+        from combee.pod.datawatch import read_task, run
+        from combee.settings import data_watch_settings
+
+        settings = data_watch_settings()
+        task = read_task(settings)
+    except CombeeError as error:
+        first.say("ERROR", str(error), error=error.code)
+        return lambda: BUG
+    return lambda: run(settings, task, PodLog({}, settings.log_level, begun=first.begun))
+
+
 def _attend() -> Callable[[], int]:
     """The same for the container beside a user's own, which reads nothing of a run."""
     from combee.pod.log import PodLog
@@ -166,13 +185,14 @@ PROGRAMS: Mapping[str, Program] = {
     "report": Program(partial(_of_a_run, _report), "hand out a run's results, for kubectl combee report"),
     "judge": Program(_judge, "compare a candidate's answers with the active version's"),
     "sweep": Program(_sweep, "delete captured traffic after its retention"),
+    "watch-data": Program(_watch_data, "tell whether the data that a Playbook learns from changed"),
     "attend": Program(_attend, "serve a user's container that rolls out"),
 }
 
 
 def help_text() -> str:
     """What ``--help`` prints."""
-    words = "\n".join(f"  {word:<8} {program.does}" for word, program in PROGRAMS.items())
+    words = "\n".join(f"  {word:<10} {program.does}" for word, program in PROGRAMS.items())
     return f"""{_usage()}
 Do the work of one pod. The operator makes the pods and sets their environment.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from combee.algo.laws import Law, residuals
@@ -151,8 +151,7 @@ async def _records(session: Session) -> _Records:
 
 
 def _setup(run: PromptLearningRun) -> Setup:
-    aggregation = run.spec.aggregation
-    batching = run.spec.batching
+    aggregation, batching = run.spec.aggregation, run.spec.batching
     return Setup(
         task=run.spec.task.type,
         metric=run.spec.task.metric,
@@ -165,6 +164,7 @@ def _setup(run: PromptLearningRun) -> Setup:
         if batching.mode == "Fixed"
         else f"{batching.mode}, rule {batching.rule}",
         seed=run.spec.seed,
+        **asdict(run.spec.task.stakes),
     )
 
 

@@ -95,6 +95,12 @@ class Setup(Model):
     verify: str = ""
     batching: str = ""
     seed: int | None = None
+    steward: str = ""
+    """Who keeps heldOut."""
+    used_for_tuning: bool = False
+    """Whether anything was tuned on heldOut before."""
+    failure_cost: str = ""
+    """What a wrong answer costs."""
 
 
 class BudgetLine(Model):

@@ -299,6 +299,10 @@ def _budget(result: Result) -> Table:
 
 def _setup(result: Result) -> Table:
     setup = result.setup.model_dump(by_alias=True)
-    rows = tuple((name, str(value)) for name, value in setup.items() if value not in ("", None))
+    rows = tuple(
+        (name, "yes" if value is True else str(value))
+        for name, value in setup.items()
+        if value not in ("", None) and value is not False
+    )
     rows += (("manifest digest", result.manifest_digest),)
     return Table("setup", "Set-up", ("what", "value"), rows)

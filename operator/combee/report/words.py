@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from combee.api.stakes import TUNED_ON
 from combee.report.result import Paired, PlaybookInfo, Result
 from combee.report.text import amount, count, duration, score, signed
 
@@ -45,7 +46,8 @@ def headline(result: Result) -> Headline:
     if result.outcome in {"BudgetExhausted", "Stopped"} and gain is not None and gain.gain > 0:
         title += ", with a better playbook so far"
     tone = {"Learned": "good", "Failed": "bad"}.get(result.outcome, "neutral")
-    return Headline(title, _sentence(result.reason), verdict(result), tone)
+    keeper = f" {result.setup.steward} keeps heldOut." if result.setup.steward else ""
+    return Headline(title, _sentence(result.reason), f"{verdict(result)}{keeper}", tone)
 
 
 def gate_of(result: Result) -> Paired | None:
@@ -162,6 +164,8 @@ def playbook(result: Result) -> str:
 def warnings(result: Result) -> tuple[str, ...]:
     """The data's warnings and what a careful reader should know about the numbers."""
     found = list(result.data.warnings) if result.data else []
+    if result.setup.used_for_tuning:
+        found.append(TUNED_ON)
     held_out, gate = result.held_out, gate_of(result)
     smallest = held_out.smallest_detectable_gain if held_out else None
     if smallest is not None and smallest > 0.1:

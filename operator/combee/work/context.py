@@ -97,11 +97,9 @@ class WorkContext:
     def asker(self) -> Asker:
         """A fresh call graph."""
         models = self.spec.models
-        roles = {"task": models.task, "proposer": models.proposer, "evaluator": models.evaluator}
+        roles = {"task": models.task, "proposer": models.proposer}
         samplings = {
-            role: (model.sampling.temperature, model.sampling.top_p)
-            for role, model in roles.items()
-            if model is not None
+            role: (model.sampling.temperature, model.sampling.top_p) for role, model in roles.items()
         }
         return Asker(self.clients, samplings)
 

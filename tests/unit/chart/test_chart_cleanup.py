@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from chart_tools import NAMESPACE, RELEASE, WAYS, objects
 
+from combee.clients.kubernetes.kube import PLACES
 from combee.objects.accounts import account_objects
 from combee.objects.gateway import gateway_account
 from combee.objects.types import Settings
@@ -21,7 +22,7 @@ from pod_security import violations
 
 CLEANED = sorted(set(WAYS) - {"secured-off"})
 CLUSTER_WIDE = {"default", "everything"}
-PLURALS = {kind: f"{kind.lower()}s" for kind in (*AT_WORK, *ACCOUNTS)}
+PLURALS = {kind: PLACES[kind][1] for kind in (*AT_WORK, *ACCOUNTS)}
 HELM_WAITS_SECONDS = 300
 """for a hook, unless it is told otherwise."""
 

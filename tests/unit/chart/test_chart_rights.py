@@ -44,6 +44,20 @@ def test_publish_may_make_and_read_configmaps_only(way: str) -> None:
         assert role["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_operator_may_make_policies_where_custom_tasks_are_allowed_and_change_none(way: str) -> None:
+    found = [
+        rule["verbs"]
+        for role in _roles(way)
+        for rule in role["rules"]
+        if "networkpolicies" in rule["resources"] and "cleanup" not in role["metadata"]["name"]
+    ]
+    assert all(verbs == ["create"] for verbs in found)
+    assert bool(found) == WAYS[way].get("allowCustomTasks", False)
+    names = {made["metadata"]["name"] for made in objects(way, "NetworkPolicy")}
+    assert not names & {"combee-rollouts", "combee-desks"}
+
+
 def test_with_namespaces_the_operator_has_no_rights_in_the_cluster() -> None:
     assert not objects("namespaces", "ClusterRoleBinding")
     bound = {binding["metadata"]["namespace"] for binding in objects("namespaces", "RoleBinding")}

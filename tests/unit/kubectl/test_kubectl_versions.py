@@ -122,6 +122,22 @@ def test_why_tells_each_gate_with_its_numbers_and_the_origin() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_why_tells_who_keeps_heldout_and_what_an_error_costs() -> None:
+    raw = version(B)
+    assert "known" not in why(shown(raw), 100)
+    raw["spec"]["origin"] |= {
+        "steward": "data-platform",
+        "usedForTuning": True,
+        "failureCost": "A wrong figure",
+    }
+    lines = [line.split(maxsplit=1) for line in why(shown(raw), 110).splitlines()]
+    assert [said for label, said in lines if label == "known"] == [
+        "data-platform keeps heldOut",
+        "heldOut was used for tuning before, so its scores can be too good",
+        "a wrong answer costs: A wrong figure",
+    ]
+
+
 def test_a_difference_cannot_drive_a_terminal() -> None:
     old = "[x-1] helpful=0 harmful=0 :: Round."
     new = "[x-1] helpful=0 harmful=0 :: Round\x1b[2J late."

@@ -111,15 +111,14 @@ FULL: dict[str, Any] = {
         },
     ],
     "models": {
-        "task": {"engineRef": {"name": "main"}},
-        "proposer": {"engineRef": {"name": "small"}, "sampling": {"temperature": 0.7}},
-        "evaluator": {
+        "task": {
             "endpoint": {
                 "url": "https://llm.example.com/v1",
-                "model": "judge",
-                "apiKeySecretRef": {"name": "judge", "key": "token"},
+                "model": "hosted",
+                "apiKeySecretRef": {"name": "task-key", "key": "token"},
             }
         },
+        "proposer": {"engineRef": {"name": "small"}, "sampling": {"temperature": 0.7}},
     },
     "workers": {"parallelism": 4, "template": TEMPLATE},
     "queue": {"name": "team-a"},

@@ -29,13 +29,12 @@ SEES = {
         "test",
         "initialPlaybook",
         "role-task",
-        "role-evaluator",
         "role-embedder",
     },
-    "map": {"store", "train", "role-task", "role-proposer", "role-evaluator"},
+    "map": {"store", "train", "role-task", "role-proposer"},
     "reduce": {"store", "role-proposer", "role-embedder"},
-    "finish": {"store", "train", "heldOut", "role-task", "role-evaluator"},
-    "evaluate": {"store", "heldOut", "test", "role-task", "role-evaluator"},
+    "finish": {"store", "train", "heldOut", "role-task"},
+    "evaluate": {"store", "heldOut", "test", "role-task"},
     "publish": {"store"},
 }
 
@@ -139,7 +138,7 @@ def runs(draw: st.DrawFn) -> PromptLearningRun:
     """A run with any sources, models and templates that the API accepts."""
     made = draw(st.lists(engines, min_size=1, max_size=3, unique_by=lambda engine: engine["name"]))
     models = {}
-    for role in ("task", "proposer", *(r for r in ("evaluator", "embedder") if draw(st.booleans()))):
+    for role in ("task", "proposer", *(["embedder"] if draw(st.booleans()) else [])):
         model = copy.deepcopy(draw(roles))
         if "engineRef" in model:
             model["engineRef"]["name"] = draw(st.sampled_from([engine["name"] for engine in made]))
@@ -298,7 +297,7 @@ def test_the_full_run_gives_each_step_exactly_its_share(kind: str) -> None:
         "train": "s3-train",
         "heldout": "s3-heldout",
         "test": "s3-test",
-        "role-evaluator": "judge",
+        "role-task": "task-key",
     }
     assert given == {use: name for use, name in there.items() if use in {s.lower() for s in SEES[kind]}}
 
@@ -334,10 +333,13 @@ def test_a_queue_holds_every_job_back_until_it_admits_it() -> None:
 
 
 def test_only_engines_that_a_step_calls_are_named_to_it() -> None:
+    models = {"task": {"engineRef": {"name": "main"}}, "proposer": {"engineRef": {"name": "small"}}}
+    run = run_of({**FULL, "models": models})
+
     def named(kind: str) -> dict[str, str]:
-        env = step_job(run_of(FULL), OWNER, step_of(kind), 0, SETTINGS)["spec"]["template"]["spec"][
-            "containers"
-        ][0]["env"]
+        env = step_job(run, OWNER, step_of(kind), 0, SETTINGS)["spec"]["template"]["spec"]["containers"][0][
+            "env"
+        ]
         found: dict[str, str] = json.loads(next(e["value"] for e in env if e["name"] == "COMBEE_ENGINES"))
         return found
 

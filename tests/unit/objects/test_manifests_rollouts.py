@@ -11,6 +11,7 @@ from manifests_makers import CONTAINER, FULL, OWNER, PLAIN, SETTINGS, run_of, st
 from pod_security import violations
 
 from combee import names
+from combee.objects.isolation import isolation
 from combee.objects.jobs import step_job
 from combee.objects.rollouts import rollout_job, rollout_service, rollout_token
 
@@ -135,6 +136,31 @@ def test_the_service_leads_to_the_desks_of_its_run() -> None:
         assert led == ("COMBEE_ADDRESS" in env) == (kind not in ("reduce", "publish"))
     plain = step_job(run_of(PLAIN), OWNER, step_of("map"), 0, SETTINGS)["spec"]["template"]
     assert names.LABEL_DESK not in plain["metadata"]["labels"]
+
+
+def test_the_policies_let_rollouts_reach_desks_and_nothing_else() -> None:
+    def chosen(kind: str) -> set[str]:
+        """Names of the policies that a pod falls under."""
+        made = (
+            rollout_job(run_of(CONTAINER), OWNER, 0, "10.96.7.7", SETTINGS)
+            if kind == "rollout"
+            else step_job(run_of(CONTAINER), OWNER, step_of(kind), 0, SETTINGS)
+        )
+        labels = made["spec"]["template"]["metadata"]["labels"].items()
+        return {
+            one["metadata"]["name"]
+            for one in isolation("team-a")
+            if one["spec"]["podSelector"]["matchLabels"].items() <= labels
+        }
+
+    assert chosen("rollout") == {"combee-rollouts"}
+    assert [kind for kind in names.STEP_KINDS if chosen(kind)] == ["profile", "map", "finish", "evaluate"]
+    rollouts, desks = (one["spec"] for one in isolation("team-a"))
+    assert (rollouts["policyTypes"], desks["policyTypes"]) == (["Ingress", "Egress"], ["Ingress"])
+    assert "ingress" not in rollouts
+    port = [{"port": rollout_service(OWNER)["spec"]["ports"][0]["port"], "protocol": "TCP"}]
+    assert rollouts["egress"] == [{"to": [{"podSelector": desks["podSelector"]}], "ports": port}]
+    assert desks["ingress"] == [{"from": [{"podSelector": rollouts["podSelector"]}], "ports": port}]
 
 
 def test_a_step_is_not_what_a_rollout_is() -> None:

@@ -13,6 +13,7 @@ from combee.objects.types import Settings
 from combee.objects.versions import version_labels
 from combee.observe.playbooks import PlaybookObserver
 from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.datawatch import DataWatch
 from combee.operator.playbooks.judges import Judges
 from combee.operator.playbooks.tick import PlaybookTicker
 from combee.operator.tell import Teller
@@ -129,6 +130,13 @@ class Team:
             PlaybookExecutor(kube, _allowed),
             Teller(kube, "test", _allowed),
             Judges(
+                kube,
+                _allowed,
+                Settings(worker_image="combee/worker:1"),
+                make_accounts=False,
+                secret_policy=True,
+            ),
+            DataWatch(
                 kube,
                 _allowed,
                 Settings(worker_image="combee/worker:1"),

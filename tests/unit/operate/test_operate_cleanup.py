@@ -16,6 +16,7 @@ from combee.api.run import default_store
 from combee.errors import ClusterError
 from combee.objects.accounts import account_objects
 from combee.objects.gateway import gateway_account
+from combee.objects.isolation import isolation
 from combee.objects.sweep import sweep_job
 from combee.objects.types import Settings
 from combee.operator import cleanup, lease, main, program
@@ -65,7 +66,7 @@ async def test_all_that_the_operator_made_goes_but_data_and_what_is_others() -> 
     await cleanup.clean(kube, EVERYWHERE)  # type: ignore[arg-type]
     gone = {
         f"ours-{kind}-{where}"
-        for kind in ("Deployment", "Job", "Service", "RoleBinding", "ServiceAccount")
+        for kind in ("Deployment", "Job", "Service", "NetworkPolicy", "RoleBinding", "ServiceAccount")
         for where in ("team", "other")
     }
     assert before - kube.names() == gone | {lease.NAME}
@@ -76,7 +77,7 @@ async def test_where_it_served_some_namespaces_the_others_and_the_charts_account
     before = kube.names()
     await cleanup.clean(kube, IN_TEAM)  # type: ignore[arg-type]
     assert before - kube.names() == {
-        *("ours-Deployment-team", "ours-Job-team", "ours-Service-team", lease.NAME)
+        *("ours-Deployment-team", "ours-Job-team", "ours-Service-team", "ours-NetworkPolicy-team", lease.NAME)
     }
 
 
@@ -129,7 +130,7 @@ def test_whatever_the_operator_makes_is_data_or_is_found_by_its_labels() -> None
     """A new kind of object is deleted at uninstall, or somebody has thought about it and said here that it is data."""
     made = [one for path in GOLDEN for one in yaml.safe_load_all(path.read_text()) if one]
     settings = Settings(worker_image="w")
-    made += [*account_objects("team", settings), *gateway_account("team")]
+    made += [*account_objects("team", settings), *gateway_account("team"), *isolation("team")]
     made.append(sweep_job(Memory(default_store(), ()), "team", 0.0, settings))
     kinds = {one["kind"] for one in made}
     assert kinds == {*cleanup.AT_WORK, *cleanup.ACCOUNTS, "ConfigMap"}

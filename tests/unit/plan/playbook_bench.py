@@ -65,7 +65,7 @@ class World:
     learn_request: str = ""
     unreadable: str = ""
     blocked: str = ""
-    data_mark: str = ""
+    data_marks: dict[str, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -131,7 +131,7 @@ class World:
             readings=self.readings,
             not_judged=self.not_judged,
             blocked=self.blocked,
-            data_mark=self.data_mark,
+            data_marks=self.data_marks,
         )
         return decide_playbook(about, self.status, seen)
 

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from playbook_bench import World
 
+from combee.api.playbook import Learn
+from combee.plan.playbook.datawatch import places, wait_seconds
+
 TEMPLATE: dict[str, Any] = {
     "task": {
         "type": "Formula",
@@ -90,12 +93,70 @@ def test_a_playbook_applied_again_knows_its_runs_and_what_they_made() -> None:
     assert world.tick().runs == ()
 
 
-def test_changed_data_are_a_change() -> None:
+def place(template: dict[str, Any] = TEMPLATE, split: str = "train") -> str:
+    """The key of a split's source."""
+    learn = Learn.model_validate({"template": template})
+    return next(key for key in places(learn) if key.startswith(f"{split}-"))
+
+
+def test_changed_data_make_one_run_and_the_first_look_only_remembers() -> None:
     world = learner()
     world.tick()
     finish(world)
-    world.data_mark = "etag-2"
+    world.data_marks = {place(): "etag-1", place(split="heldOut"): "etag-9"}
+    assert world.tick().runs == ()
+    # What could not be told this time is as it was.
+    world.data_marks = {}
+    assert world.tick().runs == ()
+    world.data_marks = {place(): "etag-2"}
     assert len(world.tick().runs) == 1
+    world.tick()
+    finish(world)
+    assert (world.tick().runs, len(names(world))) == ((), 2)
+
+
+def test_data_that_change_while_a_run_is_at_work_make_one_more_when_it_is_over() -> None:
+    world = learner()
+    for mark in ("etag-1", "etag-2", "etag-3"):
+        world.data_marks = {place(): mark}
+        world.tick()
+    assert len(names(world)) == 1
+    finish(world)
+    world.tick()
+    finish(world)
+    assert (world.tick().runs, len(names(world))) == ((), 2)
+
+
+def test_another_address_is_a_change_of_the_template_alone() -> None:
+    world = learner()
+    world.data_marks = {place(): "etag-1"}
+    world.tick()
+    finish(world)
+    moved = {
+        **TEMPLATE,
+        "task": {
+            **TEMPLATE["task"],
+            "data": {**TEMPLATE["task"]["data"], "train": {"uri": "s3://e/t.jsonl"}},
+        },
+    }
+    world.change(learn={"template": moved})
+    world.tick()
+    finish(world)
+    world.data_marks = {place(moved): "etag-7"}
+    assert (world.tick().runs, len(names(world))) == ((), 2)
+
+
+@pytest.mark.parametrize("learn", [{"trigger": "Manual"}, {"trigger": "Schedule", "schedule": "0 3 * * 1"}])
+def test_changed_data_are_nothing_to_other_triggers(learn: dict[str, str]) -> None:
+    world = learner(**learn)
+    for mark in ("etag-1", "etag-2"):
+        world.data_marks = {place(): mark}
+        assert world.tick().runs == ()
+
+
+@pytest.mark.parametrize(("last", "wait"), [(None, 0.0), (900.0, 200.0), (700.0, 0.0), (100.0, 0.0)])
+def test_the_next_look_is_a_poll_after_the_last(last: float | None, wait: float) -> None:
+    assert wait_seconds(last, 300, 1000.0) == wait
 
 
 def test_one_run_at_a_time() -> None:

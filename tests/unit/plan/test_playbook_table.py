@@ -54,7 +54,8 @@ def test_the_first_version_that_passes_heldout_is_active_and_delivered() -> None
     assert world.why("Ready") == ("False", "Delivering")
     world.tick()
     assert world.why("Ready") == ("True", "Delivered")
-    assert world.why("CanaryPassed") == ("True", "NoCanary")
+    assert world.why("CanaryPassed") == ("Unknown", "NoCanary")
+    assert world.status.canary is not None and world.status.canary.outcome is None
     assert world.says("HeldOutPassed") == "+0.200 [0.145, 0.255] vs the start, n=200"
     assert world.status.shown.gain == "+0.200"
 
@@ -602,6 +603,22 @@ def test_a_promotion_by_name_comes_before_the_gates_and_holds() -> None:
 def test_with_manual_policy_a_good_candidate_waits_for_somebody() -> None:
     world = World().add("a").settle().change(version={"policy": "Manual"}).add("b", parent="a").settle()
     assert (world.active, world.why("Promoted", "b")) == ("a", ("False", "WaitingForDecision"))
+    assert world.why("CanaryPassed", "b") == ("Unknown", "NoCanary")
+
+
+def test_a_version_that_heldout_refuses_did_not_pass_a_canary_that_is_not_there() -> None:
+    world = World().add("a").settle().add("b", parent="a", better=-0.2).settle()
+    assert world.why("HeldOutPassed", "b") == ("False", "NotBetter")
+    assert world.why("CanaryPassed", "b") == ("Unknown", "NoCanary")
+
+
+def test_a_canary_that_is_added_later_asks_traffic_about_a_version_that_waits() -> None:
+    world = World().add("a").settle().change(version={"policy": "Manual"}).add("b", parent="a").settle()
+    world.change(canary=CANARY).settle()
+    assert (world.active, world.why("CanaryPassed", "b")) == ("a", ("Unknown", "NoTraffic"))
+    world.change(canary=None).settle()
+    assert world.why("CanaryPassed", "b") == ("Unknown", "NoCanary")
+    assert world.why("Promoted", "b") == ("False", "WaitingForDecision")
     world.decide("b", "Promote").settle()
     assert world.active == "b"
 

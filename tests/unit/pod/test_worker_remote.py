@@ -8,6 +8,7 @@ import pytest
 from tls_server import TlsServer
 
 from combee.clients.data import remote
+from combee.clients.data.marks import mark_of
 from combee.clients.data.rows import read_lines
 from combee.clients.store.s3 import s3_options
 from combee.errors import DataError, NotAvailableError, TransientError, UserError
@@ -137,3 +138,34 @@ def test_an_s3_endpoint_is_an_http_address(url: str) -> None:
     secret = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "k", "AWS_ENDPOINT_URL": url}
     with pytest.raises(UserError, match="AWS_ENDPOINT_URL"):
         s3_options(secret)
+
+
+@pytest.mark.parametrize("header", ["ETag", "Last-Modified"])
+def test_a_mark_is_what_the_server_says_of_a_file_and_nothing_is_sent(tls: TlsServer, header: str) -> None:
+    said = ["one"]
+    tls.answer = lambda request: (200, {header: said[0]}, b"")
+    first = mark_of(f"{tls.url}/rows.jsonl", {"TOKEN": "abc"})
+    assert mark_of(f"{tls.url}/rows.jsonl", {"TOKEN": "abc"}) == first
+    said[0] = "two"
+    assert mark_of(f"{tls.url}/rows.jsonl", {"TOKEN": "abc"}) != first
+    assert {request.method for request in tls.asked} == {"HEAD"}
+    assert all(request.headers["Authorization"] == "Bearer abc" for request in tls.asked)
+
+
+@pytest.mark.parametrize("head", [200, 302, 405])
+def test_a_mark_is_the_contents_where_the_server_says_nothing(tls: TlsServer, head: int) -> None:
+    rows = [ROWS]
+
+    def answer(request):
+        return (head, {}, b"") if request.method == "HEAD" else (200, {}, rows[0])
+
+    tls.answer = answer
+    first = mark_of(f"{tls.url}/rows.jsonl")
+    assert mark_of(f"{tls.url}/rows.jsonl") == first
+    rows[0] = ROWS[:-1]
+    assert mark_of(f"{tls.url}/rows.jsonl") != first
+
+
+def test_a_mark_of_what_is_not_there_says_so(tls: TlsServer) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        mark_of(f"{tls.url}/rows.jsonl")

@@ -71,7 +71,7 @@ def serving(certificate: tuple[Path, Path]) -> Iterator[TlsServer]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = handle_one
+        do_GET = do_HEAD = do_POST = handle_one
 
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""

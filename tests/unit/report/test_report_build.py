@@ -91,6 +91,19 @@ def test_a_whole_report_for_every_end(name):
         assert (table.title in page.text) if table.rows else (table.missing in report.markdown)
 
 
+def test_the_report_says_who_keeps_heldout_what_it_was_used_for_and_what_an_error_costs():
+    stakes = {"steward": "data-platform", "usedForTuning": True, "failureCost": "A wrong figure"}
+    report = made(made_up.result(setup={"task": "Formula", **stakes}))
+    page = Page(report.html).text
+    for said in (page, report.markdown.replace("\\", "")):
+        assert "data-platform keeps heldOut." in said
+        assert "heldOut was used for tuning before" in said
+        assert "rong answer costs" in said and "A wrong figure" in said
+    silent = made(made_up.result())
+    for said in (Page(silent.html).text, silent.markdown):
+        assert "keeps heldOut" not in said and "tuning" not in said.casefold() and "costs" not in said
+
+
 def test_the_page_needs_nothing_from_outside(full):
     page = Page(full.html)
     names = {tag for tag, _ in page.tags}
@@ -121,6 +134,7 @@ def test_hostile_texts_stay_texts():
         it["retention"]["levels"][0]["level"] = HOSTILE
     data["models"]["task"].update(model=HOSTILE, servedBy=HOSTILE)
     data["data"]["warnings"] = [HOSTILE]
+    data["setup"].update(steward=HOSTILE, failureCost=HOSTILE)
     result = validate_result(data)
     report = made(result)
     page = Page(report.html)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from combee.api.playbook import Origin
+from combee.api.stakes import Stakes
 from combee.api.status import Phase
-from combee.cli.cluster.place import Found, Here, find, on_cluster, say
+from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
 from combee.cli.cluster.versions import content, known
 from combee.cli.where import Place
 from combee.errors import UserError
 from combee.names import PLAYBOOK_KEY, PLAYBOOK_KIND, RUN_KIND
+from combee.report.text import visible
 
 
 def run_playbook(name: str, place: Place) -> int:
@@ -29,6 +32,10 @@ def run_playbook(name: str, place: Place) -> int:
                 fix=f"The store has it too: {here.command(f'report {name} -o {name}')}",
             )
         say(text)
+        task = found.raw["spec"]["task"]
+        held_out = task["data"].get("heldOut") or {}
+        kept_by, tuned = held_out.get("steward", ""), bool(held_out.get("usedForTuning"))
+        _tell(Stakes(kept_by, tuned, task.get("failureCost", "")))
         return 0
 
     return on_cluster(place, work)
@@ -39,8 +46,16 @@ async def _active(here: Here, name: str) -> bool:
     if await here.kube.get(PLAYBOOK_KIND, here.namespace, name) is None:
         return False
     there = await known(here, name)
-    say((await content(here, there.version(here, "active"))).text)
+    version = there.version(here, "active")
+    say((await content(here, version)).text)
+    _tell(Origin.model_validate(version["spec"].get("origin") or {}).stakes)
     return True
+
+
+def _tell(stakes: Stakes) -> None:
+    """What a reader of the playbook should know of its verdicts, beside the text and not in it."""
+    for sentence in stakes.sentences():
+        note(visible(sentence))
 
 
 def _none(here: Here, found: Found) -> UserError:

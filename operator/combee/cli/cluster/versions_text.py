@@ -126,6 +126,8 @@ def _origin(spec: VersionSpec, width: int) -> list[str]:
         if number
     ]
     lines += _wrapped("cost", ", ".join(cost), width) if cost else []
+    for sentence in origin.stakes.sentences():
+        lines += _wrapped("known", sentence, width)
     if spec.parent_digest:
         lines += _wrapped("parent", spec.parent_digest[:SHORT], width)
     for split, digest in sorted(origin.data_digests.items()):

@@ -68,6 +68,38 @@ def fetched(uri: str, secret: Secret | None = None) -> Iterator[IO[bytes]]:
             yield content
 
 
+def object_facts(uri: str, secret: Secret | None = None) -> Mapping[str, Any]:
+    """What a bucket says of an object without reading it; raises as ``fetched`` does."""
+    scheme = checked_remote(uri)
+    try:
+        filesystem, path = _filesystem(scheme + uri[len(scheme) :], scheme, secret)
+        return dict(filesystem.info(path))
+    except CombeeError:
+        raise
+    except Exception as error:
+        raise _translated(error, uri) from None
+
+
+def headers_of(uri: str, secret: Secret | None = None) -> Mapping[str, Any]:
+    """What an ``https`` server says of a file without sending it, by names in small letters; raises as ``fetched``
+    does. A server that allows no HEAD says nothing."""
+    import httpx2
+
+    scheme = checked_remote(uri)
+    sent = {"Accept-Encoding": "identity"}
+    if secret is not None:
+        sent["Authorization"] = f"Bearer {_token(secret, uri)}"
+    try:
+        with httpx2.Client(timeout=_QUIET_SECONDS, follow_redirects=False) as client:
+            answer = client.head(scheme + uri[len(scheme) :], headers=sent)
+    except Exception as error:
+        raise _translated(error, uri) from None
+    # What redirects, or answers only who asks for the whole, is read whole.
+    return (
+        {name.lower(): value for name, value in answer.headers.items()} if answer.status_code == 200 else {}
+    )
+
+
 def _fetch_object(uri: str, scheme: str, secret: Secret | None, file: IO[bytes]) -> None:
     if scheme in _AMBIENT and secret:
         raise NotAvailableError(

@@ -35,6 +35,7 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "Deployment": (_APPS, "deployments"),
     "PersistentVolumeClaim": (_CORE, "persistentvolumeclaims"),
     "ServiceAccount": (_CORE, "serviceaccounts"),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
     RUN_KIND: (_OURS, "promptlearningruns"),

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from combee.api.playbook import VersionSpec
 from combee.api.playbook_status import HistoryEntry, PlainCondition, PlaybookStatus, Verdict, VersionStatus
+from combee.api.stakes import TUNED_ON
 from combee.gateway.page.plot import Plot, plot_of
 from combee.plan.playbook.curve import Curve, curves_in
 from combee.report.text import amount, score, signed
@@ -259,6 +260,9 @@ def _facts(spec: VersionSpec, status: VersionStatus) -> list[tuple[str, str]]:
     units = ((origin.rollouts, "rollouts"), (origin.tokens, "tokens"), (origin.gpu_seconds, "GPU seconds"))
     cost = [f"{amount(number)} {unit}" for number, unit in units if number]
     told += [("Cost", ", ".join(cost))] if cost else []
+    told += [("Held-out is kept by", origin.steward)] if origin.steward else []
+    told += [("Held-out", TUNED_ON)] if origin.used_for_tuning else []
+    told += [("A wrong answer costs", origin.failure_cost)] if origin.failure_cost else []
     told.append(("Learned from", spec.parent_digest or "an empty playbook"))
     told += [(f"Data: {split}", digest) for split, digest in sorted(origin.data_digests.items())]
     if spec.scores.test is not None:

@@ -17,6 +17,7 @@ from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
 from combee.observe.judged import tests_of
 from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
 from combee.operator.playbooks.apply import PlaybookExecutor
+from combee.operator.playbooks.datawatch import DataWatch
 from combee.operator.playbooks.judges import Judges
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
@@ -43,6 +44,7 @@ class PlaybookTicker:
     executor: PlaybookExecutor
     teller: Teller
     judges: Judges
+    data: DataWatch
     fence: Callable[[], None]
     happened: Callable[[str], None] = lambda reason: None
     """told the reason of each event. For metrics."""
@@ -62,10 +64,12 @@ class PlaybookTicker:
         # Before the pairs: what a Job that is seen to have ended left is then seen, too.
         at_work = await self.judges.look(owner, spec, now)
         there = await self.observer.see(owner, spec, now)
+        data = await self.data.look(owner, spec)
         seen = replace(
             there.seen,
             not_judged=at_work.why(tests_of(there.versions.values())),
             blocked=self._why_blocked(owner, there),
+            data_marks=data.marks,
         )
         plan = decide_playbook(_about(raw, spec, why), status, seen)
         if why or plan.status.active_digest in {one.digest for one in there.seen.opaque if one.digest}:
@@ -76,9 +80,12 @@ class PlaybookTicker:
             plan = replace(plan, events=(invalid, *plan.events))
         await self._follow(raw, plan, owner, spec, there)
         again = await self.judges.keep(owner, spec, plan, there, at_work)
+        look = await self.data.keep(owner, spec, data, now)
+        if data.trouble:
+            await self.teller.tell(raw, Happening("Warning", "DataNotWatched", data.trouble))
         if (error := unreadable(there)) is not None:
             raise error
-        waits = (plan.wake_after_seconds, again, SOON_SECONDS if there.more else None)
+        waits = (plan.wake_after_seconds, again, look, SOON_SECONDS if there.more else None)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _follow(

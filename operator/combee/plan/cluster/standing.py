@@ -118,7 +118,12 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     if failed and end.reason in _REFUSALS:
         yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
     else:
-        yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, "the plan is good")
+        yield condition(
+            T.PLAN_ACCEPTED,
+            "True",
+            R.ACCEPTED,
+            "; ".join(("the plan is good", *spec.task.stakes.sentences())),
+        )
     yield _quota(spec, seen, suspended)
     yield _placed(seen, suspended, over)
     yield _engines(spec, seen, suspended or over)

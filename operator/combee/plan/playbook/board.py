@@ -162,6 +162,10 @@ class Board:
         self.note("Refused", record.digest, f"{record.short} is refused: {reason}", by=by, warn=True)
 
 
+NO_CANARY = Verdict(reason="NoCanary", message="the Playbook has no canary: heldOut alone decides")
+"""Where a canary's verdict stands, when nobody asked traffic: it has no outcome, for nothing was shown."""
+
+
 def verdict_of(judgement: Judgement, against: str = "") -> Verdict:
     """A judgement as a status shows it."""
     return Verdict(

@@ -17,10 +17,10 @@ Stalled       True    DeliveryBlocked, InvalidManifest, VersionUnreadable
 HeldOutPassed True    HeldOutPassed
               False   ScoreTooLow, NotBetter, HeldOutMoved, NotMeasured, StaleBase, LeakFound, InjectionFound
               Unknown NoCandidate, NotLookedAt, TooFewExamples
-CanaryPassed  True    CanaryPassed, NoCanary, Approved
+CanaryPassed  True    CanaryPassed, Approved
               False   CanaryWorse, DeadlineExceeded, NotAvailable
-              Unknown NoCandidate, NotReached, NoTraffic, NeedPairs, TooSlow, TooEarly, WaitingForApproval,
-                      NotJudged, QueryError
+              Unknown NoCandidate, NoCanary, NotReached, NoTraffic, NeedPairs, TooSlow, TooEarly,
+                      WaitingForApproval, NotJudged, QueryError
 Promoted      True    ByGates, ByDecision, ByPin, ByRollback
               False   Refused, RolledBack, GatesFailed, Inconclusive, Superseded, WaitingForDecision,
                       HeldByPin, HeldByDecision, ContentMissing
@@ -82,10 +82,11 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
         "InjectionFound",
     ),
     (HELD_OUT, "Unknown"): ("NoCandidate", "NotLookedAt", "TooFewExamples"),
-    (CANARY, "True"): ("CanaryPassed", "NoCanary", "Approved"),
+    (CANARY, "True"): ("CanaryPassed", "Approved"),
     (CANARY, "False"): ("CanaryWorse", "DeadlineExceeded", "NotAvailable"),
     (CANARY, "Unknown"): (
         "NoCandidate",
+        "NoCanary",
         "NotReached",
         "NoTraffic",
         "NeedPairs",

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from combee.api.playbook_status import Comparison, PlaybookStatus, VersionPhase
 from combee.names import delivered_name
-from combee.plan.playbook.board import Board, By, Record, verdict_of
+from combee.plan.playbook.board import NO_CANARY, Board, By, Record, verdict_of
 from combee.plan.playbook.content import judge_content
 from combee.plan.playbook.heldout import SHORT, held_out_of, judge_version
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
@@ -236,8 +236,12 @@ def _gates(board: Board, held: str) -> bool:
 
 
 def _canary(board: Board, record: Record) -> bool:
-    """Whether traffic's word is good; what it says is in the status."""
-    said = judge_canary(board, record)
+    """Whether traffic does not speak against it, or is not asked; what it says is in the status."""
+    if board.about.spec.canary is None:
+        record.update(test=None, canary=NO_CANARY)
+        record.remember(test="")
+        return True
+    said = judge_canary(board, record, board.about.spec.canary)
     record.update(canary=verdict_of(said, board.active))
     if said.outcome == "Failed":
         board.refuse(record, "Gates", said.message)

@@ -15,6 +15,7 @@ from combee.api.playbook import Learn
 from combee.api.run import RunSpec
 from combee.errors import ManifestError
 from combee.plan.playbook.board import Board
+from combee.plan.playbook.datawatch import remembered
 from combee.plan.playbook.memory import MAX_MADE
 from combee.plan.playbook.types import Happened, RunWish
 
@@ -44,6 +45,7 @@ def learning(board: Board) -> Learning:
     finished = [run.name for run in runs if run.over]
     prune = tuple(finished[learn.history_limit :])
     _remember(board, learn, [run.name for run in reversed(runs)])
+    board.memory = remembered(board.memory, learn, board.seen.data_marks)
     busy = any(not run.over for run in runs)
     try:
         name, coming = _due(board, learn, busy=busy)
@@ -70,7 +72,7 @@ def _remember(board: Board, learn: Learn, names: list[str]) -> None:
 def _due(board: Board, learn: Learn, *, busy: bool) -> tuple[str, float]:
     """The name of the run that is due ("" for none), and when the next one is."""
     about, made = board.about, _made(board)
-    base = f"{about.name[:_ROOM].rstrip('-.')}-{template_hash(learn, board.seen.data_mark)}"
+    base = f"{about.name[:_ROOM].rstrip('-.')}-{template_hash(learn, board.memory.change)}"
     if about.learn_request and about.learn_request != board.memory.request:
         name = f"{base}-{hashlib.sha256(about.learn_request.encode()).hexdigest()[:6]}"
         if name not in made:
@@ -104,9 +106,9 @@ def _scheduled(board: Board, text: str, base: str, *, busy: bool) -> tuple[str, 
     return name, coming
 
 
-def template_hash(learn: Learn, data_mark: str) -> str:
-    """Eight digits that change with the template, and with its data where that can be told."""
-    text = json.dumps([learn.template.dump(), data_mark], sort_keys=True, separators=(",", ":"))
+def template_hash(learn: Learn, change: str) -> str:
+    """Eight digits that change with the template, and with each ``change`` of its data."""
+    text = json.dumps([learn.template.dump(), change], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -32,6 +32,10 @@ class PlaybookMemory:
     """the latest ``About.learn_request`` that a run was made for."""
     scheduled: float = 0.0
     """the latest time of the schedule that was dealt with."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """place of the template's data -> the mark that it had last (``datawatch``)."""
+    change: str = ""
+    """names the last change of data; empty: none was seen."""
 
     def recalling(self, digest: str) -> PlaybookMemory:
         """With a digest of long ago, where there is room: one that went to make room does not come again, and so the
@@ -46,6 +50,8 @@ class PlaybookMemory:
             "made": list(self.made[-MAX_MADE:]),
             "request": self.request,
             "scheduled": self.scheduled,
+            **({"marks": dict(self.marks)} if self.marks else {}),
+            **({"change": self.change} if self.change else {}),
         }
 
     @classmethod
@@ -57,8 +63,10 @@ class PlaybookMemory:
                 tuple(str(name) for name in raw.get("made", ())),
                 str(raw.get("request", "")),
                 float(raw.get("scheduled", 0.0)),
+                {str(key): str(mark) for key, mark in raw.get("marks", {}).items()},
+                str(raw.get("change", "")),
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise _unreadable("Playbook", error) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from combee.api.common import one_line
 from combee.api.playbook_status import PlaybookShown, PlaybookStatus, Verdict, VersionPhase, VersionStatus
-from combee.plan.playbook.board import Board, Record
+from combee.plan.playbook.board import NO_CANARY, Board, Record
 from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Said, merge
 from combee.plan.playbook.learn import Learning
 from combee.plan.playbook.traffic import warnings
@@ -124,7 +124,7 @@ def _of_version(board: Board, record: Record | None, held: str) -> tuple[Said, .
     if record is None:
         none = "no version was made yet"
         return tuple(Said(type_, "NoCandidate", none) for type_ in (HELD_OUT, CANARY, PROMOTED))
-    return (_held_out(record), _canary(record), _promoted(board, record, held))
+    return (_held_out(record), _canary(board, record), _promoted(board, record, held))
 
 
 def _held_out(record: Record) -> Said:
@@ -134,8 +134,10 @@ def _held_out(record: Record) -> Said:
     return Said(HELD_OUT, "NotLookedAt", content.message if content else "its gates were not asked")
 
 
-def _canary(record: Record) -> Said:
+def _canary(board: Board, record: Record) -> Said:
     told = record.status.canary
+    if told is None and board.about.spec.canary is None:
+        return Said(CANARY, NO_CANARY.reason, NO_CANARY.message)
     if told is None:
         return Said(CANARY, "NotReached", "the canary comes after heldOut")
     missing = f" ({told.needed:,} more needed)" if told.needed and "needed" not in told.message else ""
@@ -181,7 +183,8 @@ def _waiting(board: Board, record: Record, held: str) -> Said:
     if held and _passed(record.status.held_out):
         reason = "HeldByPin" if held == "Pin" else "HeldByDecision"
         return Said(PROMOTED, reason, record.status.message)
-    if _passed(record.status.held_out) and _passed(record.status.canary):
+    unasked = record.status.canary == NO_CANARY
+    if _passed(record.status.held_out) and (unasked or _passed(record.status.canary)):
         how = f"kubectl combee playbook promote {board.about.name} {record.short}"
         return Said(
             PROMOTED, "WaitingForDecision", f"its gates are passed, and version.policy is Manual: {how}"

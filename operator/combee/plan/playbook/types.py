@@ -117,8 +117,8 @@ class PlaybookSeen:
     """versions that this release cannot read, as far as the serving rule needs them."""
     blocked: str = ""
     """why what is active cannot be delivered until a person does something, and what; empty: nothing is in the way."""
-    data_mark: str = ""
-    """changes when the template's data do, where that can be told without reading them; else empty."""
+    data_marks: Mapping[str, str] = field(default_factory=dict)
+    """place of the template's data -> what it holds, of those that could be told now (``datawatch``)."""
 
 
 @dataclass(frozen=True, slots=True)

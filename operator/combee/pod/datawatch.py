@@ -1,0 +1,55 @@
+"""``combee-worker watch-data``: leaves a mark of each place of a Playbook's data in its termination message.
+
+/etc/combee/secrets/<place>/    keys of the place's Secret
+/data/<place>                   the claim, where it is one
+
+Exit 0: the marks are told; 1: a place cannot be read, and the message says why; 70: ours.
+"""
+
+from __future__ import annotations
+
+import json
+
+from combee.assembly.crash import bug_text
+from combee.clients.data.marks import mark_of
+from combee.errors import BugError, CombeeError
+from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
+from combee.pod.log import PodLog
+from combee.settings import DataWatchSettings
+
+DONE, FAILED, BUG = 0, 1, 70
+MAX_BYTES = 1000
+"""of what is told of an error."""
+
+
+def read_task(settings: DataWatchSettings) -> dict[str, str]:
+    """Place -> its address or path. BugError when what the operator wrote cannot be read."""
+    try:
+        return {str(key): str(place) for key, place in json.loads(settings.task).items()}
+    except (ValueError, AttributeError) as error:
+        raise BugError(f"it cannot be read ({type(error).__name__})", where="COMBEE_WATCH") from None
+
+
+def run(settings: DataWatchSettings, task: dict[str, str], log: PodLog) -> int:
+    """Look at every place; the exit code. Nothing is raised."""
+    try:
+        marks = {key: _mark(settings, key, place) for key, place in task.items()}
+        _tell(settings, {"marks": marks})
+    except CombeeError as error:
+        log.say("ERROR", str(error), error=error.code)
+        _tell(settings, {"error": str(error)[:MAX_BYTES]})
+        return BUG if isinstance(error, BugError) else FAILED
+    except Exception as error:
+        log.say("ERROR", bug_text(error), error=BugError.code)
+        return BUG
+    log.say("INFO", "looked", places=len(marks))
+    return DONE
+
+
+def _mark(settings: DataWatchSettings, key: str, place: str) -> str:
+    at = str(settings.path(place)) if place.startswith("/") else place
+    return mark_of(at, read_secret(settings.path(f"{SECRETS_FOLDER}/{key}")))
+
+
+def _tell(settings: DataWatchSettings, said: dict[str, object]) -> None:
+    settings.path(TERMINATION_LOG).write_text(json.dumps(said, sort_keys=True), encoding="utf-8")

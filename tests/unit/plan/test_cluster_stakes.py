@@ -1,0 +1,43 @@
+"""Who keeps heldOut, whether it was tuned on and what an error costs: on a run's condition and on its version."""
+
+from __future__ import annotations
+
+from cluster_bench import LEARNING, STOPPED, memory, seen, spec_of
+
+from combee.api.conditions import ConditionType
+from combee.api.load import parse_run
+from combee.api.playbook import Origin
+from combee.api.stakes import Stakes
+from combee.api.status import RunStatus
+from combee.objects.versions import version_object
+from combee.plan.cluster.decide import Run, decide_cluster
+from combee.plan.cluster.status import About, run_status
+from combee.plan.decide import Identity
+from combee.records import Owner
+
+TASK = spec_of().task.dump()
+DATA = {**TASK["data"], "heldOut": {"uri": "h.jsonl", "steward": "data-platform", "usedForTuning": True}}
+SPEC = spec_of(task={**TASK, "data": DATA, "failureCost": "A wrong figure"}, playbookRef={"name": "formula"})
+OF = Stakes("data-platform", used_for_tuning=True, failure_cost="A wrong figure")
+
+
+def test_an_accepted_plan_says_what_its_verdicts_are_worth() -> None:
+    plan = decide_cluster(Run(Identity("formula", "3fa9c1d2"), SPEC), memory(LEARNING), seen())
+    status = run_status(About(SPEC, 1, "m", "image", "algorithm", str), RunStatus(), plan, seen())
+    accepted = next(one for one in status.conditions if one.type is ConditionType.PLAN_ACCEPTED)
+    assert accepted.message == (
+        "the plan is good; data-platform keeps heldOut; heldOut was used for tuning before, so its scores can be too "
+        "good; a wrong answer costs: A wrong figure"
+    )
+
+
+def test_a_version_says_so_too_when_its_run_is_gone() -> None:
+    head = {
+        "apiVersion": "combee.dev/v1alpha1",
+        "kind": "PromptLearningRun",
+        "metadata": {"name": "formula"},
+    }
+    run = parse_run({**head, "spec": SPEC.dump()}, "test")
+    made = version_object(run, Owner("formula", "team", "3fa9c1d2"), memory(STOPPED))
+    origin = {**made["spec"]["origin"], "dataDigests": {}}
+    assert Origin.model_validate(origin).stakes == run.spec.task.stakes == OF
