@@ -1,4 +1,4 @@
-"""Read what there is of a run: its Jobs, engines, the frozen plan, and what finished pods left."""
+"""Read a run's objects: its Jobs, engines, the frozen plan, and the summaries of finished pods."""
 
 from __future__ import annotations
 
@@ -19,53 +19,54 @@ from combee.records import Owner
 from combee.times import seconds_of
 
 PATIENCE_SECONDS = 4.0
-"""A pod takes so long to start when all is well: before it nobody asks why it does not run."""
+"""A healthy pod may take so long to start: only after it the observer asks why a pod does not run."""
 FAILED_INDEXES = "FailedIndexes"
-"""the reason of a Job each of whose failed indexes was tried as often as it may be."""
+"""The reason of a Job whose failed indexes have used up their retries."""
 WORKER = "worker"
 MAX_REMEMBERED = 4096
 
 
 @dataclass(slots=True)
 class Observer:
-    """Reads runs from a cluster. Remembers what finished Jobs said, which cannot change any more."""
+    """Reads runs from a cluster, and remembers the summaries of finished Jobs, which no longer change."""
 
     kube: Kube
     complaints: Complaints
-    _said: dict[str, StepSummary] = field(default_factory=dict)
-    """uid of a finished Job -> what its pod left."""
+    _summaries: dict[str, StepSummary] = field(default_factory=dict)
+    """The uid of a finished Job -> the summary of its pod."""
 
     async def see(self, run: Run, owner: Owner, memory: Memory, *, suspend: bool, now: float) -> Seen:
-        """One tick's facts; about five requests, and one more for each pod that is in trouble."""
-        mine = f"{names.LABEL_RUN_UID}={owner.uid}"
+        """Return the facts of one tick. This takes about five requests, and one more for each pod in
+        trouble."""
+        selector = f"{names.LABEL_RUN_UID}={owner.uid}"
         jobs, engines, plan = await asyncio.gather(
-            self.kube.list("Job", owner.namespace, labels=mine),
-            self._engines(run, owner, mine, now),
+            self.kube.list("Job", owner.namespace, labels=selector),
+            self._engines(run, owner, selector, now),
             self.plan(owner, memory.run.iteration),
         )
         steps = [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
         rollouts = [job for job in jobs if component(job) == names.ROLLOUT]
         fetches = [job for job in jobs if job not in steps and job not in rollouts]
-        seen = await asyncio.gather(*(self._job(job, memory, now) for job in steps))
-        pods = await asyncio.gather(*(self._rollouts(job, now) for job in rollouts))
+        step_jobs = await asyncio.gather(*(self._job(job, memory, now) for job in steps))
+        rollout_jobs = await asyncio.gather(*(self._rollouts(job, now) for job in rollouts))
         fetching = await asyncio.gather(*(self._fetch(job, now) for job in fetches))
         return Seen(
             now=now,
             suspend=suspend,
-            jobs={job.name: job for job in seen},
+            jobs={job.name: job for job in step_jobs},
             engines=engines,
-            rollouts={job.name: job for job in pods},
+            rollouts={job.name: job for job in rollout_jobs},
             plans={} if plan is None else {plan.iteration: plan},
-            fetching=dict(one for one in fetching if one is not None),
+            fetching=dict(entry for entry in fetching if entry is not None),
         )
 
     async def plan(self, owner: Owner, iteration: int) -> IterationPlan | None:
-        """The frozen plan of an iteration."""
+        """Return the frozen plan of an iteration; None when there is none for this very run."""
         name = names.plan_name(owner.name, owner.uid, iteration)
-        found = await self.kube.get("ConfigMap", owner.namespace, name)
-        if found is None or not owned(found, owner):
+        config_map = await self.kube.get("ConfigMap", owner.namespace, name)
+        if config_map is None or not owned(config_map, owner):
             return None
-        return IterationPlan.from_json(found["data"]["plan.json"].encode(), where=f"ConfigMap {name}")
+        return IterationPlan.from_json(config_map["data"]["plan.json"].encode(), where=f"ConfigMap {name}")
 
     async def _job(self, raw: Object, memory: Memory, now: float) -> JobSeen:
         job = job_seen(raw)
@@ -77,103 +78,107 @@ class Observer:
         waits = job.live and not job.held and not job.placed and age(raw, now) > PATIENCE_SECONDS
         if job.failed or waits:
             pods = await self._pods(raw)
-            gone = job.failed.startswith(FAILED_INDEXES) and only_disrupted(pods)
-            return replace(job, trouble=await self._trouble(raw, pods), disrupted=gone)
+            disrupted = job.failed.startswith(FAILED_INDEXES) and only_disrupted(pods)
+            return replace(job, trouble=await self._trouble(raw, pods), disrupted=disrupted)
         return job
 
     async def _rollouts(self, raw: Object, now: float) -> RolloutsSeen:
-        """Only those that wait are listed: the others of a Job are many, and nothing is wrong with them."""
+        """Return the facts of a Job of rollouts. Only its pending pods are listed: the others are many and
+        healthy."""
         job = rollouts_seen(raw)
         if job.over or job.held or job.deleting or age(raw, now) <= PATIENCE_SECONDS:
             return job
         meta = raw["metadata"]
-        chosen = f"batch.kubernetes.io/controller-uid={meta['uid']}"
-        waiting = await self.kube.list("Pod", meta["namespace"], labels=chosen, fields="status.phase=Pending")
-        begun = bool(waiting) or bool(raw.get("status", {}).get("active"))
-        return replace(job, trouble=await self._trouble(raw, waiting) if waiting or not begun else None)
+        selector = f"batch.kubernetes.io/controller-uid={meta['uid']}"
+        waiting = await self.kube.list(
+            "Pod", meta["namespace"], labels=selector, fields="status.phase=Pending"
+        )
+        has_pods = bool(waiting) or bool(raw.get("status", {}).get("active"))
+        return replace(job, trouble=await self._trouble(raw, waiting) if waiting or not has_pods else None)
 
     async def _fetch(self, raw: Object, now: float) -> tuple[str, Trouble] | None:
-        """An engine, and how the Job that fetches its weights stands; None when it is complete."""
+        """Return an engine and the trouble of the Job that fetches its weights; None when that is
+        complete."""
         name, engine = raw["metadata"]["name"], raw["metadata"].get("labels", {}).get(names.LABEL_ENGINE, "")
         status = raw.get("status", {})
         ended = {c["type"]: c for c in status.get("conditions", ()) if c.get("status") == "True"}
         if "Complete" in ended:
             return None
-        late = not status.get("ready") and age(raw, now) > PATIENCE_SECONDS
+        overdue = not status.get("ready") and age(raw, now) > PATIENCE_SECONDS
         return engine, fetch_trouble(
-            name, ended.get("Failed"), await self._trouble(raw, await self._pods(raw)) if late else None
+            name, ended.get("Failed"), await self._trouble(raw, await self._pods(raw)) if overdue else None
         )
 
     async def _summary(self, job: Object) -> StepSummary | None:
         uid = job["metadata"]["uid"]
-        if uid not in self._said:
-            # What a pod said when it ended does not change: a late answer that has it will do, and is cheap. After a
-            # start this is asked for every run at once.
-            said = result_of(await self._pods(job, cached=True)) or result_of(await self._pods(job))
-            if said is None:
+        if uid not in self._summaries:
+            # A summary does not change, so a stale answer that has it suffices, and is cheap. After the
+            # operator's start the summaries of all runs are read at once.
+            summary = result_of(await self._pods(job, cached=True)) or result_of(await self._pods(job))
+            if summary is None:
                 return None
-            if len(self._said) >= MAX_REMEMBERED:
-                self._said.pop(next(iter(self._said)))
-            self._said[uid] = said
-        return self._said[uid]
+            if len(self._summaries) >= MAX_REMEMBERED:
+                self._summaries.pop(next(iter(self._summaries)))
+            self._summaries[uid] = summary
+        return self._summaries[uid]
 
     async def _pods(self, job: Object, *, cached: bool = False) -> list[Object]:
         meta = job["metadata"]
-        chosen = f"batch.kubernetes.io/controller-uid={meta['uid']}"
-        return await self.kube.list("Pod", meta["namespace"], labels=chosen, cached=cached)
+        selector = f"batch.kubernetes.io/controller-uid={meta['uid']}"
+        return await self.kube.list("Pod", meta["namespace"], labels=selector, cached=cached)
 
-    async def _trouble(self, made_by: Object, pods: list[Object]) -> Trouble | None:
+    async def _trouble(self, maker: Object, pods: list[Object]) -> Trouble | None:
         setting_up = being_set_up(pods)
-        asked = setting_up if pods else made_by
-        return diagnose(pods, await self.complaints.about(asked) if asked else [])
+        target = setting_up if pods else maker
+        return diagnose(pods, await self.complaints.about(target) if target else [])
 
-    async def _engines(self, run: Run, owner: Owner, mine: str, now: float) -> dict[str, EngineSeen]:
+    async def _engines(self, run: Run, owner: Owner, selector: str, now: float) -> dict[str, EngineSeen]:
         if not run.spec.engines:
             return {}
-        found = await self.kube.list("Deployment", owner.namespace, labels=mine)
-        seen = [await self._engine(deployment, now) for deployment in found]
-        return {engine.name: engine for engine in seen}
+        deployments = await self.kube.list("Deployment", owner.namespace, labels=selector)
+        engines = [await self._engine(deployment, now) for deployment in deployments]
+        return {engine.name: engine for engine in engines}
 
     async def _engine(self, deployment: Object, now: float) -> EngineSeen:
         engine = engine_seen(deployment)
         if engine.ready >= engine.replicas or age(deployment, now) < PATIENCE_SECONDS:
             return engine
         meta = deployment["metadata"]
-        chosen = ",".join(f"{k}={v}" for k, v in deployment["spec"]["selector"]["matchLabels"].items())
-        pods = await self.kube.list("Pod", meta["namespace"], labels=chosen)
-        events = await self._told(deployment, pods)
-        return engine_seen(deployment, trouble=diagnose(pods, events), said=probed(events))
+        selector = ",".join(f"{k}={v}" for k, v in deployment["spec"]["selector"]["matchLabels"].items())
+        pods = await self.kube.list("Pod", meta["namespace"], labels=selector)
+        events = await self._events(deployment, pods)
+        return engine_seen(deployment, trouble=diagnose(pods, events), probe=probed(events))
 
-    async def _told(self, deployment: Object, pods: list[Object]) -> list[Object]:
-        """What is wrong with the pods, or with the making of them."""
+    async def _events(self, deployment: Object, pods: list[Object]) -> list[Object]:
+        """Return the Warning events about the pods, or about their creation."""
         if pods:
             loading = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
             setting_up = being_set_up(pods)
-            asked = [*loading, setting_up] if setting_up else loading
-            return [event for pod in asked for event in await self.complaints.about(pod)]
+            targets = [*loading, setting_up] if setting_up else loading
+            return [event for pod in targets for event in await self.complaints.about(pod)]
         events = await self.complaints.about_kind(deployment["metadata"]["namespace"], "ReplicaSet")
-        mine = deployment["metadata"]["name"] + "-"
-        return [event for event in events if event["involvedObject"]["name"].startswith(mine)]
+        prefix = deployment["metadata"]["name"] + "-"
+        return [event for event in events if event["involvedObject"]["name"].startswith(prefix)]
 
 
 def result_of(pods: Iterable[Object]) -> StepSummary | None:
-    """What the first of the pods that ended with a result said; None: none did."""
-    return next((said for pod in pods if (said := result_in(pod)) is not None), None)
+    """Return the summary of the first pod that ended with a result; None when none did."""
+    return next((summary for pod in pods if (summary := result_in(pod)) is not None), None)
 
 
 def owned(child: Object, owner: Owner) -> bool:
-    """Whether ``child`` was made for this very run, not for an earlier one of its name."""
+    """Return whether ``child`` was made for this very run, and not for an earlier one of its name."""
     return any(ref.get("uid") == owner.uid for ref in child["metadata"].get("ownerReferences", ()))
 
 
 def age(raw: Object, now: float) -> float:
-    """Seconds since the object was made."""
-    made = seconds_of(raw["metadata"]["creationTimestamp"])
-    return now - made
+    """Return the seconds since the object was made."""
+    created = seconds_of(raw["metadata"]["creationTimestamp"])
+    return now - created
 
 
 def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Trouble | None = None) -> JobSeen:
-    """A Job as ``decide_cluster`` sees it."""
+    """Return a Job in the form for ``decide_cluster``."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     labels = meta.get("labels", {})
     conditions = {c["type"]: c for c in status.get("conditions", ()) if c.get("status") == "True"}
@@ -199,53 +204,55 @@ def job_seen(raw: Object, *, summary: StepSummary | None = None, trouble: Troubl
 
 
 def component(raw: Object) -> str:
-    """What a child is for."""
+    """Return the component label of a child; empty without one."""
     return str(raw["metadata"].get("labels", {}).get(names.LABEL_COMPONENT, ""))
 
 
 def rollouts_seen(raw: Object) -> RolloutsSeen:
-    """A Job of rollouts as ``decide_cluster`` sees it."""
+    """Return a Job of rollouts in the form for ``decide_cluster``."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
-    ended = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
-    begun = sum(status.get(count) or 0 for count in ("active", "succeeded", "failed"))
+    conditions = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
+    started = sum(status.get(count) or 0 for count in ("active", "succeeded", "failed"))
     return RolloutsSeen(
         name=meta["name"],
         attempt=int(meta["labels"].get(names.LABEL_ATTEMPT, "0")),
-        used_up=begun >= (spec.get("completions") or 1),
+        used_up=started >= (spec.get("completions") or 1),
         proven=bool(status.get("succeeded")),
-        over=bool(ended & {"Complete", "Failed", "FailureTarget"}),
+        over=bool(conditions & {"Complete", "Failed", "FailureTarget"}),
         held=bool(spec.get("suspend")),
         deleting="deletionTimestamp" in meta,
     )
 
 
 def at_rest(raw: Object) -> bool:
-    """Whether a Job has a pod and none that runs: it begins, or it ended and is not counted yet, or is counted and
-    the Job not called complete yet. The end of a pod is in its own status a second or two before that."""
+    """Return whether a Job has a pod and none that runs: the pod starts, or it ended and the Job does not
+    show that yet. A pod's own status shows its end a second or two earlier than the Job does."""
     status = raw.get("status", {})
     over = any(c["type"] in ("Failed", "FailureTarget") for c in status.get("conditions", ()))
     return bool(status.get("active") or status.get("succeeded")) and not status.get("ready") and not over
 
 
-def engine_seen(raw: Object, *, trouble: Trouble | None = None, said: str = "") -> EngineSeen:
-    """An engine's Deployment as ``decide_cluster`` sees it."""
+def engine_seen(raw: Object, *, trouble: Trouble | None = None, probe: str = "") -> EngineSeen:
+    """Return an engine's Deployment in the form for ``decide_cluster``. ``probe``: what its startup probe
+    reported."""
     return EngineSeen(
         name=raw["metadata"]["labels"][names.LABEL_ENGINE],
         replicas=raw["spec"].get("replicas") or 0,
         ready=raw.get("status", {}).get("readyReplicas") or 0,
         trouble=trouble,
-        probed=said,
+        probed=probe,
     )
 
 
 def summary_of(pod: Mapping[str, Any]) -> StepSummary | None:
-    """What a pod's ``worker`` left in its termination message; None where that cannot be read."""
+    """Return the summary in the termination message of a pod's ``worker``; None where it cannot be read."""
     ended = _worker_end(pod)
     return StepSummary.decode(str(ended.get("message", "")).encode()) if ended else None
 
 
 def result_in(pod: Mapping[str, Any]) -> StepSummary | None:
-    """The same of one that ended well: what another left is why it is tried again, and no result."""
+    """Return the summary of a pod that ended well; None for others, whose message only says why they
+    failed."""
     ended = _worker_end(pod)
     return summary_of(pod) if ended and ended.get("exitCode") == 0 else None
 
