@@ -1,10 +1,11 @@
 """``combee-operator cleanup``: delete what the operator made, once it is uninstalled.
 
-Helm deletes what the chart made. The rest belongs to runs and Playbooks, which stay, or to nobody: the chart has this
-run when everything of the release is gone, by an account that is there for it alone. It holds the operator's Lease
-meanwhile, so that no operator writes: neither the one that is being stopped nor one that is installed next.
+Helm deletes what the chart made. Other objects belong to runs and Playbooks, which stay, or to nobody. The
+chart starts this program when everything of the release is gone, under its own account. It holds the
+operator's Lease meanwhile, so that no operator writes: neither the one that is being stopped nor one that is
+installed next.
 
-Data stays: runs, Playbooks and versions, every ConfigMap, claims, and what is in stores.
+Data stays: runs, Playbooks and versions, every ConfigMap, claims, and the content of stores.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from combee.settings import CleanupSettings
 
 log = logging.getLogger(__name__)
 MADE = f"{names.LABEL_NAME}=combee,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
-"""the labels of all that the operator makes."""
+"""The labels of all objects that the operator makes."""
 AT_WORK = ("Deployment", "Job", "Service")
-"""Kinds of steps, engines, gateways and what they are found by; the first hold GPUs. Their pods go with them."""
+"""The kinds of steps, engines, gateways and their Services; those that hold GPUs come first. Their pods are
+deleted with them."""
 ACCOUNTS = ("RoleBinding", "ServiceAccount")
 
 
 async def clean_up(settings: CleanupSettings) -> None:
-    """Wait until no operator holds the Lease, then delete; the Lease last. ClusterError when something cannot be deleted:
-    to be begun again."""
+    """Wait until no operator holds the Lease, then delete all objects, and the Lease last.
+
+    Raises ClusterError when something cannot be deleted; the cleanup can then be started again.
+    """
     kube = await Kube.connect()
     try:
         await clean(kube, settings)
@@ -38,7 +42,7 @@ async def clean_up(settings: CleanupSettings) -> None:
 
 
 async def clean(kube: Kube, settings: CleanupSettings) -> None:
-    """The same, on a connection that is there."""
+    """Do the work of ``clean_up`` on an open connection."""
     fence = Fence(kube, settings.pod_namespace, settings.pod_name)
     log.info("waiting for the operator's Lease", extra={"holder": settings.pod_name})
     await fence.acquire()
@@ -57,10 +61,10 @@ async def clean(kube: Kube, settings: CleanupSettings) -> None:
 
 
 async def _delete_all(kube: Kube, fence: Callable[[], None], kind: str, namespace: str) -> int:
-    """How many there were."""
-    found = await kube.list(kind, namespace, labels=MADE, bare=True)
-    for one in found:
-        meta = one["metadata"]
+    """Delete all objects of a kind that the operator made, and return how many there were."""
+    objects = await kube.list(kind, namespace, labels=MADE, bare=True)
+    for metadata in objects:
+        meta = metadata["metadata"]
         fence()
         await kube.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])
-    return len(found)
+    return len(objects)
