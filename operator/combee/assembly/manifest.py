@@ -10,7 +10,7 @@ from combee.errors import ManifestError
 
 
 def read_manifest_text(path: Path) -> str:
-    """The text of a manifest file. ManifestError when it is not there or not UTF-8."""
+    """Return the text of a manifest file. Raises ManifestError when it cannot be read or is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -22,7 +22,7 @@ def read_manifest_text(path: Path) -> str:
 
 
 def read_run(path: Path) -> PromptLearningRun:
-    """The one run of a manifest file."""
+    """Return the only run of a manifest file. Raises UserError when it holds more than one run."""
     runs = parse_runs(read_manifest_text(path), str(path))
     if len(runs) > 1:
         raise ManifestError(

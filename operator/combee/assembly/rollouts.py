@@ -1,4 +1,5 @@
-"""What rolls out where a task is a container: on a laptop the manifest's command, in a sandbox; on a cluster a pod."""
+"""Rollouts of a task in a container: on a laptop they run the manifest's command in a sandbox, on a cluster a
+pod."""
 
 from __future__ import annotations
 
@@ -36,21 +37,24 @@ _FIX = f"Run it as root, or give --task-user {ME} to run the task's command with
 
 
 def container_of(spec: RunSpec) -> CustomContainer | None:
-    """The container of the task, if it has one."""
+    """Return the container of the task, or None."""
     return spec.task.container
 
 
 def with_agent(spec: RunSpec, endpoints: Mapping[str, Endpoint]) -> Mapping[str, Endpoint]:
-    """``endpoints`` and, for a container or an adapter, that of the calls of its own: the task model's."""
+    """Return ``endpoints``, with the task model's also for the calls of an agent (in a container or an
+    adapter)."""
     if (container_of(spec) is None and adapter_of(spec) is None) or ROLE not in endpoints:
         return endpoints
     return {**endpoints, AGENT: endpoints[ROLE]}
 
 
 def sandbox_of(run: PromptLearningRun, user: str, base: Path) -> Sandbox | None:
-    """What rolls out on a laptop, with ``base`` as its working directory; None where a model's call does.
+    """Return the sandbox of a container's rollouts on a laptop, with ``base`` as its working directory; None
+    for any other task.
 
-    ``user`` is the flag's word. Raises UserErrors: nothing to start, nobody to start it as, a flag without use.
+    ``user`` is the value of --task-user. Raises UserError when there is no command or no user to run it as,
+    or when the flag has no use.
     """
     container = container_of(run.spec)
     if container is None:
@@ -102,34 +106,34 @@ def _users(user: str) -> Users | None:
 
 
 class Runs(Protocol):
-    """A sandbox, or a desk where pods fetch what they run."""
+    """A sandbox, or a desk where pods fetch rollouts."""
 
     async def run(
         self,
         files: Mapping[str, bytes],
         env: Mapping[str, str],
-        left: Mapping[str, int],
+        outputs: Mapping[str, int],
         stop: asyncio.Future[Any],
     ) -> Run:
-        """How it ended, and which of ``left`` it left."""
+        """Return how the rollout ended, with those of ``outputs`` (name -> most bytes) that it wrote."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a task's rollouts are run, and where the endpoint of their agents is served meanwhile."""
+    """Where a task's rollouts run, and where the endpoint of their agents is served."""
 
     runs: Runs
     host: str = "127.0.0.1"
     port: int = 0
     beside: tuple[Route, ...] = ()
-    """what else is served there."""
+    """Further routes that are served there."""
     at_once: int = 0
-    """rollouts at once; 0: as many as the manifest says."""
+    """How many rollouts run at once; 0: as many as the manifest says."""
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
+class _Executor:
     """Implements ``work.container.Executor``."""
 
     runs: Runs
@@ -141,8 +145,8 @@ class _There:
         left: Mapping[str, int],
         stop: asyncio.Future[CombeeError],
     ) -> Ended:
-        done = await self.runs.run(files, env, left, stop)
-        return Ended(done.code, done.seconds, _WHY.get(done.why), done.files, done.said)
+        run = await self.runs.run(files, env, left, stop)
+        return Ended(run.code, run.seconds, _WHY.get(run.why), run.files, run.said)
 
 
 @asynccontextmanager
@@ -158,8 +162,8 @@ async def rolling_out(
     progress: Progress,
     share: Share,
 ) -> AsyncIterator[Runner | None]:
-    """The runner of a task in a container or an adapter, its proxy served meanwhile; None for any other task.
-    ``share``: which part of the run's rollouts is this process's."""
+    """Yield the runner of a task in a container or an adapter while its proxy is served; None for any other
+    task. ``share``: the part of the run's rollouts that belongs to this process."""
     if adapter_of(spec) is not None:
         accounts = Accounts(store, prefix, on_call, budget, progress)
         async with rolling_out_by_adapter(spec, models, accounts, share) as runner:
@@ -178,7 +182,7 @@ async def rolling_out(
             container=container,
             endpoint=client.endpoint,
             sampling=sampling,
-            executor=_There(place.runs),
+            executor=_Executor(place.runs),
             proxy=proxy,
             store=store,
             prefix=prefix,
