@@ -1,6 +1,6 @@
-"""``combee run`` without its screen: check everything first, then work, then write what is left.
+"""``combee run`` without its screen: check all inputs, then work, then write the results.
 
-Order matters. Manifest, flags, data and endpoints are all checked before DIR is touched, so that a
+The order matters: manifest, flags, data and endpoints are all checked before DIR is touched, so that a
 mistake (exit 2) leaves nothing behind.
 """
 
@@ -49,7 +49,7 @@ from combee.work.context import WorkContext
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A run whose every input was read and found good. Nothing is written yet."""
+    """A run whose inputs were all read and checked. Nothing is written yet."""
 
     run: PromptLearningRun
     splits: Mapping[str, Dataset]
@@ -57,43 +57,45 @@ class Prepared:
     initial_playbook: str
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
     sandbox: Sandbox | None = None
-    """what rolls out, for a task in a container."""
+    """The sandbox of the rollouts, for a task in a container."""
 
     @property
     def facts(self) -> DataFacts:
-        """Counts and digests of the data."""
+        """The counts and digests of the data."""
         return data_facts(self.splits)
 
     @property
     def data(self) -> DataInfo:
-        """The same for the result."""
+        """The counts and digests of the data in the form for the result."""
         return data_info(self.splits, self.facts.select_rows, self.facts.gate_rows)
 
 
-def prepare(path: Path, given: StandIns, plans: Path | None = None, *, for_preview: bool = False) -> Prepared:
-    """Read and check all inputs. Raises UserErrors only. ``for_preview`` asks for no endpoint."""
-    return prepare_run(read_run(path), path.resolve().parent, given, plans, for_preview=for_preview)
+def prepare(
+    path: Path, stand_ins: StandIns, plans: Path | None = None, *, for_preview: bool = False
+) -> Prepared:
+    """Read and check all inputs. ``for_preview`` needs no endpoints. Raises only UserErrors."""
+    return prepare_run(read_run(path), path.resolve().parent, stand_ins, plans, for_preview=for_preview)
 
 
 def prepare_run(
     run: PromptLearningRun,
     base: Path,
-    given: StandIns,
+    stand_ins: StandIns,
     plans: Path | None = None,
     *,
     for_preview: bool = False,
 ) -> Prepared:
-    """The same for a run that is read already; its paths are relative to ``base``."""
+    """Check all inputs of a run that was read already. Its paths are relative to ``base``."""
     sandbox = None
     if not for_preview:
-        check_stand_ins(run, given)
-        sandbox = sandbox_of(run, given.task_user, base)
-    splits = read_splits(run, task_of(run.spec.task), given, base)
+        check_stand_ins(run, stand_ins)
+        sandbox = sandbox_of(run, stand_ins.task_user, base)
+    splits = read_splits(run, task_of(run.spec.task), stand_ins, base)
     prepared = Prepared(
         run=run,
         splits=splits,
-        endpoints={} if for_preview else endpoints(run, given),
-        initial_playbook=read_initial_playbook(run, given, base),
+        endpoints={} if for_preview else endpoints(run, stand_ins),
+        initial_playbook=read_initial_playbook(run, stand_ins, base),
         plans=given_plans(plans) if plans else {},
         sandbox=sandbox,
     )
@@ -103,7 +105,7 @@ def prepare_run(
 
 
 class _HeldData:
-    """Splits that are in memory already."""
+    """Splits that are already in memory."""
 
     def __init__(self, splits: Mapping[str, Dataset]) -> None:
         self._splits = splits
@@ -119,8 +121,8 @@ class _HeldData:
 
 
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
-    """Ask every endpoint in use whether it is there, takes the key and serves the model, and an embedder
-    to embed a word."""
+    """Check that every endpoint in use answers, accepts the key and serves its model, and that an embedder
+    can embed a word. Return the models by role; raises EndpointError or TransientError otherwise."""
     keep_libraries_quiet()
     pool = ConnectionPool()
     limits = RunLimits(4)
@@ -148,8 +150,8 @@ def _models(prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard) 
 async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Result:
     """Work until there is an outcome, then write result, playbook and reports into ``out``.
 
-    Raises UserErrors (before any work, or a store that stops taking writes). Cancelled, it writes
-    what there is with outcome Stopped and returns.
+    Raises UserErrors (before any work, or when the store no longer takes writes). When cancelled it writes
+    its results so far with the outcome Stopped, and returns.
     """
     info = await check_endpoints(prepared)
     if prepared.sandbox is not None:
@@ -168,7 +170,7 @@ async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Resu
 async def _work(
     prepared: Prepared,
     folder: RunFolder,
-    who: Identity,
+    run_identity: Identity,
     digest: str,
     info: dict[str, ModelInfo],
     listener: Listener,
@@ -184,13 +186,13 @@ async def _work(
         listener.note(warning)
     ticker = asyncio.create_task(meter.tick())
     try:
-        async with _contexts(prepared, who, store, meter, guard) as context:
-            executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
+        async with _contexts(prepared, run_identity, store, meter, guard) as context:
+            executor = LocalExecutor(context, run_identity, folder, meter, guard, given=prepared.plans)
             outcome = await _until_outcome(executor)
         context.cache.clear()
         session = Session(
             run=run,
-            who=who,
+            who=run_identity,
             manifest_digest=digest,
             context=context,
             state=executor.state,
@@ -209,9 +211,9 @@ async def _work(
 
 @asynccontextmanager
 async def _contexts(
-    prepared: Prepared, who: Identity, store: Store, meter: Meter, guard: BudgetGuard
+    prepared: Prepared, run_identity: Identity, store: Store, meter: Meter, guard: BudgetGuard
 ) -> AsyncIterator[WorkContext]:
-    """The context of a session, its models and what rolls out opened meanwhile."""
+    """Yield the context of a session while its models and its runner are open."""
     spec = prepared.run.spec
     models = _models(prepared, store, meter, guard)
     try:
@@ -220,7 +222,7 @@ async def _contexts(
             None if prepared.sandbox is None else Place(prepared.sandbox),
             models,
             store,
-            run_prefix(who.name, who.uid),
+            run_prefix(run_identity.name, run_identity.uid),
             on_call=meter.on_call,
             budget=guard,
             progress=meter,
@@ -228,8 +230,8 @@ async def _contexts(
         ) as runner:
             yield work_context(
                 spec,
-                name=who.name,
-                uid=who.uid,
+                name=run_identity.name,
+                uid=run_identity.uid,
                 store=store,
                 models=models,
                 data=_HeldData(prepared.splits),
@@ -242,10 +244,12 @@ async def _contexts(
 
 
 def data_shape(prepared: Prepared) -> DataShape:
-    """What a preview needs to know of the data."""
+    """Return the facts about the data that a preview needs."""
     task = task_of(prepared.run.spec.task)
     train = prepared.splits["train"].examples
-    tokens = sum(one.tokens or estimate_tokens(task.model_input(one)) for one in train) / max(1, len(train))
+    tokens = sum(example.tokens or estimate_tokens(task.model_input(example)) for example in train) / max(
+        1, len(train)
+    )
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
     spec = prepared.run.spec
     parts = _start_of(prepared).render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
@@ -254,9 +258,9 @@ def data_shape(prepared: Prepared) -> DataShape:
 
 
 def _start_of(prepared: Prepared) -> Any:
-    """The artifact that the run starts from."""
-    method, given = method_of(prepared.run.spec), prepared.initial_playbook
-    return method.initial(given) if given else method.empty()
+    """Return the artifact that the run starts from."""
+    method, initial_playbook = method_of(prepared.run.spec), prepared.initial_playbook
+    return method.initial(initial_playbook) if initial_playbook else method.empty()
 
 
 async def _until_outcome(executor: LocalExecutor) -> Outcome:
@@ -270,7 +274,7 @@ async def _until_outcome(executor: LocalExecutor) -> Outcome:
 
 
 async def _write(session: Session, folder: RunFolder) -> Result:
-    """result.json last: where it is, the rest is."""
+    """Write the session's files, result.json last: where it exists, all others do."""
     result, files = await texts(session)
     for name, data in files.items():
         await folder.store.aput(name, data)
@@ -278,33 +282,33 @@ async def _write(session: Session, folder: RunFolder) -> Result:
 
 
 class _Silent:
-    """A listener for work that nobody watches."""
+    """A listener for work that nobody watches; all its methods do nothing."""
 
     def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
     def plan(self, plan: IterationPlan) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
     def progress(self, state: ProgressState) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
     def iteration(self, state: ProgressState) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Says nothing."""
+        """Do nothing."""
 
 
 @asynccontextmanager
 async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext]:
-    """A context on the store of a finished run's folder, to ask its models one more thing."""
-    who = Identity(prepared.run.name, manifest_digest(prepared.run)[:8])
+    """Yield a context on the store of a finished run's folder, for further calls of its models."""
+    run_identity = Identity(prepared.run.name, manifest_digest(prepared.run)[:8])
     store = Store.open(str(out / "store"))
     guard = BudgetGuard(limits_of(prepared.run.spec), lambda: 0.0)
     meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, _Silent(), guard)
     try:
-        async with _contexts(prepared, who, store, meter, guard) as context:
+        async with _contexts(prepared, run_identity, store, meter, guard) as context:
             yield context
     finally:
         store.close()
