@@ -1,10 +1,10 @@
 """Cells: one derived manifest and one run folder for each (task, method, strategy, seed).
 
-A derived manifest differs from the one given in the strategy, the batch size, the seed and what
-equal terms ask for: no budget, no early stop (so every strategy sees the whole epoch), and heldOut
-scored at the same example counts. Everything else (prompts, models, render budget, verification,
-slots) is the manifest's and so the same for all. Every cell has a store of its own, so no strategy
-gets another's answers for nothing.
+A derived manifest differs from the user's in the strategy, the batch size, the seed and what equal
+terms require: no budget, no early stop (so every strategy sees the whole epoch), and heldOut scored at
+the same example counts. Everything else (prompts, models, render budget, verification, slots) is the
+user's and so the same for all. Every cell has its own store, so that no strategy gets the answers that
+another one paid for.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from combee.local.sources import StandIns, locate
 from combee.names import CELL_ANNOTATION, LABEL_COMPARISON
 
 NO_PATIENCE = 1000
-"""evaluations without a gain before stopping: more than any epoch has."""
+"""The evaluations without a gain before stopping: more than any epoch has."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompareTask:
-    """A manifest of the comparison."""
+    """A manifest of the comparison, as read."""
 
     name: str
     path: Path
@@ -43,7 +43,7 @@ class CompareTask:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of the comparison. ``engines``: NAME -> URL of the servers it asks."""
+    """One run of the comparison. ``engines``: NAME -> URL of the servers that it uses."""
 
     task: CompareTask
     strategy: Strategy
@@ -51,31 +51,31 @@ class Cell:
     folder: Path
     engines: Mapping[str, str]
     method: MethodType | None = None
-    """the base method, where methods are compared; None: the manifest's."""
+    """The base method, where methods are compared; None: the manifest's."""
 
     @property
     def learns_by(self) -> MethodType:
-        """Its base method."""
+        """The base method of the cell."""
         return self.method or self.task.run.spec.method.type
 
     @property
     def label(self) -> str:
-        """The strategy as it is written, after its method where methods are compared."""
+        """The strategy's label, after the method's name where methods are compared."""
         return f"{self.method} {self.strategy.label}" if self.method else self.strategy.label
 
     @property
     def name(self) -> str:
-        """Its folder's name."""
+        """The name of the cell's folder."""
         return self.folder.name
 
     @property
     def manifest(self) -> Path:
-        """The derived manifest, beside the folder: a run folder holds only what a run writes."""
+        """The path of the derived manifest, beside the folder: a run folder holds only what a run writes."""
         return self.folder.with_name(f"{self.folder.name}.yaml")
 
 
 def read_tasks(paths: Sequence[Path]) -> list[CompareTask]:
-    """The manifests, each under a name of its own. UserErrors as ``combee run`` says them."""
+    """Read the manifests, which must have different names. Raises the UserErrors of ``combee run``."""
     tasks = [CompareTask(run.name, path, run) for path in paths for run in [read_run(path)]]
     names = [task.name for task in tasks]
     for name in names:
@@ -87,8 +87,8 @@ def read_tasks(paths: Sequence[Path]) -> list[CompareTask]:
 
 
 def common_grid(tasks: Sequence[CompareTask], strategies: Sequence[Strategy]) -> int:
-    """Examples between two scorings of heldOut: the largest batch, so that every strategy can be scored
-    at the counts that the coarsest one reaches."""
+    """Return the examples between two scorings of heldOut: the largest batch, so that every strategy is
+    scored at the counts that the coarsest one reaches."""
     sizes = [strategy.size for strategy in strategies if strategy.size is not None]
     if any(strategy.size is None for strategy in strategies):
         batchings = [task.run.spec.batching for task in tasks]
@@ -104,8 +104,8 @@ def make_cells(
     engines: Mapping[str, Sequence[str]],
     methods: Sequence[MethodType] = (),
 ) -> list[Cell]:
-    """Every combination, seed by seed, so that an interrupted comparison has whole seeds. Without ``methods`` each
-    task is learned by its manifest's."""
+    """Return a cell for every combination, seed by seed, so that an interrupted comparison has whole seeds.
+    Without ``methods`` each task is learned by its manifest's method."""
     return [
         Cell(
             task,
@@ -127,21 +127,22 @@ def _folder(task: CompareTask, method: MethodType | None, strategy: Strategy, se
     return f"{task.name}-{named}{strategy.slug}-s{seed}"
 
 
-def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
-    """The cell's manifest as data. Only what the given one states is stated."""
+def derived(cell: Cell, stand_ins: StandIns, evaluate_every: int) -> dict[str, Any]:
+    """Return the cell's manifest as data. It states only fields that the user's manifest states, and the
+    cell's own."""
     run = cell.task.run
     spec = run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     for field in ("playbookRef", "suspend", "budget", "store", "queue", "serialBaseline"):
         spec.pop(field, None)
     base = cell.task.path.resolve().parent
     spec["task"]["data"] = {
-        name: {"uri": _absolute(given.data.get(name) or locate(source.uri or "", base), given, name)}
+        name: {"uri": _absolute(stand_ins.data.get(name) or locate(source.uri or "", base), stand_ins, name)}
         for name, source in sources(run).items()
     }
     initial = run.spec.task.initial_playbook
     if initial is not None:
-        uri = given.data.get(INITIAL_PLAYBOOK) or locate(initial.uri or "", base)
-        spec["task"]["initialPlaybook"] = {"uri": _absolute(uri, given, INITIAL_PLAYBOOK)}
+        uri = stand_ins.data.get(INITIAL_PLAYBOOK) or locate(initial.uri or "", base)
+        spec["task"]["initialPlaybook"] = {"uri": _absolute(uri, stand_ins, INITIAL_PLAYBOOK)}
     return {
         "apiVersion": run.api_version,
         "kind": run.kind,
@@ -151,14 +152,15 @@ def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
 
 
 def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dict[str, Any]:
-    """The cell's manifest for ``kubectl apply``, as data: data, store and queue are the given one's. What it learns
-    is a version of the Playbook called like the comparison, which nobody serves, and it says which cell it is."""
+    """Return the cell's manifest for ``kubectl apply`` as data; data, store and queue are the user's. The run
+    learns versions of a Playbook named like the comparison, which nobody serves, and an annotation names its
+    cell."""
     run = cell.task.run
     spec = run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     for field in ("suspend", "budget", "serialBaseline"):
         spec.pop(field, None)
     spec["playbookRef"] = {"name": comparison}
-    told = {
+    annotation = {
         "task": cell.task.name,
         "method": cell.method,
         "strategy": cell.strategy.label,
@@ -170,18 +172,18 @@ def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dic
         "metadata": {
             "name": run_name(cell, f"{comparison}-"),
             "labels": {LABEL_COMPARISON: comparison},
-            "annotations": {CELL_ANNOTATION: json.dumps(told, sort_keys=True)},
+            "annotations": {CELL_ANNOTATION: json.dumps(annotation, sort_keys=True)},
         },
         "spec": spec | _own(cell, spec, evaluate_every),
     }
 
 
 def _own(cell: Cell, spec: Mapping[str, Any], evaluate_every: int) -> dict[str, Any]:
-    """What a cell sets in a spec, wherever it runs."""
+    """Return the fields that a cell sets in a spec, on a laptop and on a cluster."""
     own: dict[str, Any] = {"seed": cell.seed}
-    given = cell.task.run.spec.method
-    if cell.learns_by != given.type:
-        own["method"] = {"type": cell.learns_by, "epochs": given.epochs}
+    base_method = cell.task.run.spec.method
+    if cell.learns_by != base_method.type:
+        own["method"] = {"type": cell.learns_by, "epochs": base_method.epochs}
     own["aggregation"] = spec.get("aggregation", {}) | cell.strategy.aggregation()
     if cell.strategy.size is not None:
         reason = "one strategy of a comparison at a stated size"
@@ -190,30 +192,32 @@ def _own(cell: Cell, spec: Mapping[str, Any], evaluate_every: int) -> dict[str, 
     return own
 
 
-def _absolute(uri: str, given: StandIns, split: str) -> str:
-    """A path stays good wherever the derived manifest lies; ``--data`` is relative to where we are."""
+def _absolute(uri: str, stand_ins: StandIns, split: str) -> str:
+    """Return an absolute path, so that the derived manifest may lie anywhere; ``--data`` is relative to the
+    current folder."""
     if "://" in uri:
         return uri
-    return str(Path(uri).resolve() if split in given.data else Path(uri).absolute())
+    return str(Path(uri).resolve() if split in stand_ins.data else Path(uri).absolute())
 
 
 def run_name(cell: Cell, before: str = "") -> str:
-    """A valid name that tells the cell, at most 63 characters."""
+    """Return a valid name that identifies the cell, at most 63 characters."""
     name = re.sub(r"[^a-z0-9-]", "-", f"{before}{cell.name}".casefold()).strip("-")
     if len(name) <= 63:
         return name
     return f"{name[:54].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def write_manifest(cell: Cell, given: StandIns, evaluate_every: int) -> None:
-    """Write the derived manifest. The run folder itself refuses another manifest than it began with."""
+def write_manifest(cell: Cell, stand_ins: StandIns, evaluate_every: int) -> None:
+    """Write the derived manifest, if it changed. The run folder refuses a manifest other than its first
+    one."""
     cell.manifest.parent.mkdir(parents=True, exist_ok=True)
-    text = as_text(cell, derived(cell, given, evaluate_every))
+    text = as_text(cell, derived(cell, stand_ins, evaluate_every))
     if not cell.manifest.exists() or cell.manifest.read_text(encoding="utf-8") != text:
         cell.manifest.write_text(text, encoding="utf-8")
 
 
 def as_text(cell: Cell, manifest: Mapping[str, Any]) -> str:
-    """A derived manifest as a file says it."""
+    """Return the text of a derived manifest's file."""
     head = f"# Derived from {cell.task.path.name} by `combee compare`: {cell.label}, seed {cell.seed}.\n"
     return head + yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""What a finished cell says: held-out scores, the recorded call graph in modelled time, counts."""
+"""The facts of a finished cell: held-out scores, counts, and its recorded call graph in modelled time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from combee.work.asker import CallRow, decode_rows
 
 _ORDER = {"profile": 0, "map": 1, "reduce": 2, "finish": 3, "evaluate": 4}
 LOOK = "gate"
-"""The part of a run that is the comparison's own measurement and charged to nobody."""
+"""The part of a run that is the comparison's own measurement, and is not charged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stage of a run: ``calls`` in ``chains``, modelled ``seconds`` (its share of the critical path)."""
+    """One stage of a run, with its calls and tokens. ``seconds`` are modelled: its share of the critical
+    path."""
 
     name: str
     iteration: int
@@ -35,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """One cell, finished. Seconds are modelled."""
+    """The facts of one finished cell. Seconds are modelled."""
 
     cell: Cell
     result: Result
@@ -44,37 +45,37 @@ class CellFacts:
 
     @property
     def charged(self) -> list[Part]:
-        """Everything but the look at gate: profiling, learning, verification, select."""
+        """All parts but the look at gate: profiling, learning, verification, select."""
         return [part for part in self.parts if part.name != LOOK]
 
     @property
     def seconds(self) -> float:
-        """Modelled time of everything that is charged."""
+        """The modelled seconds of the charged parts."""
         return sum(part.seconds for part in self.charged)
 
     @property
     def calls(self) -> int:
-        """Model calls that are charged, memo hits among them."""
+        """The charged model calls, memo hits included."""
         return sum(part.calls for part in self.charged)
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out that are charged."""
+        """The charged tokens, in and out."""
         return sum(part.tokens for part in self.charged)
 
     @property
     def best(self) -> float:
-        """Score on gate of the playbook that was best on select."""
+        """The score on gate, in [0, 1], of the playbook that was best on select."""
         return _mean(self.scores["best"].values())
 
     @property
     def baseline(self) -> float:
-        """Score on gate of the start."""
+        """The score of the start on gate, in [0, 1]."""
         return _mean(self.scores["baseline"].values())
 
 
 def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
-    """Read a finished cell and replay its calls on ``slots``. DataError when its store is gone."""
+    """Read a finished cell and re-time its calls on ``slots``. Raises DataError when its store is gone."""
     result = read_result((cell.folder / "result.json").read_bytes(), where=str(cell.folder / "result.json"))
     if not (cell.folder / "store").is_dir():
         raise DataError(
@@ -84,8 +85,8 @@ def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
         )
     store = Store.open(str(cell.folder / "store"))
     steps = read_steps(cell.folder)
-    looked = next((step for step in steps if step.kind == "evaluate"), None)
-    record = json.loads(store.get_blob(looked.outputs["record"])) if looked is not None else None
+    evaluation = next((step for step in steps if step.kind == "evaluate"), None)
+    record = json.loads(store.get_blob(evaluation.outputs["record"])) if evaluation is not None else None
     rows = {step.step: _rows(store, cell.folder, step) for step in steps}
     return facts_of(cell, result, steps, rows, read_scores(cell, record, store), slots, law)
 
@@ -99,17 +100,17 @@ def facts_of(
     slots: int,
     law: LatencyLaw,
 ) -> CellFacts:
-    """What a cell says whose calls, ``rows`` by step, are replayed on ``slots``."""
+    """Return the facts of a cell whose calls, ``rows`` by step, are re-timed on ``slots``."""
     parts = [part for step in steps for part in _parts(step, rows[step.step], slots, law)]
     return CellFacts(cell, result, scores, tuple(parts))
 
 
 def read_steps(folder: Path) -> list[StepSummary]:
-    """Summaries of the finished steps, in the order in which they were done."""
-    found = [StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json")]
-    good = [summary for summary in found if summary is not None and not summary.error]
+    """Return the summaries of the finished steps, in the order of the steps."""
+    summaries = [StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json")]
+    finished = [summary for summary in summaries if summary is not None and not summary.error]
     return sorted(
-        good,
+        finished,
         key=lambda step: (
             {"profile": 0, "evaluate": 2}.get(step.kind, 1),
             step.counts.get("iteration", 0),
@@ -119,7 +120,7 @@ def read_steps(folder: Path) -> list[StepSummary]:
 
 
 def _rows(store: Store, folder: Path, step: StepSummary) -> list[CallRow]:
-    """The calls that a step's shards recorded."""
+    """Return the calls that a step's shards recorded."""
     rows: list[CallRow] = []
     for path in sorted((folder / "store" / "runs").glob(f"*/steps/{step.step}/*.manifest.json")):
         digest = json.loads(path.read_bytes())["outputs"].get("calls")
@@ -132,14 +133,14 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
     stages: dict[str, dict[int, list[CallRow]]] = {}
     for row in rows:
         stages.setdefault(row.stage, {}).setdefault(row.chain, []).append(row)
-    found = []
+    parts = []
     for stage, by_chain in stages.items():
         chains = [
             [(max(0, row.prompt_tokens - row.cached_tokens), row.completion_tokens) for row in by_chain[key]]
             for key in sorted(by_chain)
         ]
         calls = [row for chain in by_chain.values() for row in chain]
-        found.append(
+        parts.append(
             Part(
                 name=part_name(step.kind, stage),
                 iteration=step.counts.get("iteration", -1),
@@ -149,11 +150,11 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
                 seconds=replay([chains], slots, law).seconds,
             )
         )
-    return found
+    return parts
 
 
 def part_name(kind: str, stage: str) -> str:
-    """The words of a table for a stage of a step."""
+    """Return the name of a step's stage in a table."""
     if kind == "profile":
         return "profile"
     if kind == "evaluate":

@@ -1,8 +1,8 @@
-"""Scores by example of the gate half, which is what pairs two strategies.
+"""Scores by example on the gate half, by which two strategies are paired.
 
 ``combee run`` looks at gate once, at its end, for its best playbook; when nothing scored above the
-start on select it does not look at all. A comparison needs that cell's score too: it is the start's,
-asked here with the cell's own models and memo and kept beside its folder.
+start on select it does not look at all. A comparison needs the score of such a cell too. It is the
+start's, which is computed here with the cell's own models and memo, and kept beside its folder.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from combee.work.rollouts import evaluate
 from combee.work.splits import held_out_split
 
 Scores = dict[str, dict[str, float]]
-"""``baseline`` and ``best``: example id -> score in [0, 1]."""
+"""The scores of ``baseline`` and of ``best``: example id -> score in [0, 1]."""
 
 
 def start_file(cell: Cell) -> Path:
-    """Where the start's scores on gate are kept."""
+    """Return the path of the start's scores on gate."""
     return cell.folder.with_name(f"{cell.folder.name}.gate.json")
 
 
 async def score_start(cell: Cell, secrets: Sequence[str]) -> None:
-    """Score the start of a cell on gate, unless that is done. UserErrors as ``combee run`` raises."""
+    """Score the start of a cell on gate, unless that was done before. Raises the UserErrors of ``combee
+    run``."""
     if start_file(cell).exists():
         return
     engines = [f"{name}={url}" for name, url in cell.engines.items()]
@@ -37,15 +38,19 @@ async def score_start(cell: Cell, secrets: Sequence[str]) -> None:
     async with context_on(prepared, cell.folder) as context:
         method, spec = context.method, context.spec
         start = method.initial(context.initial_playbook) if context.initial_playbook else method.empty()
-        shown = start.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+        rendering = start.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
         _, gate = await held_out_split(context)
-        found = await evaluate(context, context.asker(), gate, shown.shown, stage="gate baseline")
-    text = json.dumps({"baseline": found.by_id, "best": found.by_id}, sort_keys=True)
+        evaluation = await evaluate(context, context.asker(), gate, rendering.shown, stage="gate baseline")
+    text = json.dumps({"baseline": evaluation.by_id, "best": evaluation.by_id}, sort_keys=True)
     Store.open(str(cell.folder.parent)).put(start_file(cell).name, text.encode())
 
 
 def read_scores(cell: Cell, record: dict[str, object] | None, store: Store) -> Scores:
-    """The cell's scores: those of its own look at gate (``record`` is evaluate's), else the start's."""
+    """Return the cell's scores: those of its own look at gate (``record`` is the evaluate step's), else the
+    start's.
+
+    Raises DataError when the run kept no scores by example.
+    """
     if record is not None:
         digests = record.get("scores")
         if not isinstance(digests, dict) or "gate" not in digests:
@@ -54,7 +59,7 @@ def read_scores(cell: Cell, record: dict[str, object] | None, store: Store) -> S
                 where=str(cell.folder),
                 fix="Delete the folder and run the same command again",
             )
-        read: Scores = json.loads(store.get_blob(digests["gate"]))
-        return read
-    kept: Scores = json.loads(start_file(cell).read_bytes())
-    return kept
+        own_scores: Scores = json.loads(store.get_blob(digests["gate"]))
+        return own_scores
+    start_scores: Scores = json.loads(start_file(cell).read_bytes())
+    return start_scores

@@ -1,7 +1,7 @@
-"""Run the cells, some side by side, each in a process of its own: exactly ``combee run``.
+"""Run the cells, some side by side, each in its own process: exactly ``combee run``.
 
-A cell that has its result for this manifest is not run again; one that was cut off goes on where it
-was. The first cell that fails stops the comparison, the others' finished work is kept.
+A cell that has a result of its manifest is not run again; one that was interrupted continues. The first
+cell that fails stops the comparison, and the finished work of the others is kept.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from combee.plan.types import EXIT_CODES
 
 FINISHED = (EXIT_CODES["Learned"], EXIT_CODES["NothingBetter"])
 GRACE_SECONDS = 20.0
-"""How long a cell that is told to stop may take to write what it has."""
+"""How long a cell that is told to stop may take to write its results so far."""
 _TAIL_BYTES = 2000
 
 
 class CellError(UserError):
-    """A cell that did not finish; ``exit_code`` is that of its ``combee run``."""
+    """A cell did not finish; ``exit_code`` is that of its ``combee run``."""
 
     def __init__(self, cell: Cell, exit_code: int, words: str) -> None:
         super().__init__(
@@ -40,35 +40,36 @@ class CellError(UserError):
 
 
 def is_finished(cell: Cell) -> bool:
-    """Has the cell's folder the result of the manifest beside it?"""
+    """Return whether the cell's folder holds a result of the manifest beside it."""
     try:
         result = json.loads((cell.folder / "result.json").read_bytes())
-        wanted = manifest_digest(read_run(cell.manifest))
+        digest = manifest_digest(read_run(cell.manifest))
     except (OSError, ValueError):
         return False
-    return bool(result.get("exitCode") in FINISHED and result.get("manifestDigest") == wanted)
+    return bool(result.get("exitCode") in FINISHED and result.get("manifestDigest") == digest)
 
 
 @dataclass(slots=True)
 class Launcher:
-    """Runs cells; ``told(cell, done, total)`` after each."""
+    """Runs cells; ``report(cell, finished, total)`` is called after each."""
 
     secrets: Sequence[str]
     jobs: int
-    told: Callable[[Cell, int, int], None]
+    report: Callable[[Cell, int, int], None]
     running: set[asyncio.subprocess.Process] = field(default_factory=set)
 
     async def run(self, cells: Sequence[Cell]) -> None:
-        """All of them. CellError for the first that fails; cancelling stops every cell cleanly."""
+        """Run all cells. Raises CellError for the first that fails. When cancelled, every cell stops
+        cleanly."""
         todo = iter([cell for cell in cells if not is_finished(cell)])
-        done = len(cells) - sum(not is_finished(cell) for cell in cells)
+        finished = len(cells) - sum(not is_finished(cell) for cell in cells)
 
         async def worker() -> None:
-            nonlocal done
+            nonlocal finished
             for cell in todo:
-                await self._one(cell)
-                done += 1
-                self.told(cell, done, len(cells))
+                await self._run_cell(cell)
+                finished += 1
+                self.report(cell, finished, len(cells))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -77,7 +78,7 @@ class Launcher:
         except BaseExceptionGroup as error:
             raise error.exceptions[0] from None
 
-    async def _one(self, cell: Cell) -> None:
+    async def _run_cell(self, cell: Cell) -> None:
         process = await asyncio.create_subprocess_exec(
             *command(cell.manifest, cell.folder, cell.engines, self.secrets),
             stdin=asyncio.subprocess.DEVNULL,
@@ -86,17 +87,17 @@ class Launcher:
             start_new_session=True,
         )
         try:
-            _, said = await process.communicate()
+            _, output = await process.communicate()
         except asyncio.CancelledError:
             await _stop(process)
             raise
         code = process.returncode or 0
         if code not in FINISHED:
-            raise CellError(cell, code, _last_line(said))
+            raise CellError(cell, code, _last_line(output))
 
 
 def command(manifest: Path, folder: Path, engines: Mapping[str, str], secrets: Sequence[str]) -> list[str]:
-    """The command line of a cell, as a person would write it."""
+    """Return the command line of a cell, as a person would write it."""
     words = [sys.executable, "-m", "combee.cli.main", "run", "-f", str(manifest), "-o", str(folder)]
     for name, url in engines.items():
         words += ["--engine", f"{name}={url}"]
@@ -106,7 +107,7 @@ def command(manifest: Path, folder: Path, engines: Mapping[str, str], secrets: S
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """As Ctrl-C does: it writes what it has; then it is ended."""
+    """Stop a cell as Ctrl-C does, so that it writes its results so far; kill it when that takes too long."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
         try:
@@ -116,6 +117,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _last_line(said: bytes) -> str:
-    lines = said[-_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+def _last_line(output: bytes) -> str:
+    lines = output[-_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("error: ") if lines else ""

@@ -1,4 +1,4 @@
-"""The whole comparison: cells, run them, collect, write."""
+"""The whole comparison: make the cells, run them, collect their facts, write the pages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What ``combee compare`` was asked. ``engines``: NAME -> URLs, dealt over the seeds in order."""
+    """The arguments of ``combee compare``. ``engines``: NAME -> URLs, which the seeds use in turn."""
 
     manifests: Sequence[Path]
     strategies: Sequence[Strategy]
@@ -55,21 +55,22 @@ class Request:
     slots: int | None = None
     evaluate_every: int | None = None
     methods: Sequence[MethodType] = ()
-    """base methods to compare; none: each manifest's own."""
+    """The base methods to compare; when empty, each manifest's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of it."""
+    """The rows of a finished comparison, and its compare.md."""
 
     rows: Sequence[Row]
     markdown: str
 
 
 def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]:
-    """Everything checked before any work; UserErrors only. Writes the derived manifests."""
+    """Check all inputs and write the derived manifests. Return the tasks, the cells, and the examples between
+    two scorings of heldOut. Raises only UserErrors."""
     tasks = read_tasks(request.manifests)
-    given = parse_stand_ins([], [], request.data)
+    stand_ins = parse_stand_ins([], [], request.data)
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
     cells = make_cells(
         tasks, request.strategies, request.seeds, request.out, request.engines, request.methods
@@ -79,36 +80,39 @@ def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]
         _refuse_container(task)
         prepare(task.path, parse_stand_ins(engines, request.secrets, request.data))
     _refuse_foreign(request.out)
-    for cell in (one for one in cells if one.seed == request.seeds[0]):
-        parse_run(derived(cell, given, grid), f"--strategies {cell.label}")
+    for cell in (cell for cell in cells if cell.seed == request.seeds[0]):
+        parse_run(derived(cell, stand_ins, grid), f"--strategies {cell.label}")
     for cell in cells:
-        write_manifest(cell, given, grid)
+        write_manifest(cell, stand_ins, grid)
     return tasks, cells, grid
 
 
 def write_runs(request: Request, comparison: str) -> list[Path]:
-    """Every cell as a run's manifest for ``kubectl apply -f``, into ``request.out``: the files, in order. UserErrors
-    for what a cluster refuses; nothing is run."""
+    """Write every cell as a run's manifest for ``kubectl apply -f`` into ``request.out``, without running
+    any.
+
+    Return the files in order. Raises UserErrors for cells that a cluster would refuse.
+    """
     tasks = read_tasks(request.manifests)
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
     cells = make_cells(tasks, request.strategies, request.seeds, request.out, {}, request.methods)
-    if request.out.is_dir() and any(one.suffix != ".yaml" for one in request.out.iterdir()):
+    if request.out.is_dir() and any(path.suffix != ".yaml" for path in request.out.iterdir()):
         raise UserError(
             "the folder holds files that are not manifests",
             where=str(request.out),
             fix="Name an empty or a new folder with -o",
         )
-    made = {}
+    texts = {}
     for cell in cells:
         _refuse_container(cell.task)
         manifest = derived_for_cluster(cell, comparison, grid)
         for error in check_cluster(parse_run(manifest, f"--strategies {cell.label}")):
             raise ManifestError(error.what, where=f"{cell.task.path}: {error.where}", fix=error.fix)
-        made[f"{manifest['metadata']['name']}.yaml"] = as_text(cell, manifest)
+        texts[f"{manifest['metadata']['name']}.yaml"] = as_text(cell, manifest)
     store = Store.open(str(request.out))
-    for name, text in made.items():
+    for name, text in texts.items():
         store.put(name, text.encode())
-    return [request.out / name for name in made]
+    return [request.out / name for name in texts]
 
 
 def _refuse_container(task: CompareTask) -> None:
@@ -130,22 +134,22 @@ def _refuse_foreign(out: Path) -> None:
 
 
 async def compare(request: Request, tell: Told) -> Compared:
-    """Run what is not finished, then write compare.json, compare.md, compare.html and the plots.
+    """Run the cells that are not finished, then write compare.json, compare.md, compare.html and the plots.
 
-    Raises UserErrors (``CellError`` when a cell did not finish). Cancelled, its cells stop cleanly.
+    Raises UserErrors (``CellError`` when a cell did not finish). When cancelled, its cells stop cleanly.
     """
     logging.getLogger("combee").setLevel(logging.ERROR)
     tasks, cells, grid = await asyncio.to_thread(prepare_cells, request)
-    by = f"{len(request.methods)} methods x " if request.methods else ""
-    tell(f"{len(cells)} cells: {by}{len(request.strategies)} strategies x {len(request.seeds)} seeds")
+    methods = f"{len(request.methods)} methods x " if request.methods else ""
+    tell(f"{len(cells)} cells: {methods}{len(request.strategies)} strategies x {len(request.seeds)} seeds")
     note = shared_server(request)
     if note:
         tell(note)
 
-    def told(cell: Cell, done: int, total: int) -> None:
+    def report(cell: Cell, done: int, total: int) -> None:
         tell(f"{done}/{total} {cell.name}")
 
-    await Launcher(request.secrets, request.jobs, told).run(cells)
+    await Launcher(request.secrets, request.jobs, report).run(cells)
     law = LatencyLaw()
     slots = {task.name: request.slots or task.run.spec.workers.concurrency for task in tasks}
     facts = [await _facts(cell, slots[cell.task.name], law, request.secrets) for cell in cells]
@@ -154,7 +158,8 @@ async def compare(request: Request, tell: Told) -> Compared:
 
 
 async def _facts(cell: Cell, slots: int, law: LatencyLaw, secrets: Sequence[str]) -> CellFacts:
-    """A cell that found nothing better has not looked at gate: the start is scored there first."""
+    """Return a cell's facts. Where it found nothing better it never looked at gate, so its start is scored
+    there first."""
     outputs = json.loads((cell.folder / "result.json").read_bytes())
     if (outputs.get("heldOut") or {}).get("gate") is None:
         await score_start(cell, secrets)
@@ -162,13 +167,14 @@ async def _facts(cell: Cell, slots: int, law: LatencyLaw, secrets: Sequence[str]
 
 
 def shared_server(request: Request) -> str:
-    """What to say when seeds share a server; empty when each has its own."""
+    """Return a warning that seeds share a server; empty when each has its own."""
     servers = min((len(urls) for urls in request.engines.values()), default=1)
     if servers >= len(request.seeds) or len(request.seeds) == 1:
         return ""
     return (
-        f"{len(request.seeds)} seeds share {servers} server{'s' if servers > 1 else ''}: a server that answers equal "
-        "requests equally makes seeds differ in order, shuffle and tree only; give --engine once per seed to vary the model too"
+        f"{len(request.seeds)} seeds share {servers} server{'s' if servers > 1 else ''}: "
+        "a server that answers equal requests equally makes seeds differ in order, shuffle and tree only; "
+        "give --engine once per seed to vary the model too"
     )
 
 
