@@ -40,18 +40,16 @@ class Judged:
         """Return those among a Playbook's ConfigMaps (``metas``) that hold results of its versions'
         canaries."""
         versions = list(versions)
-        tests, paused = set(tests_of(versions)), set(paused_of(versions))
-        tests_by_name = {
+        running, paused = set(tests_of(versions)), set(paused_of(versions))
+        canaries_by_name = {
             meta["metadata"]["name"]: str(meta["metadata"]["labels"][names.LABEL_CANARY])
             for meta in metas
             if names.LABEL_CANARY in meta["metadata"].get("labels", {})
         }
-        awaited = sorted(name for name, test in tests_by_name.items() if test in tests)
-        stale = sorted(name for name, test in tests_by_name.items() if test not in tests | paused)[
-            :MAX_AT_ONCE
-        ]
-        chosen = {name: tests_by_name[name] for name in awaited[:MAX_AT_ONCE]}
-        return cls(chosen, tuple(stale), more=len(awaited) > len(chosen))
+        awaited = sorted(name for name, canary in canaries_by_name.items() if canary in running)
+        over = sorted(name for name, canary in canaries_by_name.items() if canary not in running | paused)
+        chosen = {name: canaries_by_name[name] for name in awaited[:MAX_AT_ONCE]}
+        return cls(chosen, tuple(over[:MAX_AT_ONCE]), more=len(awaited) > len(chosen))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,24 +59,24 @@ class Judged:
     async def read(self, kube: Kube, namespace: str) -> Brought:
         """Return the results in the ConfigMaps. Content that cannot be read is left out."""
         results = Brought()
-        for name, test in self.by_name.items():
+        for name, canary in self.by_name.items():
             config_map = await kube.get("ConfigMap", namespace, name)
             data = (config_map or {}).get("data") or {}
             text = str(data.get(names.PAIRS_KEY, ""))
-            results.pairs[test] = (*results.pairs.get(test, ()), *read_pairs(text))
-            results.left_out[test] = (*results.left_out.get(test, ()), *read_left_out(text))
+            results.pairs[canary] = (*results.pairs.get(canary, ()), *read_pairs(text))
+            results.left_out[canary] = (*results.left_out.get(canary, ()), *read_left_out(text))
             if (reading := read_reading(str(data.get(names.READING_KEY, "")))) is not None:
-                results.readings[test] = (*results.readings.get(test, ()), reading)
+                results.readings[canary] = (*results.readings.get(canary, ()), reading)
         return results
 
 
 def tests_of(versions: Iterable[Object]) -> list[str]:
     """Return the sorted ids of the canaries that are under way."""
-    tests = (((version.get("status") or {}).get("test") or {}).get("id") for version in versions)
-    return sorted({str(test) for test in tests if test})
+    canaries = (((version.get("status") or {}).get("test") or {}).get("id") for version in versions)
+    return sorted({str(canary) for canary in canaries if canary})
 
 
 def paused_of(versions: Iterable[Object]) -> list[str]:
     """Return the sorted ids of paused canaries, whose judged pairs stay until they go on."""
-    tests = (((version.get("status") or {}).get("state") or {}).get("test") for version in versions)
-    return sorted({str(test) for test in tests if test})
+    canaries = (((version.get("status") or {}).get("state") or {}).get("test") for version in versions)
+    return sorted({str(canary) for canary in canaries if canary})

@@ -33,11 +33,11 @@ async def see_judges(
     for job in await kube.list("Job", owner.namespace, labels=selector):
         if owned(job, owner):
             jobs.setdefault(job["metadata"]["labels"][names.LABEL_CANARY], []).append(job)
-    for of_test in jobs.values():
-        of_test.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]))
-    troubles = await asyncio.gather(*(_trouble(kube, of_test, now) for of_test in jobs.values()))
+    for canary_jobs in jobs.values():
+        canary_jobs.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]))
+    troubles = await asyncio.gather(*(_trouble(kube, canary_jobs, now) for canary_jobs in jobs.values()))
     return JudgesSeen(
-        jobs={test: tuple(map(_judge_job, of_test)) for test, of_test in jobs.items()},
+        jobs={canary: tuple(map(_judge_job, canary_jobs)) for canary, canary_jobs in jobs.items()},
         troubles=dict(zip(jobs, troubles, strict=True)),
         refused=refusal(spec, secret_policy=secret_policy),
     )
