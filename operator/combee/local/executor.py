@@ -27,7 +27,7 @@ from combee.work.steps import run_step
 
 @dataclass(slots=True)
 class LocalExecutor:
-    """One session on one DIR."""
+    """Runs one session on one DIR. ``given``: the plans of --plans, by iteration."""
 
     context: WorkContext
     who: Identity

@@ -29,7 +29,7 @@ class Judged:
     """The ConfigMaps that hold judged pairs of canaries under way."""
 
     by_name: Mapping[str, str]
-    """name -> ``CanaryTest.id``."""
+    """The name of a ConfigMap -> the ``CanaryTest.id`` of its pairs."""
     stale: tuple[str, ...] = ()
     """The ConfigMaps of canaries that are over: nobody waits for them."""
     more: bool = False

@@ -38,7 +38,7 @@ class BeingDeletedError(ClusterError):
 
 @dataclass(slots=True)
 class Executor:
-    """Writes children of runs."""
+    """Writes the children of runs."""
 
     kube: Kube
     fence: Callable[[], None]
@@ -102,7 +102,7 @@ class Executor:
         )
 
     async def _refuse_beside_another(self, wish: JobWish, owner: Owner, seen: Seen) -> None:
-        """Raises BeingDeletedError while a pod of an earlier Job of the step may be at work."""
+        """Raise BeingDeletedError while a pod of an earlier Job of the step may be at work."""
         wanted_labels = {
             names.LABEL_RUN_UID: owner.uid,
             names.LABEL_STEP: wish.step.kind,

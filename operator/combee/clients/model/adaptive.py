@@ -33,7 +33,7 @@ class LimitChange:
 
 @dataclass(slots=True)
 class AdaptiveLimit:
-    """``allowed`` calls in flight, between 1 and ``most``."""
+    """The limit of one role: ``allowed`` calls in flight, between 1 and ``most``."""
 
     most: int
     allowed: int = 0

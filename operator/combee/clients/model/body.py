@@ -17,10 +17,10 @@ SEED = "seed"
 QUIRKS = (RESPONSE_FORMAT, MAX_TOKENS, SEED)
 """Parameters that some servers refuse. Without ``response_format`` the schema goes into the last
 message; ``max_tokens`` becomes ``max_completion_tokens``; ``seed`` is left out (repeats still have
-keys of their own)."""
+their own keys)."""
 
 _ABORTED = frozenset({"abort", "error"})
-"""finish reasons of a server that gave up in the middle (vLLM says abort when it is stopped)"""
+"""The finish reasons of a server that stopped in the middle (vLLM sends abort when it is stopped)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,16 +79,16 @@ class ChatClient:
         "task", "proposer", "evaluator" or "embedder"; a call of "task" is one rollout of the budget,
         a call of "embedder" asks for embeddings (see ``embedding``), every other one is a chat.
     deadline_seconds : float
-        Of one attempt, from sending to the last byte.
+        The deadline of one attempt, from sending to the last byte.
     max_attempts : int
-        Attempts of one call that may fail for a passing reason.
+        How many attempts of one call may fail for a passing reason.
     on_call : callable, optional
-        Gets one ``CallRecord`` for every ``ask``: answered, failed or cut off.
+        Gets one ``CallRecord`` for every ``ask``: answered, failed or cancelled.
     budget : callable, optional
         ``budget(rollouts, tokens)``, asked once per call that is about to be made (never for a hit)
         with the most tokens it can use; raises BudgetExhaustedError.
     hedger, adaptive : optional
-        A second request for stragglers; a limit of this role's own that follows the server.
+        A second request for stragglers; this role's own limit, which follows the server.
     sleep, clock, wall_clock
         Waiting, monotonic seconds and Unix seconds, so that tests need no time.
     """

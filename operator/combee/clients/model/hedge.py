@@ -22,7 +22,8 @@ MIN_WAIT_SECONDS = 0.05
 
 @dataclass(slots=True)
 class Hedger:
-    """Shared by the clients of a run. A *kind* of call is one whose latencies compare."""
+    """Decides when calls are hedged; the clients of a run share one. Latencies are compared within a *kind*
+    of call."""
 
     budget: float
     calls: int = 0

@@ -15,7 +15,7 @@ from combee.errors import ManifestError
 
 WINDOW_SECONDS = 60.0
 _POLL_SECONDS = 1.0
-"""A waiter looks again at least this often, since an early settlement can free tokens."""
+"""A waiting call checks again at least this often, since an early settlement can free tokens."""
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], Awaitable[None]]
@@ -140,7 +140,7 @@ class RunLimits:
 
     @property
     def in_flight(self) -> int:
-        """Slots taken now."""
+        """The number of slots that are taken now."""
         return self.concurrency - self._free
 
     async def reserve(self, tokens: int) -> Reservation | None:

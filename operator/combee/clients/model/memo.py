@@ -29,7 +29,7 @@ _Outcome = Completion | _Failed | None
 
 
 class Memo:
-    """Completions by request key, on a store that may be shared by many runs."""
+    """Completions by request key, on a store that many runs may share."""
 
     def __init__(self, store: Store, folder: str = "") -> None:
         """``folder``: the store's folder for the records; empty for the memo that all runs share."""
