@@ -1,4 +1,5 @@
-"""What rolls out where a task is an adapter of the gepa package: processes beside this one, on a laptop and in a pod."""
+"""Rollouts of a task that is an adapter of the gepa package: they run in processes beside this one, on a
+laptop and in a pod."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from combee.work.programs import ROLE
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Where rollouts are kept and told. ``prefix``: the run's folder in the store."""
+    """Where rollouts are stored, counted and charged. ``prefix``: the run's folder in the store."""
 
     store: Store
     prefix: str
@@ -31,14 +32,16 @@ class Accounts:
 
 
 def adapter_of(spec: RunSpec) -> CustomAdapter | None:
-    """The adapter of the task, if it has one."""
+    """Return the adapter of the task, or None."""
     return spec.task.custom.adapter if spec.task.custom is not None else None
 
 
 async def check_adapter(spec: RunSpec, endpoints: Mapping[str, Endpoint]) -> None:
-    """Make the adapter once, if the task has one, and forget it. ManifestError where that fails.
+    """Make the adapter once, if the task has one, and drop it. Raises ManifestError where that fails.
 
-    It is told the task model's name, since clients refuse to be made without one, and no URL: nothing is asked yet."""
+    The adapter gets the task model's name, since clients cannot be made without one, and no URL: it must not
+    ask yet.
+    """
     adapter = adapter_of(spec)
     if adapter is not None:
         async with _hosts(adapter, Served(endpoints[ROLE].model)) as hosts:
@@ -49,7 +52,8 @@ async def check_adapter(spec: RunSpec, endpoints: Mapping[str, Endpoint]) -> Non
 async def rolling_out_by_adapter(
     spec: RunSpec, models: Models, accounts: Accounts, share: Share
 ) -> AsyncIterator[Runner | None]:
-    """The runner of an adapter, its proxy served meanwhile; None where the task model is not to be asked."""
+    """Yield the runner of an adapter while its proxy is served; None without an adapter or an agent's
+    client."""
     adapter, client = adapter_of(spec), models.clients.get(AGENT)
     if adapter is None or client is None or spec.task.custom is None:
         yield None

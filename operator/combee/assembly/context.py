@@ -1,4 +1,4 @@
-"""From a spec, endpoints, a store and data to what a step works with: the same on a laptop and in a pod."""
+"""Builds a step's context from a spec, endpoints, a store and data, equally on a laptop and in a pod."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ _TALKATIVE = (
 
 
 def keep_libraries_quiet() -> None:
-    """No library's log may hold a prompt: with OPENAI_LOG=debug the client would print every one."""
+    """Silence the libraries' logs, which may hold prompts: with OPENAI_LOG=debug a client would print all of
+    them."""
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def share(total: int, parts: int, index: int) -> int:
-    """What part ``index`` of ``parts`` gets of ``total``: all together are ``total``, none gets less than 1.
+    """Return the share of part ``index`` of ``parts`` in ``total``. All shares add up to ``total``, but none
+    is below 1.
 
     >>> [share(64, 3, index) for index in range(3)], [share(2, 3, index) for index in range(3)]
     ([22, 21, 21], [1, 1, 1])
@@ -52,21 +54,21 @@ def share(total: int, parts: int, index: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which part of the run's budgets is this process's: all of it, or a shard's."""
+    """The part of the run's limits that belongs to this process: all of them, or a shard's part."""
 
     parts: int = 1
     index: int = 0
 
     def of(self, total: int) -> int:
-        """Its part of ``total``."""
+        """Return this process's part of ``total``."""
         return share(total, self.parts, self.index)
 
     def rate(self, total: int | None) -> int | None:
-        """The same of a limit that may be absent."""
+        """Return this process's part of a limit; None where there is no limit."""
         return None if total is None else self.of(total)
 
     def limits(self, workers: Workers) -> RunLimits:
-        """Its part of the run's concurrency, requests and tokens a minute."""
+        """Return this process's part of the run's concurrency, requests and tokens a minute."""
         return RunLimits(
             self.of(workers.concurrency),
             self.rate(workers.requests_per_minute),
@@ -76,7 +78,7 @@ class Share:
 
 @dataclass(slots=True)
 class Models:
-    """Clients by role, over shared pool, memo and limits."""
+    """Clients by role, with a shared pool, memo and limits."""
 
     clients: dict[str, ChatClient]
     pool: ConnectionPool
@@ -93,8 +95,8 @@ def open_models(
     share: Share = Share(),
     wait_seconds: float | None = None,
 ) -> Models:
-    """A client for each role. ``wait_seconds``: an endpoint that does not answer yet is waited for so
-    long before the first call; None: nothing is asked beforehand."""
+    """Return a client for each role. ``wait_seconds``: how long the first call waits for an endpoint that
+    does not answer yet; None: endpoints are not checked before the first call."""
     pool, memo, limits = ConnectionPool(), Memo(store), share.limits(workers)
     hedger = Hedger(workers.hedge_budget)
     gates: dict[Endpoint, Gate] = {}
@@ -132,8 +134,8 @@ def work_context(
     task: Task | None = None,
     runner: Runner | None = None,
 ) -> WorkContext:
-    """What a step of this run may touch. ``runner``: what rolls out, where a call of the task model does not. ``task``: the run's, where it is loaded already, or what stands for
-    it where none is asked."""
+    """Return what a step of this run may use. ``runner`` rolls out where a call of the task model does not.
+    ``task`` is the run's task where it is loaded already, or its stand-in where none is needed."""
     return WorkContext(
         spec=spec,
         prefix=run_prefix(name, uid),
@@ -152,5 +154,5 @@ def work_context(
 
 
 def run_prefix(name: str, uid: str) -> str:
-    """A run's folder in its store."""
+    """Return the path of a run's folder in its store."""
     return f"runs/{name}-{uid[:8]}"

@@ -1,4 +1,4 @@
-"""What may be said of an error nobody foresaw."""
+"""The message for an unexpected error."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _FRAMES = 3
 
 
 def bug_text(error: BaseException) -> str:
-    """What is said of an error nobody foresaw: its class and where, never its message or its values,
-    since these can hold rows of data (the name of a missing module cannot)."""
+    """Return the message for an unexpected error: its class and place, never its message or values, since
+    these can hold rows of data (the name of a missing module cannot)."""
     if isinstance(error, ImportError):
         return f"{error}. Install combee with all its dependencies: pip install combee-operator"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "combee" in frame.filename]

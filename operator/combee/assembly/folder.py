@@ -1,6 +1,6 @@
-"""DIR of ``combee run -o DIR``: its layout, its lock, and who may continue in it.
+"""DIR of ``combee run -o DIR``: its layout, its lock, and which run may continue in it.
 
-DIR/run.json        name, uid, digests of manifest and data: what may be resumed here
+DIR/run.json        name, digests of manifest and data: which run may be resumed here
 DIR/lock            held (flock) while a run works here; freed by the kernel when it dies
 DIR/plans/i000.json the frozen IterationPlans
 DIR/steps/*.json    summaries of finished steps
@@ -26,26 +26,26 @@ from combee.plan.types import IterationPlan, StepSummary
 
 RUN_FILE_VERSION = 1
 MIN_FREE_BYTES = 16 << 20
-"""Less than this is a full disk: a run would die in its first iteration."""
+"""A disk with less free space counts as full: a run would fail in its first iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """What must be equal for a folder to be continued."""
+    """The values that must be equal for a folder to be continued."""
 
     name: str
     manifest_digest: str
     data: Mapping[str, str]
-    """split -> content digest."""
+    """The split -> its content digest."""
 
     @property
     def uid(self) -> str:
-        """A uid as Kubernetes would give one, derived from the manifest."""
+        """A stand-in for the uid of Kubernetes, derived from the manifest."""
         return self.manifest_digest[:8]
 
 
 class RunFolder:
-    """An open, locked DIR. ``open`` writes nothing unless the folder is ours to use."""
+    """An open, locked DIR. ``open`` writes nothing unless this run may use the folder."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -54,8 +54,11 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path, identity: RunIdentity) -> RunFolder:
-        """Create or continue. StoreError when it cannot be written or another run holds it,
-        UserError when it belongs to another manifest, DataError when the data has changed."""
+        """Create or continue a folder.
+
+        Raises StoreError when it cannot be written or another run holds it, UserError when it belongs to
+        another manifest, and DataError or HeldOutMovedError when the data has changed.
+        """
         _look(path, identity)
         _refuse_disk(path)
         lock = _locked(path)
@@ -68,24 +71,24 @@ class RunFolder:
         return folder
 
     def _claim(self, identity: RunIdentity) -> None:
-        """Look again, now that nobody else can write, and make the folder this run's."""
+        """Check again, now that nobody else can write, and make the folder this run's."""
         if _look(self.path, identity):
             return
-        written = {
+        record = {
             "version": RUN_FILE_VERSION,
             "name": identity.name,
             "manifestDigest": identity.manifest_digest,
             "data": dict(sorted(identity.data.items())),
         }
-        self.store.put_new("run.json", (json.dumps(written, indent=1) + "\n").encode())
+        self.store.put_new("run.json", (json.dumps(record, indent=1) + "\n").encode())
         self.store.sweep()
 
     def plans(self) -> dict[int, IterationPlan]:
-        """The frozen plans, by iteration."""
+        """Return the frozen plans by iteration."""
         return read_plans(self.path / "plans")
 
     def freeze(self, plan: IterationPlan) -> IterationPlan:
-        """Write a plan; the first one wins and is returned."""
+        """Write a plan unless the iteration has one, and return the iteration's plan."""
         path = f"plans/i{plan.iteration:03d}.json"
         if self.store.put_new(path, plan.to_json()):
             return plan
@@ -93,25 +96,26 @@ class RunFolder:
         return IterationPlan.from_json(data, where=f"{self.path}/{path}")
 
     def summaries(self) -> dict[str, StepSummary]:
-        """The summaries of finished steps, by name; a damaged one counts as missing."""
-        found: dict[str, StepSummary] = {}
+        """Return the summaries of finished steps by name. A damaged one counts as missing."""
+        summaries: dict[str, StepSummary] = {}
         for path in self.store.list("steps"):
             summary = StepSummary.decode(self.store.get(path) or b"")
             if summary is not None:
-                found[summary.step] = summary
-        return found
+                summaries[summary.step] = summary
+        return summaries
 
     def keep(self, summary: StepSummary) -> None:
-        """Keep the summary of a finished step."""
+        """Write the summary of a finished step."""
         self.store.put(f"steps/{summary.step}.json", summary.encode())
 
     def close(self) -> None:
-        """Free the lock."""
+        """Release the lock."""
         os.close(self._lock)
 
 
 def _look(path: Path, identity: RunIdentity) -> bool:
-    """Is this run in the folder already? Only reads: what is refused here stays as it was."""
+    """Return whether the folder holds this run already, without writing. Raises UserError when it holds
+    anything else."""
     try:
         names = [entry.name for entry in path.iterdir() if not _is_leftover(entry)] if path.exists() else []
     except OSError as error:
@@ -129,22 +133,23 @@ def _look(path: Path, identity: RunIdentity) -> bool:
 
 
 def _is_leftover(entry: Path) -> bool:
-    """What a run that died at its very start leaves: its lock, which is empty, and temporary files."""
+    """Return whether a run that died at its start left the entry: its empty lock, or a temporary file."""
     if entry.name == "lock":
         return entry.is_file() and entry.stat().st_size == 0
     return entry.name.startswith(TEMPORARY)
 
 
 def _refuse_another(path: Path, identity: RunIdentity) -> None:
-    """Raise unless run.json is that of this manifest and this data."""
+    """Raise unless run.json belongs to this manifest and this data."""
     try:
-        known = json.loads(Store.open(str(path)).get("run.json") or b"")
-        digest, splits = str(known["manifestDigest"]), dict(known["data"])
+        record = json.loads(Store.open(str(path)).get("run.json") or b"")
+        digest, splits = str(record["manifestDigest"]), dict(record["data"])
     except (ValueError, KeyError, TypeError):
         raise UserError("run.json is damaged", where=str(path), fix="Name another folder with -o") from None
     if digest != identity.manifest_digest:
         raise UserError(
-            f"the folder holds a run of another manifest ({digest[:12]}, this one is {identity.manifest_digest[:12]})",
+            "the folder holds a run of another manifest "
+            f"({digest[:12]}, this one is {identity.manifest_digest[:12]})",
             where=str(path),
             fix="Name another folder with -o, or restore the manifest to go on with that run",
         )
@@ -163,12 +168,13 @@ def _refuse_another(path: Path, identity: RunIdentity) -> None:
 
 
 def _refuse_disk(path: Path) -> None:
-    """StoreError when the disk that ``path`` is or will be on is read-only or full; nothing is made."""
-    there = path.absolute()
+    """Raise StoreError when the disk of ``path`` is read-only or full. ``path`` need not exist, and is not
+    made."""
+    existing = path.absolute()
     try:
-        while not there.exists():
-            there = there.parent
-        free = os.statvfs(there)
+        while not existing.exists():
+            existing = existing.parent
+        free = os.statvfs(existing)
     except OSError as error:
         raise _unusable(path, error) from None
     if free.f_flag & os.ST_RDONLY:
@@ -190,7 +196,7 @@ def _unusable(path: Path, error: OSError) -> StoreError:
 
 
 def _locked(path: Path) -> int:
-    """An open file descriptor that holds DIR's lock."""
+    """Return an open file descriptor that holds DIR's lock. Raises StoreError when another run holds it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -212,7 +218,7 @@ def _locked(path: Path) -> int:
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Keep runs out of a folder for a while."""
+    """Hold a folder's lock meanwhile, so that no run works in it."""
     lock = _locked(path)
     try:
         yield
@@ -221,7 +227,7 @@ def hold(path: Path) -> Iterator[None]:
 
 
 def read_plans(folder: Path) -> dict[int, IterationPlan]:
-    """The plans ``i*.json`` of a folder, by iteration; empty when there is none."""
+    """Return the plans ``i*.json`` of a folder by iteration. Raises UserError when one cannot be read."""
     plans: dict[int, IterationPlan] = {}
     for path in sorted(folder.glob("i*.json")):
         try:
@@ -238,7 +244,8 @@ def read_plans(folder: Path) -> dict[int, IterationPlan]:
 
 
 def given_plans(folder: Path) -> dict[int, IterationPlan]:
-    """The plans of ``--plans``; UserError when there is none or one is missing in between."""
+    """Return the plans of ``--plans`` by iteration. Raises UserError when there is none, or one is missing in
+    between."""
     plans = read_plans(folder)
     if not plans:
         raise UserError(

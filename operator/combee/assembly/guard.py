@@ -1,8 +1,8 @@
-"""The run's hard budget, asked before every model call that would be made.
+"""The run's hard budget, checked before every model call.
 
-``decide`` plans within the budget; this is the wall behind it. A call reserves the most it can
-use and settles what it did use; a memo hit is charged its recorded tokens, since a run's cost does
-not depend on how often it was interrupted.
+``decide`` plans within the budget, and this guard enforces it. A call reserves the most it can use and
+settles what it used. A memo hit is charged its recorded tokens, so that a run's cost does not depend
+on how often it was interrupted.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class BudgetGuard:
     reserved_rollouts: int = 0
 
     def start_step(self, spend: Spend) -> None:
-        """What finished steps spent; counting of the next one starts here."""
+        """Start counting a step on top of what finished steps spent."""
         self.rollouts, self.tokens = int(spend.rollouts), int(spend.tokens)
         self.reserved_rollouts = self.reserved_tokens = 0
 
     def __call__(self, rollouts: int, tokens: int) -> None:
-        wanted = (
+        totals = (
             ("rollouts", self.limits.rollouts, self.rollouts + self.reserved_rollouts + rollouts),
             ("tokens", self.limits.tokens, self.tokens + self.reserved_tokens + tokens),
             ("wallClockSeconds", self.limits.wall_clock_seconds, self.elapsed_seconds()),
         )
-        for name, limit, value in wanted:
+        for name, limit, value in totals:
             if limit is not None and value > limit:
                 raise BudgetExhaustedError(
                     f"the budget of {limit:,.0f} {name} is spent",
@@ -48,7 +48,7 @@ class BudgetGuard:
         self.reserved_tokens += tokens
 
     def settle(self, record: CallRecord) -> None:
-        """Turn a reservation into what the call used."""
+        """Replace a call's reservation by what the call used."""
         rollouts = 1 if record.role == "task" else 0
         if record.planned_tokens:
             self.reserved_tokens -= record.planned_tokens

@@ -1,4 +1,4 @@
-"""Logs as JSON lines, with what they are about in fields of their own."""
+"""Logs as JSON lines, with a record's extra values in their own fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class JsonLines(logging.Formatter):
     """One object a line: time, level, logger, message, and the record's extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line without its line end."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -33,7 +33,8 @@ def _plain(value: object) -> object:
 
 
 def to_stderr(level: str) -> None:
-    """All logs of this process, as JSON lines; libraries only speak of what went wrong."""
+    """Write all logs of this process to standard error as JSON lines; libraries log only warnings and
+    errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()

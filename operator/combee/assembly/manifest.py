@@ -14,7 +14,7 @@ STANDARD_INPUT = Path("-")
 
 
 def read_manifest_text(path: Path) -> str:
-    """The text of a manifest file. ManifestError when it is not there or not UTF-8."""
+    """Return the text of a manifest file. Raises ManifestError when it cannot be read or is not UTF-8."""
     try:
         content = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
         return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
@@ -27,7 +27,7 @@ def read_manifest_text(path: Path) -> str:
 
 
 def read_run(path: Path) -> PromptLearningRun:
-    """The one run of a manifest file."""
+    """Return the only run of a manifest file. Raises UserError when it holds more than one run."""
     runs = parse_runs(read_manifest_text(path), str(path))
     if len(runs) > 1:
         raise ManifestError(

@@ -17,13 +17,13 @@ from combee.tasks.traces import MAX_TRACE_BYTES, TracesTask
 MAX_PLAYBOOK_BYTES = 1 << 20
 
 Secret = Mapping[str, str]
-"""the keys and values of the Secret that goes with an address."""
+"""The keys and values of the Secret that goes with an address."""
 
 
 def read_split(task: Task, uri: str, secret: Secret | None = None) -> Dataset:
-    """The rows of a file. DataError, NotAvailableError or TransientError saying what is wrong with it.
+    """Return the rows of a file. Raises DataError, NotAvailableError or TransientError with the reason.
 
-    Recorded trajectories are put aside on the disk: there may be more of them than the memory holds.
+    Recorded trajectories are kept on the disk, since they may be larger than the memory.
     """
     if isinstance(task, TracesTask):
         lines = read_lines(uri, max_bytes=MAX_TRACE_BYTES + 1, secret=secret)
@@ -32,7 +32,7 @@ def read_split(task: Task, uri: str, secret: Secret | None = None) -> Dataset:
 
 
 def read_playbook(uri: str, secret: Secret | None = None) -> str:
-    """The text of an initial playbook."""
+    """Return the text of an initial playbook. Raises DataError when it is too long or not UTF-8."""
     data = b"".join(read_lines(uri, max_bytes=MAX_PLAYBOOK_BYTES, secret=secret))
     if len(data) > MAX_PLAYBOOK_BYTES:
         raise DataError(
@@ -45,7 +45,7 @@ def read_playbook(uri: str, secret: Secret | None = None) -> str:
 
 
 def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
-    """Counts and digests of the data."""
+    """Return the counts and digests of the data."""
     held_out = splits.get("heldOut")
     select, gate = (
         split_select_gate([example.id for example in held_out.examples], held_out.digest)
@@ -63,21 +63,22 @@ def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:
 
 
 def refuse_overlap(splits: Mapping[str, Dataset]) -> None:
-    """DataOverlapError when heldOut or test shares a row with train."""
+    """Raise DataOverlapError when heldOut or test shares a row with train."""
     for name in ("heldOut", "test"):
         if name not in splits:
             continue
         shared = overlap(splits["train"], splits[name])
         if shared:
             raise DataOverlapError(
-                f"{len(shared)} of {len(splits[name].examples)} rows are in train too: scores on them would show memory, not learning",
+                f"{len(shared)} of {len(splits[name].examples)} rows are in train too: "
+                "scores on them would show memory, not learning",
                 where=f"spec.task.data.{name}",
                 fix=f"Remove them from train or from {name}; the first is {name} row {shared[0]}",
             )
 
 
 def refuse_too_small(splits: Mapping[str, Dataset]) -> None:
-    """HeldOutTooSmallError when heldOut cannot judge anything. Without one there is nothing to refuse."""
+    """Raise HeldOutTooSmallError when heldOut is too small to judge anything; do nothing without heldOut."""
     if "heldOut" not in splits:
         return
     refused = refusal(data_facts(splits))
@@ -86,7 +87,8 @@ def refuse_too_small(splits: Mapping[str, Dataset]) -> None:
 
 
 def refuse_moved(name: str, split: Dataset, pinned: str | None) -> None:
-    """Raise when a split is not what the run started with. ``pinned``: its digest then; None: not known."""
+    """Raise DataError or HeldOutMovedError when a split has changed since the run started. ``pinned``: its
+    digest at the start; None where it is unknown."""
     if pinned is None or split.digest == pinned:
         return
     kind = DataError if name == "train" else HeldOutMovedError

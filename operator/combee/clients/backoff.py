@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt. Pure: the same call waits the same in every process."""
+"""How long to wait before the next attempt. Pure: the same call waits equally long in every process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ LONGEST_RETRY_AFTER_SECONDS = 120.0
 
 
 def wait_seconds(key: str, attempt: int, retry_after: float | None) -> float:
-    """Full jitter (uniform below ``min(30, 0.5 * 2^(attempt - 1))`` s) drawn from (key, attempt).
+    """Return the seconds to wait: full jitter (uniform below ``min(30, 0.5 * 2^(attempt - 1))`` s), drawn
+    from (key, attempt).
 
-    A server's Retry-After, at most 120 s of it, is waited for in full and the jitter comes on top,
-    so that those who were sent away together do not come back together.
+    A server's Retry-After, capped at 120 s, is waited for in full and the jitter comes on top, so that
+    callers which were refused together do not come back together.
     Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
     ceiling = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(attempt - 1, 30))
@@ -26,10 +27,11 @@ def wait_seconds(key: str, attempt: int, retry_after: float | None) -> float:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
-    """What ``retry-after-ms`` or ``Retry-After`` (seconds or a date) asks for; None when unreadable.
+    """Return the seconds of ``retry-after-ms`` or ``Retry-After`` (seconds or a date); None when absent
+    or unreadable.
 
-    A date is read against the server's own ``Date`` when it sends one, else against ``now`` (Unix
-    seconds): its clock may be wrong, the difference is not.
+    A date is compared with the server's own ``Date`` when it sends one, else with ``now`` (Unix
+    seconds): the server's clock may be wrong, but the difference of its dates is right.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -38,11 +40,11 @@ def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
     seconds = _number(text)
     if seconds is not None or text is None:
         return seconds
-    due = _date(text)
-    sent = _date(headers.get("date"))
-    if due is None:
+    retry_date = _date(text)
+    server_date = _date(headers.get("date"))
+    if retry_date is None:
         return None
-    return max(0.0, due.timestamp() - (sent.timestamp() if sent else now))
+    return max(0.0, retry_date.timestamp() - (server_date.timestamp() if server_date else now))
 
 
 def _number(text: str | None) -> float | None:

@@ -1,7 +1,8 @@
-"""Range queries of a Prometheus-compatible API: what comes back is bounded in size and time, and nobody's word yet.
+"""Range queries of a Prometheus-compatible API. Answers are bounded in size and time, and not checked here.
 
-The API: https://prometheus.io/docs/prometheus/latest/querying/api/#range-queries. A query is posted as a form, since
-addresses have a length. Redirects are not followed: a token goes where it was meant to go.
+The API: https://prometheus.io/docs/prometheus/latest/querying/api/#range-queries. A query is posted as a
+form, since URLs are limited in length. Redirects are not followed: the token goes only to the configured
+server.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from combee.clients.backoff import retry_after_seconds, wait_seconds
 from combee.errors import EndpointError, TransientError
 
 QUERY_SECONDS = 30.0
-"""for one answer; the server is told to give up a little earlier."""
+"""The deadline of one answer; the server is told to give up a little earlier."""
 ATTEMPTS = 3
 MOST_BYTES = 1024 * 1024
-"""of one answer, unpacked."""
+"""The largest answer, uncompressed."""
 ANSWERS = frozenset({200, 400, 422})
-"""with these the body says more: the numbers, or what is wrong with the query."""
+"""The statuses whose body is of use: it holds the numbers, or says what is wrong with the query."""
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSALS = {
     401: "the token is refused, or one is needed",
@@ -34,12 +35,12 @@ _REFUSALS = {
 
 
 class TooMuchError(Exception):
-    """An answer of more than MOST_BYTES."""
+    """The answer has more than MOST_BYTES."""
 
 
 @dataclass(slots=True)
 class PrometheusApi:
-    """Asks one server. ``token`` is never shown; ``where`` is the field of the manifest that names the server."""
+    """A client of one server. ``token`` is never shown; ``where`` is the manifest's field for the server."""
 
     url: str
     token: str
@@ -49,7 +50,7 @@ class PrometheusApi:
 
     @classmethod
     def open(cls, url: str, token: str, where: str) -> PrometheusApi:
-        """A connection of its own; close it with ``aclose``."""
+        """Return an API with its own connection; close it with ``aclose``."""
         client = httpx2.AsyncClient(timeout=QUERY_SECONDS, follow_redirects=False)
         return cls(url.rstrip("/"), token, where, client)
 
@@ -58,31 +59,32 @@ class PrometheusApi:
         await self.client.aclose()
 
     async def query_range(self, query: str, start: int, end: int, step: int) -> bytes:
-        """The body of the answer: numbers from ``start`` to ``end``, ``step`` seconds apart, or why there are none.
+        """Return the body of the answer: the numbers from ``start`` to ``end`` (Unix seconds), ``step``
+        seconds apart, or why there are none.
 
-        EndpointError when the server refuses whoever asks, TransientError when it does not answer in time,
-        TooMuchError for an answer of more than MOST_BYTES.
+        Raises EndpointError when the server refuses the token or the request, TransientError when it does not
+        answer in time, and TooMuchError for an answer of more than MOST_BYTES.
         """
-        told = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
-        form = {**told, "timeout": f"{QUERY_SECONDS - 5:g}s"}
-        said = ""
+        parameters = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
+        form = {**parameters, "timeout": f"{QUERY_SECONDS - 5:g}s"}
+        failure = ""
         for attempt in range(1, ATTEMPTS + 1):
             after = None
             try:
                 async with asyncio.timeout(QUERY_SECONDS):
                     status, headers, body = await self._post(form)
             except (httpx2.RequestError, TimeoutError) as error:
-                said = f"does not answer ({type(error).__name__})"
+                failure = f"does not answer ({type(error).__name__})"
             else:
                 if status in ANSWERS:
                     return body
                 if status not in _PASSING:
                     raise self._refused(status)
-                said, after = f"answers {status}", retry_after_seconds(headers, time.time())
+                failure, after = f"answers {status}", retry_after_seconds(headers, time.time())
             if attempt < ATTEMPTS:
                 await self.sleep(wait_seconds(f"{self.url}{query}", attempt, after))
         raise TransientError(
-            f"Prometheus {said}", where=self.where, fix="See whether pods of this namespace may reach it"
+            f"Prometheus {failure}", where=self.where, fix="See whether pods of this namespace may reach it"
         )
 
     async def _post(self, form: dict[str, str]) -> tuple[int, httpx2.Headers, bytes]:

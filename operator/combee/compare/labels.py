@@ -1,6 +1,6 @@
-"""Where the labels of a plot's points stand: beside their own point, and on nobody else's. Pure.
+"""Places the labels of a plot's points beside their own point, and off all others. Pure.
 
-Lengths are those of the drawing (pixels); up is positive.
+Lengths are in pixels of the drawing; up is positive.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _DIRECTIONS = (45, 225, 135, 315, 270, 90, 0, 180)
-"""degrees, tried in this order."""
+"""The directions in degrees, tried in this order."""
 _REACHES = (1.0, 1.7, 2.5)
-"""distances from the point, in heights of a text beyond its own half."""
+"""The distances from the point, in text heights beyond half the text's size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle: the middle and the size."""
+    """A rectangle, by its middle and its size."""
 
     x: float
     y: float
@@ -25,30 +25,32 @@ class Box:
     height: float
 
     def shared(self, other: Box) -> float:
-        """The area that both cover."""
+        """Return the area that both cover."""
         wide = (self.width + other.width) / 2 - abs(self.x - other.x)
         high = (self.height + other.height) / 2 - abs(self.y - other.y)
         return max(0.0, wide) * max(0.0, high)
 
 
-def place(anchors: Sequence[Box], taken: Sequence[Box]) -> list[tuple[float, float]]:
-    """For each label, (right, up) from its point to its own middle. ``anchors``: a label's point and its text's size.
+def place(anchors: Sequence[Box], occupied: Sequence[Box]) -> list[tuple[float, float]]:
+    """Return for each label the offset (right, up) from its point to its middle. ``anchors``: each label's
+    point and the size of its text.
 
-    One after the other each takes the first place, nearest ring first, that covers nothing ``taken`` (points,
-    intervals) and no earlier label; where there is none, the one that covers least. Cost: O(n (n + taken)).
+    Each label in turn takes the first place, nearest ring first, that covers nothing ``occupied`` (points,
+    intervals) and no earlier label; where there is none, the place that covers least.
+    Cost: O(n (n + occupied)).
 
     >>> place([Box(0, 0, 4, 2)], [Box(0, 0, 2, 2)])
     [(3.414, 2.414)]
     """
-    busy, found = list(taken), []
+    obstacles, offsets = list(occupied), []
     for anchor in anchors:
-        tried = [(right, up) for reach in _REACHES for right, up in _ring(anchor, reach)]
-        boxes = [Box(anchor.x + right, anchor.y + up, anchor.width, anchor.height) for right, up in tried]
-        covered = [round(sum(box.shared(other) for other in busy), 3) for box in boxes]
+        choices = [(right, up) for reach in _REACHES for right, up in _ring(anchor, reach)]
+        boxes = [Box(anchor.x + right, anchor.y + up, anchor.width, anchor.height) for right, up in choices]
+        covered = [round(sum(box.shared(obstacle) for obstacle in obstacles), 3) for box in boxes]
         best = covered.index(min(covered))
-        busy.append(boxes[best])
-        found.append(tried[best])
-    return found
+        obstacles.append(boxes[best])
+        offsets.append(choices[best])
+    return offsets
 
 
 def _ring(anchor: Box, reach: float) -> list[tuple[float, float]]:

@@ -1,4 +1,5 @@
-"""What a comparison says at a glance: every strategy on every task in one table, and its order beside the paper's."""
+"""The overview of a comparison: every strategy on every task in one table, and their order beside the
+paper's."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ PAPERS = "by GEPA with DeepSeek-V3.1"
 
 
 def heads(tasks: Sequence[str]) -> list[str]:
-    """The heads of the table: the strategy, then the same four of each task."""
-    each = ("held-out", "minus Sequential", "modelled time", "the paper, GEPA")
-    return ["strategy", *(f"{task}: {what}" for task in tasks for what in each)]
+    """Return the table's heads: the strategy, then four columns for each task."""
+    columns = ("held-out", "minus Sequential", "modelled time", "the paper, GEPA")
+    return ["strategy", *(f"{task}: {column}" for task in tasks for column in columns)]
 
 
 def table(rows: Sequence[Row], types: Mapping[str, str]) -> list[list[str]]:
-    """A line for each strategy (of each method), with 95 % intervals over seeds. ``types``: task name -> task type."""
-    found = {(row.strategy, row.task): row for row in rows}
+    """Return a line for each strategy (of each method), with 95 % intervals over seeds. ``types``: task name
+    -> task type."""
+    rows_by_key = {(row.strategy, row.task): row for row in rows}
     return [
-        [name, *(cell for task in types for cell in _cells(found.get((name, task)), types[task]))]
+        [name, *(cell for task in types for cell in _cells(rows_by_key.get((name, task)), types[task]))]
         for name in dict.fromkeys(row.strategy for row in rows)
     ]
 
@@ -40,28 +42,31 @@ def _cells(row: Row | None, task_type: str) -> list[str]:
     ]
 
 
-def _span(found: MeanInterval, write: Callable[[float], str]) -> str:
-    mean = write(found.mean)
-    return f"{mean} ({write(found.low)} to {write(found.high)})" if found.n > 1 else mean
+def _span(interval: MeanInterval, write: Callable[[float], str]) -> str:
+    mean = write(interval.mean)
+    return f"{mean} ({write(interval.low)} to {write(interval.high)})" if interval.n > 1 else mean
 
 
 def orders(rows: Sequence[Row], task_type: str) -> list[str]:
-    """For each method of one task: its strategies that the paper has, too, best first, and the order of the paper's
-    runs that they stand beside, by the paper's names; nothing where these are fewer than two."""
-    said = []
+    """Return a sentence for each method of one task: the strategies that the paper has too, best first, and
+    the order of the paper's runs, by the paper's names. A method with fewer than two such strategies has no
+    sentence."""
+    sentences = []
     for method in dict.fromkeys(row.method for row in rows):
-        mine = [row for row in rows if row.method == method]
-        pairs = [(row, published(task_type, row.cells[0].cell.strategy)) for row in mine]
-        known = [(row, point) for row, point in pairs if point is not None]
-        if len(known) < 2:
+        method_rows = [row for row in rows if row.method == method]
+        pairs = [(row, published(task_type, row.cells[0].cell.strategy)) for row in method_rows]
+        matched = [(row, point) for row, point in pairs if point is not None]
+        if len(matched) < 2:
             continue
-        ours = sorted((row for row, _ in known), key=lambda row: -row.score.mean)
-        theirs = sorted(dict.fromkeys(point for _, point in known), key=lambda point: -point.accuracy)
-        said.append(
-            f"Order by held-out, {method}: {', '.join(f'{_name(row)} {score(row.score.mean)}' for row in ours)}. "
-            f"The paper's, {PAPERS}: {', '.join(f'{point.name} {score(point.accuracy)}' for point in theirs)}."
+        own_order = sorted((row for row, _ in matched), key=lambda row: -row.score.mean)
+        paper_order = sorted(dict.fromkeys(point for _, point in matched), key=lambda point: -point.accuracy)
+        sentences.append(
+            f"Order by held-out, {method}: "
+            f"{', '.join(f'{_name(row)} {score(row.score.mean)}' for row in own_order)}. "
+            f"The paper's, {PAPERS}: "
+            f"{', '.join(f'{point.name} {score(point.accuracy)}' for point in paper_order)}."
         )
-    return said
+    return sentences
 
 
 def _name(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""compare.md and the self-contained compare.html: the table, the critical path, the plot, and the terms."""
+"""compare.md and the self-contained compare.html: the tables, critical paths, plots and terms."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ HEADS = (
     "tokens per point",
 )
 AIM = 30.0
-"""times faster than Sequential: the aim of this project."""
+"""This project's aim: so many times faster than Sequential."""
 ALL = ""
-"""Of the plots by task name: that of all tasks."""
+"""The key of the plot of all tasks, among the plots by task name."""
 MOST_PARTS = 7
 MARGIN = 0.02
-"""A strategy counts as no worse when its interval over seeds shows it to be at most this far below."""
+"""A strategy counts as no worse when its interval over seeds lies at most this far below the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the pages say of how the numbers were made."""
+    """The terms of the comparison, for the pages."""
 
     types: Mapping[str, str]
-    """task name -> task type."""
+    """The task's name -> its task type."""
     slots: Mapping[str, int]
     evaluate_every: int
     note: str = ""
 
 
 def cells_of(row: Row) -> tuple[str, ...]:
-    """A row's cells, in the order of ``HEADS``."""
+    """Return a row's cells in the order of ``HEADS``."""
     speed = row.speed_up
     start = f"{score(row.score.mean)} (start {score(row.start)})"
     return (
@@ -77,22 +77,25 @@ def cells_of(row: Row) -> tuple[str, ...]:
     )
 
 
-def _span(found: object) -> str:
-    """``+0.012 (−0.003 to +0.027)``; empty for None."""
-    if found is None:
+def _span(interval: object) -> str:
+    """Return an interval like ``+0.012 (−0.003 to +0.027)``; empty for None."""
+    if interval is None:
         return ""
-    mean, low, high, n = (getattr(found, name) for name in ("mean", "low", "high", "n"))
+    mean, low, high, n = (getattr(interval, name) for name in ("mean", "low", "high", "n"))
     return f"{signed(mean)} ({signed(low)} to {signed(high)})" if n > 1 else signed(mean)
 
 
 def remarks(rows: Sequence[Row]) -> list[str]:
-    """What the numbers of a task say about speed, method by method: the best, and what holds it back from the aim."""
+    """Return sentences on the speed of a task's rows, method by method: the fastest one, and its longest
+    part."""
     methods = list(dict.fromkeys(row.method for row in rows))
-    said = []
+    sentences = []
     for method in methods:
-        mark = f"{method}. " if len(methods) > 1 else ""
-        said += [mark + one for one in _remarks([row for row in rows if row.method == method])]
-    return said
+        prefix = f"{method}. " if len(methods) > 1 else ""
+        sentences += [
+            prefix + sentence for sentence in _remarks([row for row in rows if row.method == method])
+        ]
+    return sentences
 
 
 def _remarks(rows: Sequence[Row]) -> list[str]:
@@ -100,86 +103,93 @@ def _remarks(rows: Sequence[Row]) -> list[str]:
     timed = [row for row in rows if row.speed_up is not None]
     if reference is None or not timed:
         return []
-    fit = [row for row in timed if row.difference and _no_worse(row.difference.over_seeds)]
-    said = []
-    if not fit:
-        said.append(f"No strategy is shown to be at most {100 * MARGIN:.0f} points below {REFERENCE}.")
+    good_enough = [row for row in timed if row.difference and _no_worse(row.difference.over_seeds)]
+    sentences = []
+    if not good_enough:
+        sentences.append(f"No strategy is shown to be at most {100 * MARGIN:.0f} points below {REFERENCE}.")
     else:
-        best = max(fit, key=lambda row: row.speed_up.mean if row.speed_up else 0.0)
+        best = max(good_enough, key=lambda row: row.speed_up.mean if row.speed_up else 0.0)
         speed = best.speed_up.mean if best.speed_up else 0.0
-        wanted = reference.seconds / AIM
-        said.append(
-            f"Fastest of those shown to be at most {100 * MARGIN:.0f} points worse: {best.strategy}, {speed:.1f} times {REFERENCE} ({verdict(best)}). "
-            f"The aim of {AIM:.0f} times would take {duration(wanted)}; this takes {duration(best.seconds)}."
+        goal_seconds = reference.seconds / AIM
+        sentences.append(
+            f"Fastest of those shown to be at most {100 * MARGIN:.0f} points worse: "
+            f"{best.strategy}, {speed:.1f} times {REFERENCE} ({verdict(best)}). "
+            f"The aim of {AIM:.0f} times would take {duration(goal_seconds)}; "
+            f"this takes {duration(best.seconds)}."
         )
         longest = best.parts[0]
-        said.append(
+        sentences.append(
             f"What holds it back: {longest.name}, {duration(longest.seconds)} in {longest.stages:.1f} stages "
             f"({100 * longest.seconds / best.seconds:.0f} % of the time)."
         )
-    return said
+    return sentences
 
 
-def _no_worse(found: MeanInterval) -> bool:
-    return found.n >= FEWEST_SEEDS and found.low >= -MARGIN
+def _no_worse(interval: MeanInterval) -> bool:
+    return interval.n >= FEWEST_SEEDS and interval.low >= -MARGIN
 
 
 def path_of(row: Row) -> str:
-    """The critical path of a row in words, longest part first."""
-    shown = [f"{part.name} {duration(part.seconds)} in {part.stages:.0f}" for part in row.parts[:MOST_PARTS]]
-    rest = sum(part.seconds for part in row.parts[MOST_PARTS:])
-    return ", ".join([*shown, *([f"the rest {duration(rest)}"] if rest > 0 else [])])
+    """Return the critical path of a row in words, longest part first."""
+    named_parts = [
+        f"{part.name} {duration(part.seconds)} in {part.stages:.0f}" for part in row.parts[:MOST_PARTS]
+    ]
+    remaining = sum(part.seconds for part in row.parts[MOST_PARTS:])
+    return ", ".join([*named_parts, *([f"the rest {duration(remaining)}"] if remaining > 0 else [])])
 
 
 def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
-    """How the numbers were made."""
+    """Return sentences on how the numbers were made."""
     slots = ", ".join(f"{name} on {count} slots" for name, count in terms.slots.items())
-    said = [
+    sentences = [
         (
-            f"Equal for all: prompts, models, render budget, verification, slots ({slots}), and heldOut's select half scored "
-            f"at the first iteration that ends at or after each {terms.evaluate_every} examples. {len(seeds)} seeds. Every cell has a memo "
-            "of its own."
+            f"Equal for all: prompts, models, render budget, verification, slots ({slots}), "
+            "and heldOut's select half scored at the first iteration that ends at or after each "
+            f"{terms.evaluate_every} examples. {len(seeds)} seeds. Every cell has a memo of its own."
         ),
         (
-            "Modelled time is the recorded call graph replayed through the latency law of one H200 with vLLM: tokens decoded and "
-            "uncached prompt tokens as the server counted them, stages as barriers; profiling, verification and select "
-            "are charged, the closing look at gate is not: it is the comparison's own. No clock enters it."
+            "Modelled time is the recorded call graph replayed through the latency law "
+            "of one H200 with vLLM: tokens decoded and uncached prompt tokens as the server counted them, "
+            "stages as barriers; profiling, verification and select are charged, "
+            "the closing look at gate is not: it is the comparison's own. No clock enters it."
         ),
         (
-            f"Differences are against {REFERENCE} of the same method on gate, with 95 % intervals: over seeds (Student's t; verdicts rest on it) and by example "
-            "(bootstrap over all pairs of all seeds; examples of a seed share a playbook, so it is the narrower one)."
+            f"Differences are against {REFERENCE} of the same method on gate, with 95 % intervals: "
+            "over seeds (Student's t; verdicts rest on it) and by example "
+            "(bootstrap over all pairs of all seeds; examples of a seed share a playbook, "
+            "so it is the narrower one)."
         ),
     ]
-    return [*said, *([terms.note] if terms.note else [])]
+    return [*sentences, *([terms.note] if terms.note else [])]
 
 
 def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
-    """compare.md."""
+    """Return compare.md."""
     lines = ["# Comparison", ""]
     if _simulated(rows):
         lines += [f"**{SIMULATED_BANNER}.**", ""]
     if len(terms.types) > 1:
-        found = overview.table(rows, terms.types)
-        lines += ["## Every task", "", *_table(overview.heads(list(terms.types)), found), ""]
+        body = overview.table(rows, terms.types)
+        lines += ["## Every task", "", *_table(overview.heads(list(terms.types)), body), ""]
         lines += ["![accuracy against time](plot.png)", ""]
-    for task, mine in _by_task(rows):
-        title = f"{task} ({terms.types[task]})" + (f", {SIMULATED}" if _simulated(mine) else "")
-        lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in mine])]
-        lines += ["", *(f"{markdown(said)}\n" for said in _said(mine, terms.types[task]))]
+    for task, task_rows in _by_task(rows):
+        title = f"{task} ({terms.types[task]})" + (f", {SIMULATED}" if _simulated(task_rows) else "")
+        lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in task_rows])]
+        lines += ["", *(f"{markdown(sentence)}\n" for sentence in _sentences(task_rows, terms.types[task]))]
         lines += ["Critical path, modelled seconds by stage (and how many stages), mean of seeds:", ""]
-        lines += [f"- {markdown(row.strategy)}: {markdown(path_of(row))}" for row in mine]
+        lines += [f"- {markdown(row.strategy)}: {markdown(path_of(row))}" for row in task_rows]
         lines += ["", f"![accuracy against time](plot-{task}.png)", ""]
-    lines += ["## Terms", "", *(f"- {markdown(said)}" for said in terms_text(terms, _seeds(rows)))]
+    lines += ["## Terms", "", *(f"- {markdown(sentence)}" for sentence in terms_text(terms, _seeds(rows)))]
     return "\n".join(lines) + "\n"
 
 
-def _said(rows: Sequence[Row], task_type: str) -> list[str]:
+def _sentences(rows: Sequence[Row], task_type: str) -> list[str]:
     return [*remarks(rows), *_partials(rows), *overview.orders(rows, task_type), *paper_text(task_type)]
 
 
 def _partials(rows: Sequence[Row]) -> list[str]:
-    known = [f"{row.strategy} {score(row.partial)}" for row in rows if row.partial is not None]
-    return [f"Partial credit on gate, which decides nothing: {', '.join(known)}."] if known else []
+    partials = [f"{row.strategy} {score(row.partial)}" for row in rows if row.partial is not None]
+    return [f"Partial credit on gate, which decides nothing: {', '.join(partials)}."] if partials else []
 
 
 def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
@@ -188,7 +198,8 @@ def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
 
 
 def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> str:
-    """compare.html: no script, nothing from elsewhere. ``plots``: task name -> SVG, and ``ALL`` where there are several."""
+    """Return compare.html, without scripts or external resources. ``plots``: task name -> SVG, and ``ALL``
+    where there are several tasks."""
     style = files("combee.report").joinpath("templates/report.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
@@ -206,8 +217,8 @@ def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> st
             *_scroll("Every task", overview.heads(list(terms.types)), overview.table(rows, terms.types)),
         ]
         parts.append(_figure(rows, plots[ALL]))
-    for task, mine in _by_task(rows):
-        parts += _section(task, mine, terms, plots[task])
+    for task, task_rows in _by_task(rows):
+        parts += _section(task, task_rows, terms, plots[task])
     parts.append("<h2>Terms</h2>" + _list(terms_text(terms, _seeds(rows))))
     return "\n".join([*parts, "</body></html>"]) + "\n"
 
@@ -217,7 +228,7 @@ def _section(task: str, rows: Sequence[Row], terms: Terms, svg: str) -> list[str
     return [
         f"<h2>{_safe(task)} ({_safe(terms.types[task])}){mark}</h2>",
         *_scroll(task, HEADS, [cells_of(row) for row in rows]),
-        *(f"<p>{_safe(said)}</p>" for said in _said(rows, terms.types[task])),
+        *(f"<p>{_safe(sentence)}</p>" for sentence in _sentences(rows, terms.types[task])),
         _figure(rows, svg),
         "<h3>Critical path, modelled seconds by stage</h3>",
         _list([f"{row.strategy}: {path_of(row)}" for row in rows]),
@@ -237,14 +248,16 @@ def _figure(rows: Sequence[Row], svg: str) -> str:
     mark = f' <span class="mark">{SIMULATED}</span>' if _simulated(rows) else ""
     several = len({row.task for row in rows}) > 1
     points = "; ".join(
-        f"{f'{row.task} ' if several else ''}{row.strategy} {score(row.score.mean)} in {duration(row.seconds)}"
+        f"{f'{row.task} ' if several else ''}{row.strategy} {score(row.score.mean)} "
+        f"in {duration(row.seconds)}"
         for row in rows
     )
     picture = base64.b64encode(svg.encode()).decode()
     return (
-        f'<figure><img alt="Held-out accuracy against time: {_safe(points)}" src="data:image/svg+xml;base64,{picture}">'
-        f"<figcaption>Filled points are ours{mark}, with their intervals from {FEWEST_SEEDS} seeds on; hollow ones are the paper's, on its "
-        "own machines.</figcaption></figure>"
+        f'<figure><img alt="Held-out accuracy against time: {_safe(points)}" '
+        f'src="data:image/svg+xml;base64,{picture}">'
+        f"<figcaption>Filled points are ours{mark}, with their intervals from {FEWEST_SEEDS} seeds on; "
+        "hollow ones are the paper's, on its own machines.</figcaption></figure>"
     )
 
 
@@ -257,11 +270,11 @@ def _safe(text: str) -> str:
 
 
 def _simulated(rows: Sequence[Row]) -> bool:
-    return any(one.result.simulated for row in rows for one in row.cells)
+    return any(facts.result.simulated for row in rows for facts in row.cells)
 
 
 def _seeds(rows: Sequence[Row]) -> list[int]:
-    return sorted({one.cell.seed for row in rows for one in row.cells})
+    return sorted({facts.cell.seed for row in rows for facts in row.cells})
 
 
 def _by_task(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

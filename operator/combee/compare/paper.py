@@ -1,7 +1,7 @@
-"""Points that the Combee paper published (arXiv 2604.04247, read from its figures), beside ours in the plot.
+"""Points that the Combee paper published (arXiv 2604.04247, read from its figures), for the plot.
 
-Their seconds are wall-clock on their servers with a real model; ours are modelled. What can be compared
-is the shape: how much time a larger batch saves, and how much accuracy it costs.
+Their seconds are wall-clock on their servers with a real model; ours are modelled. Only the shape can
+be compared: how much time a larger batch saves, and how much accuracy it costs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from combee.report.text import duration, score
 
 @dataclass(frozen=True, slots=True)
 class PaperPoint:
-    """One published run: accuracy in [0, 1] after so many seconds; None where these are not known to us."""
+    """One published run: accuracy in [0, 1] after so many seconds; None where the paper does not state
+    them."""
 
     series: str
     name: str
@@ -70,21 +71,21 @@ _SMALLEST = "b = 5"
 
 
 def published(task_type: str, strategy: Strategy) -> PaperPoint | None:
-    """The paper's run by GEPA that a strategy stands beside; None where it has none. Its smallest batch is what
-    stands for ``Sequential``, its one call for all of a batch for ``Naive`` of that size."""
-    wanted = {
+    """Return the paper's GEPA run that matches a strategy; None where there is none. Its smallest batch
+    matches ``Sequential``; its single call for a whole batch matches ``Naive`` of that size."""
+    wanted_name = {
         "Sequential": _SMALLEST,
         "Naive": f"b = {strategy.size}",
         "TopK": "TopK",
         "Summarize": "Summarize",
         "ParallelScan": "Combee",
     }[strategy.name]
-    found = (point for point in PAPER.get(task_type, ()) if point.series in (_GEPA, _COMPRESSED))
-    return next((point for point in found if point.name == wanted), None)
+    points = (point for point in PAPER.get(task_type, ()) if point.series in (_GEPA, _COMPRESSED))
+    return next((point for point in points if point.name == wanted_name), None)
 
 
 def paper_text(task_type: str) -> list[str]:
-    """The points of a task, a sentence a series; none where the paper has none."""
+    """Return a sentence for each series of the paper's points for a task type; empty where it has none."""
     by_series: dict[str, list[str]] = {}
     for point in PAPER.get(task_type, ()):
         at = f" in {duration(point.seconds)}" if point.seconds is not None else ""

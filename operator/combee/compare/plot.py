@@ -1,4 +1,5 @@
-"""The plot: held-out accuracy against modelled time, a panel a task, the paper's points beside ours and labelled as its."""
+"""The plot of held-out accuracy against modelled time, with a panel for each task and the paper's points
+beside ours."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 OURS, PAPERS = (("#1f6fd0", "#c2571a", "#1b8a5a", "#7b4fb5"), "#8a8f98")
-"""a color for each of our methods; the paper's points are grey."""
+"""A color for each of our methods; the paper's points are grey."""
 _MARKERS = ("s", "^", "D")
 _SETTINGS: Any = {"svg.hashsalt": "combee", "font.size": 9.5, "text.parse_math": False}
 _DPI = 130
 _WIDTH, _HEIGHT = 8.2, 6.4
-"""inches of a panel."""
+"""The size of a panel in inches."""
 _POINT, _LINE = 7.0, 2.0
-"""how wide a point and an interval are, in points of 1/72 inch."""
+"""The widths of a point and of an interval, in points of 1/72 inch."""
 _LETTER = 0.62
-"""width of a letter over its size."""
+"""The width of a letter divided by its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class _Label:
 
 
 def plot(panels: Sequence[tuple[Sequence[Row], str]]) -> tuple[str, bytes]:
-    """(SVG, PNG) of the rows of each (task, task type), side by side. Equal rows give equal bytes."""
+    """Return (SVG, PNG) with a panel for each (rows, task type), side by side. Equal rows give equal
+    bytes."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -56,9 +58,9 @@ def plot(panels: Sequence[tuple[Sequence[Row], str]]) -> tuple[str, bytes]:
             axes = part.subplots()
             labels.append((axes, _paint(axes, rows, task_type)))
             part.legend(fontsize=8, frameon=False, loc="outside lower left")
-        figure.draw_without_rendering()  # only now it is known where the points are
-        for axes, mine in labels:
-            _write(axes, mine)
+        figure.draw_without_rendering()  # only this fixes the points' places
+        for axes, axes_labels in labels:
+            _write(axes, axes_labels)
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=_DPI, metadata={"Software": None})
@@ -66,16 +68,16 @@ def plot(panels: Sequence[tuple[Sequence[Row], str]]) -> tuple[str, bytes]:
 
 
 def drawn_interval(row: Row) -> tuple[float, float]:
-    """The interval of a row as it is drawn: none of too few seeds to say, and nothing beyond 0 and 1."""
+    """Return the interval of a row to draw: within [0, 1], and empty with too few seeds."""
     if row.score.n < FEWEST_SEEDS:
         return row.score.mean, row.score.mean
     return max(0.0, row.score.low), min(1.0, row.score.high)
 
 
 def _paint(axes: Axes, rows: Sequence[Row], task_type: str) -> list[_Label]:
-    """Everything but the labels of points, which are returned, ours first."""
-    simulated = any(one.result.simulated for row in rows for one in row.cells)
-    theirs: list[_Label] = []
+    """Draw everything but the labels of points, and return these, ours first."""
+    simulated = any(facts.result.simulated for row in rows for facts in row.cells)
+    paper_labels: list[_Label] = []
     timed = [point for point in PAPER.get(task_type, ()) if point.seconds is not None]
     for number, series in enumerate(dict.fromkeys(point.series for point in timed)):
         points = [point for point in timed if point.series == series]
@@ -88,11 +90,11 @@ def _paint(axes: Axes, rows: Sequence[Row], task_type: str) -> list[_Label]:
             markerfacecolor="none",
             label=f"{series} (its wall-clock)",
         )
-        theirs += [
+        paper_labels += [
             _Label(point.name, x, y, PAPERS, 7.5, y, y) for point, x, y in zip(points, xs, ys, strict=True)
         ]
     _paint_untimed(axes, task_type)
-    numbers = _paint_ours(axes, rows, simulated)
+    own_labels = _paint_ours(axes, rows, simulated)
     axes.set_xscale("log", subs=(2, 5))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     axes.xaxis.set_minor_formatter(lambda x, _: f"{x:,.0f}")
@@ -102,19 +104,19 @@ def _paint(axes: Axes, rows: Sequence[Row], task_type: str) -> list[_Label]:
     axes.grid(color="#e6e7ea", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.margins(0.14)
-    return [*numbers, *theirs]
+    return [*own_labels, *paper_labels]
 
 
 def _paint_ours(axes: Axes, rows: Sequence[Row], simulated: bool) -> list[_Label]:
     labels = []
-    ours = f"ours, modelled time{' (simulated model)' if simulated else ''}"
+    series = f"ours, modelled time{' (simulated model)' if simulated else ''}"
     methods = list(dict.fromkeys(row.method for row in rows))
     for number, row in enumerate(sorted(rows, key=lambda row: row.seconds), start=1):
         color = _color(methods, row.method)
         low, high = drawn_interval(row)
         axes.plot([row.seconds] * 2, [low, high], color=color, linewidth=1.6)
-        said = f"{number}  {row.strategy}: {score(row.score.mean)} in {duration(row.seconds)}, {ours}"
-        axes.plot([row.seconds], [row.score.mean], "o", color=color, label=said)
+        legend = f"{number}  {row.strategy}: {score(row.score.mean)} in {duration(row.seconds)}, {series}"
+        axes.plot([row.seconds], [row.score.mean], "o", color=color, label=legend)
         labels.append(_Label(str(number), row.seconds, row.score.mean, color, 9.5, low, high))
     for number, method in enumerate(methods):
         starts = [row.start for row in rows if row.method == method]
@@ -122,7 +124,7 @@ def _paint_ours(axes: Axes, rows: Sequence[Row], simulated: bool) -> list[_Label
             sum(starts) / len(starts),
             color=_color(methods, method),
             linewidth=0.8,
-            linestyle=(3 * number, (3, 3)),  # two methods often start alike: one's dashes in the other's gaps
+            linestyle=(3 * number, (3, 3)),  # two methods often start alike: the dashes interleave
             label="our start, untouched" + (f" ({method})" if len(methods) > 1 else ""),
         )
     return labels
@@ -133,40 +135,41 @@ def _color(methods: Sequence[str], method: str) -> str:
 
 
 def _paint_untimed(axes: Axes, task_type: str) -> None:
-    """Published accuracies without their seconds: a tick at the right edge and a name beyond it, where no point is."""
-    found = sorted(
-        (point for point in PAPER.get(task_type, ()) if point.seconds is None), key=lambda one: one.accuracy
+    """Draw published accuracies without seconds: a tick at the right edge, and the name outside of it."""
+    untimed = sorted(
+        (point for point in PAPER.get(task_type, ()) if point.seconds is None),
+        key=lambda point: point.accuracy,
     )
-    for number, point in enumerate(found):
+    for number, point in enumerate(untimed):
         axes.axhline(point.accuracy, xmin=0.97, color=PAPERS, linewidth=1.2)
         axes.annotate(
             f"{point.name} ({score(point.accuracy)})",
             (1.01, point.accuracy),
             xycoords=("axes fraction", "data"),
             ha="left",
-            va="top" if number < len(found) / 2 else "bottom",  # two that are near stand apart
+            va="top" if number < len(untimed) / 2 else "bottom",  # keeps two close names apart
             color=PAPERS,
             fontsize=7.5,
         )
-    if found:
-        axes.plot([], [], "_", color=PAPERS, label=found[0].series)
+    if untimed:
+        axes.plot([], [], "_", color=PAPERS, label=untimed[0].series)
 
 
 def _write(axes: Axes, labels: Sequence[_Label]) -> None:
-    """Each label where it covers no point, no interval and no other label."""
+    """Write each label where it covers no point, no interval and no other label, if there is such a place."""
     scale = axes.figure.dpi / 72
     edges = [text.get_window_extent() for text in axes.texts]
-    taken = [Box((b.x0 + b.x1) / 2, (b.y0 + b.y1) / 2, b.width, b.height) for b in edges]
+    occupied = [Box((b.x0 + b.x1) / 2, (b.y0 + b.y1) / 2, b.width, b.height) for b in edges]
     anchors = []
     for label in labels:
         x, y = axes.transData.transform((label.x, label.y))
         _, low = axes.transData.transform((label.x, label.low))
         _, high = axes.transData.transform((label.x, label.high))
         anchors.append(Box(x, y, _LETTER * label.size * len(label.text) * scale, label.size * scale))
-        taken.append(Box(x, y, _POINT * scale, _POINT * scale))
-        taken.append(Box(x, (low + high) / 2, _LINE * scale, high - low))
-    for label, (right, up) in zip(labels, place(anchors, taken), strict=True):
+        occupied.append(Box(x, y, _POINT * scale, _POINT * scale))
+        occupied.append(Box(x, (low + high) / 2, _LINE * scale, high - low))
+    for label, (right, up) in zip(labels, place(anchors, occupied), strict=True):
         axes.annotate(
-            label.text, (label.x, label.y), (right / scale, up / scale), textcoords="offset points", ha="center",
-            va="center", color=label.color, fontsize=label.size,
+            label.text, (label.x, label.y), (right / scale, up / scale), textcoords="offset points",
+            ha="center", va="center", color=label.color, fontsize=label.size,
         )  # fmt: skip

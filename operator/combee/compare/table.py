@@ -1,9 +1,9 @@
 """Rows of the comparison, and the documented form of compare.json.
 
-A row is one strategy of one method on one task over all seeds. Differences are strategy minus ``Sequential`` of
-the same method, paired two ways: *by example* (every gate example of every seed is a pair) and *over seeds* (each seed's mean
-difference is one value; Student's t). Examples of one seed share a playbook, so the second is the
-careful one and the one that verdicts rest on.
+A row is one strategy of one method on one task over all seeds. Differences are strategy minus
+``Sequential`` of the same method, paired two ways: *by example* (every gate example of every seed is a
+pair) and *over seeds* (each seed's mean difference is one value; Student's t). Examples of one seed
+share a playbook, so the second is the more careful one, and verdicts rest on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from combee.compare.strategies import REFERENCE
 VERSION = 1
 PAIRING_SEED = 7
 FEWEST_SEEDS = 3
-"""Two seeds can agree by luck, and their interval then says that nothing varies."""
+"""Two seeds can agree by chance, and their interval would then show no variation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PartMean:
-    """One kind of stage, mean over seeds: modelled seconds, calls, how often it came."""
+    """One kind of stage, as means over seeds: modelled seconds, calls, and number of stages."""
 
     name: str
     seconds: float
@@ -48,144 +48,161 @@ class Row:
     task: str
     method: str
     strategy: str
-    """as it is written; after its method where methods are compared."""
+    """The strategy's label, after the method's name where methods are compared."""
     reference: bool
-    """whether the others of its task and method are compared with it."""
+    """Whether the others of its task and method are compared with it."""
     cells: tuple[CellFacts, ...]
     score: MeanInterval
     start: float
     partial: float | None
-    """partial credit beside ``score``; None where the task has none, or a seed's is not known."""
+    """The partial credit beside ``score``; None where the task has none, or a seed's is unknown."""
     difference: Difference | None
-    """None for the reference, and where there is none."""
+    """The difference to the reference; None for the reference itself, and without a reference."""
     distinct: float
-    """distinct lessons, summed over iterations."""
+    """The distinct lessons, summed over iterations."""
     carried: float
-    """of these, in the ledger with their anchors."""
+    """The distinct lessons that are in the ledger with their anchors."""
     entries: float
-    """entries of the ledger."""
+    """The entries of the ledger."""
     rendered: float
-    """of these, in the playbook."""
+    """The entries that are in the playbook."""
     playbook_tokens: float
     calls: float
     tokens: float
     seconds: float
     speed_up: MeanInterval | None
-    """the reference's modelled time over this one's, seed by seed."""
+    """The reference's modelled time divided by this one's, seed by seed."""
     tokens_per_point: float | None
-    """tokens for each point (0.01) gained over the start; None without a gain."""
+    """The tokens for each point (0.01) gained over the start; None without a gain."""
     parts: tuple[PartMean, ...]
 
 
 def make_rows(facts: Sequence[CellFacts]) -> list[Row]:
-    """One row for each (task, method, strategy), in the order of the cells."""
+    """Return one row for each (task, method, strategy), in the order of the cells."""
     grouped: dict[tuple[str, str, str], list[CellFacts]] = {}
     starts = _start_partials(facts)
-    for one in facts:
-        key = one.cell.task.name, one.cell.learns_by, one.cell.strategy.label
-        grouped.setdefault(key, []).append(one)
+    for cell_facts in facts:
+        key = cell_facts.cell.task.name, cell_facts.cell.learns_by, cell_facts.cell.strategy.label
+        grouped.setdefault(key, []).append(cell_facts)
     return [
-        _row(cells, {one.cell.seed: one for one in grouped.get((task, method, REFERENCE), [])}, starts)
+        _row(
+            cells,
+            {cell_facts.cell.seed: cell_facts for cell_facts in grouped.get((task, method, REFERENCE), [])},
+            starts,
+        )
         for (task, method, _), cells in grouped.items()
     ]
 
 
 def _start_partials(facts: Sequence[CellFacts]) -> dict[tuple[str, int], float]:
-    """Partial credit of the start on gate by task and seed, where a cell looked."""
-    looked = ((one, one.result.held_out.gate) for one in facts if one.result.held_out)
+    """Return the start's partial credit on gate by task and seed, from the cells that looked at gate."""
+    looked = (
+        (cell_facts, cell_facts.result.held_out.gate) for cell_facts in facts if cell_facts.result.held_out
+    )
     return {
-        (one.cell.task.name, one.cell.seed): gate.partial_baseline
-        for one, gate in looked
+        (cell_facts.cell.task.name, cell_facts.cell.seed): gate.partial_baseline
+        for cell_facts, gate in looked
         if gate and gate.partial_baseline is not None
     }
 
 
 def _partial(cells: Sequence[CellFacts], starts: Mapping[tuple[str, int], float]) -> float | None:
-    """Mean over seeds; a cell that found nothing better never looked at gate and has its start's."""
-    found = []
-    for one in cells:
-        gate = one.result.held_out.gate if one.result.held_out else None
-        found.append(gate.partial_best if gate else starts.get((one.cell.task.name, one.cell.seed)))
-    known = [value for value in found if value is not None]
-    return _mean(known) if len(known) == len(found) else None
+    """Return the mean partial credit over seeds. A cell that never looked at gate has its start's."""
+    values = []
+    for facts in cells:
+        gate = facts.result.held_out.gate if facts.result.held_out else None
+        values.append(gate.partial_best if gate else starts.get((facts.cell.task.name, facts.cell.seed)))
+    known_values = [value for value in values if value is not None]
+    return _mean(known_values) if len(known_values) == len(values) else None
 
 
 def _row(
     cells: list[CellFacts], reference: dict[int, CellFacts], starts: Mapping[tuple[str, int], float]
 ) -> Row:
-    what = cells[0].cell
-    paired = [(reference[one.cell.seed], one) for one in cells if one.cell.seed in reference]
-    compared = bool(paired) and what.strategy.name != REFERENCE
-    speed = [base.seconds / one.seconds for base, one in paired if one.seconds > 0]
-    start, best = _mean([one.baseline for one in cells]), [one.best for one in cells]
-    gained = 100 * (_mean(best) - start)
-    tokens = _mean([one.tokens for one in cells])
-    retention = [[it.retention for it in one.result.iterations if it.retention] for one in cells]
+    cell = cells[0].cell
+    paired = [(reference[facts.cell.seed], facts) for facts in cells if facts.cell.seed in reference]
+    compared = bool(paired) and cell.strategy.name != REFERENCE
+    speed = [base.seconds / facts.seconds for base, facts in paired if facts.seconds > 0]
+    start, best = _mean([facts.baseline for facts in cells]), [facts.best for facts in cells]
+    gained_points = 100 * (_mean(best) - start)
+    tokens = _mean([facts.tokens for facts in cells])
+    retention = [
+        [iteration.retention for iteration in facts.result.iterations if iteration.retention]
+        for facts in cells
+    ]
     return Row(
-        task=what.task.name,
-        method=what.learns_by,
-        strategy=what.label,
-        reference=what.strategy.name == REFERENCE,
+        task=cell.task.name,
+        method=cell.learns_by,
+        strategy=cell.label,
+        reference=cell.strategy.name == REFERENCE,
         cells=tuple(cells),
         score=mean_interval(best),
         start=start,
         partial=_partial(cells, starts),
         difference=_difference(paired) if compared else None,
-        distinct=_mean([sum(r.distinct for r in found) for found in retention]),
-        carried=_mean([sum(r.carried for r in found) for found in retention]),
-        entries=_mean([len(one.result.entries) for one in cells]),
-        rendered=_mean([sum(entry.rendered for entry in one.result.entries) for one in cells]),
-        playbook_tokens=_mean([one.result.playbook.tokens if one.result.playbook else 0 for one in cells]),
-        calls=_mean([one.calls for one in cells]),
+        distinct=_mean([sum(r.distinct for r in iterations) for iterations in retention]),
+        carried=_mean([sum(r.carried for r in iterations) for iterations in retention]),
+        entries=_mean([len(facts.result.entries) for facts in cells]),
+        rendered=_mean([sum(entry.rendered for entry in facts.result.entries) for facts in cells]),
+        playbook_tokens=_mean(
+            [facts.result.playbook.tokens if facts.result.playbook else 0 for facts in cells]
+        ),
+        calls=_mean([facts.calls for facts in cells]),
         tokens=tokens,
-        seconds=_mean([one.seconds for one in cells]),
+        seconds=_mean([facts.seconds for facts in cells]),
         speed_up=mean_interval(speed) if compared and speed else None,
-        tokens_per_point=tokens / gained if gained > 0 else None,
+        tokens_per_point=tokens / gained_points if gained_points > 0 else None,
         parts=_parts(cells),
     )
 
 
 def _difference(paired: Sequence[tuple[CellFacts, CellFacts]]) -> Difference:
-    base = {f"{b.cell.seed}/{key}": v for b, _ in paired for key, v in b.scores["best"].items()}
-    ours = {f"{o.cell.seed}/{key}": v for _, o in paired for key, v in o.scores["best"].items()}
+    reference_scores = {f"{b.cell.seed}/{key}": v for b, _ in paired for key, v in b.scores["best"].items()}
+    strategy_scores = {f"{o.cell.seed}/{key}": v for _, o in paired for key, v in o.scores["best"].items()}
     return Difference(
-        paired_difference(base, ours, seed=PAIRING_SEED), mean_interval([o.best - b.best for b, o in paired])
+        paired_difference(reference_scores, strategy_scores, seed=PAIRING_SEED),
+        mean_interval([o.best - b.best for b, o in paired]),
     )
 
 
 def _parts(cells: Sequence[CellFacts]) -> tuple[PartMean, ...]:
-    """The critical path by kind of stage, longest first."""
-    names = dict.fromkeys(part.name for one in cells for part in one.charged)
-    found = []
+    """Return the critical path by kind of stage, longest first."""
+    names = dict.fromkeys(part.name for facts in cells for part in facts.charged)
+    means = []
     for name in names:
-        mine = [part for one in cells for part in one.charged if part.name == name]
+        stage_parts = [part for facts in cells for part in facts.charged if part.name == name]
         n = len(cells)
-        found.append(
-            PartMean(name, sum(p.seconds for p in mine) / n, sum(p.calls for p in mine) / n, len(mine) / n)
+        means.append(
+            PartMean(
+                name,
+                sum(p.seconds for p in stage_parts) / n,
+                sum(p.calls for p in stage_parts) / n,
+                len(stage_parts) / n,
+            )
         )
-    return tuple(sorted(found, key=lambda part: (-part.seconds, part.name)))
+    return tuple(sorted(means, key=lambda part: (-part.seconds, part.name)))
 
 
 def verdict(row: Row) -> str:
-    """In words, on the interval over seeds."""
+    """Return the verdict on a row in words, by its interval over seeds."""
     if row.difference is None:
         return "the reference" if row.reference else "no Sequential to compare with"
-    found = row.difference.over_seeds
-    if found.n < FEWEST_SEEDS:
+    interval = row.difference.over_seeds
+    if interval.n < FEWEST_SEEDS:
         return "too few seeds to say"
-    if found.high < 0:
+    if interval.high < 0:
         return "worse"
-    if found.low > 0:
+    if interval.low > 0:
         return "better"
-    return f"no worse by more than {abs(100 * found.low):.1f} points"
+    return f"no worse by more than {abs(100 * interval.low):.1f} points"
 
 
 def to_json(rows: Sequence[Row], *, law: LatencyLaw, slots: dict[str, int], evaluate_every: int) -> Any:
-    """compare.json: described in docs/compare.md."""
-    cells = [one for row in rows for one in row.cells]
+    """Return the content of compare.json, which docs/compare.md describes."""
+    cells = [facts for row in rows for facts in row.cells]
     return {
         "version": VERSION,
-        "simulated": any(one.result.simulated for one in cells),
+        "simulated": any(facts.result.simulated for facts in cells),
         "reference": REFERENCE,
         "latencyLaw": {
             "decodeSeconds": law.decode_seconds,
@@ -195,7 +212,7 @@ def to_json(rows: Sequence[Row], *, law: LatencyLaw, slots: dict[str, int], eval
         "slots": slots,
         "evaluateEvery": evaluate_every,
         "rows": [_row_json(row) for row in rows],
-        "cells": [_cell_json(one) for one in cells],
+        "cells": [_cell_json(facts) for facts in cells],
     }
 
 
@@ -204,7 +221,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "task": row.task,
         "method": row.method,
         "strategy": row.strategy,
-        "seeds": [one.cell.seed for one in row.cells],
+        "seeds": [facts.cell.seed for facts in row.cells],
         "heldOut": {"start": row.start, **_interval(row.score)},
         "partialCredit": row.partial,
         "difference": _difference_json(row.difference),
@@ -226,11 +243,12 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def _embeddings(cells: Sequence[CellFacts]) -> dict[str, float] | None:
-    """Mean calls and tokens of the embedder, which ``calls`` and ``tokens`` include; None where none was asked."""
-    used = [one.result.usage["embedder"] for one in cells if "embedder" in one.result.usage]
-    if not used:
+    """Return the embedder's mean calls and tokens, which ``calls`` and ``tokens`` include; None without an
+    embedder."""
+    usages = [facts.result.usage["embedder"] for facts in cells if "embedder" in facts.result.usage]
+    if not usages:
         return None
-    calls, tokens = sum(one.calls for one in used), sum(one.prompt_tokens for one in used)
+    calls, tokens = sum(usage.calls for usage in usages), sum(usage.prompt_tokens for usage in usages)
     return {"calls": calls / len(cells), "tokens": tokens / len(cells)}
 
 
@@ -251,31 +269,31 @@ def _difference_json(difference: Difference | None) -> dict[str, Any] | None:
     }
 
 
-def _cell_json(one: CellFacts) -> dict[str, Any]:
+def _cell_json(facts: CellFacts) -> dict[str, Any]:
     return {
-        "task": one.cell.task.name,
-        "method": one.cell.learns_by,
-        "strategy": one.cell.label,
-        "seed": one.cell.seed,
-        "folder": f"cells/{one.cell.name}",
-        "outcome": one.result.outcome,
-        "heldOut": one.best,
-        "start": one.baseline,
-        "calls": one.calls,
-        "tokens": one.tokens,
-        "modelledSeconds": one.seconds,
-        "iterations": len(one.result.iterations),
+        "task": facts.cell.task.name,
+        "method": facts.cell.learns_by,
+        "strategy": facts.cell.label,
+        "seed": facts.cell.seed,
+        "folder": f"cells/{facts.cell.name}",
+        "outcome": facts.result.outcome,
+        "heldOut": facts.best,
+        "start": facts.baseline,
+        "calls": facts.calls,
+        "tokens": facts.tokens,
+        "modelledSeconds": facts.seconds,
+        "iterations": len(facts.result.iterations),
     }
 
 
-def _interval(found: MeanInterval) -> dict[str, Any]:
-    """One seed has no interval: null."""
-    known = found.n > 1
+def _interval(interval: MeanInterval) -> dict[str, Any]:
+    """Return an interval as JSON; its bounds are null for a single seed."""
+    has_bounds = interval.n > 1
     return {
-        "mean": found.mean,
-        "low": found.low if known else None,
-        "high": found.high if known else None,
-        "n": found.n,
+        "mean": interval.mean,
+        "low": interval.low if has_bounds else None,
+        "high": interval.high if has_bounds else None,
+        "n": interval.n,
     }
 
 

@@ -1,9 +1,9 @@
-"""The local executor: what an operator does with Jobs, with coroutines on a laptop.
+"""The local executor: it does with coroutines on a laptop what the operator does with Jobs.
 
-    decide -> (freeze a plan | run steps | outcome), again and again
+    decide -> (freeze a plan | run steps | outcome), repeatedly
 
 It holds no state of its own: every session folds the state anew from DIR's plans and summaries, so
-the same command on the same DIR goes on wherever the last one was cut off.
+the same command on the same DIR continues where the last session was interrupted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from combee.work.steps import run_step
 
 @dataclass(slots=True)
 class LocalExecutor:
-    """One session on one DIR."""
+    """Runs one session on one DIR. ``given``: the plans of --plans, by iteration."""
 
     context: WorkContext
     who: Identity
@@ -40,11 +40,11 @@ class LocalExecutor:
     plans: dict[int, IterationPlan] = field(default_factory=dict)
     state: RunState = field(default_factory=RunState)
     earlier_seconds: float = 0.0
-    """wall-clock of finished steps of earlier sessions."""
+    """The wall-clock seconds of finished steps of earlier sessions."""
     baseline: str = ""
 
     async def run(self) -> Outcome:
-        """Until there is an outcome. Cancelling it stops cleanly: finished work is kept."""
+        """Work until there is an outcome, and return it. When cancelled, finished work is kept."""
         self.summaries = await asyncio.to_thread(self.folder.summaries)
         self.plans = await asyncio.to_thread(self.folder.plans)
         self.earlier_seconds = sum(
@@ -60,9 +60,11 @@ class LocalExecutor:
             if plan.outcome is not None:
                 return plan.outcome
             if plan.freeze is not None:
-                wanted = self.given.get(plan.freeze.iteration, plan.freeze)
-                self.plans[wanted.iteration] = await asyncio.to_thread(self.folder.freeze, wanted)
-                self.meter.planned(self.plans[wanted.iteration], self.state)
+                plan_to_freeze = self.given.get(plan.freeze.iteration, plan.freeze)
+                self.plans[plan_to_freeze.iteration] = await asyncio.to_thread(
+                    self.folder.freeze, plan_to_freeze
+                )
+                self.meter.planned(self.plans[plan_to_freeze.iteration], self.state)
             for step in plan.start:
                 await self._do(step)
 
@@ -86,8 +88,8 @@ class LocalExecutor:
         self.meter.moved(before, self.state, self.plans)
 
     async def _do(self, step: Step) -> None:
-        """Run a step; a failed one is known to this session only, so that the next tries again.
-        What the user has to mend first, such as a store that is full, ends the session."""
+        """Run a step. A failure is recorded in this session only, so that the next session retries the step.
+        An error that the user must fix first, such as a full store, ends the session."""
         try:
             summary = await run_step(self.context, step, self.plans, self.baseline)
         except CombeeError as error:
@@ -101,15 +103,15 @@ class LocalExecutor:
         self.summaries[step.name] = summary
 
     def stopped(self) -> Outcome:
-        """The outcome of a session that was interrupted."""
+        """Return the outcome of a session that was interrupted."""
         outcome = Outcome("Stopped", "interrupted; everything finished so far is kept")
         self.state = replace(self.state, outcome=outcome)
         return outcome
 
 
 def spent_so_far(state: RunState, summaries: Mapping[str, StepSummary]) -> Spend:
-    """What the state knows plus what steps of the unfinished iteration have spent: its finish will
-    roll them up, and until then the budget must see them."""
+    """Return the state's spend plus that of the steps of the unfinished iteration: the finish step will add
+    them up, and until then the budget must count them."""
     spend = state.spend
     for summary in summaries.values():
         if summary.kind in LEADING and summary.counts.get("iteration") == state.iteration:

@@ -1,6 +1,6 @@
-"""What is going on, for people: counts calls and progress, and hands a snapshot to a listener.
+"""A run's progress for people: counts calls and progress, and passes snapshots to a listener.
 
-Nothing here decides anything and nothing here is part of a result.
+Nothing here affects a decision or a result.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Listener(Protocol):
     """A screen. Its methods return at once and never raise."""
 
     def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
-        """The run begins, or goes on."""
+        """The run starts, or is resumed."""
 
     def plan(self, plan: IterationPlan) -> None:
-        """An iteration's decisions are frozen."""
+        """An iteration's plan is frozen."""
 
     def progress(self, state: ProgressState) -> None:
-        """Called often; shows what it likes."""
+        """The progress changed, or some time passed; called often."""
 
     def iteration(self, state: ProgressState) -> None:
         """An iteration is finished."""
 
     def note(self, text: str) -> None:
-        """Something a person should know; the run goes on."""
+        """There is something that a person should know; the run goes on."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Meter:
     hits: int = 0
     started: float = field(default_factory=time.monotonic)
     earlier_seconds: float = 0.0
-    """of sessions before this one."""
+    """The seconds of earlier sessions."""
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTES))
     noted: set[str] = field(default_factory=set)
     simulated: bool = False
@@ -74,19 +74,19 @@ class Meter:
         self.listener.progress(self.snapshot())
 
     def advance(self, units: int = 1) -> None:
-        """``units`` more are done."""
+        """Count ``units`` more as done."""
         self.done += units
         self.listener.progress(self.snapshot())
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Pass a text to the listener, unless it was passed before."""
         if text not in self.noted:
             self.noted.add(text)
             self.notes.append(text)
             self.listener.note(text)
 
     def on_call(self, record: CallRecord) -> None:
-        """Count a call and settle its budget."""
+        """Count a call and settle its reservation in the budget."""
         self.guard.settle(record)
         self.calls += not record.error
         self.hits += record.hit
@@ -94,14 +94,14 @@ class Meter:
             self.note(f"the endpoint of {record.role} is being asked again ({record.retried_for[0]})")
 
     def planned(self, plan: IterationPlan, state: RunState) -> None:
-        """An iteration was frozen; each is told of once."""
+        """Pass a frozen plan to the listener, once for each iteration."""
         if self.current is not None and self.current.iteration == plan.iteration:
             return
         self.current, self.state = plan, state
         self.listener.plan(plan)
 
     def moved(self, before: RunState, after: RunState, plans: Mapping[int, IterationPlan]) -> None:
-        """The state moved on. Plans that an earlier session froze are told of, too."""
+        """Record a new state. The listener also gets the plans that an earlier session froze."""
         if after.iteration > before.iteration:
             if before.iteration in plans:
                 self.planned(plans[before.iteration], before)
@@ -112,23 +112,25 @@ class Meter:
             self.planned(plans[after.iteration], after)
 
     async def tick(self) -> None:
-        """Tell the listener the time of day, so that a long call does not look like a dead run."""
+        """Pass snapshots to the listener regularly, so that a run with a long call does not look dead."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self.listener.progress(self.snapshot())
 
     def snapshot(self) -> ProgressState:
-        """Everything a screen shows."""
+        """Return everything that a screen shows."""
         state, plan = self.state, self.current
         elapsed = self.earlier_seconds + time.monotonic() - self.started
         total = self.facts.train_rows * self.spec.method.epochs
-        done = state.examples_done + (min(self.done, plan.batch_size) if plan and self.stage == "map" else 0)
+        examples_done = state.examples_done + (
+            min(self.done, plan.batch_size) if plan and self.stage == "map" else 0
+        )
         scored = state.facts is not None and state.facts.held_out_rows > 0
         expected = None
-        over = state.phase not in ("Profiling", "Learning")  # whatever was not learned from stays so
+        over = state.phase not in ("Profiling", "Learning")  # the remaining examples are not learned from
         if plan is not None:
-            left = 0 if over else max(0, total - state.examples_done)
-            expected = state.iteration + -(-left // max(1, plan.batch_size))
+            examples_left = 0 if over else max(0, total - state.examples_done)
+            expected = state.iteration + -(-examples_left // max(1, plan.batch_size))
         return ProgressState(
             run=self.name,
             phase=PHASES.get(state.phase, state.phase),
@@ -139,7 +141,7 @@ class Meter:
             stage=self.stage,
             stage_done=self.done,
             stage_total=self.total,
-            examples_done=done,
+            examples_done=examples_done,
             examples_total=total,
             calls_done=self.calls,
             calls_hit=self.hits,
@@ -151,7 +153,9 @@ class Meter:
             heldout_last=state.last_select,
             simulated=self.simulated,
             elapsed_seconds=elapsed,
-            eta_seconds=None if over else eta_seconds(done=done, total=total, elapsed_seconds=elapsed),
+            eta_seconds=None
+            if over
+            else eta_seconds(done=examples_done, total=total, elapsed_seconds=elapsed),
             budget=_budget_text(self.spec, self.guard),
             notes=tuple(self.notes),
         )

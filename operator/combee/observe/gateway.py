@@ -1,4 +1,4 @@
-"""Read what there is of a namespace's gateway, and which Playbooks want one."""
+"""Read the objects of a namespace's gateway, and which Playbooks want one."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ class GatewayObserved:
 async def see_gateway(
     kube: Kube, namespace: str, playbooks: Iterable[Object], *, secret_policy: bool
 ) -> GatewayObserved:
-    """Return what ``decide_gateway`` needs: two reads, one where nobody wants a gateway."""
+    """Return the facts for ``decide_gateway``. This takes two reads, or one where no Playbook wants a
+    gateway."""
     try:
-        wanted = tuple(one for playbook in playbooks if (one := served_of(playbook)) is not None)
+        wishes = tuple(served for playbook in playbooks if (served := served_of(playbook)) is not None)
     except ValidationError:
         return GatewayObserved(GatewaySeen(unread=True, secret_policy=secret_policy), None)
     deployment = await kube.get("Deployment", namespace, names.GATEWAY)
-    service = await kube.get("Service", namespace, names.GATEWAY) if wanted else None
+    service = await kube.get("Service", namespace, names.GATEWAY) if wishes else None
     seen = GatewaySeen(
-        wanted=wanted,
+        wanted=wishes,
         deployment=_deployment_seen(deployment) if deployment is not None else None,
         has_service=service is not None,
         secret_policy=secret_policy,
@@ -42,8 +43,8 @@ async def see_gateway(
 
 
 def served_of(playbook: Object) -> Served | None:
-    """Return a Playbook that wants a gateway, or None. ValidationError when this version cannot read what it asks
-    for."""
+    """Return what the gateway serves for a Playbook, or None where it wants no gateway. Raises
+    ValidationError when this release cannot read its gateway."""
     meta, spec = playbook["metadata"], playbook.get("spec") or {}
     if "deletionTimestamp" in meta:
         return None
@@ -56,5 +57,5 @@ def served_of(playbook: Object) -> Served | None:
 
 def _deployment_seen(deployment: Object) -> DeploymentSeen:
     meta = deployment["metadata"]
-    ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
-    return DeploymentSeen(meta["uid"], ours, deleting="deletionTimestamp" in meta)
+    is_ours = (meta.get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
+    return DeploymentSeen(meta["uid"], is_ours, deleting="deletionTimestamp" in meta)

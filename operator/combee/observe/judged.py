@@ -1,4 +1,4 @@
-"""Judged pairs of canaries, and readings: what a ``canary-eval`` Job left in ConfigMaps, for the operator to fold in."""
+"""Judged pairs and readings that ``canary-eval`` Jobs left in ConfigMaps for the operator to fold in."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from combee.plan.playbook.judging import read_left_out, read_pairs
 from combee.plan.playbook.readings import Reading, read_reading
 
 MAX_AT_ONCE = 8
-"""ConfigMaps of pairs read in one tick; more are for the next one."""
+"""The most ConfigMaps that one tick reads; the others are for the next tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What Jobs brought, by test."""
+    """The results of Jobs, by the id of their canary."""
 
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
     left_out: dict[str, tuple[LeftOut, ...]] = field(default_factory=dict)
@@ -26,56 +26,57 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The ConfigMaps that hold pairs of tests that are under way."""
+    """The ConfigMaps that hold judged pairs of canaries under way."""
 
     by_name: Mapping[str, str]
-    """name -> ``CanaryTest.id``."""
+    """The name of a ConfigMap -> the ``CanaryTest.id`` of its pairs."""
     stale: tuple[str, ...] = ()
-    """those of tests that are over: nobody waits for them."""
+    """The ConfigMaps of canaries that are over: nobody waits for them."""
     more: bool = False
-    """whether there are more than are read at once."""
+    """Whether there are more than one tick reads."""
 
     @classmethod
     def of(cls, metas: Iterable[Object], versions: Iterable[Object]) -> Judged:
-        """Those among a Playbook's ConfigMaps, by name."""
+        """Return those among a Playbook's ConfigMaps (``metas``) that hold results of its versions'
+        canaries."""
         versions = list(versions)
-        tests, paused = set(tests_of(versions)), set(paused_of(versions))
-        found = {
-            one["metadata"]["name"]: str(one["metadata"]["labels"][names.LABEL_CANARY])
-            for one in metas
-            if names.LABEL_CANARY in one["metadata"].get("labels", {})
+        running, paused = set(tests_of(versions)), set(paused_of(versions))
+        canaries_by_name = {
+            meta["metadata"]["name"]: str(meta["metadata"]["labels"][names.LABEL_CANARY])
+            for meta in metas
+            if names.LABEL_CANARY in meta["metadata"].get("labels", {})
         }
-        wanted = sorted(name for name, test in found.items() if test in tests)
-        stale = sorted(name for name, test in found.items() if test not in tests | paused)[:MAX_AT_ONCE]
-        chosen = {name: found[name] for name in wanted[:MAX_AT_ONCE]}
-        return cls(chosen, tuple(stale), more=len(wanted) > len(chosen))
+        awaited = sorted(name for name, canary in canaries_by_name.items() if canary in running)
+        over = sorted(name for name, canary in canaries_by_name.items() if canary not in running | paused)
+        chosen = {name: canaries_by_name[name] for name in awaited[:MAX_AT_ONCE]}
+        return cls(chosen, tuple(over[:MAX_AT_ONCE]), more=len(awaited) > len(chosen))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the ConfigMaps."""
+        """The names of the ConfigMaps to read."""
         return tuple(self.by_name)
 
     async def read(self, kube: Kube, namespace: str) -> Brought:
-        """What is in them. What cannot be read counts as nothing."""
-        brought = Brought()
-        for name, test in self.by_name.items():
-            found = await kube.get("ConfigMap", namespace, name)
-            data = (found or {}).get("data") or {}
+        """Return the results in the ConfigMaps. Content that cannot be read is left out."""
+        results = Brought()
+        for name, canary in self.by_name.items():
+            config_map = await kube.get("ConfigMap", namespace, name)
+            data = (config_map or {}).get("data") or {}
             text = str(data.get(names.PAIRS_KEY, ""))
-            brought.pairs[test] = (*brought.pairs.get(test, ()), *read_pairs(text))
-            brought.left_out[test] = (*brought.left_out.get(test, ()), *read_left_out(text))
+            results.pairs[canary] = (*results.pairs.get(canary, ()), *read_pairs(text))
+            results.left_out[canary] = (*results.left_out.get(canary, ()), *read_left_out(text))
             if (reading := read_reading(str(data.get(names.READING_KEY, "")))) is not None:
-                brought.readings[test] = (*brought.readings.get(test, ()), reading)
-        return brought
+                results.readings[canary] = (*results.readings.get(canary, ()), reading)
+        return results
 
 
 def tests_of(versions: Iterable[Object]) -> list[str]:
-    """Ids of the tests that are under way."""
-    tests = (((one.get("status") or {}).get("test") or {}).get("id") for one in versions)
-    return sorted({str(test) for test in tests if test})
+    """Return the sorted ids of the canaries that are under way."""
+    canaries = (((version.get("status") or {}).get("test") or {}).get("id") for version in versions)
+    return sorted({str(canary) for canary in canaries if canary})
 
 
 def paused_of(versions: Iterable[Object]) -> list[str]:
-    """Ids of the tests that may go on: what was judged for them waits."""
-    tests = (((one.get("status") or {}).get("state") or {}).get("test") for one in versions)
-    return sorted({str(test) for test in tests if test})
+    """Return the sorted ids of paused canaries, whose judged pairs stay until they go on."""
+    canaries = (((version.get("status") or {}).get("state") or {}).get("test") for version in versions)
+    return sorted({str(canary) for canary in canaries if canary})

@@ -1,4 +1,4 @@
-"""Read the Jobs that judge a Playbook's canaries: which there are, and how they fare."""
+"""Read the ``canary-eval`` Jobs of a Playbook and their state."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from combee.records import Owner
 from combee.times import seconds_of
 
 MAX_MESSAGE = 600
-"""bytes of why a Job failed."""
+"""The most bytes of the reason why a Job failed."""
 
 
 async def see_judges(
     kube: Kube, owner: Owner, spec: PlaybookSpec, now: float, *, secret_policy: bool
 ) -> JudgesSeen:
-    """Return how the Jobs fare. One request, and two more for each test that is in trouble; none for a Playbook
-    without such a canary."""
+    """Return the state of the Jobs. This takes one request, and two more for each canary in trouble; none for
+    a Playbook whose canary needs no such Job."""
     if not judged_by_job(spec):
         return JudgesSeen()
     selector = f"{names.LABEL_PLAYBOOK}={names.playbook_label(owner.name)},{names.LABEL_CANARY}"
@@ -33,18 +33,19 @@ async def see_judges(
     for job in await kube.list("Job", owner.namespace, labels=selector):
         if owned(job, owner):
             jobs.setdefault(job["metadata"]["labels"][names.LABEL_CANARY], []).append(job)
-    for of_test in jobs.values():
-        of_test.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]))
-    troubles = await asyncio.gather(*(_trouble(kube, of_test, now) for of_test in jobs.values()))
+    for canary_jobs in jobs.values():
+        canary_jobs.sort(key=lambda job: str(job["metadata"]["creationTimestamp"]))
+    troubles = await asyncio.gather(*(_trouble(kube, canary_jobs, now) for canary_jobs in jobs.values()))
     return JudgesSeen(
-        jobs={test: tuple(map(_judge_job, of_test)) for test, of_test in jobs.items()},
+        jobs={canary: tuple(map(_judge_job, canary_jobs)) for canary, canary_jobs in jobs.items()},
         troubles=dict(zip(jobs, troubles, strict=True)),
         refused=refusal(spec, secret_policy=secret_policy),
     )
 
 
 async def _trouble(kube: Kube, jobs: list[Object], now: float) -> str:
-    """Return why the last Job cannot start or, until another one has come to its end, why one failed."""
+    """Return why the last Job cannot start, or why the last Job that ended failed; empty when neither
+    holds."""
     ended = [job for job in jobs if not _live(job)]
     last = next(reversed(jobs), None)
     if last is not None and _live(last):
@@ -60,7 +61,7 @@ async def _trouble(kube: Kube, jobs: list[Object], now: float) -> str:
 
 
 async def _diagnosed(kube: Kube, job: Object) -> Trouble | None:
-    """Return why a Job's pod does not run, or died."""
+    """Return why a Job's pod does not run, or why it died."""
     namespace, uid = job["metadata"]["namespace"], job["metadata"]["uid"]
     pods = await kube.list("Pod", namespace, labels=f"batch.kubernetes.io/controller-uid={uid}")
     starting = being_set_up(pods) if pods else job

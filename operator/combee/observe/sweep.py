@@ -1,4 +1,5 @@
-"""Read what a namespace keeps of traffic: its Playbooks, the Jobs that remember it, and the claims they name."""
+"""Read which traffic a namespace keeps: its Playbooks, the Jobs that remember it, and the claims they
+name."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ from combee.times import seconds_of
 async def see_kept(
     kube: Kube, namespace: str, playbooks: Iterable[Object], *, secret_policy: bool
 ) -> SweepSeen:
-    """Return what ``decide_sweep`` needs: one list, and one look at each claim that no Playbook keeps traffic in now.
+    """Return the facts for ``decide_sweep``. This takes one list, and one read for each claim in which no
+    Playbook keeps traffic now.
 
-    Where ``secret_policy`` is off, stores that need a Secret are left out: nobody asked whether it may be mounted.
+    Without ``secret_policy`` stores that need a Secret are left out: nothing has checked whether it may be
+    mounted.
     """
     live, unread = _kept_now(playbooks, secret_policy=secret_policy)
     jobs = [_sweep_job(job) for job in await kube.list("Job", namespace, labels=SELECTOR)]
@@ -29,13 +32,13 @@ async def see_kept(
         for job in readable
         if job.memory.store.pvc is not None and job.memory.key not in live
     }
-    lost = [claim for claim in sorted(claims) if not await _is_there(kube, namespace, claim)]
-    return SweepSeen(tuple(readable), live, frozenset(unread), frozenset(lost))
+    missing_claims = [claim for claim in sorted(claims) if not await _is_there(kube, namespace, claim)]
+    return SweepSeen(tuple(readable), live, frozenset(unread), frozenset(missing_claims))
 
 
 def kept_of(playbook: Object) -> tuple[Store, Kept] | None:
-    """Return where traffic of a Playbook is kept and for how long, or None where none is. ValidationError when this
-    version cannot read what it asks for."""
+    """Return where traffic of a Playbook is kept and for how long, or None where none is kept. Raises
+    ValidationError when this release cannot read its gateway."""
     meta, spec = playbook["metadata"], playbook.get("spec") or {}
     if "deletionTimestamp" in meta:
         return None
@@ -49,18 +52,19 @@ def kept_of(playbook: Object) -> tuple[Store, Kept] | None:
 
 
 def _kept_now(playbooks: Iterable[Object], *, secret_policy: bool) -> tuple[dict[str, Memory], set[str]]:
-    """Return by store what more may come of, and the Playbooks that this release cannot read."""
+    """Return by store the traffic that Playbooks keep now, and the Playbooks that this release cannot
+    read."""
     by_store: dict[str, Memory] = {}
     unread: set[str] = set()
     for playbook in playbooks:
         try:
-            wanted = kept_of(playbook)
+            keeping = kept_of(playbook)
         except ValidationError:
             unread.add(playbook["metadata"]["name"])
             continue
-        if wanted is None or (wanted[0].secret_ref is not None and not secret_policy):
+        if keeping is None or (keeping[0].secret_ref is not None and not secret_policy):
             continue
-        store, kept = wanted
+        store, kept = keeping
         memory = Memory(store, (kept,))
         earlier = by_store.get(memory.key)
         by_store[memory.key] = Memory(store, (*earlier.kept, kept)) if earlier else memory
@@ -68,7 +72,7 @@ def _kept_now(playbooks: Iterable[Object], *, secret_policy: bool) -> tuple[dict
 
 
 def _sweep_job(job: Object) -> SweepJob | None:
-    """Return a Job as the plan sees it, or None for one that is going or that says nothing readable."""
+    """Return a Job in the form for the plan, or None for one that is being deleted or cannot be read."""
     meta = job["metadata"]
     memory = Memory.from_json((meta.get("annotations") or {}).get(KEEPS, ""))
     if memory is None or "deletionTimestamp" in meta:
@@ -85,7 +89,7 @@ def _sweep_job(job: Object) -> SweepJob | None:
 
 def _is(job: Object, condition: str) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
+    return any(entry["type"] == condition and entry["status"] == "True" for entry in conditions)
 
 
 async def _is_there(kube: Kube, namespace: str, claim: str) -> bool:

@@ -1,4 +1,4 @@
-"""Make a ClusterPlan true. Every write is asked of the fence first, and harmless when it is made twice."""
+"""Carry out a ClusterPlan. The fence is asked before every write, and every write may safely be repeated."""
 
 from __future__ import annotations
 
@@ -28,50 +28,56 @@ from combee.records import Owner
 from combee.times import rfc3339
 
 KEEP_FINISHED_SECONDS = 900
-"""How long a finished Job and its pods stay, for people who want to see their logs."""
+"""How long a finished Job and its pods stay, for people who want to read their logs."""
 
 
 class BeingDeletedError(ClusterError):
-    """An earlier object of the name is on its way out: ask again in a moment."""
+    """An earlier object of the same name is still being deleted: try again in a moment."""
 
     code = "BeingDeleted"
 
 
 @dataclass(slots=True)
 class Executor:
-    """Writes children of runs."""
+    """Writes the children of runs."""
 
     kube: Kube
     fence: Callable[[], None]
-    """raises unless we may write."""
+    """Raises unless the operator may write."""
     make_accounts: bool = False
-    """whether the accounts of step pods are ours to make; else an administrator made them."""
+    """Whether the operator makes the accounts of step pods; otherwise an administrator made them."""
     made: Callable[[str], None] = lambda kind: None
-    """told the kind of each object that was made."""
-    _shown: set[str] = field(default_factory=set)
-    """uids of runs whose ConfigMap is known to be there."""
-    _settled: set[str] = field(default_factory=set)
-    """namespaces whose accounts are known to be there."""
+    """Called with the kind of each object that was made."""
+    _runs_with_config: set[str] = field(default_factory=set)
+    """The uids of runs whose ConfigMap is known to exist."""
+    _namespaces_with_accounts: set[str] = field(default_factory=set)
+    """The namespaces whose accounts are known to exist."""
 
     async def freeze(self, plan: IterationPlan, owner: Owner) -> IterationPlan:
-        """Write the plan, or read back and obey the one that is there."""
+        """Write the plan, or read the one that was frozen before. Return the plan to follow."""
         body = plan_config(plan, owner)
-        kept = await self._ensure(body, owner)
-        return IterationPlan.from_json(kept["data"]["plan.json"].encode(), where=body["metadata"]["name"])
+        config_map = await self._ensure(body, owner)
+        return IterationPlan.from_json(
+            config_map["data"]["plan.json"].encode(), where=body["metadata"]["name"]
+        )
 
     async def follow(
         self, plan: ClusterPlan, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
     ) -> None:
-        """Delete, scale, make and let expire what the plan says. ClusterError when one fails: the rest
-        is for the next tick."""
+        """Delete, scale, make and let expire what the plan names. Raises ClusterError when a write fails; the
+        next tick does the rest."""
         for name in plan.delete:
             self.fence()
             await self.kube.delete("Job", owner.namespace, name)
-        if self.make_accounts and owner.namespace not in self._settled and (plan.jobs or plan.engines):
+        if (
+            self.make_accounts
+            and owner.namespace not in self._namespaces_with_accounts
+            and (plan.jobs or plan.engines)
+        ):
             for body in account_objects(owner.namespace, settings):
                 self.fence()
                 await self.kube.create(body)
-            self._settled.add(owner.namespace)
+            self._namespaces_with_accounts.add(owner.namespace)
         for name, wish in plan.engines.items():
             await self._engine(name, wish, run, owner, settings, seen)
         for job in plan.jobs:
@@ -87,9 +93,9 @@ class Executor:
     async def _start(
         self, wish: JobWish, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
     ) -> None:
-        if owner.uid not in self._shown:
+        if owner.uid not in self._runs_with_config:
             await self._ensure(run_config(run, owner), owner)
-            self._shown.add(owner.uid)
+            self._runs_with_config.add(owner.uid)
         await self._refuse_beside_another(wish, owner, seen)
         await self._ensure(
             step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings),
@@ -97,40 +103,41 @@ class Executor:
         )
 
     async def _refuse_beside_another(self, wish: JobWish, owner: Owner, seen: Seen) -> None:
-        """Raises BeingDeletedError while a pod of an earlier Job of the step may be at work."""
-        chosen = {
+        """Raise BeingDeletedError while a pod of an earlier Job of the step may be at work."""
+        wanted_labels = {
             names.LABEL_RUN_UID: owner.uid,
             names.LABEL_STEP: wish.step.kind,
             names.LABEL_ITERATION: str(wish.step.iteration),
         }
-        labels = ",".join(f"{name}={value}" for name, value in chosen.items())
+        labels = ",".join(f"{name}={value}" for name, value in wanted_labels.items())
         pods = await self.kube.list("Pod", owner.namespace, labels=labels)
         now = rfc3339(seen.now)
-        if left := still_at_work(pods, now):
+        if pod_name := still_at_work(pods, now):
             raise BeingDeletedError(
-                "a pod of an earlier Job is still at work", where=f"Pod {left}", status=409
+                "a pod of an earlier Job is still at work", where=f"Pod {pod_name}", status=409
             )
 
     async def _rollouts(
         self, wish: RolloutsWish, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
     ) -> None:
-        """Jobs of the user's image, and the Service through which their pods find what is to be rolled out."""
+        """Delete or make the Jobs of the user's image, and the Service through which their pods find
+        rollouts."""
         for name in wish.delete:
             self.fence()
             await self.kube.delete("Job", owner.namespace, name)
         if wish.remove:
             self.fence()
             await self.kube.delete("Service", owner.namespace, names.rollouts_name(owner.name, owner.uid))
-        there = {job.attempt for job in seen.rollouts.values()}
-        missing = [attempt for attempt in wish.attempts if attempt not in there]
-        if not missing:
+        attempts = {job.attempt for job in seen.rollouts.values()}
+        missing_attempts = [attempt for attempt in wish.attempts if attempt not in attempts]
+        if not missing_attempts:
             return
         for policy in isolation(owner.namespace):
             # One of the name stays as it is: whoever may write policies here may allow more, too.
             self.fence()
             await self.kube.create(policy)
         service = await self._ensure(rollout_service(owner), owner)
-        for attempt in missing:
+        for attempt in missing_attempts:
             job = rollout_job(run, owner, attempt, str(service["spec"]["clusterIP"]), settings)
             await self._ensure(job, owner)
 
@@ -143,27 +150,32 @@ class Executor:
         settings: Settings,
         seen: Seen,
     ) -> None:
-        there = seen.engines.get(name)
+        engine_seen = seen.engines.get(name)
         index = next(k for k, engine in enumerate(run.spec.engines) if engine.name == name)
-        called = names.engine_name(owner.name, owner.uid, index, name)
+        object_name = names.engine_name(owner.name, owner.uid, index, name)
         if wish.remove:
             self.fence()
-            await self.kube.delete("Deployment", owner.namespace, called)
-            await self.kube.delete("Service", owner.namespace, called)
-        elif there is None and wish.replicas:
+            await self.kube.delete("Deployment", owner.namespace, object_name)
+            await self.kube.delete("Service", owner.namespace, object_name)
+        elif engine_seen is None and wish.replicas:
             if await self._weights_are_there(run, owner, index, settings):
                 for body in engine_objects(run, owner, index, settings):
                     await self._ensure(body, owner)
-        elif there is not None and there.replicas != wish.replicas:
+        elif engine_seen is not None and engine_seen.replicas != wish.replicas:
             self.fence()
             await self.kube.patch(
-                "Deployment", owner.namespace, called, {"spec": {"replicas": wish.replicas}}, part="scale"
+                "Deployment",
+                owner.namespace,
+                object_name,
+                {"spec": {"replicas": wish.replicas}},
+                part="scale",
             )
 
     async def _weights_are_there(
         self, run: PromptLearningRun, owner: Owner, index: int, settings: Settings
     ) -> bool:
-        """Whether the servers may start; with a model cache a Job fetches the weights into it first."""
+        """Return whether the servers may start. With a model cache a Job fetches the weights into it
+        first."""
         engine = run.spec.engines[index]
         if engine.vllm.model_cache is not None and engine.vllm.replicas > 1:
             name = engine.vllm.model_cache.claim_name
@@ -178,21 +190,22 @@ class Executor:
         return any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
 
     async def _ensure(self, body: Object, owner: Owner) -> Object:
-        """The object, made or found. Adopted only when it was made for this very run."""
+        """Make the object, or find it made, and return it. Raises ClusterError when the existing one was not
+        made for this very run."""
         self.fence()
-        made = await self.kube.create(body)
-        if made is not None:
+        created = await self.kube.create(body)
+        if created is not None:
             self.made(body["kind"])
-            return made
+            return created
         kind, name = body["kind"], body["metadata"]["name"]
-        found: dict[str, Any] | None = await self.kube.get(kind, owner.namespace, name)
-        if found is None or "deletionTimestamp" in found["metadata"]:
+        existing: dict[str, Any] | None = await self.kube.get(kind, owner.namespace, name)
+        if existing is None or "deletionTimestamp" in existing["metadata"]:
             raise BeingDeletedError("an earlier one is being deleted", where=f"{kind} {name}", status=409)
-        if not owned(found, owner):
+        if not owned(existing, owner):
             raise ClusterError(
                 "an object of this name is there that was not made for this run",
                 where=f"{kind} {owner.namespace}/{name}",
                 fix="Delete or rename it",
                 status=409,
             )
-        return found
+        return existing

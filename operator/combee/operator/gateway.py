@@ -1,5 +1,5 @@
-"""Keep the gateway of a namespace as its Playbooks want it: made, changed in place, or taken away; and what it kept
-of traffic for no longer than was said."""
+"""Make, change or delete the gateway of a namespace as its Playbooks want it, and sweep the traffic it has
+kept."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ from combee.records import Owner
 
 @dataclass(frozen=True, slots=True)
 class GatewayKeeper:
-    """``keep`` may be called at any time, as often as one likes."""
+    """Keeps gateways; ``keep`` may be called at any time and as often as needed."""
 
     kube: Kube
     fence: Callable[[], None]
-    """raises unless we may write."""
+    """Raises unless the operator may write."""
     settings: Settings
     make_accounts: bool
-    """whether accounts are made where they are needed; otherwise the chart has made them."""
+    """Whether accounts are made where they are needed; otherwise the chart has made them."""
     teller: Teller
     secret_policy: bool
-    """whether the admission policy that guards Secrets is installed."""
+    """Whether the admission policy that guards Secrets is installed."""
     sweeper: Sweeper
-    """of what the gateway has kept."""
+    """Sweeps the traffic that the gateway has kept."""
     clock: Callable[[], float] = time.time
 
     async def tick(self, key: Key) -> float | None:
-        """``keep`` as the queue calls it, and the sweeper's; a namespace without a gateway in which nothing is kept is
-        not looked at again."""
+        """Keep the gateway of a namespace and sweep its traffic. Return NEVER where it has neither a gateway
+        nor kept traffic, else None."""
         playbooks = await self.kube.list(names.PLAYBOOK_KIND, key[0])
         served = await self.keep(key[0], playbooks)
-        kept = await self.sweeper.keep(key[0], playbooks, self.clock())
-        return None if served or kept else NEVER
+        keeps_traffic = await self.sweeper.keep(key[0], playbooks, self.clock())
+        return None if served or keeps_traffic else NEVER
 
     async def keep(self, namespace: str, playbooks: list[Object]) -> bool:
-        """Return whether there is a gateway for the Playbooks of a namespace. Two reads where nothing is to be done.
-        ClusterError when something of the gateway's name is not ours."""
+        """Keep the gateway for the Playbooks of a namespace, and return whether there is one. This takes two
+        reads where there is nothing to do. Raises ClusterError when an object of the gateway's name is not
+        the operator's."""
         observed = await see_gateway(self.kube, namespace, playbooks, secret_policy=self.secret_policy)
         plan = decide_gateway(observed.seen)
         by_name = {playbook["metadata"]["name"]: playbook for playbook in playbooks}
@@ -63,7 +64,7 @@ class GatewayKeeper:
         return plan.keeps
 
     async def _apply(self, plan: GatewayPlan, namespace: str, deployment: Object | None) -> None:
-        """Make the plan true, each write asked of the fence first."""
+        """Carry out the plan; the fence is asked before each write."""
         if plan.foreign:
             raise ClusterError(
                 "a Deployment of the gateway's name is there that the operator did not make",
@@ -82,15 +83,16 @@ class GatewayKeeper:
             await self.kube.create(gateway_service(owner))
 
     async def _deploy(self, plan: GatewayPlan, namespace: str, deployment: Object | None) -> Object | None:
-        """Make or change the Deployment; return it as it is now, None where another one was just made."""
-        wished = gateway_deployment(plan.serve, self.settings)
+        """Make or change the Deployment and return it; None when another writer has just made or deleted
+        it."""
+        wanted_deployment = gateway_deployment(plan.serve, self.settings)
         if deployment is None:
             for body in gateway_account(namespace) if self.make_accounts else ():
                 self.fence()
                 await self.kube.create(body)
             self.fence()
-            return await self.kube.create(wished)
-        patch = gateway_change(wished, deployment)
+            return await self.kube.create(wanted_deployment)
+        patch = gateway_change(wanted_deployment, deployment)
         if patch is None:
             return deployment
         self.fence()
@@ -98,9 +100,11 @@ class GatewayKeeper:
 
 
 def _secret_refused(refused: Served) -> Happening:
-    """Return the Event for a Playbook whose Secrets are not mounted: nobody asked whether its author may read them."""
+    """Return the Event for a Playbook whose Secrets are not mounted, since nothing has checked whether its
+    author may read them."""
     message = (
-        f"the gateway is not given {', '.join(refused.secrets)}: without the chart's admission policy Secrets are "
-        "refused. Ask whoever installed the chart for admissionPolicy.install"
+        f"the gateway is not given {', '.join(refused.secrets)}: "
+        "without the chart's admission policy Secrets are refused. "
+        "Ask whoever installed the chart for admissionPolicy.install"
     )
     return Happening("Warning", "SecretNotAllowed", message)

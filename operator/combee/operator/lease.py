@@ -1,8 +1,8 @@
-"""The operator's own Lease: whoever holds it may write, and only as long as it surely still does.
+"""The operator's Lease: only its holder may write, and only while it surely still holds it.
 
 One replica runs at a time (the Deployment is of type Recreate), but a node that lost its network
-may go on with an operator that was replaced. Before every write the fence is asked; it says no as
-soon as the Lease *could* have been taken by another, going by our own monotonic clock.
+may still run an operator that was replaced. The fence is asked before every write, and refuses as
+soon as another operator *could* have taken the Lease, by the operator's own monotonic clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "combee-operator"
 DURATION_SECONDS = 15
 RENEW_SECONDS = 4.0
 MARGIN_SECONDS = 3.0
-"""Writes stop so long before the Lease runs out, so that one under way has ended by then."""
+"""Writes stop so long before the Lease expires, so that a write under way ends before it."""
 
 
 class NotOursError(ClusterError):
@@ -43,22 +43,23 @@ class Fence:
     _renewed: float = float("-inf")
 
     def check(self) -> None:
-        """Raises NotOursError unless the Lease is surely ours now."""
+        """Raise NotOursError unless this operator surely holds the Lease now."""
         if not self.held:
             raise NotOursError("the Lease is not held", where=f"{self.namespace}/{NAME}")
 
     @property
     def held(self) -> bool:
-        """Whether the Lease is surely ours now."""
+        """Whether this operator surely holds the Lease now."""
         return self.clock() - self._renewed < DURATION_SECONDS - MARGIN_SECONDS
 
     async def acquire(self) -> None:
-        """Return when the Lease is ours: at once when it is free, given up or ours, else when it ran out."""
+        """Wait until this operator holds the Lease: at once when it is free, given up or its own, else until
+        the Lease has expired."""
         while not await self._try():  # noqa: ASYNC110 - it is another process that gives it up
             await asyncio.sleep(1.0)
 
     async def keep(self) -> None:
-        """Renew until cancelled; a renewal that fails is tried again until the fence closes by itself."""
+        """Renew the Lease until cancelled. A failed renewal is retried, and meanwhile the fence may close."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
@@ -68,16 +69,16 @@ class Fence:
                 log.warning("the Lease could not be renewed", extra={"error": str(error)})
 
     async def release(self) -> None:
-        """Give the Lease up, so that the next operator need not wait."""
+        """Give the Lease up, so that the next operator does not have to wait."""
         if self.held:
             self._renewed = float("-inf")
             await self.kube.patch("Lease", self.namespace, NAME, {"spec": {"holderIdentity": ""}})
 
     async def _try(self) -> bool:
-        asked = self.clock()
+        asked_at = self.clock()
         lease = await self.kube.get("Lease", self.namespace, NAME)
         if lease is None:
-            made = await self.kube.create(
+            created = await self.kube.create(
                 {
                     "apiVersion": "coordination.k8s.io/v1",
                     "kind": "Lease",
@@ -85,7 +86,7 @@ class Fence:
                     "spec": self._spec(transitions=0),
                 }
             )
-            return self._ours(asked, made is not None)
+            return self._ours(asked_at, created is not None)
         spec = lease.get("spec", {})
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self.holder) and not _ran_out(spec):
@@ -94,17 +95,17 @@ class Fence:
         version = {"resourceVersion": lease["metadata"]["resourceVersion"]}
         try:
             body = {"metadata": version, "spec": self._spec(transitions)}
-            done = await self.kube.patch("Lease", self.namespace, NAME, body)
+            patched = await self.kube.patch("Lease", self.namespace, NAME, body)
         except ClusterError as error:
             if error.status != 409:
                 raise
             return False
-        return self._ours(asked, done is not None)
+        return self._ours(asked_at, patched is not None)
 
-    def _ours(self, asked: float, done: bool) -> bool:
-        if done:
-            self._renewed = asked
-        return done
+    def _ours(self, asked_at: float, success: bool) -> bool:
+        if success:
+            self._renewed = asked_at
+        return success
 
     def _spec(self, transitions: int) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""What the operator counts, and whether it is alive."""
+"""The operator's metrics, and whether it is alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from combee.operator.tick import Key
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 STALE_AFTER_SECONDS = 180.0
-"""Not alive when no tick has ended for so long though runs are there, or for so many resyncs if that is longer."""
+"""The operator is not alive when there are runs and no tick has ended for so long (or for so many resyncs, if
+that is longer)."""
 STALE_AFTER_RESYNCS = 3.0
 
 
@@ -74,14 +75,14 @@ class Metrics:
         )
 
     def saw(self, key: Key, status: RunStatus | None) -> None:
-        """A run's status as it is now; None: it is gone."""
+        """Record a run's current status; None when the run is gone."""
         before = self._phases.pop(key, None)
         if status is not None:
             self._phases[key] = _slim(status)
             if before is not None:
                 self._charge(before, status)
         if (before.phase if before else None) != (status.phase if status else None):
-            tally = Tally(one.phase.value for one in self._phases.values())
+            tally = Tally(run_status.phase.value for run_status in self._phases.values())
             for phase in type(status.phase) if status else type(before.phase) if before else ():
                 self.runs.labels(phase.value).set(tally[phase.value])
 
@@ -91,18 +92,18 @@ class Metrics:
         self.iterations.inc(max(0, after.iteration - before.iteration))
         self.rollouts.inc(max(0, after.spend.rollouts - before.spend.rollouts))
         for role, usage in after.usage.items():
-            old = before.usage.get(role)
+            earlier = before.usage.get(role)
             for direction in ("prompt_tokens", "completion_tokens"):
-                grown = getattr(usage, direction) - (getattr(old, direction) if old else 0)
-                self.tokens.labels(role, direction.removesuffix("_tokens")).inc(max(0, grown))
+                growth = getattr(usage, direction) - (getattr(earlier, direction) if earlier else 0)
+                self.tokens.labels(role, direction.removesuffix("_tokens")).inc(max(0, growth))
 
     def ticked(self, seconds: float) -> None:
-        """A tick ended."""
+        """Record the end of a tick that took so many seconds."""
         self.tick_seconds.observe(seconds)
         self._last_tick = self.clock()
 
     def alive(self, waiting: int) -> bool:
-        """Whether reconciles still end; with nothing to do there is nothing to judge by."""
+        """Return whether reconciles still end. With no key ``waiting`` the operator counts as alive."""
         if not waiting:
             self._last_tick = self.clock()
         stale = max(STALE_AFTER_SECONDS, STALE_AFTER_RESYNCS * self.resync_seconds)
@@ -110,5 +111,5 @@ class Metrics:
 
 
 def _slim(status: RunStatus) -> RunStatus:
-    """What is compared next time: phase, spend and usage, none of the rest."""
+    """Return only the fields that are compared next time: phase, iteration, spend and usage."""
     return RunStatus(phase=status.phase, iteration=status.iteration, spend=status.spend, usage=status.usage)

@@ -1,7 +1,7 @@
-"""A queue of keys that are due: one worker a key at a time, a key that is woken twice is done once.
+"""A queue of due keys: a key has one worker at a time, and a key that is woken twice is ticked once.
 
-A key that fails comes again after a pause that doubles; one that succeeds comes again when it asked
-to, and at the latest after the resync.
+A key that fails is ticked again after a pause that doubles; one that succeeds is ticked again when its
+tick asked for it, and at the latest after the resync.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ LONGEST_PAUSE_SECONDS = 60.0
 
 @dataclass(slots=True)
 class DueQueue(Generic[Key]):
-    """``tick`` is called for keys as they fall due; it returns after how many seconds it wants to be
-    called again (no later than the resync), or None for the resync, or a negative number for never
-    (until woken)."""
+    """Calls ``tick`` for keys as they fall due. ``tick`` returns after how many seconds to call it again
+    (no later than the resync), None for the resync, or a negative number for never (until woken)."""
 
     tick: Callable[[Key], Awaitable[float | None]]
     resync_seconds: float = 60.0
     width: int = 4
-    """ticks at once. More do not end sooner: they wait for the same API server and the same processor, and each
-    takes the longer."""
+    """How many ticks run at once. More would not finish sooner: they share the API server and the
+    processor."""
     clock: Callable[[], float] = time.monotonic
     reacted: Callable[[float], None] = lambda seconds: None
-    """told how long a woken key waited for its tick."""
+    """Called with the seconds that a woken key waited for its tick."""
     _due: dict[Key, float] = field(default_factory=dict)
-    """when each known key is due; the heap may hold older moments, too."""
+    """When each known key is due; the heap may also hold outdated moments."""
     _woken: dict[Key, float] = field(default_factory=dict)
     _heap: list[tuple[float, int, Key]] = field(default_factory=list)
     _busy: set[Key] = field(default_factory=set)
-    _again: dict[Key, float] = field(default_factory=dict)
-    """woken while at work: when it is due afterwards."""
+    _due_after_tick: dict[Key, float] = field(default_factory=dict)
+    """When keys are due that were woken during their tick."""
     _failures: dict[Key, int] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __len__(self) -> int:
-        """Keys that wait for a tick or are in one: one whose tick never ends is not forgotten."""
+        """The number of keys that wait for a tick or are in one, so that a tick which never ends is
+        counted."""
         return len(self._due) + len(self._busy)
 
     def wake(self, key: Key, after_seconds: float = 0.0) -> None:
-        """Have ``key`` ticked after so long, or earlier if it is due earlier."""
+        """Have ``key`` ticked after so many seconds, or earlier if it is due earlier."""
         at = self.clock() + after_seconds
         if after_seconds == 0.0:
             self._woken.setdefault(key, at)
         if key in self._busy:
-            self._again[key] = min(at, self._again.get(key, at))
+            self._due_after_tick[key] = min(at, self._due_after_tick.get(key, at))
             return
         if at < self._due.get(key, float("inf")):
             self._push(key, at)
 
     def forget(self, key: Key) -> None:
-        """Never tick ``key`` again, until it is woken."""
-        for known in (self._due, self._failures, self._woken, self._again):
-            known.pop(key, None)
+        """Do not tick ``key`` again until it is woken."""
+        for times in (self._due, self._failures, self._woken, self._due_after_tick):
+            times.pop(key, None)
 
     async def run(self) -> None:
-        """Work until cancelled; ticks under way are then left to end by themselves."""
+        """Run ticks until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self.width):
                 group.create_task(self._worker())
@@ -117,13 +117,13 @@ class DueQueue(Generic[Key]):
             )
         finally:
             self._busy.discard(key)
-        due = [self._again.pop(key)] if key in self._again else []
+        moments = [self._due_after_tick.pop(key)] if key in self._due_after_tick else []
         if after is None or after >= 0:
             spread = random.uniform(0.9, 1.1)  # noqa: S311 - resyncs of many keys must not come together
             resync = self.resync_seconds * spread
-            due.append(self.clock() + (resync if after is None else min(after, resync)))
-        if due:
-            self._push(key, min(due))
+            moments.append(self.clock() + (resync if after is None else min(after, resync)))
+        if moments:
+            self._push(key, min(moments))
 
     def _pause(self, key: Key) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

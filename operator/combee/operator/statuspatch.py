@@ -1,4 +1,4 @@
-"""A new status as one merge patch over the one that is there."""
+"""A new status as one merge patch over the current one."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from combee.clients.kubernetes.kube import Object
 
 
 def status_patch(raw: Object, new: Mapping[str, Any]) -> Object | None:
-    """The patch that makes ``new`` the status of ``raw``; None when it is that already. It carries the
-    resourceVersion: it succeeds what was read, or fails with 409. Empty texts are left out."""
+    """Return the patch that makes ``new`` the status of ``raw``; None when it is that already.
+
+    The patch carries the resourceVersion, so it fails with 409 when the object was written since it was
+    read. Empty texts are left out.
+    """
     old: dict[str, Any] = raw.get("status") or {}
-    wanted = {name: value for name, value in new.items() if value != ""}
-    if wanted == old:
+    fields = {name: value for name, value in new.items() if value != ""}
+    if fields == old:
         return None
-    gone = {field: None for field in old if field not in wanted}
-    replaced = {name: _over(old.get(name), value) for name, value in wanted.items()}
+    removed = {field: None for field in old if field not in fields}
+    replaced = {name: _over(old.get(name), value) for name, value in fields.items()}
     return {
         "metadata": {"resourceVersion": raw["metadata"]["resourceVersion"]},
-        "status": {**gone, **replaced},
+        "status": {**removed, **replaced},
     }
 
 
 def _over(old: Any, new: Any) -> Any:
-    """``new`` as a merge patch over ``old``: what is not in it any more is removed."""
+    """Return ``new`` as a merge patch over ``old``, which removes the keys that ``new`` lacks."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     return {

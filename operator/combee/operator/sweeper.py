@@ -1,4 +1,4 @@
-"""See to it that kept traffic ends: observe, decide, apply."""
+"""Delete kept traffic after its retention: observe, decide, apply."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from combee.plan.sweep import SweepJob, SweepPlan, decide_sweep
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    """``keep`` may be called at any time, as often as one likes."""
+    """Makes the Jobs that sweep; ``keep`` may be called at any time and as often as needed."""
 
     kube: Kube
     fence: Callable[[], None]
-    """raises unless we may write."""
+    """Raises unless the operator may write."""
     settings: Settings
     make_accounts: bool
-    """whether accounts are made where they are needed; otherwise the chart has made them."""
+    """Whether accounts are made where they are needed; otherwise the chart has made them."""
     secret_policy: bool
-    """whether the admission policy that guards Secrets is installed."""
+    """Whether the admission policy that guards Secrets is installed."""
 
     async def keep(self, namespace: str, playbooks: Iterable[Object], now: float) -> bool:
-        """Return whether anything is kept in a namespace, or was so lately. One list where nothing is to be done."""
+        """Sweep a namespace, and return whether traffic is kept there or was until lately. This takes one
+        list where there is nothing to do."""
         seen = await see_kept(self.kube, namespace, playbooks, secret_policy=self.secret_policy)
         plan = decide_sweep(seen, now)
         await self._apply(plan, namespace, now)
         return plan.keeps
 
     async def _apply(self, plan: SweepPlan, namespace: str, now: float) -> None:
-        """Make the plan true. A Job that is there already by its name replaces nothing until it is seen."""
+        """Carry out the plan. Where a Job of the name exists already, the Jobs it replaces are not deleted
+        yet."""
         if plan.start and self.make_accounts:
             for body in account_objects(namespace, self.settings):
                 self.fence()

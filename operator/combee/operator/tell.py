@@ -1,4 +1,4 @@
-"""Events that people can read with `kubectl describe`. Telling never stops a tick."""
+"""Events that people can read with `kubectl describe`. A failed Event never stops a tick."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Teller:
     fence: Callable[[], None]
 
     async def tell(self, about: Object, happening: Happening) -> None:
-        """One Event. The same one again, after a status that could not be written, has the same name
+        """Write one Event. When it is told again, since the status could not be written, it has the same name
         and is not made twice."""
         meta = about["metadata"]
-        said = f"{meta['uid']} {meta.get('resourceVersion', '')} {happening.reason} {happening.message}"
+        identity = f"{meta['uid']} {meta.get('resourceVersion', '')} {happening.reason} {happening.message}"
         now = rfc3339(time.time())
         body = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{meta['name'][:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+                "name": f"{meta['name'][:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}",
                 "namespace": meta["namespace"],
             },
             "involvedObject": {

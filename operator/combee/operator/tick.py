@@ -1,4 +1,4 @@
-"""One tick of one run: read everything anew, decide, make it true, write the status in one patch."""
+"""One tick of one run: read everything anew, decide, carry the plan out, write the status in one patch."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 SOON_SECONDS = 1.0
 NEVER = -1.0
 MAX_ROUNDS = 8
-"""Plans frozen in one tick at most; one is usual."""
+"""The most plans that one tick freezes; usually it freezes one."""
 
 Key = tuple[str, str]
-"""(namespace, name) of a run."""
+"""The (namespace, name) of a run."""
 
 
 @dataclass(slots=True)
 class Ticker:
-    """What a tick works with."""
+    """Runs the ticks of all runs, with the parts that a tick needs."""
 
     kube: Kube
     observer: Observer
@@ -54,15 +54,16 @@ class Ticker:
     policy: Policy
     fence: Callable[[], None]
     seen: Callable[[Key, RunStatus | None], None] = lambda key, status: None
-    """told each status as it is now; None when the run is gone. For metrics."""
+    """Called with each current status, or None when the run is gone; for metrics."""
     clock: Callable[[], float] = time.time
 
     async def tick(self, key: Key) -> float | None:
-        """After how many seconds to come again; None: at the resync, NEVER: when woken."""
+        """Do one tick. Return after how many seconds to tick again; None: at the resync, NEVER: when
+        woken."""
         namespace, name = key
         raw = await self.kube.get(RUN_KIND, namespace, name)
         if raw is None or "deletionTimestamp" in raw["metadata"]:
-            # What the run made has it as its owner: the cluster deletes it, with or without us.
+            # The run owns its objects: the cluster deletes them, with or without the operator.
             self.seen(key, None)
             return NEVER
         before = RunStatus.model_validate(raw.get("status") or {})
@@ -89,11 +90,11 @@ class Ticker:
     async def _go_on(self, key: Key, raw: Object, run: PromptLearningRun, before: RunStatus) -> float | None:
         meta = raw["metadata"]
         owner = Owner(meta["name"], meta["namespace"], meta["uid"])
-        asked = run
+        submitted = run
         memory = Memory.from_status(before.state)
         started = await self.versions.started(run, owner, memory)
         if started is not memory:
-            # Before deeds: a tick that has to begin anew must not start from another version.
+            # Written before any action: a tick that starts again must not start from another version.
             await self._write(raw, before, before.model_copy(update={"state": started.to_status()}))
             return 0.0
         run = with_start(run, memory)
@@ -112,7 +113,7 @@ class Ticker:
         about = About(
             spec=run.spec,
             generation=meta.get("generation", 0),
-            manifest_digest=manifest_digest(asked),
+            manifest_digest=manifest_digest(submitted),
             image=settings.worker_image,
             algorithm=__version__,
             when=rfc3339,
@@ -121,7 +122,7 @@ class Ticker:
         return plan.wake_after_seconds
 
     async def _decide(self, run: Run, owner: Owner, memory: Memory, seen: Seen) -> tuple[ClusterPlan, Seen]:
-        """Decide, freezing plans on the way: what was frozen is obeyed, whoever froze it."""
+        """Decide, and freeze plans meanwhile. A plan that was frozen before, by any operator, is followed."""
         for _ in range(MAX_ROUNDS):
             plan = decide_cluster(run, memory, seen)
             if plan.freeze is None:
@@ -131,7 +132,8 @@ class Ticker:
         raise BugError(f"{MAX_ROUNDS} plans in one tick", where=owner.name)
 
     def _pinned(self, memory: Memory) -> tuple[Settings, Memory]:
-        """The settings with the images that the run began with: an upgrade does not change them."""
+        """Return the settings and memory with the images that the run began with: an upgrade does not change
+        them."""
         images = dict(memory.images) or {
             "worker": self.settings.worker_image,
             "vllm": self.settings.vllm_image,
@@ -140,8 +142,8 @@ class Ticker:
         return pinned, replace(memory, images=images)
 
     async def _write(self, raw: Object, before: RunStatus, after: RunStatus) -> None:
-        """One patch, and only when something changed; the resourceVersion makes it the successor of
-        what was read."""
+        """Write the status in one patch, if it changed. The resourceVersion makes the patch fail when
+        somebody else wrote since the run was read."""
         patch = status_patch(raw, after.dump())
         if patch is None:
             return

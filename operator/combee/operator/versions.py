@@ -1,4 +1,5 @@
-"""PlaybookVersions of a Playbook: found, made by runs, and what a run starts from."""
+"""The PlaybookVersions of a Playbook: listing them, making those of runs, and the version that a run starts
+from."""
 
 from __future__ import annotations
 
@@ -18,37 +19,39 @@ from combee.records import Owner
 
 @dataclass(slots=True)
 class Versions:
-    """The PlaybookVersions that runs meet."""
+    """Reads and makes PlaybookVersions for runs."""
 
     kube: Kube
     fence: Callable[[], None]
 
     async def of(self, namespace: str, playbook: str) -> list[Object]:
-        """The versions of a Playbook, as the API server has them."""
-        found = await self.kube.list(names.PLAYBOOK_VERSION_KIND, namespace)
-        return [one for one in found if one["spec"]["playbookRef"]["name"] == playbook]
+        """Return the versions of a Playbook as raw objects."""
+        versions = await self.kube.list(names.PLAYBOOK_VERSION_KIND, namespace)
+        return [version for version in versions if version["spec"]["playbookRef"]["name"] == playbook]
 
     async def started(self, run: PromptLearningRun, owner: Owner, memory: Memory) -> Memory:
-        """The memory with the version that learning starts from: the active one when the run is first seen."""
+        """Return the memory with the version that learning starts from: the active one when the run is first
+        seen."""
         initial, playbook = run.spec.task.initial_playbook, run.spec.playbook_ref
         if initial is None or not initial.active_version or playbook is None or memory.start is not None:
             return memory
-        found = [Version.of(one) for one in await self.of(owner.namespace, playbook.name)]
-        there = await self.kube.get(names.PLAYBOOK_KIND, owner.namespace, playbook.name)
-        digest = serving(Wanted.of(there or {}), found)
-        active = next((one for one in found if one.digest == digest), None)
+        versions = [Version.of(version) for version in await self.of(owner.namespace, playbook.name)]
+        raw_playbook = await self.kube.get(names.PLAYBOOK_KIND, owner.namespace, playbook.name)
+        digest = serving(Wanted.of(raw_playbook or {}), versions)
+        active = next((version for version in versions if version.digest == digest), None)
         return replace(memory, start=Start() if active is None else Start(active.digest, active.config_map))
 
     async def announce(self, run: PromptLearningRun, owner: Owner, memory: Memory) -> None:
-        """Make the version of what was learned, or find it made: learning the same again changes nothing, and what
-        people decided about it stays. ClusterError when another one has its name."""
+        """Make the version of the learned artifact, unless it exists. Learning the same artifact again
+        changes nothing, and people's decision about it stays. Raises ClusterError when another artifact has
+        its name."""
         body = version_object(run, owner, memory)
         self.fence()
         if await self.kube.create(body) is not None:
             return
         name = body["metadata"]["name"]
-        found = await self.kube.get(names.PLAYBOOK_VERSION_KIND, owner.namespace, name)
-        if found is not None and found["spec"]["digest"] != body["spec"]["digest"]:
+        existing = await self.kube.get(names.PLAYBOOK_VERSION_KIND, owner.namespace, name)
+        if existing is not None and existing["spec"]["digest"] != body["spec"]["digest"]:
             raise ClusterError(
                 "a version of this name is of another artifact",
                 where=f"{names.PLAYBOOK_VERSION_KIND} {owner.namespace}/{name}",
@@ -58,7 +61,8 @@ class Versions:
 
 
 def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
-    """The run as its pods are to see it: with the ConfigMap of the version that was active when it began."""
+    """Return the run for its pods: its initial playbook is the ConfigMap of the version that was active when
+    it began."""
     if memory.start is None:
         return run
     source = None

@@ -1,8 +1,8 @@
-"""kopf's part: it watches, and wakes the run that an event is about. Nothing else happens in a handler.
+"""The watches, by kopf. A handler only wakes the run that an event is about.
 
-Only ``on.event`` is used: timers, daemons and delete handlers add finalizers, under which a deletion
-hangs while the operator is down; an index grows worse than quadratically in its first pass. Pods are
-never watched: a Job's are listed when one asks about it.
+Only ``on.event`` is used: timers, daemons and delete handlers add finalizers, which block a deletion
+while the operator is down; the first pass of an index grows worse than quadratically. Pods are
+never watched: a Job's pods are listed when they are needed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from combee.operator.tick import Key
 
 GROUP, VERSION = API_VERSION.split("/")
 PAGE = 250
-"""Objects that kopf lists at once: a run and its Jobs are some 30 KB each, and all of a page are in memory together."""
+"""Objects that kopf lists at once: a run and its Jobs take about 30 KB, and a whole page is in memory
+together."""
 IDLE_SECONDS = 2.0
-"""A kopf worker of an object that nothing happens to goes after it, and with it the last that it heard: until then all
-that was listed at the start is in memory."""
+"""kopf ends the worker of an object without events after so long, and drops its last event: until then all
+objects of the first list are in memory."""
 
 
 def settings() -> kopf.OperatorSettings:
-    """kopf as this operator wants it. Handed to ``kopf.operator``, so that it holds from the first request."""
+    """Return kopf's settings for this operator. They are passed to ``kopf.operator``, so that they hold from
+    the first request."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.watching.chunk_size = PAGE
@@ -44,23 +46,23 @@ def settings() -> kopf.OperatorSettings:
     chosen.queueing._batch_window = 0.02
     chosen.scanning.disabled = True
     chosen.peering.standalone = True
-    ours = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
-    # Those of runs, those that judge canaries, and those that sweep.
-    chosen.watching.label_selectors["batch", "v1", "jobs"] = ours
-    chosen.watching.label_selectors["apps", "v1", "deployments"] = f"{ours},{LABEL_RUN}"
+    selector = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
+    # The Jobs of runs, those that judge canaries, and those that sweep.
+    chosen.watching.label_selectors["batch", "v1", "jobs"] = selector
+    chosen.watching.label_selectors["apps", "v1", "deployments"] = f"{selector},{LABEL_RUN}"
     return chosen
 
 
 def registry(
     wake: Callable[[Key], None], wake_playbook: Callable[[Key], None], wake_gateway: Callable[[str], None]
 ) -> kopf.OperatorRegistry:
-    """Handlers for runs, their Jobs and their engines; for Playbooks, their versions and the runs that they made; for the
-    Jobs that sweep, which outlive all of them."""
+    """Return the handlers for runs with their Jobs and engines, for Playbooks with their versions and runs,
+    and for the Jobs that sweep, which outlive all of them."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=handlers)
-    def login(**given: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+    def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
 
     @kopf.on.event(GROUP, VERSION, "promptlearningruns", registry=handlers)
     def run_changed(namespace: str | None, name: str | None, labels: Any, **_: Any) -> None:

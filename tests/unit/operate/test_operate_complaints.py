@@ -91,4 +91,4 @@ async def test_namespaces_that_nobody_asks_about_are_forgotten() -> None:
     for number in range(50):
         await complaints.about(about("1", f"ns-{number}"))
         server.now += FRESH_SECONDS
-    assert len(complaints._read) == 1 and len(complaints._reading) <= 2
+    assert len(complaints._readings) == 1 and len(complaints._locks) <= 2

@@ -1,8 +1,8 @@
-"""Data from another machine: brought here whole, within limits of size and time, then read as a file.
+"""Remote data: downloaded whole, within limits of size and time, and then read as a file.
 
-Whole, so that a file which changes while it is read is never half the old and half the new one.
-An address is hostile input until it is parsed: the schemes are a list, nothing is chained, and what
-an ``https`` server redirects to must be ``https`` again and gets no credentials.
+It is downloaded whole so that a file which changes meanwhile is never read as half old and half new.
+An address is hostile input until it is parsed: only listed schemes are allowed, nothing is chained, and
+a redirect of an ``https`` server must lead to ``https`` again, where it gets no credentials.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from combee.errors import CombeeError, DataError, NotAvailableError, TransientEr
 MAX_BYTES = 1 << 30
 DEADLINE_SECONDS = 900.0
 _QUIET_SECONDS = 60.0
-"""Longest time without a byte."""
+"""The longest time without a byte."""
 _REDIRECTS = 5
 _PIECE = 1 << 20
 HTTPS_TOKEN = "TOKEN"  # noqa: S105 - the name of a Secret's key
-"""Key of an ``https`` address's Secret: sent as ``Authorization: Bearer``."""
+"""The key of an ``https`` address's Secret whose value is sent as ``Authorization: Bearer``."""
 _PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
 _AMBIENT = ("gs", "az")
 
@@ -34,7 +34,8 @@ Secret = Mapping[str, str]
 
 
 def checked_remote(uri: str) -> str:
-    """The scheme of ``uri``. DataError when it is none that data may come from, or chains file systems."""
+    """Return the scheme of ``uri``. Raises DataError when data may not come from there, or when the URI
+    chains file systems."""
     scheme = uri_scheme(uri)
     if "::" in uri or scheme not in REMOTE_SCHEMES:
         raise DataError(
@@ -47,10 +48,10 @@ def checked_remote(uri: str) -> str:
 
 @contextmanager
 def fetched(uri: str, secret: Secret | None = None) -> Iterator[IO[bytes]]:
-    """The whole content of a remote address as an open file, removed afterwards.
+    """Yield the whole content of a remote address as an open file, and remove it afterwards.
 
-    DataError (absent, too large, no permission), NotAvailableError (its package is missing),
-    UserError (the Secret lacks a key), TransientError (no answer in time).
+    Raises DataError (absent, too large, no permission), NotAvailableError (its package is missing),
+    UserError (the Secret lacks a key) or TransientError (no answer in time).
     """
     scheme = checked_remote(uri)
     uri = scheme + uri[len(scheme) :]

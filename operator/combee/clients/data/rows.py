@@ -1,4 +1,4 @@
-"""Lines of a data file, wherever it lies, without ever holding more than one line too long."""
+"""Lines of a local or remote data file, read without holding more than one line in memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from combee.errors import DataError
 
 
 def read_lines(uri: str, *, max_bytes: int, secret: Mapping[str, str] | None = None) -> Iterator[bytes]:
-    """The lines of a path, or of an address of ``remote``, with their line ends. A line above
-    ``max_bytes`` comes cut to one byte more than that, which its reader refuses; the rest of the file
-    is not read then by anybody. ``secret``: the keys of the Secret that goes with an address.
+    """Yield the lines of a path, or of a remote address, with their line ends.
+
+    A line above ``max_bytes`` is cut to one byte more than that, and the caller must refuse it: what
+    follows would be its remainder. ``secret``: the keys of the Secret that goes with an address.
 
     Raises DataError when the file is missing or cannot be read, and the errors of ``remote.fetched``.
     """

@@ -1,4 +1,4 @@
-"""Bytes put aside on the disk until they are asked for: as many as it holds, none of them in memory."""
+"""Bytes that are kept on the disk until they are needed, and not in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO
 from combee.errors import UserError
 
 _LEVEL = 1
-"""Text of conversations is a quarter then, at several times the speed of reading it as JSON."""
+"""This shrinks the text of conversations to a quarter, several times faster than JSON is parsed."""
 
 
 def _file() -> IO[bytes]:
@@ -22,18 +22,21 @@ def _file() -> IO[bytes]:
 
 @dataclass(slots=True)
 class Spool:
-    """One file without a name, gone with the last of what was kept in it. One writer, any readers."""
+    """One unnamed file, deleted with the last reference to its content. One writer, any number of readers."""
 
     _opened: IO[bytes] = field(default_factory=_file)
     _end: int = 0
 
     def keep(self, data: bytes) -> Callable[[], bytes]:
-        """Put ``data`` aside; what is returned brings it back. UserError when the disk is full."""
+        """Write ``data`` to the disk, and return a function that reads it back.
+
+        Raises UserError when the disk is full.
+        """
         packed, start = zlib.compress(data, _LEVEL), self._end
         try:
-            written = 0
-            while written < len(packed):
-                written += os.pwrite(self._opened.fileno(), packed[written:], start + written)
+            offset = 0
+            while offset < len(packed):
+                offset += os.pwrite(self._opened.fileno(), packed[offset:], start + offset)
         except OSError as error:
             raise UserError(
                 f"no room for the data that is put aside ({error.strerror})",

@@ -1,11 +1,11 @@
-"""How many calls of one role may be in flight, as the server lets it be seen.
+"""How many calls of one role may be in flight, learned from the server's answers.
 
-A server that is asked too much says so: 429, 503, or no answer before the deadline. The share of
-refused requests in a window of as many answers as there are slots (32 at least) is the share that is
-too much, so the limit falls by just that share, once a window; it grows again quickly to nine tenths
-of where it last fell, and from there one slot at a time, every fourth window. A share below a tenth of a window is
-a bad day and not an overload: back-off alone deals with it. (Of windows of 64, at one refusal in twenty, one in some
-twenty-five has more by chance, and costs what it was refused.) So it settles instead of swinging.
+An overloaded server answers 429 or 503, or not before the deadline. A window holds as many answers as
+there are slots (32 at least). The share of refused requests in a window is the share of load that is
+too much, so the limit falls by that share, once a window. It then grows quickly to nine tenths of the
+limit at which it fell, and from there by one slot every fourth window. A share of at most a tenth counts
+as noise, which back-off alone handles. (With one refusal in twenty, about one window of 64 in twenty-five
+exceeds a tenth by chance, and lowers the limit by its share.) So the limit settles instead of swinging.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 
 OVERLOAD_SHARE = 0.1
 MIN_WINDOW = 32
-"""Fewer answers than this say little: one refusal in eight may be one in a hundred."""
+"""Fewer answers than this say little: one refusal in eight may stand for one in a hundred."""
 CAREFUL_FROM = 0.9
 CAREFUL_WINDOWS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class LimitChange:
-    """A limit that went from ``before`` to ``after`` at the ``call``-th answer (or refusal) of its role since the
-    process began. ``reason``: what most refusals of the window were; empty where the limit grew."""
+    """A limit that went from ``before`` to ``after`` at the ``call``-th answer (or refusal) of its role in
+    this process. ``reason``: the most frequent refusal of the window; empty where the limit grew."""
 
     call: int
     before: int
@@ -33,12 +33,12 @@ class LimitChange:
 
 @dataclass(slots=True)
 class AdaptiveLimit:
-    """``allowed`` calls in flight, between 1 and ``most``."""
+    """The limit of one role: ``allowed`` calls in flight, between 1 and ``most``."""
 
     most: int
     allowed: int = 0
     ceiling: float = float("inf")
-    """where the server last refused too much."""
+    """The limit at which the server last refused too much."""
     _answers: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _quiet_windows: int = 0
@@ -48,7 +48,7 @@ class AdaptiveLimit:
         self.allowed = self.most
 
     def answered(self, *, overloaded: bool, reason: str = "overload") -> LimitChange | None:
-        """Count one answer (or refusal, and its reason); the change when ``allowed`` changed."""
+        """Count one answer, or a refusal and its reason. Return the change when ``allowed`` changed."""
         self._calls += 1
         self._answers += 1
         if overloaded:

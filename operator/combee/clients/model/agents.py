@@ -1,7 +1,7 @@
-"""The calls of a user's agent, as it wrote them: tools and all are passed on and remembered. Pure.
+"""The calls of a user's agent, passed on and recorded as the agent wrote them, with their tools. Pure.
 
-A request is a prompt whose one message is the request's own JSON, and what is kept of the answer is the JSON of
-its message, so the memo, the limits, the budget, the retries and the records are those of every call.
+A request becomes a prompt whose only message is the request's JSON, and the recorded answer is the JSON of
+its message. So memo, limits, budget, retries and records work as for every other call.
 """
 
 from __future__ import annotations
@@ -21,39 +21,43 @@ from combee.records import Message, Prompt
 AGENT = "agent"
 """The role of the calls that a user's own agent makes of the task model."""
 DEFAULT_OUTPUT_TOKENS = 4096
-"""of a request that names no limit: without one no budget could hold."""
-_OURS = ("model", "stream", "stream_options", "user", "store", "metadata", "max_completion_tokens", "n")
-_KEPT = ("role", "content", "tool_calls", "refusal", "reasoning_content")
+"""The limit of a request that names none: without a limit no budget could hold."""
+_OWN_FIELDS = ("model", "stream", "stream_options", "user", "store", "metadata", "max_completion_tokens", "n")
+_MESSAGE_FIELDS = ("role", "content", "tool_calls", "refusal", "reasoning_content")
 _KEYS_STATUS = (401, 402, 403)
 
 
 class AgentRequestError(EndpointError):
-    """The server refuses what the agent asked, which is for the agent to know."""
+    """The server refuses the agent's request; the agent is told, and the run goes on."""
 
     code = "AgentRequest"
 
 
 def agent_prompt(body: Mapping[str, Any], *, temperature: float, top_p: float) -> Prompt:
-    """An agent's request as what a client is asked; its own words win over ``temperature`` and ``top_p``.
+    """Return an agent's request as a prompt; its own settings win over ``temperature`` and ``top_p``.
 
-    ValueError, a phrase, where it cannot be passed on.
+    Raises ValueError with a short phrase when the request cannot be passed on.
     """
     messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+    if (
+        not isinstance(messages, list)
+        or not messages
+        or not all(isinstance(message, dict) for message in messages)
+    ):
         raise ValueError("messages is no list of messages")
     if body.get("n") not in (None, 1):
         raise ValueError("n must be 1")
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_OUTPUT_TOKENS
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise ValueError("max_tokens is no number of tokens")
-    kept = {key: value for key, value in body.items() if key not in _OURS}
-    kept = {"temperature": temperature, "top_p": top_p, **kept, "max_tokens": limit}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    fields = {key: value for key, value in body.items() if key not in _OWN_FIELDS}
+    fields = {"temperature": temperature, "top_p": top_p, **fields, "max_tokens": limit}
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return Prompt((Message("request", text),), schema_name=AGENT, max_output_tokens=limit)
 
 
 def agent_key(canonical: CanonicalRequest) -> str:
-    """The name of the call: the model, all that was asked of it, and which repeat of an example it is."""
+    """Return the call's key: a digest of the model, the whole request and the repeat's ordinal."""
     endpoint, request = canonical.endpoint, canonical.request
     return canonical_digest(
         {
@@ -69,7 +73,7 @@ def agent_key(canonical: CanonicalRequest) -> str:
 
 
 def agent_body(model: str, request: ChatRequest, quirks: Collection[str]) -> bytes:
-    """The JSON to send, for a server with these quirks."""
+    """Return the JSON to send to a server with these quirks."""
     body = {"model": model, "seed": request.ordinal, **_body(request.prompt)}
     if MAX_TOKENS in quirks:
         body["max_completion_tokens"] = body.pop("max_tokens")
@@ -79,41 +83,41 @@ def agent_body(model: str, request: ChatRequest, quirks: Collection[str]) -> byt
 
 
 def read_agent_reply(content: bytes, prompt: Prompt) -> Reply | str:
-    """The reply with its message as JSON, or in one word why there is none."""
+    """Return the reply with its message as JSON, or one word for why there is none."""
     try:
         data = json.loads(content)
         message = data["choices"][0]["message"]
-        kept = {key: message[key] for key in _KEPT if message.get(key) is not None}
+        fields = {key: message[key] for key in _MESSAGE_FIELDS if message.get(key) is not None}
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         return "malformed"
     reply = read_reply(content, prompt)
     if isinstance(reply, str):
         return reply
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-    used = data.get("usage") if isinstance(data.get("usage"), dict) else {}
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    usage = data.get("usage") if isinstance(data.get("usage"), dict) else {}
     return Reply(
         text,
-        counted(used.get("prompt_tokens"), prompt_tokens(prompt)),
-        counted(used.get("completion_tokens"), estimate_tokens(text)),
+        counted(usage.get("prompt_tokens"), prompt_tokens(prompt)),
+        counted(usage.get("completion_tokens"), estimate_tokens(text)),
         reply.cached_tokens,
         reply.finish_reason or "stop",
     )
 
 
-def judge_agent(error: StatusError, asked: Asked, now: float) -> Again | Quirk | EndpointError:
-    """As ``judge``, but a request that is wrong is the agent's to mend."""
-    verdict = judge(error, asked, now)
+def judge_agent(error: StatusError, question: Asked, now: float) -> Again | Quirk | EndpointError:
+    """Judge like ``judge``, but leave a wrong request for the agent to correct."""
+    verdict = judge(error, question, now)
     if isinstance(verdict, Again | ContextLengthError) or error.status_code in _KEYS_STATUS:
         return verdict
     if isinstance(verdict, Quirk) and verdict.name in (MAX_TOKENS, SEED):
         return verdict
     if error.status_code in (400, 422):
-        said = error.message[:200]
+        message = error.message[:200]
         return AgentRequestError(
-            f"the server refuses the request ({error.status_code}): {said}", where=asked.where
+            f"the server refuses the request ({error.status_code}): {message}", where=question.where
         )
     return (
-        EndpointError("the server refuses the request", where=asked.where)
+        EndpointError("the server refuses the request", where=question.where)
         if isinstance(verdict, Quirk)
         else verdict
     )

@@ -1,9 +1,9 @@
-"""Sharing calls out over the servers behind one host name.
+"""Balancing calls over the servers behind one host name.
 
 A headless Service's name resolves to the addresses of all ready pods. A keep-alive connection would
 stay with one of them for ever, so the client chooses: each request goes to the address with the
-fewest requests in flight. Names are resolved again every few seconds, and at once after a failure;
-an address that could not be reached is left out for a while, unless there is no other.
+fewest requests in flight. Names are resolved again every few seconds, and at once after a failure.
+An address that could not be reached is avoided for a while, unless there is no other.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ class _Server:
     address: str
     transport: httpx2.AsyncBaseTransport
     in_flight: int = 0
-    given: int = 0
-    """requests it ever got; breaks ties, so that idle servers are asked in turn."""
+    requests: int = 0
+    """How many requests it ever got; this breaks ties, so that idle servers take turns."""
     avoid_until: float = 0.0
     listed: bool = True
-    """whether the name still resolves to it."""
+    """Whether the name still resolves to it."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """All addresses of a name, in a fixed order. OSError when there is none."""
+    """Return all addresses of a name, sorted. Raises OSError when there is none."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return sorted({str(address[0]) for *_, address in found})
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return sorted({str(address[0]) for *_, address in addresses})
 
 
 class BalancedTransport(httpx2.AsyncBaseTransport):
-    """Every request to the least busy address of its host. ``lane`` makes the transport of one address."""
+    """Sends each request to the least busy address of its host. ``lane`` makes the transport of an
+    address."""
 
     def __init__(
         self,
@@ -59,19 +60,22 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
         self._refresh: asyncio.Task[None] | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send, and read the whole answer. An address that cannot be connected to is passed over: nothing
-        was sent. httpx2's errors, ConnectError when the name has no address."""
+        """Send the request and return the whole answer.
+
+        An address that refuses the connection is skipped, since nothing was sent to it. Raises httpx2's
+        errors; ConnectError also when the name has no address.
+        """
         host, port = request.url.host, request.url.port or 80
-        tried: set[str] = set()
+        unreachable: set[str] = set()
         while True:
             await self._look(host, port, request)
-            server = self._least_busy(tried)
+            server = self._least_busy(unreachable)
             if server is None:
                 raise httpx2.ConnectError(f"no address of {host} takes connections", request=request)
             try:
                 return await self._send(request, host, server)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                tried.add(server.address)
+                unreachable.add(server.address)
                 self._failed(server)
             except httpx2.TransportError:
                 self._failed(server)
@@ -87,8 +91,8 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
 
     async def _send(self, request: httpx2.Request, host: str, server: _Server) -> httpx2.Response:
         extensions = {**request.extensions, "sni_hostname": host}
-        # The Host header was made from the name and stays.
-        sent = httpx2.Request(
+        # The Host header was made from the name and must stay so.
+        server_request = httpx2.Request(
             request.method,
             request.url.copy_with(host=server.address),
             headers=request.headers,
@@ -96,28 +100,32 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
             extensions=extensions,
         )
         server.in_flight += 1
-        server.given += 1
+        server.requests += 1
         try:
-            return await server.transport.handle_async_request(sent)
+            return await server.transport.handle_async_request(server_request)
         finally:
             server.in_flight -= 1
 
-    def _least_busy(self, tried: set[str]) -> _Server | None:
+    def _least_busy(self, unreachable: set[str]) -> _Server | None:
         now = self._clock()
-        left = [one for one in self._servers.values() if one.listed and one.address not in tried]
-        good = [one for one in left if one.avoid_until <= now] or left
-        return min(good, key=lambda one: (one.in_flight, one.given, one.address), default=None)
+        servers = [
+            server for server in self._servers.values() if server.listed and server.address not in unreachable
+        ]
+        usable = [server for server in servers if server.avoid_until <= now] or servers
+        return min(
+            usable, key=lambda server: (server.in_flight, server.requests, server.address), default=None
+        )
 
     def _failed(self, server: _Server) -> None:
         server.avoid_until = self._clock() + AVOID_SECONDS
         self._resolved_at = float("-inf")
 
     async def _look(self, host: str, port: int, request: httpx2.Request) -> None:
-        """Resolve when it is due: requests wait for it only while no address is known."""
+        """Resolve the name when it is due. Requests wait for it only while no address is known."""
         if self._refresh is None and self._clock() - self._resolved_at >= RESOLVE_SECONDS:
             self._refresh = asyncio.ensure_future(self._update(host, port))
-            self._refresh.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if self._refresh is not None and not any(one.listed for one in self._servers.values()):
+            self._refresh.add_done_callback(lambda task: task.cancelled() or task.exception())
+        if self._refresh is not None and not any(server.listed for server in self._servers.values()):
             refresh = self._refresh
             try:
                 await asyncio.shield(refresh)
@@ -128,7 +136,7 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
         try:
             addresses = await self._resolve(host, port)
         except OSError:
-            if not any(one.listed for one in self._servers.values()):
+            if not any(server.listed for server in self._servers.values()):
                 raise
             return
         finally:
@@ -137,7 +145,9 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
         await self._replace(addresses)
 
     async def _replace(self, addresses: list[str]) -> None:
-        least = min((one.given for one in self._servers.values() if one.listed), default=0)
+        fewest_requests = min(
+            (server.requests for server in self._servers.values() if server.listed), default=0
+        )
         for server in list(self._servers.values()):
             server.listed = server.address in addresses
             if not server.listed and server.in_flight == 0:
@@ -145,5 +155,5 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
                 await server.transport.aclose()
         for address in addresses:
             if address not in self._servers:
-                # A new server starts where the others are: it must not get every call until it has caught up.
-                self._servers[address] = _Server(address, self._lane(), given=least)
+                # A new server starts with the others' count: otherwise it would get every call for a while.
+                self._servers[address] = _Server(address, self._lane(), requests=fewest_requests)

@@ -1,4 +1,4 @@
-"""The bodies of a chat call: what is sent, and what is read out of the answer. Pure."""
+"""The bodies of a chat call: how a request is written and how its answer is read. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SEED = "seed"
 QUIRKS = (RESPONSE_FORMAT, MAX_TOKENS, SEED)
 """Parameters that some servers refuse. Without ``response_format`` the schema goes into the last
 message; ``max_tokens`` becomes ``max_completion_tokens``; ``seed`` is left out (repeats still have
-keys of their own)."""
+their own keys)."""
 
 _ABORTED = frozenset({"abort", "error"})
-"""finish reasons of a server that gave up in the middle (vLLM says abort when it is stopped)"""
+"""The finish reasons of a server that stopped in the middle (vLLM sends abort when it is stopped)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What one successful response says."""
+    """The content and the token counts of one successful response."""
 
     text: str
     prompt_tokens: int
@@ -35,12 +35,12 @@ class Reply:
 
 
 def prompt_tokens(prompt: Prompt) -> int:
-    """Estimated tokens of the messages (and of the schema, which servers add to the prompt or not)."""
+    """Return the estimated tokens of the messages. The schema is not counted: only some servers add it."""
     return sum(estimate_tokens(message.content) for message in prompt.messages)
 
 
 def request_body(model: str, request: ChatRequest, quirks: Collection[str]) -> bytes:
-    """The JSON to send, for a server with these quirks."""
+    """Return the JSON to send to a server with these quirks."""
     prompt = request.prompt
     messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
     limit = "max_completion_tokens" if MAX_TOKENS in quirks else "max_tokens"
@@ -69,7 +69,7 @@ def request_body(model: str, request: ChatRequest, quirks: Collection[str]) -> b
 
 
 def read_reply(content: bytes, prompt: Prompt) -> Reply | str:
-    """The reply, or in one word why this body is none: ``malformed``, ``aborted``."""
+    """Return the reply, or one word for why this body holds none: ``malformed`` or ``aborted``."""
     try:
         data = json.loads(content)
         choice = data["choices"][0]
@@ -97,7 +97,7 @@ def _in_words(schema: dict[str, Any]) -> str:
 
 
 def _text_of(content: object) -> str:
-    """A message's text; parts are joined, nothing is "", lone surrogates become U+FFFD."""
+    """Return a message's text: parts are joined, None becomes "", lone surrogates become U+FFFD."""
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content)
     if content is None:
@@ -112,5 +112,5 @@ def _text_of(content: object) -> str:
 
 
 def counted(value: object, otherwise: int) -> int:
-    """A count that a server gave, or ours where it gave none that can be one."""
+    """Return the server's count, or ``otherwise`` where ``value`` is no count."""
     return value if isinstance(value, int) and value >= 0 else otherwise

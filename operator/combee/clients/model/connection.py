@@ -1,8 +1,8 @@
 """One pool of HTTP connections per endpoint, shared by every role that talks to it.
 
-Two requests are all that is needed, so they are written here: the official client takes .6 s of CPU to
+Only two requests are needed, so they are written here: the official client takes .6 s of CPU to
 import, in every pod of every step, and its response models cost more than the rest of a call. Nothing
-is tried again, since ``chat`` counts, spaces and records attempts. Bodies are bytes, both ways.
+is retried here, since ``chat`` counts, spaces and records attempts. Bodies are bytes in both directions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODELS_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """One row of the server's ``/models``: its own words, nothing inferred."""
+    """One row of the server's ``/models``, as the server wrote it."""
 
     id: str
     owned_by: str
@@ -37,12 +37,12 @@ class ServedModel:
 
 
 class Connection:
-    """The way to one endpoint, and what was learned about it on the way."""
+    """The HTTP client of one endpoint, and the server's quirks that calls have met."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.quirks: set[str] = set()
-        """what this server does not take (see ``body.QUIRKS``); learned once, for all calls"""
+        """The parameters that this server refuses (see ``body.QUIRKS``), learned once for all calls."""
         key = endpoint.api_key.get_secret_value()
         self._headers = {
             "Accept": "application/json",
@@ -55,13 +55,16 @@ class Connection:
         self._models_lock = asyncio.Lock()
 
     async def post(self, path: str, body: bytes) -> httpx2.Response:
-        """``POST`` below the endpoint's URL. StatusError for every status but 2xx, NoAnswerError without one."""
+        """Send a ``POST`` below the endpoint's URL and return its 2xx response.
+
+        Raises StatusError for any other status and NoAnswerError when no response comes.
+        """
         return await self._send("POST", path, content=body)
 
     async def models(self, *, again: bool = False) -> tuple[ServedModel, ...]:
-        """What ``GET /models`` lists, asked once unless ``again``.
+        """Return what ``GET /models`` lists. The server is asked once, unless ``again``.
 
-        StatusError, NoAnswerError; ValueError when it is no list of models.
+        Raises StatusError, NoAnswerError, or ValueError when the body is no list of models.
         """
         async with self._models_lock:
             if self._models is None or again:
@@ -70,7 +73,7 @@ class Connection:
             return self._models
 
     async def aclose(self) -> None:
-        """Close the sockets; use it no more."""
+        """Close the sockets; the connection cannot be used afterwards."""
         await self._client.aclose()
 
     async def _send(
@@ -92,19 +95,20 @@ class Connection:
 
 
 class ConnectionPool:
-    """Connections by endpoint, made on first use. Each holds as many sockets as calls in flight."""
+    """One connection per endpoint, made on first use. Each opens as many sockets as it has calls in
+    flight."""
 
     def __init__(self) -> None:
         self._connections: dict[Endpoint, Connection] = {}
 
     def to(self, endpoint: Endpoint) -> Connection:
-        """The connection to ``endpoint``, made on first use."""
+        """Return the connection to ``endpoint``, made on first use."""
         if endpoint not in self._connections:
             self._connections[endpoint] = Connection(endpoint)
         return self._connections[endpoint]
 
     async def aclose(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         connections = list(self._connections.values())
         self._connections.clear()
         for connection in connections:
@@ -127,10 +131,10 @@ def _served(content: bytes) -> tuple[ServedModel, ...]:
 
 
 def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
-    """Lanes, over all servers of the name where the endpoint is a balanced one; or the ordinary pool
-    where the machine's proxy settings apply to the URL.
+    """Return a client over lanes (to all servers of the name where the endpoint is balanced), or over
+    the ordinary pool where the machine's proxy settings apply to the URL.
 
-    Redirects are not followed: prompts go where the user said and nowhere else.
+    It follows no redirects: prompts go only to the URL that the user named.
     """
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
     if endpoint.balanced:

@@ -1,7 +1,7 @@
-"""The bodies of an embeddings call: what is sent, and what is read out of the answer. Pure.
+"""The bodies of an embeddings call: how a request is written and how its answer is read. Pure.
 
-A request is a prompt whose messages are the texts, and what is kept of the answer is text again, so the
-memo, the limits, the budget, the retries and the records are those of every call.
+A request is a prompt whose messages are the texts, and the recorded answer is text as well, so memo,
+limits, budget, retries and records work as for every other call.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from combee.records import Message, Prompt
 
 PATH = "/embeddings"
 MAX_TEXTS = 32
-"""Texts of one call: what the strictest of the usual servers take."""
+"""The most texts of one call: the limit of the strictest common server."""
 MAX_TOKENS = 8192
-"""Estimated tokens of one call; a single longer text is sent by itself."""
+"""The most estimated tokens of one call; a single longer text is sent by itself."""
 MAX_DIMENSIONS = 65_536
 _NOT_SERVED = (404, 405, 501)
 _FIX = "Serve an embedding model there, or name an endpoint that has one as spec.models.embedder."
 
 
 def embedding_prompt(texts: Sequence[str]) -> Prompt:
-    """The texts as what a client is asked: none of them empty."""
+    """Return a prompt whose messages are the texts, none of which may be empty."""
     messages = tuple(Message("input", text) for text in texts)
     return Prompt(messages, schema_name="embeddings", max_output_tokens=0)
 
 
 PROBE = embedding_prompt(["ready"])
-"""The least that shows whether an endpoint embeds."""
+"""The smallest request that shows whether an endpoint serves embeddings."""
 
 
 def embedding_key(canonical: CanonicalRequest) -> str:
-    """The name of the call: the model and the texts, and nothing of sampling."""
+    """Return the call's key: a digest of the model and the texts, without sampling settings."""
     endpoint = canonical.endpoint
     return canonical_digest(
         {
@@ -57,20 +57,21 @@ def embedding_key(canonical: CanonicalRequest) -> str:
 
 
 def embedding_body(model: str, request: ChatRequest, quirks: Collection[str]) -> bytes:
-    """The JSON to send; floats are the interface's default, and asking for them by name is refused by some."""
+    """Return the JSON to send. It names no encoding: floats are the default, and some servers refuse
+    the parameter."""
     texts = [message.content for message in request.prompt.messages]
     return json.dumps({"model": model, "input": texts}, separators=(",", ":")).encode("ascii")
 
 
 def read_embeddings(content: bytes, prompt: Prompt) -> Reply | str:
-    """The reply, or in one word why this body is none: ``malformed``, ``count`` (a text without a vector,
-    or more vectors than texts), ``dimension`` (they differ), ``nonfinite``."""
+    """Return the reply, or one word for why this body holds none: ``malformed``, ``count`` (not one
+    vector for each text), ``dimension`` (the vectors' dimensions differ) or ``nonfinite``."""
     try:
         data = json.loads(content)
         count = len(data["data"])
         rows = {_index(row, place): _vector(row["embedding"]) for place, row in enumerate(data["data"])}
-        used = data.get("usage") or {}
-        tokens = used.get("prompt_tokens", used.get("total_tokens"))
+        usage = data.get("usage") or {}
+        tokens = usage.get("prompt_tokens", usage.get("total_tokens"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return "malformed"
     texts = len(prompt.messages)
@@ -85,48 +86,51 @@ def read_embeddings(content: bytes, prompt: Prompt) -> Reply | str:
 
 
 def vectors_of(text: str) -> NDArray[np.float32]:
-    """The vectors of a kept answer, shape (texts, dimension), float32, finite; ValueError for another text."""
-    kept = json.loads(text)
-    rows = [np.frombuffer(base64.b64decode(row), dtype="<f4") for row in kept["vectors"]]
-    return np.stack(rows).astype(np.float32).reshape(len(rows), int(kept["dimension"]))
+    """Return the finite float32 vectors of a recorded answer, shape (texts, dimension).
+
+    Raises ValueError for any other text.
+    """
+    record = json.loads(text)
+    rows = [np.frombuffer(base64.b64decode(row), dtype="<f4") for row in record["vectors"]]
+    return np.stack(rows).astype(np.float32).reshape(len(rows), int(record["dimension"]))
 
 
-def judge_embeddings(error: StatusError, asked: Asked, now: float) -> Again | Quirk | EndpointError:
-    """As ``judge``, and says what to do about a server that does not embed."""
-    verdict = judge(error, asked, now)
+def judge_embeddings(error: StatusError, question: Asked, now: float) -> Again | Quirk | EndpointError:
+    """Judge like ``judge``, and name the fix for a server that serves no embeddings."""
+    verdict = judge(error, question, now)
     if isinstance(verdict, Again) or error.status_code in (401, 402, 403):
         return verdict
     if isinstance(verdict, ContextLengthError):
         return ContextLengthError(
             verdict.what, where=verdict.where, fix="Use an embedding model with a longer context."
         )
-    said = error.message.lower()
-    if error.status_code in _NOT_SERVED or ("embedding" in said and "support" in said):
+    message = error.message.lower()
+    if error.status_code in _NOT_SERVED or ("embedding" in message and "support" in message):
         return EndpointError(
-            f"the server gives no embeddings at {PATH} ({error.status_code})", where=asked.where, fix=_FIX
+            f"the server gives no embeddings at {PATH} ({error.status_code})", where=question.where, fix=_FIX
         )
     return verdict
 
 
 def _index(row: dict[str, Any], place: int) -> int:
-    """Which text a vector is of; some servers leave that to the order."""
+    """Return the index of the vector's text; some servers give it only by the order of the rows."""
     index = row.get("index", place)
     if not isinstance(index, int) or isinstance(index, bool):
         raise TypeError("an index is no number")
     return index
 
 
-def _vector(given: object) -> NDArray[np.float32]:
-    """A list of numbers, or base64 of little-endian float32."""
-    if isinstance(given, str):
-        return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
-    if not isinstance(given, list) or not all(type(value) in (int, float) for value in given):
+def _vector(embedding: object) -> NDArray[np.float32]:
+    """Return the float32 vector of a list of numbers, or of base64 of little-endian float32."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
+    if not isinstance(embedding, list) or not all(type(value) in (int, float) for value in embedding):
         raise TypeError("a vector is no list of numbers")
     with np.errstate(over="ignore"):
-        return np.asarray(given, dtype=np.float64).astype(np.float32)
+        return np.asarray(embedding, dtype=np.float64).astype(np.float32)
 
 
 def encoded(vectors: Sequence[NDArray[np.float32]]) -> str:
-    """Vectors of one dimension as the text that is kept; ``vectors_of`` reads it."""
+    """Return vectors of one dimension as the text that the memo records; ``vectors_of`` reads it."""
     rows = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
     return json.dumps({"dimension": int(vectors[0].size), "vectors": rows}, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""How a request to an endpoint can fail, before anybody judges what that means."""
+"""The ways in which a request to an endpoint can fail; ``refusals`` says what they mean."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import httpx2
 
 
 class NoAnswerError(Exception):
-    """The endpoint was not reached, or broke off. ``__cause__`` says how."""
+    """The endpoint was not reached, or closed the connection. ``__cause__`` holds the client's error."""
 
 
 class NotInTimeError(NoAnswerError):
-    """No connection, or no answer, within the client's own limit."""
+    """The endpoint gave no connection, or no answer, within the client's own limit."""
 
 
 class StatusError(Exception):
     """The endpoint answered with a status other than 2xx.
 
-    ``code``, ``type`` and ``param`` are those of the body's ``error`` object, None where it has none;
-    ``message`` is the whole body, so that no server's way of saying why is lost.
+    ``code``, ``type`` and ``param`` come from the body's ``error`` object and are None where it has none.
+    ``message`` holds the whole body, since servers explain an error in different places.
     """
 
     def __init__(self, response: httpx2.Response) -> None:
@@ -28,8 +28,8 @@ class StatusError(Exception):
         self.status_code = response.status_code
         body = _body(response)
         self.message = f"Error code: {self.status_code}" + (f" - {body}" if body else "")
-        said = body.get("error", body) if isinstance(body, dict) else None
-        fields: dict[str, Any] = said if isinstance(said, dict) else {}
+        details = body.get("error", body) if isinstance(body, dict) else None
+        fields: dict[str, Any] = details if isinstance(details, dict) else {}
         self.code, self.type, self.param = (fields.get(name) for name in ("code", "type", "param"))
         super().__init__(self.message)
 

@@ -1,4 +1,4 @@
-"""The kinds of call a client can make: where it goes, what names it, what is sent, what is read."""
+"""The kinds of call a client can make, each with its path, key, body, reader and judge."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from combee.errors import EndpointError
 from combee.records import Prompt
 
 EMBEDDER = "embedder"
-"""The role whose calls are embeddings; those of an agent are passed on as they are, all others are chats of ours."""
+"""The role whose calls are embeddings. An agent's calls are passed on as they are; all others are chats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One kind of call. All four are pure."""
+    """One kind of call. Its four functions are pure."""
 
     path: str
     key: Callable[[CanonicalRequest], str]
     body: Callable[[str, ChatRequest, Collection[str]], bytes]
-    """(model, request, quirks) -> what is sent."""
+    """(model, request, quirks) -> the body to send."""
     read: Callable[[bytes, Prompt], Reply | str]
-    """The reply, or one word on why there is none."""
+    """(body, prompt) -> the reply, or one word for why there is none."""
     judge: Callable[[StatusError, Asked, float], Again | Quirk | EndpointError]
-    """What a status of 300 or above means."""
+    """(error, question, now) -> the meaning of a status of 300 or above."""
 
 
 CHAT = Form("/chat/completions", lambda canonical: canonical.key, request_body, read_reply, judge)
@@ -45,5 +45,5 @@ _FORMS = {EMBEDDER: EMBEDDINGS, AGENT: AGENTS}
 
 
 def form_of(role: str) -> Form:
-    """The kind of call that a role makes."""
+    """Return the kind of call that a role makes."""
     return _FORMS.get(role, CHAT)

@@ -1,8 +1,8 @@
-"""Hedging: a second request for a call that takes much longer than its like, first answer kept.
+"""Hedging: a second request for a call that takes much longer than similar ones; the first answer wins.
 
 One server, one slow pod or one unlucky queue makes a straggler, and a stage waits for its slowest
-call. A hedge is paid for twice, so it is rationed: at most ``budget`` of all calls (one is always
-allowed), only into one of the run's slots, and only once there is something to compare with.
+call. A hedge costs a second request, so hedges are rationed: at most the share ``budget`` of all calls
+(one is always allowed), only in one of the run's slots, and only once there are latencies to compare with.
 Source: Dean and Barroso, "The Tail at Scale", CACM 2013 (hedged requests).
 """
 
@@ -17,35 +17,36 @@ SLOW_QUANTILE = 0.9
 BEYOND_QUANTILE = 1.25
 BEYOND_MEDIAN = 1.4
 MIN_WAIT_SECONDS = 0.05
-"""Below this a second request would race the network's noise."""
+"""With a shorter wait a second request would only race the network's noise."""
 
 
 @dataclass(slots=True)
 class Hedger:
-    """Shared by the clients of a run. A *kind* of call is one whose latencies compare."""
+    """Decides when calls are hedged; the clients of a run share one. Latencies are compared within a *kind*
+    of call."""
 
     budget: float
     calls: int = 0
     hedges: int = 0
-    _seen: dict[str, deque[float]] = field(default_factory=dict)
+    _latencies: dict[str, deque[float]] = field(default_factory=dict)
     _waits: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def observe(self, kind: str, seconds: float) -> None:
-        """A call of this kind took so long."""
+        """Record how many seconds a call of this kind took."""
         self.calls += 1
-        self._seen.setdefault(kind, deque(maxlen=KEPT_SAMPLES)).append(seconds)
+        self._latencies.setdefault(kind, deque(maxlen=KEPT_SAMPLES)).append(seconds)
 
     def wait_seconds(self, kind: str) -> float | None:
-        """How long a call may take before it is hedged; None while there is nothing to say.
+        """Return how many seconds a call may take before it is hedged; None with fewer than 8 samples.
 
-        The larger of 1.4 times the median and 1.25 times the 90 % quantile of the last 256 calls.
+        This is the larger of 1.4 times the median and 1.25 times the 90 % quantile of the last 256 calls.
         """
-        seen = self._seen.get(kind)
-        if self.budget <= 0 or seen is None or len(seen) < MIN_SAMPLES:
+        latencies = self._latencies.get(kind)
+        if self.budget <= 0 or latencies is None or len(latencies) < MIN_SAMPLES:
             return None
-        at, wait = self._waits.get(kind, (-MIN_SAMPLES, 0.0))
-        if self.calls - at >= MIN_SAMPLES:
-            ordered = sorted(seen)
+        measured_at, wait = self._waits.get(kind, (-MIN_SAMPLES, 0.0))
+        if self.calls - measured_at >= MIN_SAMPLES:
+            ordered = sorted(latencies)
             median = ordered[len(ordered) // 2]
             slow = ordered[min(len(ordered) - 1, int(SLOW_QUANTILE * len(ordered)))]
             wait = max(MIN_WAIT_SECONDS, BEYOND_MEDIAN * median, BEYOND_QUANTILE * slow)
@@ -54,9 +55,9 @@ class Hedger:
 
     @property
     def may_hedge(self) -> bool:
-        """Whether the budget has room for one more."""
+        """Whether the budget has room for one more hedge."""
         return self.budget > 0 and self.hedges < max(1.0, self.budget * self.calls)
 
     def hedged(self) -> None:
-        """One was sent."""
+        """Count one hedge that was sent."""
         self.hedges += 1

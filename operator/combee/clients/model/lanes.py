@@ -11,11 +11,11 @@ from __future__ import annotations
 import httpx2
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
-"""A longer body is no answer of a chat model; it is refused before it fills the memory."""
+"""A longer body cannot be the answer of a chat model; it is refused before it fills the memory."""
 
 IDLE_SECONDS = 3.0
-"""A lane unused for this long connects anew. Servers hang up on idle connections of their own accord
-(uvicorn, and with it vLLM, after 5 s), and a request that crosses such a goodbye is lost."""
+"""A lane that was idle for this long reconnects. Servers close idle connections (uvicorn, and with it
+vLLM, after 5 s), and a request that is sent at that moment is lost."""
 
 
 class LaneTransport(httpx2.AsyncBaseTransport):
@@ -27,7 +27,7 @@ class LaneTransport(httpx2.AsyncBaseTransport):
         self._lanes: list[httpx2.AsyncHTTPTransport] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send on an idle lane and read the whole answer. httpx2's errors."""
+        """Send on an idle lane and return the whole answer. Raises httpx2's errors."""
         lane = self._idle.pop() if self._idle else self._new_lane()
         try:
             response = await lane.handle_async_request(request)

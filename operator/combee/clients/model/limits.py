@@ -1,7 +1,6 @@
-"""What a run may ask of its endpoints at a time and in a minute. One object is shared by all roles.
+"""How many calls a run may make at a time and in a minute. All roles share one object.
 
-First come, first served, for slots and for rates. A wait that is cancelled leaves no trace: no slot
-and no reservation is lost.
+Slots and rates are served in order of arrival. A cancelled wait loses no slot and no reservation.
 """
 
 from __future__ import annotations
@@ -16,32 +15,32 @@ from combee.errors import ManifestError
 
 WINDOW_SECONDS = 60.0
 _POLL_SECONDS = 1.0
-"""A waiter looks again at least this often, since an early settlement can free tokens."""
+"""A waiting call checks again at least this often, since an early settlement can free tokens."""
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class Reservation:
-    """Tokens set aside for one request; ``settle`` replaces the estimate by what it really used."""
+    """Tokens reserved for one request; ``settle`` replaces the estimate by the actual number."""
 
-    __slots__ = ("_limits", "at", "counted", "tokens")
+    __slots__ = ("_limits", "at", "in_window", "tokens")
 
     def __init__(self, limits: RunLimits, at: float, tokens: int) -> None:
         self._limits = limits
         self.at = at
         self.tokens = tokens
-        self.counted = True
+        self.in_window = True
 
     def settle(self, tokens: int) -> None:
-        """The request used ``tokens``. A reservation already out of the window changes nothing."""
-        if self.counted:
+        """Record that the request used ``tokens``; without effect once the reservation left the window."""
+        if self.in_window:
             self._limits._window_tokens += tokens - self.tokens
             self.tokens = tokens
 
 
 class RunLimits:
-    """``concurrency`` calls in flight; at most so many requests and tokens in *any* 60 seconds.
+    """At most ``concurrency`` calls in flight, and so many requests and tokens in *any* 60 seconds.
 
     The window slides and bursts are allowed inside it: a small batch under a low rate is not
     spread over a minute for nothing. A single request above ``tokens_per_minute`` is let through
@@ -96,7 +95,7 @@ class RunLimits:
         self._release()
 
     def resize(self, concurrency: int) -> None:
-        """Allow more or fewer calls in flight from now on. Fewer: those above end undisturbed."""
+        """Allow more or fewer calls in flight from now on. Calls above a lowered limit still finish."""
         self._free += concurrency - self.concurrency
         self.concurrency = concurrency
         while self._free > 0 and self._waiting:
@@ -106,15 +105,20 @@ class RunLimits:
                 ticket.set_result(None)
 
     def take_free(self) -> bool:
-        """Take a slot that nobody waits for; give it back with ``give_back``. Never waits."""
+        """Take a free slot that nobody waits for and return whether there was one; never waits.
+
+        Free it with ``give_back``.
+        """
         if self._free > 0 and not self._waiting:
             self._free -= 1
             return True
         return False
 
     def claim(self) -> asyncio.Future[None]:
-        """A place at the head of the queue: done once a slot is ours. Free it with ``give_back``, or
-        end the claim with ``drop``."""
+        """Return a place at the head of the queue; the future is done once it holds a slot.
+
+        Free the slot with ``give_back``, or end the claim with ``drop``.
+        """
         ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.take_free():
             ticket.set_result(None)
@@ -123,7 +127,7 @@ class RunLimits:
         return ticket
 
     def drop(self, ticket: asyncio.Future[None]) -> None:
-        """End a claim, whether a slot came of it or not."""
+        """End a claim, whether it holds a slot or still waits for one."""
         if ticket.done():
             self._release()
         else:
@@ -131,16 +135,16 @@ class RunLimits:
             ticket.cancel()
 
     def give_back(self) -> None:
-        """Free a slot of ``take_free`` or ``claim``."""
+        """Free a slot that came from ``take_free`` or ``claim``."""
         self._release()
 
     @property
     def in_flight(self) -> int:
-        """Slots taken now."""
+        """The number of slots that are taken now."""
         return self.concurrency - self._free
 
     async def reserve(self, tokens: int) -> Reservation | None:
-        """Wait until one more request of ``tokens`` fits the rates; None when there are none."""
+        """Wait until one more request of ``tokens`` fits the rates, and reserve it; None without rates."""
         if self._requests is None and self._tokens is None:
             return None
         async with self._turn:  # asyncio's lock serves its waiters in order
@@ -163,19 +167,19 @@ class RunLimits:
         now = self._clock()
         window = self._window
         while window and window[0].at + WINDOW_SECONDS <= now:
-            left_behind = window.popleft()
-            left_behind.counted = False
-            self._window_tokens -= left_behind.tokens
+            expired = window.popleft()
+            expired.in_window = False
+            self._window_tokens -= expired.tokens
         if not window:
             return 0.0
         wait = 0.0
         if self._requests is not None and len(window) >= self._requests:
             wait = window[len(window) - self._requests].at + WINDOW_SECONDS - now
         if self._tokens is not None:
-            left = self._window_tokens
+            window_tokens = self._window_tokens
             for entry in window:
-                if left + tokens <= self._tokens:
+                if window_tokens + tokens <= self._tokens:
                     break
-                left -= entry.tokens
+                window_tokens -= entry.tokens
                 wait = max(wait, entry.at + WINDOW_SECONDS - now)
         return wait

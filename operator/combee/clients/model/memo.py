@@ -1,8 +1,8 @@
-"""Every model call once: answers kept durably under the key of their request.
+"""The memo of model calls: each answer is stored durably under the key of its request.
 
-One small file per call at ``memo/<2>/<key>``, the first writer wins, so two pods that answered the
-same request agree on one answer. A damaged record counts as absent and is replaced. Errors are
-never kept. Nothing is held in memory but the calls in flight.
+Each call has one small file at ``memo/<2>/<key>``. The first writer wins, so two pods that answered
+the same request agree on one answer. A damaged record counts as absent and is replaced. Errors are
+never stored. Only the calls in flight are held in memory.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ class _Failed:
 
 
 _Outcome = Completion | _Failed | None
-"""What a flight ended with; None: its owner was cut off, somebody else must fly."""
+"""The outcome of a flight; None when its owner was cancelled, so that another caller must make the call."""
 
 
 class Memo:
-    """Completions by request key, on a store that may be shared by many runs."""
+    """Completions by request key, on a store that many runs may share."""
 
     def __init__(self, store: Store, folder: str = "") -> None:
-        """``folder``: of the store, where the records go; empty: the one of the runs."""
+        """``folder``: the store's folder for the records; empty for the memo that all runs share."""
         self._store = store
         self._root = f"{folder}/" if folder else ""
         self._flights: dict[str, asyncio.Future[_Outcome]] = {}
 
     @staticmethod
     def key(request: CanonicalRequest) -> str:
-        """The name of the call: sha256 hex."""
+        """Return the call's key: sha256 hex."""
         return request.key
 
     async def get(self, key: str) -> Completion | None:
-        """The recorded answer; None when there is none, or when its record is damaged."""
+        """Return the recorded answer; None when there is none, or when its record is damaged."""
         data = await self._store.aget(self._root + _path(key))
         return None if data is None else _decoded(key, data)
 
     async def put(self, key: str, completion: Completion) -> Completion:
-        """Record an answer and return the one that counts: the first that was recorded."""
+        """Record an answer, and return the one that was recorded first."""
         data = _encoded(key, completion)
         if await self._store.aput_new(self._root + _path(key), data):
             return completion
@@ -65,13 +65,13 @@ class Memo:
         *,
         slot: AbstractAsyncContextManager[None] | None = None,
     ) -> Answered:
-        """The recorded answer, or ``make``'s, which is then recorded.
+        """Return the recorded answer, or the answer of ``make``, which is then recorded.
 
-        ``slot`` is held from before the call until its answer is recorded: so whatever is lost when
-        this process dies is at most what its slots held.
+        ``slot`` is held from before the call until its answer is recorded, so a process that dies
+        loses at most the calls in its slots.
 
         Equal requests at the same time make one call: the others wait for it and count as hits,
-        or get its error. When the one that calls is cancelled, a waiting one takes over.
+        or get its error. When the caller that makes it is cancelled, a waiting one takes over.
         """
         while (flight := self._flights.get(key)) is not None:
             outcome = await asyncio.shield(flight)
@@ -79,8 +79,8 @@ class Memo:
                 raise outcome.error
             if outcome is not None:
                 return Answered(outcome, hit=True)
-        mine: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
-        self._flights[key] = mine
+        own_flight: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+        self._flights[key] = own_flight
         outcome = None
         try:
             outcome = await self.get(key)
@@ -94,7 +94,7 @@ class Memo:
             raise
         finally:
             del self._flights[key]
-            mine.set_result(outcome)
+            own_flight.set_result(outcome)
 
 
 def _path(key: str) -> str:

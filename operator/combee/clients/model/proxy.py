@@ -1,9 +1,9 @@
-"""An OpenAI-compatible endpoint in front of a ``ChatClient``: what a user's agent asks goes through the run's memo,
-limits and budget, and it never sees the model's key.
+"""An OpenAI-compatible endpoint in front of a ``ChatClient``: the requests of a user's agent go through the
+run's memo, limits and budget, and the agent never sees the model's key.
 
-Each rollout is a visit with a key of its own, good until the rollout is over. What ends the whole step (a spent
-budget, a refused key) is the visit's ``fatal``; a call that was lost for a passing reason is its ``lost``: such
-a rollout says nothing of the artifact, whatever the agent made of it.
+Each rollout is a visit with its own key, which is valid until the rollout ends. An error that ends the whole
+step (a spent budget, a refused key) becomes the visit's ``fatal``. An error that may pass becomes its
+``lost``: such a rollout says nothing about the artifact, whatever the agent did afterwards.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from combee.errors import BudgetExhaustedError, CombeeError, ContextLengthError,
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_AT_ONCE = 16
-"""requests of one rollout under way at a time."""
+"""The most requests of one rollout that may be in flight."""
 STOP_SECONDS = 1
 
 
 @dataclass(slots=True, eq=False)
 class Visit:
-    """One rollout's way to the model, and what it used."""
+    """One rollout's access to the model, and the tokens and calls it used."""
 
     key: str
     ordinal: int
@@ -49,21 +49,21 @@ class Visit:
     calls: int = 0
     asking: set[asyncio.Task[Completion]] = field(default_factory=set)
 
-    def used(self, done: Completion) -> None:
-        """Count an answer."""
+    def used(self, completion: Completion) -> None:
+        """Add an answer's tokens to the visit's totals."""
         self.calls += 1
-        self.prompt_tokens += done.prompt_tokens
-        self.completion_tokens += done.completion_tokens
-        self.cached_tokens += done.cached_tokens
+        self.prompt_tokens += completion.prompt_tokens
+        self.completion_tokens += completion.completion_tokens
+        self.cached_tokens += completion.cached_tokens
 
 
 def new_key() -> str:
-    """A key that nobody guesses."""
+    """Return a random key that nobody can guess."""
     return secrets.token_urlsafe(24)
 
 
 class _Refusal(Exception):
-    """An answer of our own, in OpenAI's form."""
+    """An error answer of the proxy itself, in OpenAI's form."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(code)
@@ -71,23 +71,25 @@ class _Refusal(Exception):
 
 
 class ModelProxy:
-    """``serve`` it, and ``admit`` each rollout. ``client``: one of role ``AGENT``."""
+    """Call ``serve`` once and ``admit`` for each rollout. ``client`` must have the role ``AGENT``."""
 
     def __init__(self, client: ChatClient, *, temperature: float = 0.0, top_p: float = 1.0) -> None:
         self._client, self._temperature, self._top_p = client, temperature, top_p
         self._visits: dict[str, Visit] = {}
         self.url = ""
-        """base URL, ending in /v1; empty while it is not served."""
+        """The base URL, which ends in /v1; empty while the proxy is not served."""
 
     @property
     def model(self) -> str:
-        """What to ask for; any other name is answered by the same model."""
+        """The model's name. The proxy answers any other name with the same model."""
         return self._client.endpoint.model
 
     @contextlib.contextmanager
     def admit(self, ordinal: int, key: str = "") -> Iterator[Visit]:
-        """A visit. At its end its key is void, and what is still asked for it is cut off. ``key``: of a program that
-        makes one rollout after the other; absent: a new one."""
+        """Yield a visit. At its end its key becomes void and its open requests are cancelled.
+
+        ``key`` belongs to a program that makes one rollout after the other; without it a new one is drawn.
+        """
         visit = Visit(key or new_key(), ordinal, asyncio.get_running_loop().create_future())
         self._visits[visit.key] = visit
         try:
@@ -102,13 +104,14 @@ class ModelProxy:
     async def serve(
         self, host: str = "127.0.0.1", port: int = 0, beside: Sequence[Route] = ()
     ) -> AsyncIterator[None]:
-        """Serve it on a port of ``host`` meanwhile, 0: a free one. ``beside``: other things to serve there."""
+        """Serve the proxy on ``port`` of ``host`` meanwhile; 0 takes a free port. ``beside``: further
+        routes."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=2048)
         server = _Server(_settings(self._app(beside)))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{listener.getsockname()[1]}/v1"
+        url_host = f"[{host}]" if ":" in host else host
+        self.url = f"http://{url_host}:{listener.getsockname()[1]}/v1"
         try:
             yield
         finally:
@@ -129,7 +132,7 @@ class ModelProxy:
         try:
             self._visit(request)
         except _Refusal as refusal:
-            return _refused(refusal)
+            return _error_response(refusal)
         row = {"id": self.model, "object": "model", "created": 0, "owned_by": "combee"}
         return JSONResponse({"object": "list", "data": [row]})
 
@@ -137,10 +140,10 @@ class ModelProxy:
         try:
             visit = self._visit(request)
             body = await _body(request)
-            done = await self._asked(visit, body)
+            completion = await self._answer_to(visit, body)
         except _Refusal as refusal:
-            return _refused(refusal)
-        return _answer(self.model, body, done)
+            return _error_response(refusal)
+        return _answer(self.model, body, completion)
 
     def _visit(self, request: Request) -> Visit:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -151,12 +154,12 @@ class ModelProxy:
             raise _Refusal(429, "rate_limit_exceeded", f"More than {MAX_AT_ONCE} requests at once.")
         return visit
 
-    async def _asked(self, visit: Visit, body: Mapping[str, Any]) -> Completion:
+    async def _answer_to(self, visit: Visit, body: Mapping[str, Any]) -> Completion:
         try:
             prompt = agent_prompt(body, temperature=self._temperature, top_p=self._top_p)
         except ValueError as error:
             raise _Refusal(400, "invalid_request_error", f"{error}.") from None
-        task = asyncio.create_task(self._completed(visit, ChatRequest(prompt, ordinal=visit.ordinal)))
+        task = asyncio.create_task(self._ask_model(visit, ChatRequest(prompt, ordinal=visit.ordinal)))
         visit.asking.add(task)
         try:
             return await task
@@ -178,18 +181,18 @@ class ModelProxy:
         finally:
             visit.asking.discard(task)
 
-    async def _completed(self, visit: Visit, request: ChatRequest) -> Completion:
-        done = (await self._client.ask(request)).completion
-        visit.used(done)
-        return done
+    async def _ask_model(self, visit: Visit, request: ChatRequest) -> Completion:
+        completion = (await self._client.ask(request)).completion
+        visit.used(completion)
+        return completion
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without handlers of signals: they are the command's."""
+    """uvicorn without its signal handlers: the command handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Leave all signals alone."""
         yield
 
 
@@ -223,36 +226,36 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _refused(refusal: _Refusal) -> JSONResponse:
+def _error_response(refusal: _Refusal) -> JSONResponse:
     error = {"message": refusal.message, "type": "combee", "param": None, "code": refusal.code}
     return JSONResponse({"error": error}, status_code=refusal.status)
 
 
-def _answer(model: str, body: Mapping[str, Any], done: Completion) -> Response:
-    """The answer in the form that was asked for; a stream has all of it at once."""
-    message = {"role": "assistant", "content": None, **json.loads(done.text)}
+def _answer(model: str, body: Mapping[str, Any], completion: Completion) -> Response:
+    """The answer in the form that was asked for; a stream carries all of it in its first chunk."""
+    message = {"role": "assistant", "content": None, **json.loads(completion.text)}
     head = {
-        "id": f"chatcmpl-{hashlib.sha256(done.text.encode()).hexdigest()[:24]}",
+        "id": f"chatcmpl-{hashlib.sha256(completion.text.encode()).hexdigest()[:24]}",
         "created": 0,
         "model": model,
     }
-    used = {
-        "prompt_tokens": done.prompt_tokens,
-        "completion_tokens": done.completion_tokens,
-        "total_tokens": done.prompt_tokens + done.completion_tokens,
+    usage = {
+        "prompt_tokens": completion.prompt_tokens,
+        "completion_tokens": completion.completion_tokens,
+        "total_tokens": completion.prompt_tokens + completion.completion_tokens,
     }
     if not body.get("stream"):
-        choice = {"index": 0, "message": message, "finish_reason": done.finish_reason}
-        return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": used})
+        choice = {"index": 0, "message": message, "finish_reason": completion.finish_reason}
+        return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
     calls = [{"index": at, **call} for at, call in enumerate(message.pop("tool_calls", None) or [])]
     delta = {**message, **({"tool_calls": calls} if calls else {})}
     options = body.get("stream_options")
     chunks: list[dict[str, Any]] = [
         {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": done.finish_reason}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": completion.finish_reason}]},
     ]
     if isinstance(options, dict) and options.get("include_usage"):
-        chunks.append({"choices": [], "usage": used})
+        chunks.append({"choices": [], "usage": usage})
     lines = [json.dumps({**head, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
     return Response(
         "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]), media_type="text/event-stream"

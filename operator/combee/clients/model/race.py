@@ -1,4 +1,4 @@
-"""One attempt, and others beside it when it is late: the first answer is kept."""
+"""One attempt, and further ones beside it when it takes too long: the first answer wins."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from combee.clients.model.wire import Completion
 LOOK_AGAIN_SECONDS = 0.05
 LOOK_AGAIN_SHARE = 0.25
 MOST_BESIDE = 2
-"""Further requests that run beside the first at a time: the second may be a straggler, too."""
+"""How many further requests may run beside the first: the second may be a straggler, too."""
 
 
 @dataclass(slots=True)
 class Race:
-    """``attempt`` makes one request; its result is a Completion or a reason to ask again.
+    """``attempt`` makes one request and returns a Completion, or a reason to ask again.
 
-    ``rest`` says how many seconds to wait after such a reason before the next request may go out.
+    ``rest`` returns how many seconds to wait after such a reason before the next request may go out.
     """
 
     attempt: Callable[[], Awaitable[Any]]
@@ -29,19 +29,18 @@ class Race:
     hedger: Hedger
     rest: Callable[[Any], float] = lambda _: 0.0
     hedges: int = 0
-    """further requests that were sent."""
+    """How many further requests were sent."""
     missed: list[Any] = field(default_factory=list)
-    """what attempts ended with that brought no answer, without the one that ``run`` returns."""
+    """The outcomes of attempts without an answer, except the outcome that ``run`` returns."""
     _slot: asyncio.Future[None] | None = None
-    """the slot that is queued for, or held and not used yet."""
+    """The slot that the race has queued for, or holds and has not used yet."""
 
     async def run(self, kind: str) -> Any:
-        """The first answer; without one, what the first attempt ended with.
+        """Return the first answer; without one, the outcome of the first attempt.
 
-        Another request goes out once the newest one takes longer than calls of its kind do, or once
-        it failed while an older one still has not answered; when the hedge budget allows it, into
-        the next slot that is free: a straggler that is left behind frees its own much sooner than it
-        would have. Cancelling this cancels all.
+        Another request goes out once the newest one takes longer than calls of its kind usually do, or
+        once it failed while an older one has not answered yet. It needs room in the hedge budget and a
+        free slot. Cancelling this cancels all attempts.
         """
         if self.hedger.budget <= 0:
             return await self.attempt()
@@ -59,41 +58,45 @@ class Race:
     async def _first_answer(
         self, kind: str, newest: asyncio.Future[Any], running: set[asyncio.Future[Any]]
     ) -> Any:
-        """None when all of them ended without one."""
+        """Return the first answer, or None when every attempt ended without one."""
         clock = asyncio.get_running_loop().time
-        began = sent = clock()
+        started_at = sent_at = clock()
         rested_until = 0.0
         while running:
             now = clock()
-            due = self._due(kind, sent, rested_until) - now
-            if due <= 0 and self._has_slot(len(running)):
-                newest, sent = self._send(running), now
+            seconds_to_next = self._next_send_at(kind, sent_at, rested_until) - now
+            if seconds_to_next <= 0 and self._has_slot(len(running)):
+                newest, sent_at = self._send(running), now
                 continue
-            look = max(LOOK_AGAIN_SECONDS, (now - began) * LOOK_AGAIN_SHARE)
-            timeout = due if 0 < due < float("inf") else look
+            look = max(LOOK_AGAIN_SECONDS, (now - started_at) * LOOK_AGAIN_SHARE)
+            timeout = seconds_to_next if 0 < seconds_to_next < float("inf") else look
             queued = self._slot is not None and not self._slot.done()
             waited = {*running, self._slot} if self._slot is not None and queued else running
-            done, _ = await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            for one in done & running:
-                running.discard(one)
-                outcome = None if one.exception() else one.result()
+            ended, _ = await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for future in ended & running:
+                running.discard(future)
+                outcome = None if future.exception() else future.result()
                 if isinstance(outcome, Completion):
                     return outcome
-                if running and one is newest:  # who is left is late already: only the rest is waited for
-                    sent, rested_until = float("-inf"), clock() + self.rest(outcome)
+                if (
+                    running and future is newest
+                ):  # older attempts are late already: wait no longer than ``rest``
+                    sent_at, rested_until = float("-inf"), clock() + self.rest(outcome)
                     self._drop_slot()
                 if running:
                     self.missed.append(outcome)
         return None
 
-    def _due(self, kind: str, sent: float, rested_until: float) -> float:
-        """When another request may go out. While it is not known what is slow, the race looks again
-        after every quarter of the time so far: often the like of a call were sent at the same moment."""
+    def _next_send_at(self, kind: str, sent_at: float, rested_until: float) -> float:
+        """Return when another request may go out; infinity while nothing is known about such calls.
+
+        The race then looks again after every quarter of the elapsed time: often similar calls were sent
+        at the same moment."""
         wait = self.hedger.wait_seconds(kind)
-        return float("inf") if wait is None else max(sent + wait, rested_until)
+        return float("inf") if wait is None else max(sent_at + wait, rested_until)
 
     def _has_slot(self, running: int) -> bool:
-        """Whether a slot is there for another request; where there could be one, it is queued for."""
+        """Return whether another request has a slot; queue for one where the hedge budget allows it."""
         if running > MOST_BESIDE or not self.hedger.may_hedge:
             self._drop_slot()
             return False
@@ -116,8 +119,8 @@ class Race:
 
 
 async def _end(futures: list[asyncio.Future[Any]]) -> None:
-    """Cancel what still runs, and leave no exception unlooked at."""
-    for one in futures:
-        if not one.done():
-            one.cancel()
+    """Cancel the futures that still run, and retrieve every exception."""
+    for future in futures:
+        if not future.done():
+            future.cancel()
     await asyncio.gather(*futures, return_exceptions=True)

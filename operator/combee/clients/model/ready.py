@@ -1,4 +1,4 @@
-"""Before the first call: wait, within bounds, for a server that is still starting."""
+"""Before the first call: wait, for a limited time, for a server that is still starting."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ LONGEST_WAIT_SECONDS = 5.0
 
 
 class Gate:
-    """``await gate()`` returns once the endpoint serves its model. Asked by many, it asks once.
+    """``await gate()`` returns once the endpoint serves its model. Concurrent callers share one check.
 
-    What it found is remembered: an endpoint that did not come up in time is not waited for again by
-    every call behind it.
+    The result is remembered: later calls do not wait again for an endpoint that did not start in time.
     """
 
     def __init__(
@@ -35,11 +34,14 @@ class Gate:
         self._open = False
         self._refusal: CombeeError | None = None
         self.answer: object = None
-        """what the check returned; None while it has not."""
+        """What the check returned; None before it has."""
 
     async def __call__(self) -> None:
-        """UnreachableError when nobody answered in time; EndpointError at once when the key or the
-        model is refused."""
+        """Wait until the endpoint serves its model.
+
+        Raises UnreachableError when it did not answer in time, and EndpointError at once when the key
+        or the model is refused.
+        """
         if self._open:
             return
         async with self._lock:
@@ -60,12 +62,12 @@ class Gate:
                 self.answer = await self._check()
                 return
             except (UnreachableError, TransientError) as error:
-                left = until - self._clock()
-                if left <= 0:
+                remaining = until - self._clock()
+                if remaining <= 0:
                     raise UnreachableError(
                         f"not ready within {self._wait_seconds:g} s: {error.what}",
                         where=error.where,
                         fix=error.fix,
                     ) from None
-                await self._sleep(min(pause, left))
+                await self._sleep(min(pause, remaining))
                 pause = min(LONGEST_WAIT_SECONDS, pause * 2)

@@ -1,7 +1,7 @@
-"""What travels between the chat client, the memo and the rest: plain data, no I/O.
+"""Requests, answers and records of model calls: plain data, no I/O.
 
-``CanonicalRequest.key`` is the name of a call: everything that can change the answer is in it and
-nothing else (not the URL, not the role), so that runs of one namespace share what they paid for.
+``CanonicalRequest.key`` names a call. It covers everything that can change the answer and nothing
+else (not the URL, not the role), so that runs of one namespace share the answers they paid for.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class CanonicalRequest:
-    """A request together with the identity of what answers it."""
+    """A request together with the identity of the model that answers it."""
 
     endpoint: Endpoint
     request: ChatRequest
@@ -112,12 +112,12 @@ class Completion:
     finish_reason: str
     attempts: int
     hedged: bool = False
-    """whether a second request raced the first; the latency then counts from the first."""
+    """Whether a second request raced the first; the latency then counts from the first."""
     retried_for: tuple[str, ...] = ()
-    """why it was asked again, one word an attempt: an HTTP status, ``timeout``, ``reset``, ..."""
+    """Why each failed attempt was repeated, in one word: an HTTP status, ``timeout``, ``reset``, ..."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON; ``from_json`` gives it back."""
+        """Return the completion as plain JSON; ``from_json`` reads it back."""
         return {
             "text": self.text,
             "promptTokens": self.prompt_tokens,
@@ -132,7 +132,7 @@ class Completion:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Completion:
-        """The inverse of ``to_json``. KeyError, TypeError or ValueError when the data is not one."""
+        """Read what ``to_json`` wrote. Raises KeyError, TypeError or ValueError for other data."""
         if not isinstance(data["text"], str):
             raise TypeError("text is not a string")
         return cls(
@@ -150,8 +150,9 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """``hit``: the memo (or an equal call already in flight) answered, no request was made for it.
-    ``limit_changes``: how the role's limit changed since the answer before; never part of the memo."""
+    """A completion, and how it came. ``hit``: the memo (or an equal call in flight) answered, and no
+    request was made. ``limit_changes``: the changes of the role's limit since the previous answer;
+    they are never part of the memo."""
 
     completion: Completion
     hit: bool
@@ -160,13 +161,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One ``ask``, for the call graph and the accounts. Times in seconds.
+    """One ``ask``, for the call graph and the usage totals. Times are in seconds.
 
     ``started`` is the offset, on the connection pool's clock, at which the attempt that succeeded
     was sent (a hit: at which the memo was asked). ``seconds`` is that attempt's latency; a hit
     carries the recorded one. ``queued_seconds`` is the wait for a slot and for the rate limits.
-    ``error`` is the error's code when the call failed ("Cancelled" when it was cut off), with the
-    token counts 0. ``planned_tokens`` is what the budget was asked for, 0 when it was not asked.
+    ``error`` is the error's code when the call failed ("Cancelled" when it was cancelled); the token
+    counts are then 0. ``planned_tokens`` were reserved in the budget, 0 when it was not asked.
     """
 
     role: str
@@ -186,14 +187,14 @@ class CallRecord:
 
 OnCall = Callable[[CallRecord], None]
 Budget = Callable[[int, int], None]
-"""``budget(rollouts, tokens)``, asked before a request is made; raises BudgetExhaustedError."""
+"""``budget(rollouts, tokens)`` is called before a request is made; it raises BudgetExhaustedError."""
 
 
 def canonical_digest(content: object) -> str:
-    """sha256 hex of ``canonical_json``."""
+    """Return the sha256 hex digest of ``canonical_json``."""
     return hashlib.sha256(canonical_json(content)).hexdigest()
 
 
 def canonical_json(content: object) -> bytes:
-    """ASCII JSON with sorted keys and no spaces; NaN and infinities are a ValueError."""
+    """Return ASCII JSON with sorted keys and no spaces. Raises ValueError for NaN and infinities."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

@@ -1,8 +1,8 @@
-"""Where pods of a user's image fetch a rollout and hand in what it left: three requests of a small HTTP protocol.
+"""The desk where pods of a user's image fetch rollouts and hand in their results: three small HTTP requests.
 
-A pod beside nobody's secrets asks ``claim`` with the run's token, tells by ``beat`` that it is still at it, and hands
-in by ``left``. What is claimed has a key of its own, which is void once the rollout is over: a pod that comes too late,
-or twice, is told so (401) and changes nothing.
+A pod, which holds no secrets, asks for a rollout with ``claim`` and the run's token, reports with ``beat``
+that it is still at work, and hands in its result with ``left``. Each claimed rollout has its own key, which
+becomes void once the rollout ends: a pod that comes too late, or twice, gets 401 and changes nothing.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from combee.clients.sandbox.deskwire import BEAT, CLAIM, KILLED, LEFT, LOST_SECO
 from combee.clients.sandbox.sandbox import SAID_BYTES, Run
 
 WAIT_SECONDS = 1.0
-"""How long a pod that asks is kept waiting for something to do: there may be other desks that have it."""
+"""How long a pod's claim waits for a rollout: other desks may have one."""
 LOOK_SECONDS = 1.0
 WHY = ("", "timeout", "disk")
-"""why a rollout was ended, as ``sandbox.Run`` says it; empty: by itself."""
+"""Why a rollout was ended, as in ``sandbox.Run``; empty when it ended by itself."""
 _LOST = "its pod was lost"
 
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """A rollout that is to be done, or is under way."""
+    """A rollout that waits for a pod, or is under way."""
 
     task: Mapping[str, Any]
-    left: Mapping[str, int]
-    done: asyncio.Future[Run]
+    outputs: Mapping[str, int]
+    ended: asyncio.Future[Run]
     key: str = ""
-    heard: float = 0.0
-    begun: bool = False
-    """whether the user's container was started."""
+    last_beat: float = 0.0
+    started: bool = False
+    """Whether the user's container was started."""
 
 
 @dataclass(slots=True, eq=False)
 class RolloutDesk:
-    """Serve its ``routes``, and ``run`` each rollout. ``token`` is what a pod of the run shows; ``seconds`` and
-    ``scratch_bytes`` what one rollout may take."""
+    """Serve its ``routes``, and call ``run`` for each rollout. ``token``: the run's token, which its pods
+    send; ``seconds`` and ``scratch_bytes``: the limits of one rollout."""
 
     token: str
     seconds: float
@@ -62,58 +62,60 @@ class RolloutDesk:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """To be served."""
+        """The routes to serve."""
         return (
             Route(CLAIM, self._claim, methods=["POST"]),
             Route(BEAT, self._beat, methods=["POST"]),
-            Route(LEFT, self._left, methods=["POST"]),
+            Route(LEFT, self._hand_in, methods=["POST"]),
         )
 
     async def run(
         self,
         files: Mapping[str, bytes],
         env: Mapping[str, str],
-        left: Mapping[str, int],
+        outputs: Mapping[str, int],
         stop: asyncio.Future[Any],
     ) -> Run:
-        """Have a pod run it, and say how it ended; ``why`` is ``stopped`` when ``stop`` is done first.
+        """Have a pod run a rollout, and return how it ended; ``why`` is ``stopped`` when ``stop`` is done
+        first.
 
-        A pod that was lost before it began costs nothing: another one gets the rollout.
+        ``outputs`` maps the name of each file to bring back to its most bytes. When a pod is lost before it
+        starts the rollout, another pod gets it.
         """
         task = {
             "files": {name: _text(data) for name, data in files.items()},
             "env": dict(env),
-            "left": dict(left),
+            "left": dict(outputs),
             "seconds": self.seconds,
             "scratchBytes": self.scratch_bytes,
         }
-        work = _Work(task, left, asyncio.get_running_loop().create_future())
+        work = _Work(task, outputs, asyncio.get_running_loop().create_future())
         self._offer(work)
         began = self.clock()
         try:
-            while not work.done.done():
+            while not work.ended.done():
                 await asyncio.wait(
-                    {work.done, stop}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                    {work.ended, stop}, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
-                if stop.done() and not work.done.done():
+                if stop.done() and not work.ended.done():
                     return Run(KILLED, "stopped", self.clock() - began, {}, "")
                 self._look(work)
-            return work.done.result()
+            return work.ended.result()
         finally:
             self._forget(work)
 
     def _offer(self, work: _Work) -> None:
-        work.key, work.begun = "", False
+        work.key, work.started = "", False
         self._waiting.append(work)
         self._news.set()
 
     def _look(self, work: _Work) -> None:
-        """See whether the pod that has it is still there."""
-        silent = self.clock() - work.heard
-        if not work.key or work.done.done() or silent < LOST_SECONDS:
+        """Offer the rollout again, or end it, when its pod has been silent for too long."""
+        silent = self.clock() - work.last_beat
+        if not work.key or work.ended.done() or silent < LOST_SECONDS:
             return
-        if work.begun:
-            work.done.set_result(Run(KILLED, "", silent, {}, _LOST))
+        if work.started:
+            work.ended.set_result(Run(KILLED, "", silent, {}, _LOST))
             return
         del self._claimed[work.key]
         self._offer(work)
@@ -132,54 +134,56 @@ class RolloutDesk:
         if await request.is_disconnected():
             self._offer(work)
             return Response(status_code=204)
-        work.key, work.heard = secrets.token_urlsafe(24), self.clock()
+        work.key, work.last_beat = secrets.token_urlsafe(24), self.clock()
         self._claimed[work.key] = work
-        # Which of several desks it is: the one address that is asked for work may lead to any.
+        # The pod needs this desk's own address: the address that it asked may lead to any of several desks.
         return JSONResponse({**work.task, "key": work.key, "desk": _address(request)})
 
     async def _next(self) -> _Work | None:
         until = self.clock() + WAIT_SECONDS
         while not self._waiting:
-            rest = until - self.clock()
-            if rest <= 0:
+            remaining = until - self.clock()
+            if remaining <= 0:
                 return None
             self._news.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), rest)
+                await asyncio.wait_for(self._news.wait(), remaining)
         return self._waiting.popleft()
 
     async def _beat(self, request: Request) -> Response:
         work = self._claimed.get(_bearer(request))
         if work is None:
             return Response(status_code=401)
-        work.heard, work.begun = self.clock(), request.query_params.get("begun") == "1"
+        work.last_beat, work.started = self.clock(), request.query_params.get("begun") == "1"
         return Response(status_code=204)
 
-    async def _left(self, request: Request) -> Response:
+    async def _hand_in(self, request: Request) -> Response:
         work = self._claimed.get(_bearer(request))
         if work is None:
             return Response(status_code=401)
-        most = 64 * 1024 + 2 * (sum(work.left.values()) + SAID_BYTES)
+        most = 64 * 1024 + 2 * (sum(work.outputs.values()) + SAID_BYTES)
         try:
-            told = json.loads(await _read(request, most))
-            found = _run(told, work.left)
+            report = json.loads(await _read(request, most))
+            run = _run(report, work.outputs)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ClientDisconnect):
             return Response(status_code=400)
-        if not work.done.done():
-            work.done.set_result(found)
+        if not work.ended.done():
+            work.ended.set_result(run)
         return Response(status_code=204)
 
 
-def _run(told: Mapping[str, Any], left: Mapping[str, int]) -> Run:
-    """What a pod handed in. ValueError and its like for what is none."""
-    code, why, seconds, said = told["code"], told["why"], told["seconds"], told["said"]
+def _run(report: Mapping[str, Any], outputs: Mapping[str, int]) -> Run:
+    """Return the run that a pod handed in. Raises ValueError, KeyError or TypeError for anything else."""
+    code, why, seconds, words = report["code"], report["why"], report["seconds"], report["said"]
     if not isinstance(code, int) or not isinstance(seconds, int | float) or why not in WHY:
         raise ValueError("not how a rollout ended")
     files = {
-        name: base64.b64decode(told["files"][name], validate=True) for name in left if name in told["files"]
+        name: base64.b64decode(report["files"][name], validate=True)
+        for name in outputs
+        if name in report["files"]
     }
-    cut = {name: data[: left[name] + 1] for name, data in files.items()}
-    return Run(code, why, float(seconds), cut, str(said)[-SAID_BYTES:])
+    cut = {name: data[: outputs[name] + 1] for name, data in files.items()}
+    return Run(code, why, float(seconds), cut, str(words)[-SAID_BYTES:])
 
 
 async def _read(request: Request, most: int) -> bytes:
@@ -197,7 +201,7 @@ def _bearer(request: Request) -> str:
 
 
 def _address(request: Request) -> str:
-    """This very desk's: the address that the connection came to."""
+    """Return this desk's own address: the one that the connection came to."""
     host, port = request.scope["server"]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

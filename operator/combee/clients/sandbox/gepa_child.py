@@ -1,8 +1,9 @@
-"""An adapter of the gepa package in a process of its own: run by path, never imported.
+"""An adapter of the gepa package in its own process: run by path, never imported.
 
-One JSON object a line. The first line of standard input says what makes the adapter and where the task model is; each
-one after it is a rollout. Each line of standard output answers one. When standard input ends, so does the process,
-whatever it is doing. What the adapter prints goes to standard error. Standard library only, besides the adapter itself.
+Each line is one JSON object. The first line of standard input names the adapter's factory and the task model;
+each later line is a rollout. Each line of standard output answers one line. When standard input ends, the
+process ends at once. What the adapter prints goes to standard error. Besides the adapter it needs only the
+standard library.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 MAX_TEXT = 20_000
-"""characters of one text that is answered"""
+"""The most characters of one text in an answer."""
 MAX_RECORDS = 20
-"""records of one component"""
+"""The most records of one component."""
 MAX_DEPTH = 8
 MAX_WORDS = 2_000
 
@@ -35,7 +36,7 @@ MAX_WORDS = 2_000
 class Model:
     """The run's task model: called with messages, or with one text, it returns the answer's text.
 
-    ``name``, ``base_url`` and ``api_key`` are for clients of one's own.
+    ``name``, ``base_url`` and ``api_key`` are for adapters that use their own client.
     """
 
     def __init__(self, name: str, base_url: str, api_key: str) -> None:
@@ -43,9 +44,14 @@ class Model:
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     def __call__(self, messages: str | Sequence[Mapping[str, Any]], **settings: Any) -> str:
-        """RuntimeError when there is no answer. ``settings``: such as temperature or max_tokens."""
-        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        body = json.dumps({**settings, "model": self.name, "messages": asked}).encode()
+        """Return the answer's text. ``settings``: such as temperature or max_tokens.
+
+        Raises RuntimeError when the model gives no answer.
+        """
+        conversation = (
+            [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        )
+        body = json.dumps({**settings, "model": self.name, "messages": conversation}).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.api_key}"}
         request = urllib.request.Request(f"{self.base_url}/chat/completions", body, headers)  # noqa: S310
         try:
@@ -59,39 +65,39 @@ class Model:
 
 
 class Broken(Exception):
-    """The adapter does not keep to gepa's protocol."""
+    """The adapter does not follow gepa's protocol."""
 
 
 def main() -> None:
-    """Answer line after line."""
-    told, out = _lines(), _own_output()
-    first = told.get()
+    """Make the adapter, then answer each line of standard input."""
+    requests, answers = _lines(), _own_output()
+    first = requests.get()
     try:
-        adapter, code = _made(first["factory"], Model(*first["model"]))
+        adapter, code = _make_adapter(first["factory"], Model(*first["model"]))
     except BaseException as error:
-        return _say(out, {"failed": f"{_named(error)}: {str(error)[:300]}".rstrip(": ")})
-    _say(out, {"code": code})
+        return _say(answers, {"failed": f"{_named(error)}: {str(error)[:300]}".rstrip(": ")})
+    _say(answers, {"code": code})
     while True:
-        _say(out, _answer(adapter, told.get()))
+        _say(answers, _answer(adapter, requests.get()))
 
 
 def _lines() -> queue.SimpleQueue[dict[str, Any]]:
-    """The lines of standard input, as they come."""
-    found: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    given = os.fdopen(os.dup(0), encoding="utf-8")
+    """Return a queue of the requests on standard input, which a thread fills."""
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    lines = os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
     def read() -> None:
-        for line in given:
-            found.put(json.loads(line))
+        for line in lines:
+            requests.put(json.loads(line))
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
-    return found
+    return requests
 
 
 def _own_output() -> TextIO:
-    """Standard output for answers alone: what the adapter prints goes where errors go."""
+    """Return standard output for answers alone, and redirect what the adapter prints to standard error."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stdout.flush()
     os.dup2(2, 1)
@@ -103,94 +109,98 @@ def _say(out: TextIO, answer: Mapping[str, Any]) -> None:
     out.flush()
 
 
-def _made(path: str, model: Model) -> tuple[Any, str]:
-    """The adapter, and the digest of the module that makes it."""
+def _make_adapter(path: str, model: Model) -> tuple[Any, str]:
+    """Return the adapter, and the digest of the module that makes it."""
     module_name, _, name = path.partition(":")
     module = importlib.import_module(module_name)
     factory = getattr(module, name)
-    wants: Mapping[str, Any] = {}
+    parameters: Mapping[str, Any] = {}
     with contextlib.suppress(TypeError, ValueError):
-        wants = inspect.signature(factory).parameters
-    adapter = factory(model=model) if "model" in wants else factory()
-    missing = [m for m in ("evaluate", "make_reflective_dataset") if not callable(getattr(adapter, m, None))]
-    if missing:
-        raise Broken(f"what it makes has no method {', '.join(missing)}")
+        parameters = inspect.signature(factory).parameters
+    adapter = factory(model=model) if "model" in parameters else factory()
+    missing_methods = [
+        method
+        for method in ("evaluate", "make_reflective_dataset")
+        if not callable(getattr(adapter, method, None))
+    ]
+    if missing_methods:
+        raise Broken(f"what it makes has no method {', '.join(missing_methods)}")
     file = getattr(module, "__file__", None)
     return adapter, hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""
 
 
-def _answer(adapter: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(adapter: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return _rollout(adapter, asked)
+        return _rollout(adapter, request)
     except Broken as error:
         return {"broken": str(error)}
     except Exception as error:
         return {"raised": _named(error), "words": traceback.format_exc()[-MAX_WORDS:]}
 
 
-def _rollout(adapter: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
-    candidate, reflected = asked["candidate"], asked["reflected"]
-    done = adapter.evaluate([asked["row"]], dict(candidate), capture_traces=reflected)
-    (score,), (output,) = _lone(done, "scores"), _lone(done, "outputs")
-    objectives = getattr(done, "objective_scores", None)
-    has_traces = reflected and bool(getattr(done, "trajectories", None))
+def _rollout(adapter: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+    candidate, reflected = request["candidate"], request["reflected"]
+    batch = adapter.evaluate([request["row"]], dict(candidate), capture_traces=reflected)
+    (score,), (output,) = _lone(batch, "scores"), _lone(batch, "outputs")
+    objectives = getattr(batch, "objective_scores", None)
+    has_traces = reflected and bool(getattr(batch, "trajectories", None))
     return {
-        "score": None if score is None else _number(score, "a score", lost=True),
+        "score": None if score is None else _number(score, "a score", may_fail=True),
         "output": _text(output),
-        "objectives": _objectives(_lone(done, "objective_scores")[0]) if objectives else {},
-        **(_reflected(adapter, done, candidate) if has_traces else {"records": {}}),
+        "objectives": _objectives(_lone(batch, "objective_scores")[0]) if objectives else {},
+        **(_reflected(adapter, batch, candidate) if has_traces else {"records": {}}),
     }
 
 
-def _lone(done: Any, name: str) -> Sequence[Any]:
-    """The list of that name, which must have one item."""
-    found = getattr(done, name, None)
-    if not isinstance(found, Sequence) or len(found) != 1:
+def _lone(batch: Any, name: str) -> Sequence[Any]:
+    """Return the list of that name, which must have one item."""
+    values = getattr(batch, name, None)
+    if not isinstance(values, Sequence) or len(values) != 1:
         raise Broken(f"evaluate must return {name}, a list with one item for each row of the batch")
-    return found
+    return values
 
 
-def _number(value: Any, what: str, *, lost: bool = False) -> float | None:
-    """A finite number; ``lost``: None for what is no number at all, as of a failed example."""
+def _number(value: Any, label: str, *, may_fail: bool = False) -> float | None:
+    """Return a finite number. With ``may_fail`` NaN, the score of a failed example, becomes None."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise Broken(f"evaluate must return numbers, and {what} is {type(value).__name__}") from None
+        raise Broken(f"evaluate must return numbers, and {label} is {type(value).__name__}") from None
     if math.isfinite(number):
         return number
-    if lost and math.isnan(number):
+    if may_fail and math.isnan(number):
         return None
-    raise Broken(f"evaluate returned {what} that is {number}")
+    raise Broken(f"evaluate returned {label} that is {number}")
 
 
-def _objectives(found: Any) -> dict[str, float | None]:
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) and name for name in found):
+def _objectives(scores: Any) -> dict[str, float | None]:
+    if not isinstance(scores, Mapping) or not all(isinstance(name, str) and name for name in scores):
         raise Broken("evaluate must return objective_scores, for each row a mapping of names to numbers")
-    return {name: _number(value, f"the objective {name}") for name, value in found.items()}
+    return {name: _number(value, f"the objective {name}") for name, value in scores.items()}
 
 
-def _reflected(adapter: Any, done: Any, candidate: Mapping[str, str]) -> dict[str, Any]:
-    """The reflective dataset, asked for one component at a time. Raising says that there is nothing to learn; where
-    it does for all, that is told."""
-    found: dict[str, list[Any]] = {}
+def _reflected(adapter: Any, batch: Any, candidate: Mapping[str, str]) -> dict[str, Any]:
+    """Return the reflective dataset, made for one component at a time. An adapter that raises has nothing to
+    learn for the component; where it raises for all, ``unreflected`` names the last exception."""
+    records: dict[str, list[Any]] = {}
     raised = ""
     for name in candidate:
         try:
-            made = adapter.make_reflective_dataset(dict(candidate), done, [name])
+            dataset = adapter.make_reflective_dataset(dict(candidate), batch, [name])
         except Exception as error:
             raised = _named(error)
             continue
-        if not isinstance(made, Mapping):
+        if not isinstance(dataset, Mapping):
             raise Broken("make_reflective_dataset must return a mapping of components to lists of records")
-        rows = list(made.get(name) or ())[:MAX_RECORDS]
+        rows = list(dataset.get(name) or ())[:MAX_RECORDS]
         if not all(isinstance(row, Mapping) for row in rows):
             raise Broken("make_reflective_dataset must return records that are mappings")
-        found[name] = [_plain(row) for row in rows]
-    return {"records": found, **({} if found else {"unreflected": raised})}
+        records[name] = [_plain(row) for row in rows]
+    return {"records": records, **({} if records else {"unreflected": raised})}
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON takes it, its texts cut."""
+    """Return a value that JSON can hold, with long texts cut."""
     if isinstance(value, bool | int | float) or value is None:
         return value if not isinstance(value, float) or math.isfinite(value) else str(value)
     if depth < MAX_DEPTH and isinstance(value, Mapping):
@@ -209,7 +219,7 @@ def _text(value: Any) -> str:
 
 
 def _named(error: BaseException) -> str:
-    """The type of an exception and the line that raised it."""
+    """Return the type of an exception and the line that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if len(frames) > 1 else ""
     return f"{type(error).__name__}{at}"

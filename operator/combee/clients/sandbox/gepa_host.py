@@ -1,7 +1,7 @@
 """Processes in which adapters of the gepa package work, each on one rollout at a time.
 
-An adapter may not be safe for threads, may hang, die, and print; in a process of its own all of this is its own. A
-process that was late, died or was cut off is ended with all that it started, and another takes its place.
+An adapter may not be thread-safe, and may hang, die or print; in its own process this harms nothing else. A
+process that was late, died or was stopped is ended with all that it started, and another takes its place.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ START_SECONDS = 600.0
 MAX_LINE_BYTES = 64 * 1024 * 1024
 LAST_WORDS_BYTES = 4000
 WHERE = "spec.task.custom.adapter.factory"
-Said = Mapping[str, Any]
+Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The model that the processes are offered: its name, and the base URL of the endpoint in front of it."""
+    """The model that the processes may ask: its name, and the base URL of the endpoint in front of it."""
 
     model: str = ""
     url: str = ""
@@ -41,7 +41,7 @@ class Served:
 
 @dataclass(slots=True)
 class Host:
-    """One process; ``key``: with it, it asks the model."""
+    """One process; ``key`` is its key for the model's endpoint."""
 
     key: str
     process: asyncio.subprocess.Process
@@ -49,10 +49,10 @@ class Host:
     last_words: bytearray
     ended: bool = False
 
-    async def ask(self, asked: Said, seconds: float, stop: asyncio.Future[CombeeError]) -> Said:
-        """What it answers: a rollout, or in one key why not: ``late`` (seconds), ``died`` (exit code), ``stopped``.
-        After these it is ended."""
-        answering = asyncio.ensure_future(self._exchange(asked))
+    async def ask(self, request: Message, seconds: float, stop: asyncio.Future[CombeeError]) -> Message:
+        """Return the process's answer, or one key that says why there is none: ``late`` (seconds), ``died``
+        (exit code) or ``stopped``. In these cases the process is ended."""
+        answering = asyncio.ensure_future(self._exchange(request))
         waiting: set[asyncio.Future[Any]] = {answering, stop}
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -64,24 +64,24 @@ class Host:
                 answering.cancel()
                 await self.end()
 
-    async def _exchange(self, asked: Said) -> Said:
-        told, said = self.process.stdin, self.process.stdout
-        if told is None or said is None:
+    async def _exchange(self, request: Message) -> Message:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        if stdin is None or stdout is None:
             raise BugError("a process without its pipes", where=CHILD.name)
         line = b""
         with contextlib.suppress(ConnectionError, ValueError):
-            told.write(json.dumps(asked).encode() + b"\n")
-            await told.drain()
-            line = await said.readline()
+            stdin.write(json.dumps(request).encode() + b"\n")
+            await stdin.drain()
+            line = await stdout.readline()
         if line.endswith(b"\n"):
-            answer: Said = json.loads(line)
+            answer: Message = json.loads(line)
             return answer
         await self.end()
         words = self.last_words.decode(errors="replace")
         return {"died": self.process.returncode, "words": words}
 
     async def end(self) -> None:
-        """End it, with all that it started."""
+        """End the process, with all that it started."""
         if self.ended:
             return
         self.ended = True
@@ -94,25 +94,26 @@ class Host:
 
 @dataclass(slots=True)
 class Hosts:
-    """The processes of one run's part. ``seconds``: how long a rollout may take."""
+    """The processes of one share of a run. ``seconds``: how long a rollout may take."""
 
     factory: str
     seconds: float
     served: Served = field(default_factory=Served)
     code: str = ""
-    """digest of the module that makes the adapter; empty before ``ready``"""
+    """The digest of the module that makes the adapter; empty before ``ready``."""
     idle: list[Host] = field(default_factory=list)
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def ready(self) -> None:
-        """Start a process where none ever was. ManifestError where the factory makes no adapter."""
+        """Start the first process if there was none yet. Raises ManifestError where the factory makes no
+        adapter."""
         async with self.starting:
             if not self.code:
                 self.idle.append(await self._start())
 
     @asynccontextmanager
     async def host(self) -> AsyncIterator[Host]:
-        """A process that nobody else uses meanwhile."""
+        """Yield a process for the caller alone."""
         host = self.idle.pop() if self.idle else await self._start()
         try:
             yield host
@@ -123,7 +124,7 @@ class Hosts:
             self.idle.append(host)
 
     async def close(self) -> None:
-        """End those that wait."""
+        """End the idle processes."""
         while self.idle:
             await self.idle.pop().end()
 
@@ -143,18 +144,18 @@ class Hosts:
         host = Host(key, process, asyncio.create_task(_drain(process, words)), words)
         first = {"factory": self.factory, "model": [self.served.model, self.served.url, key]}
         try:
-            said = await host.ask(first, START_SECONDS, asyncio.get_running_loop().create_future())
+            reply = await host.ask(first, START_SECONDS, asyncio.get_running_loop().create_future())
         except BaseException:
             await host.end()
             raise
-        if "code" not in said:
+        if "code" not in reply:
             await host.end()
             raise ManifestError(
-                f"{self.factory} makes no adapter: {_reason(said)}",
+                f"{self.factory} makes no adapter: {_reason(reply)}",
                 where=WHERE,
                 fix="In a cluster it must be in custom.image; on a laptop on PYTHONPATH",
             )
-        self.code = str(said["code"]) or "unknown"
+        self.code = str(reply["code"]) or "unknown"
         return host
 
     def _variables(self, key: str) -> dict[str, str]:
@@ -167,16 +168,16 @@ class Hosts:
         }
 
 
-def _reason(said: Said) -> str:
-    if "failed" in said:
-        return str(said["failed"])
-    if "late" in said:
-        return f"it took more than {said['late']:.0f} s"
-    return f"its process ended with exit code {said.get('died')}"
+def _reason(reply: Message) -> str:
+    if "failed" in reply:
+        return str(reply["failed"])
+    if "late" in reply:
+        return f"it took more than {reply['late']:.0f} s"
+    return f"its process ended with exit code {reply.get('died')}"
 
 
 async def _drain(process: asyncio.subprocess.Process, words: bytearray) -> None:
-    """Keep the last of what a process prints."""
+    """Read all that a process prints, and keep the end of it."""
     if process.stderr is None:
         return
     while chunk := await process.stderr.read(65_536):

@@ -1,7 +1,8 @@
-"""A rollout's first moments, in a process of its own: run by path with ``python -I -S``, never imported.
+"""The start of a rollout, in its own process: run by path with ``python -I -S``, never imported.
 
-It reads what to do as JSON from its standard input, sets the limits, becomes the user, and turns into the command.
-Standard library only, and nothing imported late: as the user it may not even be able to read that.
+It reads its task as JSON from standard input, sets the limits, becomes the user, and then executes the
+command. It needs only the standard library and imports nothing late: the user may not be able to read that
+library.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ _TRIES, _PAUSE_SECONDS = 100, 0.02
 
 
 def main() -> int:
-    """Do what standard input says; the exit code, where it does not become the command."""
-    told = json.load(sys.stdin)
+    """Do the task on standard input. Return an exit code where it does not become the command."""
+    task = json.load(sys.stdin)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    for name, limit in told.get("limits", {}).items():
+    for name, limit in task.get("limits", {}).items():
         kind = getattr(resource, name, None)
         if kind is not None:
             _lower(kind, limit)
-    _become(told.get("uid"))
-    if told["do"] == "kill":
+    _become(task.get("uid"))
+    if task["do"] == "kill":
         return _kill_all()
     os.umask(0o077)
     try:
-        os.chdir(told["folder"])
+        os.chdir(task["folder"])
     except OSError as error:
-        return _refuse(f"the folder {told['folder']} cannot be entered ({error.strerror})")
-    command = told["command"]
-    program = shutil.which(command[0], path=told["env"].get("PATH"))
+        return _refuse(f"the folder {task['folder']} cannot be entered ({error.strerror})")
+    command = task["command"]
+    program = shutil.which(command[0], path=task["env"].get("PATH"))
     if program is None:
         return _refuse(f"there is no program {command[0]!r} that may be run")
-    if told["do"] == "check":
+    if task["do"] == "check":
         return 0
     _bind_to_parent()
     try:
-        os.execve(program, command, told["env"])  # noqa: S606 - the user's own command
+        os.execve(program, command, task["env"])  # noqa: S606 - the user's own command
     except OSError as error:
         return _refuse(f"{command[0]!r} cannot be run ({error.strerror})")
 
@@ -68,7 +69,7 @@ def _become(uid: int | None) -> None:
 
 
 def _bind_to_parent() -> None:
-    """No way to more rights, and no life after the run, where the system knows of such things."""
+    """Forbid the process to gain rights, and end it with its parent, where the system supports that."""
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
@@ -76,7 +77,7 @@ def _bind_to_parent() -> None:
 
 
 def _kill_all() -> int:
-    """End all processes of this user but this one: the kernel does it in one go, against which no fork helps."""
+    """End all other processes of this user. The kernel does this in one step, so that no fork escapes."""
     if os.getuid() == 0:
         return _refuse("all processes of root are not to be ended")
     for _ in range(_TRIES):
@@ -89,23 +90,24 @@ def _kill_all() -> int:
 
 
 def _others() -> bool:
-    """Whether other processes of this user are still there, as far as the system tells: a killed one takes a moment."""
-    me, found = os.getpid(), False
+    """Return whether other processes of this user still run, as far as the system tells: one that was killed
+    may take a moment to end."""
+    own_pid, alive = os.getpid(), False
     with contextlib.suppress(OSError), os.scandir("/proc") as entries:
         for entry in entries:
-            if entry.name.isdigit() and int(entry.name) != me and not found:
+            if entry.name.isdigit() and int(entry.name) != own_pid and not alive:
                 with contextlib.suppress(OSError):
-                    found = entry.stat().st_uid == os.getuid() and not _is_dead(entry.path)
-    return found
+                    alive = entry.stat().st_uid == os.getuid() and not _is_dead(entry.path)
+    return alive
 
 
 def _is_dead(process: str) -> bool:
-    said = Path(process, "stat").read_text(encoding="utf-8", errors="replace")
-    return said.rpartition(")")[2].split()[0] in "ZX"
+    status = Path(process, "stat").read_text(encoding="utf-8", errors="replace")
+    return status.rpartition(")")[2].split()[0] in "ZX"
 
 
-def _refuse(what: str) -> int:
-    sys.stdout.write(f"{what}\n")
+def _refuse(problem: str) -> int:
+    sys.stdout.write(f"{problem}\n")
     return CANNOT_START
 
 

@@ -1,4 +1,4 @@
-"""What a command that is not trusted leaves on the disk: how much it is, and those of its files that are safe to read."""
+"""What an untrusted command leaves on the disk: its size, and those of its files that are safe to read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ BLOCK = 4096
 
 
 def bytes_below(folders: Iterable[Path]) -> int:
-    """Bytes on the disk below folders, at least a block for each name; ``sys.maxsize`` for a tree too deep to see."""
+    """Return the bytes on the disk below folders, at least a block for each name; ``sys.maxsize`` for a tree
+    too deep to walk."""
     total, waiting = 0, [str(folder) for folder in folders]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    total += max(BLOCK, found.st_blocks * 512, found.st_size if found.st_nlink == 1 else 0)
-                    if stat.S_ISDIR(found.st_mode):
+                    status = entry.stat(follow_symlinks=False)
+                    total += max(BLOCK, status.st_blocks * 512, status.st_size if status.st_nlink == 1 else 0)
+                    if stat.S_ISDIR(status.st_mode):
                         waiting.append(entry.path)
         except FileNotFoundError:
             continue
@@ -30,19 +31,19 @@ def bytes_below(folders: Iterable[Path]) -> int:
 
 
 def plain_files(folder: Path, names: Mapping[str, int], owner: int) -> dict[str, bytes]:
-    """The plain files that ``owner`` made itself, of each at most one byte more than ``names`` says: no link, no
-    pipe, nobody else's file under another name."""
-    found: dict[str, bytes] = {}
+    """Return the plain files among ``names`` (name -> most bytes) that ``owner`` made itself, each cut to one
+    byte more than its limit. Links, pipes and hard links to files of others are left out."""
+    contents: dict[str, bytes] = {}
     for name, most in names.items():
         try:
             handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             continue
         try:
-            about = os.fstat(handle)
-            if stat.S_ISREG(about.st_mode) and about.st_uid == owner and about.st_nlink == 1:
+            status = os.fstat(handle)
+            if stat.S_ISREG(status.st_mode) and status.st_uid == owner and status.st_nlink == 1:
                 with os.fdopen(handle, "rb", closefd=False) as file:
-                    found[name] = file.read(most + 1)
+                    contents[name] = file.read(most + 1)
         finally:
             os.close(handle)
-    return found
+    return contents

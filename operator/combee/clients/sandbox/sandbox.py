@@ -1,7 +1,8 @@
-"""A command of the user's that is not trusted, run once: as another user, in a private folder, within limits.
+"""Runs an untrusted command of the user once: as another user, in a private folder, within limits.
 
-What it may not do ends it, and it alone: its processes are ended together (all of its user id, which is its own
-while it runs), its folder goes, and of the files that it leaves only plain ones are read, up to a limit.
+A command that exceeds its limits is ended, and nothing else is: all processes of its user id, which belongs
+to it alone while it runs, are ended together. Its folder is deleted, and only plain files of a limited size
+are read.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ from combee.errors import UserError
 LAUNCH = Path(__file__).with_name("launch.py")
 LOOK_SECONDS = 0.5
 SAID_BYTES = 4096
-"""of the end of what it writes to its standard output and error; the rest is dropped as it comes."""
+"""How much is kept of the end of its standard output and error; what comes before is dropped."""
 _DRAINED = 16
-"""pieces that are read at the end: a pipe holds no more."""
+"""How many pieces are read at the end: a pipe holds no more."""
 _SIGNAL = 128
 _CANNOT_START = 126
 _MARK = "COMBEE_ROLLOUT"
 _SWEPT: set[int] = set()
-"""ids of which this process knows that nothing runs: what a run that was killed left is ended once."""
+"""The ids whose leftover processes, of a run that was killed, this process has ended already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run of the command may take. ``memory_bytes`` is each process's, ``scratch_bytes`` all files'."""
+    """The limits of one run of the command. ``memory_bytes`` is for each process, ``scratch_bytes`` for all
+    files."""
 
     seconds: float
     memory_bytes: int
@@ -48,8 +50,8 @@ class Limits:
     processes: int
 
     def of_the_system(self, running: int) -> dict[str, int]:
-        """As limits of the system, whose count of processes is the user's and so has ``running`` others in it: the
-        dead ones too, until whoever is in the place of init has looked after them."""
+        """Return the limits as the system's rlimits. The system counts all processes of the user, so its
+        limit has room for the ``running`` others, dead ones included until init has reaped them."""
         return {
             "RLIMIT_AS": self.memory_bytes,
             "RLIMIT_FSIZE": self.scratch_bytes,
@@ -62,7 +64,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a command ended. ``why``: ``timeout``, ``disk`` or ``stopped`` where it was ended; else empty."""
+    """How a command ended. ``why``: ``timeout``, ``disk`` or ``stopped`` where it was ended, else empty.
+    ``files``: its output files; ``said``: the end of what it printed."""
 
     code: int
     why: str
@@ -75,7 +78,7 @@ class Run:
 class Sandbox:
     """Runs ``command`` in ``folder`` (its working directory, which it must be able to read).
 
-    ``users``: None runs it as whoever runs this, who then trusts it with all that is theirs.
+    With ``users`` None the command runs as the current user, who then trusts it with all their files.
     """
 
     command: Sequence[str]
@@ -83,38 +86,40 @@ class Sandbox:
     limits: Limits
     users: Users | None
     path: str
-    """where programs are looked for."""
+    """The PATH in which programs are searched."""
     shown: str = "the command"
-    """what to call it in errors."""
+    """The name of the command in errors."""
 
     async def check(self) -> None:
-        """UserError when it can plainly not be run."""
+        """Raise UserError when the command clearly cannot be run."""
         with self._user() as uid:
-            code, said = await _launched(self._told("check", uid, {}, {}))
+            code, words = await _launched(self._task("check", uid, {}, {}))
         if code == _CANNOT_START:
-            who = f" as the user {uid}" if uid is not None else ""
+            as_user = f" as the user {uid}" if uid is not None else ""
             raise UserError(
-                f"it cannot be run{who}: {said}",
+                f"it cannot be run{as_user}: {words}",
                 where=self.shown,
                 fix="Name a program that exists, in a folder that all may read",
             )
         if code:
             raise UserError(
-                f"no command can be run as the user {uid} here: {said}",
+                f"no command can be run as the user {uid} here: {words}",
                 where=self.shown,
-                fix="Give another first id with --task-user, or --task-user me to run it with your own rights",
+                fix="Give another first id with --task-user, "
+                "or --task-user me to run it with your own rights",
             )
 
     async def run(
         self,
         files: Mapping[str, bytes],
         env: Mapping[str, str],
-        left: Mapping[str, int],
+        outputs: Mapping[str, int],
         stop: asyncio.Future[Any],
     ) -> Run:
-        """Give it ``files``, run it, and bring back those of ``left`` (name -> most bytes) that are there.
+        """Run the command with ``files``, and return its end with those of ``outputs`` (name -> most bytes)
+        that it wrote.
 
-        The folders are told as COMBEE_TASK and COMBEE_OUT. It is ended, too, when ``stop`` is done.
+        The command finds its folders in COMBEE_TASK and COMBEE_OUT. It is also ended when ``stop`` is done.
         """
         with self._user() as uid:
             async with _private_folder(uid, files) as folder:
@@ -132,14 +137,14 @@ class Sandbox:
                     await _end_all(uid, mark)
                     _SWEPT.add(uid)
                 running = await asyncio.to_thread(_running, os.getuid() if uid is None else uid)
-                told = self._told("run", uid, self.limits.of_the_system(running), {**env, **own})
-                code, why, said, seconds = await self._watched(told, folder, uid, mark, stop)
+                task = self._task("run", uid, self.limits.of_the_system(running), {**env, **own})
+                code, why, words, seconds = await self._watched(task, folder, uid, mark, stop)
                 if not why and await asyncio.to_thread(_size, folder) >= self.limits.scratch_bytes:
                     why = "disk"
-                found = await asyncio.to_thread(
-                    plain_files, folder / "out", left, os.getuid() if uid is None else uid
+                contents = await asyncio.to_thread(
+                    plain_files, folder / "out", outputs, os.getuid() if uid is None else uid
                 )
-                return Run(code, why, seconds, found, said)
+                return Run(code, why, seconds, contents, words)
 
     @contextlib.contextmanager
     def _user(self) -> Iterator[int | None]:
@@ -149,11 +154,11 @@ class Sandbox:
         with self.users.one() as uid:
             yield uid
 
-    def _told(
-        self, what: str, uid: int | None, limits: Mapping[str, int], env: Mapping[str, str]
+    def _task(
+        self, action: str, uid: int | None, limits: Mapping[str, int], env: Mapping[str, str]
     ) -> dict[str, object]:
         return {
-            "do": what,
+            "do": action,
             "uid": uid,
             "limits": limits,
             "folder": str(self.folder),
@@ -163,16 +168,16 @@ class Sandbox:
 
     async def _watched(
         self,
-        told: Mapping[str, object],
+        task: Mapping[str, object],
         folder: Path,
         uid: int | None,
         mark: str,
         stop: asyncio.Future[Any],
     ) -> tuple[int, str, str, float]:
-        """Exit code, why it was ended, its last words, and how many seconds it took."""
-        words = _Tail()
+        """Return the exit code, why the command was ended, the end of its output, and its seconds."""
+        tail = _Tail()
         try:
-            process = await _launch(told, words.to)
+            process = await _launch(task, tail.to)
             ending = asyncio.ensure_future(process.wait())
             why, began = "", time.monotonic()
             try:
@@ -181,15 +186,15 @@ class Sandbox:
             finally:
                 await _surely(_ended(process, uid, mark))
         finally:
-            said = words.close()
+            words = tail.close()
         code = process.returncode if process.returncode is not None else -signal.SIGKILL
-        return (code if code >= 0 else _SIGNAL - code), why, said, seconds
+        return (code if code >= 0 else _SIGNAL - code), why, words, seconds
 
     async def _until_ended(self, ending: asyncio.Future[int], folder: Path, stop: asyncio.Future[Any]) -> str:
         until = time.monotonic() + self.limits.seconds
         while True:
-            rest = max(0.0, min(LOOK_SECONDS, until - time.monotonic()))
-            await asyncio.wait({ending, stop}, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
+            timeout = max(0.0, min(LOOK_SECONDS, until - time.monotonic()))
+            await asyncio.wait({ending, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if ending.done():
                 return ""
             if stop.done():
@@ -201,36 +206,37 @@ class Sandbox:
 
 
 class _Tail:
-    """The end of what a command writes. A pipe of our own: asyncio waits for a process until its pipes are closed,
-    which whatever it left running may never do."""
+    """The end of what a command writes. It uses its own pipe: asyncio waits for a process until its pipes are
+    closed, and processes that the command left running may never close them."""
 
     def __init__(self) -> None:
         self._from, self.to = os.pipe()
         os.set_blocking(self._from, False)
-        self._kept = bytearray()
+        self._bytes = bytearray()
         asyncio.get_running_loop().add_reader(self._from, self._read)
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
             piece = os.read(self._from, 65_536)
-            self._kept += piece
-            del self._kept[:-SAID_BYTES]
+            self._bytes += piece
+            del self._bytes[:-SAID_BYTES]
             if not piece:
                 asyncio.get_running_loop().remove_reader(self._from)
 
     def close(self) -> str:
-        """What it said last."""
+        """Close the pipe, and return the end of what was written."""
         for _ in range(_DRAINED):
             self._read()
         asyncio.get_running_loop().remove_reader(self._from)
         os.close(self._from)
-        return self._kept.decode(errors="replace")
+        return self._bytes.decode(errors="replace")
 
 
 async def _launch(
-    told: Mapping[str, object], to: int = asyncio.subprocess.PIPE
+    task: Mapping[str, object], to: int = asyncio.subprocess.PIPE
 ) -> asyncio.subprocess.Process:
-    """``to``: where what it writes goes; it is closed here where it is a pipe of the caller's."""
+    """Start a launch. Its output goes ``to`` a descriptor, which is closed here where it is the caller's
+    pipe."""
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -249,23 +255,23 @@ async def _launch(
             os.close(to)
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(json.dumps(told).encode())
+        process.stdin.write(json.dumps(task).encode())
         await process.stdin.drain()
     process.stdin.close()
     return process
 
 
-async def _launched(told: Mapping[str, object]) -> tuple[int, str]:
-    """The exit code and the words of a launch that only looks or ends others."""
-    process = await _launch(told)
+async def _launched(task: Mapping[str, object]) -> tuple[int, str]:
+    """Return the exit code and the output of a launch that only checks, or ends processes."""
+    process = await _launch(task)
     assert process.stdout is not None
-    said = await process.stdout.read()
+    output = await process.stdout.read()
     code = await process.wait()
-    return code, " ".join(said.decode(errors="replace").split())[-300:]
+    return code, " ".join(output.decode(errors="replace").split())[-300:]
 
 
 async def _surely(work: Coroutine[object, object, None]) -> None:
-    """To its end, also when whoever waits is cut off meanwhile."""
+    """Run the work to its end, also when the caller is cancelled meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -275,7 +281,7 @@ async def _surely(work: Coroutine[object, object, None]) -> None:
 
 
 async def _ended(process: asyncio.subprocess.Process, uid: int | None, mark: str) -> None:
-    """Nothing of the command runs any more when this returns."""
+    """End all processes of the command; none runs any more when this returns."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
@@ -283,7 +289,8 @@ async def _ended(process: asyncio.subprocess.Process, uid: int | None, mark: str
 
 
 async def _end_all(uid: int | None, mark: str) -> None:
-    """End what left the command's session, too: all of the user's, or what was begun with the mark."""
+    """End also the processes that left the command's session: all of the user's, or all that bear the
+    mark."""
     if uid is not None:
         await _launched({"do": "kill", "uid": uid})
         return
@@ -294,17 +301,17 @@ async def _end_all(uid: int | None, mark: str) -> None:
 
 
 def _kill_marked(mark: bytes) -> int:
-    found = 0
+    killed = 0
     for entry in _processes():
         with contextlib.suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
                 os.kill(int(entry.name), signal.SIGKILL)
-                found += 1
-    return found
+                killed += 1
+    return killed
 
 
 def _running(uid: int) -> int:
-    """Threads of this user, which the system's count of processes has in it."""
+    """Return the number of the user's threads, which the system counts as processes."""
     count = 0
     for entry in _processes():
         with contextlib.suppress(OSError):
@@ -320,15 +327,15 @@ def _processes() -> list[Path]:
 
 @asynccontextmanager
 async def _private_folder(uid: int | None, files: Mapping[str, bytes]) -> AsyncIterator[Path]:
-    folder = await asyncio.to_thread(_made, uid, files)
+    folder = await asyncio.to_thread(_make_folder, uid, files)
     try:
         yield folder
     finally:
         await _surely(_removed(folder))
 
 
-def _made(uid: int | None, files: Mapping[str, bytes]) -> Path:
-    """``task`` to read, ``out`` and ``tmp`` to write; only this user may enter."""
+def _make_folder(uid: int | None, files: Mapping[str, bytes]) -> Path:
+    """Make a folder that only this user may enter: ``task`` to read, ``out`` and ``tmp`` to write."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="combee-task-"))
         for name in ("task", "out", "tmp"):
@@ -351,7 +358,7 @@ def _made(uid: int | None, files: Mapping[str, bytes]) -> Path:
 
 
 async def _removed(folder: Path) -> None:
-    """By ``rm``: a tree may be made deeper than a program's own recursion goes."""
+    """Remove the folder with ``rm``: its tree may be deeper than Python's recursion allows."""
     process = await asyncio.create_subprocess_exec(
         "rm", "-rf", "--", str(folder), stderr=asyncio.subprocess.DEVNULL
     )

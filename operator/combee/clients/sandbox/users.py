@@ -1,4 +1,4 @@
-"""User ids for commands that are not trusted: one for each at a time, nobody's otherwise, and no two runs' at once."""
+"""User ids for untrusted commands: each command has its own id, which no account and no other run uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RUN = Path("/run")
 
 @dataclass(slots=True)
 class Users:
-    """Ids from ``first`` on, each behind a lock of its own."""
+    """User ids from ``first`` on, each behind its own lock."""
 
     first: int = FIRST
     folder: Path = field(
@@ -29,7 +29,7 @@ class Users:
 
     @contextmanager
     def one(self) -> Iterator[int]:
-        """An id that nobody else has meanwhile. UserError when none is free."""
+        """Yield an id that nobody else has meanwhile. Raises UserError when none is free."""
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:

@@ -1,8 +1,8 @@
 """A store on any fsspec file system that can create exclusively: S3, GCS, Azure, memory.
 
-Each operation has deadlines (see ``s3``) and is tried again, with back-off, where its error may pass.
-A conditional write whose answer was lost may find its own object there: then it says that somebody
-else was first, which is harmless, since whoever loses reads what counts.
+Each operation has deadlines (see ``s3``) and is retried with back-off where its error may pass.
+A retried conditional write whose first answer was lost may meet its own object, and then reports that
+another writer was first. That is harmless, since the loser reads the object that was written.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Paths = list[str]
 _T = TypeVar("_T")
 
 _LARGE_BYTES = 256 * 1024
-"""Above this a look before the upload is cheaper than an upload for nothing."""
+"""Above this size it is cheaper to look for the object first than to upload it in vain."""
 
 
 class Objects:
-    """Objects below ``root`` of an fsspec file system; an object appears whole, when it is written."""
+    """Objects below ``root`` of an fsspec file system; an object appears only once it is whole."""
 
     def __init__(
         self, uri: str, options: dict[str, Any], *, sleep: Callable[[float], None] = time.sleep
@@ -39,7 +39,7 @@ class Objects:
         self.root = str(root).rstrip("/")
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Write ``path`` unless it exists (on S3 a conditional PUT); True when this call made it."""
+        """Write ``path`` unless it exists (on S3 a conditional PUT); return whether this call wrote it."""
         full = self._full(path)
         if len(data) > _LARGE_BYTES and self.exists(path):
             return False
@@ -60,25 +60,25 @@ class Objects:
         self._tried(path, lambda: self._fs.pipe_file(self._full(path), data))
 
     def get(self, path: str) -> bytes | None:
-        """The object's bytes, or None when there is none."""
+        """Return the object's bytes, or None when there is none."""
         try:
             return self._tried(path, lambda: bytes(self._fs.cat_file(self._full(path))))
         except FileNotFoundError:
             return None
 
     def exists(self, path: str) -> bool:
-        """Is there an object of that name?"""
+        """Return whether there is an object of that name."""
         return self._tried(path, lambda: bool(self._fs.isfile(self._full(path))))
 
     def list(self, prefix: str) -> Paths:
-        """Paths of the objects below the folder ``prefix``, sorted."""
+        """Return the sorted paths of the objects below the folder ``prefix``."""
         start = self._full(prefix) if prefix else self.root
         skip = len(self.root) + 1
         try:
-            found = self._tried(prefix, lambda: self._fs.find(start))
+            paths = self._tried(prefix, lambda: self._fs.find(start))
         except FileNotFoundError:
             return []
-        return sorted(str(one)[skip:] for one in found)
+        return sorted(str(path)[skip:] for path in paths)
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
@@ -88,11 +88,11 @@ class Objects:
             return
 
     def sweep(self, older_than_seconds: float) -> int:
-        """An upload that was cut off leaves nothing visible here: nothing to do."""
+        """Do nothing and return 0: an interrupted upload leaves nothing visible here."""
         return 0
 
     def _tried(self, path: str, operation: Callable[[], _T]) -> _T:
-        """``operation()``, again while its error may pass."""
+        """Return the result of ``operation``, retried while its error may pass."""
         for attempt in range(1, TRIES):
             try:
                 return operation()

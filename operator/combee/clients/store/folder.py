@@ -1,8 +1,8 @@
-"""A store in a folder: whole or not at all, first wins, and durable when the call returns.
+"""A store in a folder: objects are written whole, the first writer wins, and a write is durable on return.
 
 A new object is written to a temporary file beside its place, synced, and given its name by
-``os.link``, which fails when the name exists: nobody ever sees half an object, and two writers
-cannot both win, on one machine or over NFS. The folder's own entry is synced after.
+``os.link``, which fails when the name exists. So nobody ever sees half an object, and two writers
+cannot both win, on one machine or over NFS. The folder's entry is synced afterwards.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from combee.errors import StoreError
 
 TEMPORARY = ".tmp-"
-"""Names that start so are leftovers of a writer that died; readers never see them."""
+"""The prefix of temporary files, which a writer that died leaves behind; readers never see them."""
 
 Paths = list[str]
 
 _TRIES = 3
-"""A sweep by somebody else can take our temporary file away; then it is written again."""
+"""A sweep of another process can delete a temporary file, which is then written again."""
 
 
 class Folder:
@@ -32,7 +32,7 @@ class Folder:
         self.root = root
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Write ``path`` unless it exists; True when this call made it."""
+        """Write ``path`` unless it exists; return whether this call wrote it."""
         target = self.root / path
         if target.exists():
             return False
@@ -41,7 +41,7 @@ class Folder:
             try:
                 os.link(temporary, target)
             except FileExistsError:
-                # Over NFS a link can be made and its answer be lost; the second name betrays it.
+                # Over NFS the answer to a link that was made can be lost; then the file has two names.
                 return temporary.stat().st_nlink == 2
             except FileNotFoundError:
                 continue
@@ -68,28 +68,28 @@ class Folder:
         raise StoreError("its temporary files vanish as they are written", where=str(target.parent))
 
     def get(self, path: str) -> bytes | None:
-        """The object's bytes, or None when there is none."""
+        """Return the object's bytes, or None when there is none."""
         try:
             return (self.root / path).read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def exists(self, path: str) -> bool:
-        """Is there an object of that name?"""
+        """Return whether there is an object of that name."""
         return (self.root / path).is_file()
 
     def list(self, prefix: str) -> Paths:
-        """Paths of the objects below the folder ``prefix``, sorted."""
+        """Return the sorted paths of the objects below the folder ``prefix``."""
         start = self.root / prefix if prefix else self.root
-        found = (file.relative_to(self.root).as_posix() for file in _files(start))
-        return sorted(path for path in found if not path.rpartition("/")[2].startswith(TEMPORARY))
+        paths = (file.relative_to(self.root).as_posix() for file in _files(start))
+        return sorted(path for path in paths if not path.rpartition("/")[2].startswith(TEMPORARY))
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
         (self.root / path).unlink(missing_ok=True)
 
     def sweep(self, older_than_seconds: float) -> int:
-        """Remove temporary files last written longer ago than that; how many went."""
+        """Remove temporary files that were last written longer ago, and return how many."""
         horizon = time.time() - older_than_seconds
         swept = 0
         for file in _files(self.root):
@@ -137,7 +137,7 @@ def _raise_unless_absent(error: OSError) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """``mkdir -p``, each new entry synced into its parent."""
+    """Make the folder and its parents, and sync each new entry into its parent."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)

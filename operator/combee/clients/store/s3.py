@@ -1,4 +1,4 @@
-"""What a Secret's keys mean to an S3 client, and what its errors mean to us. No package of S3 is imported here."""
+"""What a Secret's keys mean to an S3 client, and what the client's errors mean. Imports no S3 package."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PASSING_NAMES = {
     "ResponseParserError",
     "ClientPayloadError",
 }
-"""Classes of botocore, aiohttp and fsspec by name: without S3 none of them is installed."""
+"""Classes of botocore, aiohttp and fsspec by name, since they are installed only with S3."""
 
 
 def s3_options(secret: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """fsspec's options for ``s3://``: deadlines, retries and, where a Secret is given, its credentials.
+    """Return fsspec's options for ``s3://``: deadlines, retries and the credentials of a given Secret.
 
-    Without one the client looks for credentials where AWS clients do (environment, web identity).
-    UserError names the key that is missing or wrong, never a value.
+    Without a Secret the client looks for credentials where AWS clients do (environment, web identity).
+    Raises UserError that names the missing or wrong key, and never a value.
     """
     options: dict[str, Any] = {
         "config_kwargs": {
@@ -75,7 +75,8 @@ def _checked_endpoint(url: str) -> str:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same request may succeed later: a timeout, a broken connection, a 5xx, a conflict."""
+    """Return whether the same request may succeed later, as after a timeout, a broken connection, a 5xx
+    or a conflict."""
     if isinstance(error, TimeoutError | ConnectionError):
         return True
     if isinstance(error, OSError) and error.errno in _PASSING_ERRNOS:
@@ -84,12 +85,12 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_without_credentials(error: BaseException) -> bool:
-    """Whether the client found no credentials to sign with."""
+    """Return whether the client found no credentials to sign with."""
     return type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError")
 
 
 def is_there_already(error: BaseException) -> bool:
-    """Whether a conditional write lost: somebody wrote the object first."""
+    """Return whether a conditional write lost because the object was written before."""
     if isinstance(error, FileExistsError):
         return True
     cause = getattr(error, "__cause__", None)

@@ -1,8 +1,8 @@
-"""The artifact store: named objects, written whole or not at all, the first writer wins.
+"""The artifact store: named objects, written whole or not at all; the first writer wins.
 
-A folder (a path or ``file:``) or anything fsspec opens (``s3://bucket/prefix``). All paths are
+It is a folder (a path or ``file:``) or anything fsspec opens (``s3://bucket/prefix``). All paths are
 relative, with ``/`` between parts. Blocking calls have async twins (``a...``) on a bounded pool of
-threads; a write whose waiter is cancelled still finishes, since what it holds was paid for.
+threads. A write whose caller is cancelled still finishes, since its content was paid for.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class _Backend(Protocol):
 class Store:
     """Made by ``Store.open``. Safe to use from many threads and processes at once."""
 
-    def __init__(self, backend: _Backend, shown: str) -> None:
+    def __init__(self, backend: _Backend, display_uri: str) -> None:
         self._backend = backend
-        self.uri = shown
-        """where it is, for people; never with credentials"""
+        self.uri = display_uri
+        """Where the store is, without credentials, for messages."""
         self._pool = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="store")
 
     @classmethod
     def open(cls, uri: str, *, options: dict[str, Any] | None = None) -> Store:
-        """Open the store at ``uri``; nothing is written and a folder need not exist yet.
+        """Return the store at ``uri``. Nothing is written, and a folder need not exist yet.
 
-        ``options`` go to fsspec (keys, endpoint URL). StoreError when the scheme is unknown, its
+        ``options`` go to fsspec (keys, endpoint URL). Raises StoreError when the scheme is unknown, its
         package is missing, or the URI chains file systems.
         """
         if "::" in uri:
@@ -64,13 +64,13 @@ class Store:
         if parts.scheme in ("", "file") or len(parts.scheme) == 1:
             root = Path(unquote(parts.path) if parts.scheme == "file" else uri).absolute()
             return cls(Folder(root), str(root))
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        display_uri = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         try:
-            return cls(Objects(uri, dict(options or {})), shown)
+            return cls(Objects(uri, dict(options or {})), display_uri)
         except (ValueError, ImportError) as error:
             raise StoreError(
                 f"this store cannot be opened ({type(error).__name__})",
-                where=shown,
+                where=display_uri,
                 fix="Use a folder or an s3:// URI, and install the package for its scheme (s3fs for s3).",
             ) from error
 
@@ -78,7 +78,7 @@ class Store:
         return f"Store({self.uri!r})"
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Write ``path`` unless it exists; True when this call made it. Never half an object."""
+        """Write ``path`` whole unless it exists; return whether this call wrote it."""
         return self._do(path, lambda: self._backend.put_new(checked(path), data))
 
     def put(self, path: str, data: bytes) -> None:
@@ -86,15 +86,15 @@ class Store:
         self._do(path, lambda: self._backend.put(checked(path), data))
 
     def get(self, path: str) -> bytes | None:
-        """The object's bytes, or None when there is none."""
+        """Return the object's bytes, or None when there is none."""
         return self._do(path, lambda: self._backend.get(checked(path)))
 
     def exists(self, path: str) -> bool:
-        """Is there an object of that name?"""
+        """Return whether there is an object of that name."""
         return self._do(path, lambda: self._backend.exists(checked(path)))
 
     def list(self, prefix: str = "") -> Paths:
-        """Paths of all objects below the folder ``prefix`` ("" is everything), sorted."""
+        """Return the sorted paths of all objects below the folder ``prefix`` ("" is everything)."""
         return self._do(prefix, lambda: self._backend.list(checked(prefix) if prefix else ""))
 
     def delete(self, path: str) -> None:
@@ -102,13 +102,13 @@ class Store:
         self._do(path, lambda: self._backend.delete(checked(path)))
 
     def put_blob(self, data: bytes) -> str:
-        """Keep ``data`` under its own sha256; returns the digest."""
+        """Store ``data`` under its sha256, and return that digest."""
         digest = hashlib.sha256(data).hexdigest()
         self.put_new(_blob_path(digest), data)
         return digest
 
     def get_blob(self, digest: str) -> bytes:
-        """The bytes of that digest. StoreError when absent or when they do not match it."""
+        """Return the bytes of that digest. Raises StoreError when they are absent or do not match it."""
         path = _blob_path(digest)
         data = self.get(path)
         if data is None:
@@ -124,7 +124,7 @@ class Store:
         return data
 
     def sweep(self, older_than_seconds: float = _SWEEP_AFTER_SECONDS) -> int:
-        """Remove what writers that died left behind; how many. Younger leftovers may be at work."""
+        """Remove the temporary files of dead writers and return how many. Younger ones may be in use."""
         return self._do("", lambda: self._backend.sweep(older_than_seconds))
 
     async def aput_new(self, path: str, data: bytes) -> bool:
@@ -156,14 +156,14 @@ class Store:
         return await self._run(lambda: self.get_blob(digest))
 
     def close(self) -> None:
-        """Wait for the writes under way and let the threads go; use it no more."""
+        """Wait for pending writes and end the threads; the store cannot be used afterwards."""
         self._pool.shutdown(wait=True)
 
     async def _run(self, call: Callable[[], _T]) -> _T:
         return await asyncio.shield(asyncio.wrap_future(self._pool.submit(call)))
 
     def _do(self, path: str, call: Callable[[], _T]) -> _T:
-        """Run one operation; whatever the file system raises becomes an error of ours."""
+        """Run one operation, and turn any error of the file system into a CombeeError."""
         try:
             return call()
         except CombeeError:
@@ -174,9 +174,9 @@ class Store:
 
 
 def checked(path: str) -> str:
-    """``path`` itself when it stays inside the store; BugError when it does not.
+    """Return ``path`` when it stays inside the store; raise BugError when it does not.
 
-    Refused: absolute paths, empty parts, ``.`` and ``..``, backslashes, control characters, and
+    It refuses absolute paths, empty parts, ``.`` and ``..``, backslashes, control characters, and
     names of temporary files.
     """
     for part in path.split("/"):

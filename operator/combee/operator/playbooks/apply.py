@@ -1,4 +1,4 @@
-"""Make a PlaybookPlan true. Every write is asked of the fence first, and harmless when it is made twice."""
+"""Carry out a PlaybookPlan. The fence is asked before every write, and every write may safely be repeated."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from combee.records import Owner
 
 @dataclass(slots=True)
 class PlaybookExecutor:
-    """Writes what a Playbook asks for."""
+    """Writes the objects of Playbooks."""
 
     kube: Kube
     fence: Callable[[], None]
-    """raises unless we may write."""
+    """Raises unless the operator may write."""
 
-    async def versions(self, plan: PlaybookPlan, there: Observed) -> None:
-        """The statuses of the versions that differ from what was seen; then the judged pairs that are in them go."""
+    async def versions(self, plan: PlaybookPlan, observed: Observed) -> None:
+        """Write the statuses of versions that differ from the observed ones, then delete the judged pairs
+        that are folded into them."""
         for name, status in plan.versions.items():
-            await self._status(there.versions[name], status)
-        for name in there.judged:
+            await self._status(observed.versions[name], status)
+        for name in observed.judged:
             self.fence()
-            await self.kube.delete("ConfigMap", _namespace(there), name)
+            await self.kube.delete("ConfigMap", _namespace(observed), name)
 
     async def _status(self, raw: Object, status: VersionStatus) -> None:
         patch = status_patch(raw, status.dump())
@@ -44,55 +45,56 @@ class PlaybookExecutor:
             names.PLAYBOOK_VERSION_KIND, meta["namespace"], meta["name"], patch, part="status"
         )
 
-    async def deliver(self, wish: Delivery, owner: Owner, spec: PlaybookSpec, there: Observed) -> None:
-        """The delivered ConfigMap holds what is active. It is changed in one write and never absent in between.
+    async def deliver(self, wish: Delivery, owner: Owner, spec: PlaybookSpec, observed: Observed) -> None:
+        """Write the active version into the delivered ConfigMap, in one write, so that it is never absent.
 
-        ClusterError when the content is gone, or when the ConfigMap is somebody else's: what is there stays.
+        Raises ClusterError when the content is gone, or when the ConfigMap is not this Playbook's; the
+        ConfigMap then stays as it is.
         """
-        if wish.current and there.delivered is not None:
+        if wish.current and observed.delivered is not None:
             return
-        if there.delivered is not None and (error := foreign(there.delivered, owner.name)) is not None:
+        if observed.delivered is not None and (error := foreign(observed.delivered, owner.name)) is not None:
             raise error
         data = await self._content(owner.namespace, wish)
         owned = spec.delivery.deletion_policy == "Delete"
         body = delivered_config_map(owner, wish.config_map, wish.digest, data, owned=owned)
         self.fence()
-        if there.delivered is None:
+        if observed.delivered is None:
             if await self.kube.create(body) is None:
                 raise ClusterError(
                     "made by another just now", where=f"ConfigMap {wish.config_map}", status=409
                 )
             return
-        old: Mapping[str, Any] = there.delivered.get("data") or {}
-        body["metadata"]["resourceVersion"] = there.delivered["metadata"]["resourceVersion"]
+        old: Mapping[str, Any] = observed.delivered.get("data") or {}
+        body["metadata"]["resourceVersion"] = observed.delivered["metadata"]["resourceVersion"]
         body["data"] = dict.fromkeys(old) | body["data"]
-        if there.delivered.get("binaryData"):
+        if observed.delivered.get("binaryData"):
             body["binaryData"] = None
         await self.kube.patch("ConfigMap", owner.namespace, wish.config_map, body)
 
     async def _content(self, namespace: str, wish: Delivery) -> dict[str, str]:
         if not wish.digest:
             return shown({})
-        found = await self.kube.get("ConfigMap", namespace, wish.source)
-        if found is None:
+        config_map = await self.kube.get("ConfigMap", namespace, wish.source)
+        if config_map is None:
             raise ClusterError(
                 "the content of the active version is gone; what was delivered stays",
                 where=f"ConfigMap {namespace}/{wish.source}",
                 fix="Apply it again from a backup, or roll back to another version",
             )
-        return shown(found.get("data") or {})
+        return shown(config_map.get("data") or {})
 
     async def make(self, plan: PlaybookPlan, owner: Owner) -> None:
-        """Runs that are wished for; one that is there by that name stays as it is."""
+        """Make the planned runs; an existing run of the same name stays as it is."""
         for run in plan.runs:
             self.fence()
             await self.kube.create(learning_run(owner, run.name, run.spec))
 
-    async def prune(self, plan: PlaybookPlan, owner: Owner, there: Observed) -> None:
-        """Versions and runs beyond their limits; a version goes after its content, so that none is left without
-        a record."""
+    async def prune(self, plan: PlaybookPlan, owner: Owner, observed: Observed) -> None:
+        """Delete versions and runs beyond their limits. A version is deleted after its content, so that no
+        content is left without a record."""
         for name in plan.prune_versions:
-            raw = there.versions[name]
+            raw = observed.versions[name]
             self.fence()
             await self.kube.delete("ConfigMap", owner.namespace, raw["spec"]["configMapName"])
             await self.kube.delete(
@@ -101,14 +103,14 @@ class PlaybookExecutor:
         for name in plan.prune_contents:
             self.fence()
             await self.kube.delete(
-                "ConfigMap", owner.namespace, there.versions[name]["spec"]["configMapName"]
+                "ConfigMap", owner.namespace, observed.versions[name]["spec"]["configMapName"]
             )
         for name in plan.prune_runs:
             self.fence()
             await self.kube.delete(
-                names.RUN_KIND, owner.namespace, name, uid=there.runs[name]["metadata"]["uid"]
+                names.RUN_KIND, owner.namespace, name, uid=observed.runs[name]["metadata"]["uid"]
             )
 
 
-def _namespace(there: Observed) -> str:
-    return str(next(iter(there.versions.values()))["metadata"]["namespace"])
+def _namespace(observed: Observed) -> str:
+    return str(next(iter(observed.versions.values()))["metadata"]["namespace"])

@@ -1,4 +1,4 @@
-"""The Jobs that judge canaries: observe, decide, apply."""
+"""The ``canary-eval`` Jobs: observe, decide, apply."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from combee.records import Owner
 
 @dataclass(slots=True)
 class Judges:
-    """``look`` before a decision about the Playbook, ``keep`` after it."""
+    """Call ``look`` before a decision about the Playbook, and ``keep`` after it."""
 
     kube: Kube
     fence: Callable[[], None]
-    """raises unless we may write."""
+    """Raises unless the operator may write."""
     settings: Settings
     make_accounts: bool
-    """whether accounts are made where they are needed; otherwise the chart has made them."""
+    """Whether accounts are made where they are needed; otherwise the chart has made them."""
     secret_policy: bool
-    """whether the admission policy that guards Secrets is installed."""
+    """Whether the admission policy that guards Secrets is installed."""
     _accounts: set[str] = field(default_factory=set)
-    """namespaces whose accounts were seen to."""
+    """The namespaces whose accounts were made."""
 
     async def look(self, owner: Owner, spec: PlaybookSpec, now: float) -> JudgesSeen:
-        """Return how the Playbook's Jobs fare."""
+        """Return the state of the Playbook's Jobs."""
         return await see_judges(self.kube, owner, spec, now, secret_policy=self.secret_policy)
 
     async def keep(
         self, owner: Owner, spec: PlaybookSpec, plan: PlaybookPlan, observed: Observed, seen: JudgesSeen
     ) -> float | None:
-        """Make the Jobs that it is time for, and end those of tests that are over. Return the seconds until something
-        is to be done again, None where no test is under way."""
+        """Make the Jobs that are due, and delete those of canaries that are over. Return the seconds until
+        the next Job is due, None where no canary is under way."""
         specs = [version["spec"] for version in observed.versions.values()]
         contents = {version["digest"]: version["configMapName"] for version in specs}
         judges = decide_judges(owner, spec, plan, contents, seen, observed.seen.now)
