@@ -72,17 +72,17 @@ async def test_a_lease_is_surely_ours_from_when_it_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lease", "ours"),
+    ("holder", "seconds_ago", "ours"),
     [
-        (held_by("us", seconds_ago=1), True),
-        (held_by("", seconds_ago=1), True),
-        (held_by("another", seconds_ago=DURATION_SECONDS + 60), True),
-        (held_by("another", seconds_ago=1), False),
+        ("us", 1, True),
+        ("", 1, True),
+        ("another", DURATION_SECONDS + 60, True),
+        ("another", 1, False),
     ],
     ids=["ours", "given up", "ran out", "another's"],
 )
-async def test_a_lease_is_taken_where_nobody_holds_it(lease: dict[str, Any], ours: bool) -> None:
-    api = Leases(lease)
+async def test_a_lease_is_taken_where_nobody_holds_it(holder: str, seconds_ago: float, ours: bool) -> None:
+    api = Leases(held_by(holder, seconds_ago=seconds_ago))
     fence = api.fence()
     assert await fence._try() is ours
     assert fence.held is ours
