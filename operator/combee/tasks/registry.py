@@ -1,4 +1,4 @@
-"""Tasks by the manifest: those of this version by ``task.type``, a custom one by its class."""
+"""Finds the task of a manifest: a built-in one by ``task.type``, a custom one by its class."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask(), "Trac
 
 
 def task_of(spec: TaskSpec) -> Task:
-    """The task of a manifest.
+    """Return the task of a manifest.
 
-    **Imports the user's code** for type Custom: called only in the pods of the run, and by ``combee run`` and
-    ``combee preview`` on a laptop; never in the operator or the gateway. Raises what ``task_for`` and
+    **Imports the user's code** for type Custom: call it only in the pods of the run, and in ``combee run``
+    and ``combee preview`` on a laptop; never in the operator or the gateway. Raises what ``task_for`` and
     ``load_task`` raise. The code of a container or an adapter runs in processes of its own.
     """
     if spec.type == "Traces" and spec.traces is not None:
@@ -34,7 +34,7 @@ def task_of(spec: TaskSpec) -> Task:
 
 
 def task_for(type: str) -> Task:
-    """The task of that type; ManifestError for an unknown one, and for Custom, which its class names."""
+    """Return the task of a built-in type. Raises ManifestError for an unknown type and for Custom."""
     if (task := _TASKS.get(type)) is not None:
         return task
     raise ManifestError(
