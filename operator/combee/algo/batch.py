@@ -1,4 +1,4 @@
-"""The next iteration's batch size by a rule on a delay law, and in words why."""
+"""Chooses the next iteration's batch size by a rule on a delay law, and gives the reason in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAPER_SHARE = 0.016
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """An upper bound on the batch size, who asks for it ("budget"), and a sentence on why."""
+    """An upper bound on the batch size, its source ("budget"), and a sentence with the reason."""
 
     name: str
     value: float
@@ -28,7 +28,8 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """``size`` examples; ``reason`` is one sentence for people; ``capped_by`` names the cap that bound."""
+    """``size`` in examples; ``reason`` is one sentence for people; ``capped_by`` names the cap that
+    applied."""
 
     size: int
     reason: str
@@ -89,7 +90,7 @@ def paper_batch_size(fit: Fit | Law, sizes: Sequence[int]) -> float:
 
 
 def rule_size(fit: Fit | Law, rule: Rule, share: float, sizes: Sequence[int]) -> float:
-    """What ``rule`` says of a law before bounds and caps, in examples; inf: larger is always better.
+    """Return the size that ``rule`` derives from a law before bounds and caps, in examples; inf: no limit.
 
     >>> rule_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9, r2=1.0), "Saving", share=0.45, sizes=[5, 100])
     44.0
@@ -107,31 +108,31 @@ def choose_batch(
     lower: int = 1,
     upper_caps: Sequence[Cap] = (),
 ) -> BatchChoice:
-    """The batch size of the next iteration.
+    """Return the batch size of the next iteration.
 
-    ``rule`` on ``fit``, or ``fallback`` where there is none yet; kept within the smallest and largest
-    of ``sizes``, then at least ``lower``, then within every cap (caps win over all else), at least 1
-    and a whole number (the rule's answer to the nearest). Sizes below 1 and caps that are NaN are left out; a fit whose numbers are not
-    finite counts as none. Never raises for measured garbage (a ``share`` outside (0, 1] is
-    ``BugError``). Source: DESIGN section 5 (batch size; "re-planned before each iteration; status
-    says in words why"). Cost: O(sizes + caps).
+    The size is that of ``rule`` on ``fit`` (to the nearest whole number), or ``fallback`` while there is no
+    fit. It is kept within the smallest and largest of ``sizes``, then at least ``lower``, then within every
+    cap (caps win over all else), and at least 1. Sizes below 1 and caps that are NaN are left out; a fit
+    whose numbers are not finite counts as none. Never raises for measured garbage (a ``share`` outside (0, 1]
+    is ``BugError``). Source: DESIGN section 5 (batch size; "re-planned before each iteration; status says in
+    words why"). Cost: O(sizes + caps).
 
     >>> fit = Fit(c0=36.0, c1=1.0, rmse=0.5, n=9, r2=0.99)
     >>> choice = choose_batch(fit=fit, sizes=[5, 100], fallback=10, upper_caps=[Cap("rows left", 40)])
     >>> choice.size, choice.capped_by
     (40, 'rows left')
-    >>> print(choice.reason)
-    An iteration costs 36 s plus 1 s an example (9 observations), so growing past 44 saves less than 45 % of the time; capped at 40 by rows left.
+    >>> choice.reason.partition(", so ")[2]
+    'growing past 44 saves less than 45 % of the time; capped at 40 by rows left.'
     """
     candidates = [size for size in sizes if size >= 1]
     low, high = (min(candidates), max(candidates)) if candidates else (1, math.inf)
     law = None if fit is None else _law(fit)
     if law is None or not (math.isfinite(law.a) and math.isfinite(law.f) and 0 < law.alpha <= 1):
         law = fit = None
-    wanted, why = _wanted(law, rule, share, candidates, fallback)
+    rule_result, reason = _wanted(law, rule, share, candidates, fallback)
     capped_by: str | None = None
     notes: list[str] = []
-    size = wanted
+    size = rule_result
     if size > high:
         size, capped_by = high, SIZES_CAP
         notes.append(f"capped at {_number(high)}, the largest of {SIZES_CAP}")
@@ -141,14 +142,14 @@ def choose_batch(
     binding = tightest(upper_caps)
     if binding is not None and binding.value < size:
         size, capped_by = max(1.0, binding.value), binding.name
-        because = f" ({binding.why})" if binding.why else ""
-        notes.append(f"capped at {_number(math.floor(size))} by {binding.name}{because}")
+        explanation = f" ({binding.why})" if binding.why else ""
+        notes.append(f"capped at {_number(math.floor(size))} by {binding.name}{explanation}")
     whole = max(1, math.floor(size + 1e-9)) if math.isfinite(size) else max(1, fallback)
-    return BatchChoice(whole, "; ".join([why, *notes]) + ".", capped_by, fit)
+    return BatchChoice(whole, "; ".join([reason, *notes]) + ".", capped_by, fit)
 
 
 def tightest(caps: Sequence[Cap]) -> Cap | None:
-    """The cap that binds first, the earlier one in a tie; NaN caps are left out.
+    """Return the cap that binds first, the earlier one in a tie; NaN caps are left out.
 
     >>> tightest([Cap("budget", 30.0), Cap("hardware", 64.0)]).name
     'budget'
@@ -163,7 +164,7 @@ def _law(fit: Fit | Law) -> Law:
 def _wanted(
     law: Law | None, rule: Rule, share: float, sizes: Sequence[int], fallback: int
 ) -> tuple[float, str]:
-    """The size before bounds, and the first part of the sentence."""
+    """Return the size before bounds, and the first part of the sentence."""
     if law is None:
         start = max(1, fallback)
         return (
@@ -175,24 +176,25 @@ def _wanted(
         return 1.0, f"{cost}, so a larger batch saves nothing worth having"
     if law.f <= 0 and law.name == T_ITER:
         return math.inf, f"{cost}, so its time does not grow with the batch and larger is always cheaper"
-    wanted = rule_size(law, rule, share, sizes)
-    past = f"saves less than {_number(100 * share)} % of the time"
+    size = rule_size(law, rule, share, sizes)
+    gain = f"saves less than {_number(100 * share)} % of the time"
     if rule == "Paper":
-        past = "saves less than 1.6 % of what the first steps save"
-    if math.isinf(wanted):
-        return wanted, f"{cost}, a law without a floor, so larger is always cheaper an example"
-    whole = math.floor(wanted + 0.5)
+        gain = "saves less than 1.6 % of what the first steps save"
+    if math.isinf(size):
+        return size, f"{cost}, a law without a floor, so larger is always cheaper an example"
+    whole = math.floor(size + 0.5)
     if whole < 1:
         return 1.0, f"{cost}, so a larger batch saves nothing worth having"
-    return whole, f"{cost}, so growing past {whole:.0f} {past}"
+    return whole, f"{cost}, so growing past {whole:.0f} {gain}"
 
 
 def _cost(law: Law) -> str:
-    """The law in words."""
+    """Return the law in words."""
     if law.name == POWER:
         return f"An example costs {_number(law.a)} s x b^-{law.alpha:.2f} in a batch of b"
     if law.name == POWER_FLOOR:
-        return f"An example costs {_number(law.a)} s x b^-{law.alpha:.2f} plus {_number(law.f)} s in a batch of b"
+        growing = f"{_number(law.a)} s x b^-{law.alpha:.2f}"
+        return f"An example costs {growing} plus {_number(law.f)} s in a batch of b"
     return f"An iteration costs {_number(law.a)} s plus {_number(law.f)} s an example"
 
 

@@ -31,7 +31,7 @@ class Spend:
         return self + other.times(-1)
 
     def times(self, factor: int) -> Spend:
-        """Every amount times ``factor``.
+        """Return every amount times ``factor``.
 
         >>> Spend(rollouts=2, tokens=10).times(3)
         Spend(rollouts=6, tokens=30, gpu_seconds=0.0, wall_clock_seconds=0.0)
@@ -65,7 +65,7 @@ class Limits:
 
     @property
     def by_name(self) -> tuple[tuple[int, LimitName, float], ...]:
-        """(position in ``Spend.amounts``, name, limit) of the limits that are set, the primary first.
+        """(position in ``Spend.amounts``, name, limit) of each limit that is set, the primary first.
 
         >>> Limits(rollouts=9, tokens=50, primary="tokens").by_name
         ((1, 'tokens', 50), (0, 'rollouts', 9))
@@ -90,11 +90,11 @@ class Exceeded:
 
 
 def fits(spent: Spend, planned: Spend, limits: Limits) -> Exceeded | None:
-    """None when ``spent`` + ``planned`` stays within every limit, else the first limit it breaks.
+    """Return None when ``spent`` + ``planned`` stays within every limit, else the first limit it breaks.
 
-    The primary limit is asked first, then rollouts, tokens, gpuSeconds, wallClockSeconds. Exactly
-    reaching a limit is within it; an amount that is NaN is not. Source: DESIGN section 5 (caps) and
-    section 6 (budget). Cost: O(1).
+    The primary limit is checked first, then rollouts, tokens, gpuSeconds, wallClockSeconds. Exactly reaching
+    a limit is within it; an amount that is NaN is not. Source: DESIGN section 5 (caps) and section 6
+    (budget). Cost: O(1).
 
     >>> str(fits(Spend(rollouts=90), Spend(rollouts=20), Limits(rollouts=100)))
     'budget.rollouts is 100: 90 spent and 20 more are planned'
@@ -108,9 +108,9 @@ def fits(spent: Spend, planned: Spend, limits: Limits) -> Exceeded | None:
 
 
 def largest_affordable(per_example: Spend, fixed: Spend, spent: Spend, limits: Limits) -> int | None:
-    """The most examples whose cost, with ``fixed`` on top, still fits; None when no limit binds.
+    """Return the most examples whose cost, with ``fixed`` on top, still fits; None when no limit binds.
 
-    0 when not even ``fixed`` fits or an amount is NaN. Source: DESIGN section 5 (budget as a cap of
+    Returns 0 when not even ``fixed`` fits or an amount is NaN. Source: DESIGN section 5 (budget as a cap of
     the batch size). Cost: O(1).
 
     >>> largest_affordable(Spend(rollouts=2), Spend(rollouts=5), Spend(rollouts=80), Limits(rollouts=100))
@@ -122,12 +122,12 @@ def largest_affordable(per_example: Spend, fixed: Spend, spent: Spend, limits: L
         return 0
     best: int | None = None
     for k, _, limit in limits.by_name:
-        each = per_example.amounts[k]
-        if math.isnan(each):
+        unit_cost = per_example.amounts[k]
+        if math.isnan(unit_cost):
             return 0
-        if each <= 0 or math.isinf(limit):
+        if unit_cost <= 0 or math.isinf(limit):
             continue
-        room = limit - spent.amounts[k] - fixed.amounts[k]
-        affordable = math.floor(room / each + 1e-9)
+        remaining = limit - spent.amounts[k] - fixed.amounts[k]
+        affordable = math.floor(remaining / unit_cost + 1e-9)
         best = affordable if best is None else min(best, affordable)
     return best

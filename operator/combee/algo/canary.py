@@ -1,20 +1,20 @@
-"""Is a candidate no worse than the active version on traffic? Judged pairs in, a word out, at any time.
+"""Is a candidate no worse than the active version on traffic? Turns judged pairs into a verdict, at any time.
 
 A pair is one request answered by both versions and scored by the evaluator; its *difference* is the
-candidate's score minus the other's, in [-1, 1]. The mean difference has a confidence sequence
-(``sequence``), so one may look after each pair and stop at will:
+candidate's score minus the other's, in [-1, 1]. The mean difference has a confidence sequence (``sequence``),
+so one may look after each pair and stop at will:
 
 - Failed as soon as its upper end is at or below -epsilon;
 - Passed when its lower end is at or above -epsilon (a mean of -epsilon is refuted), *and* enough pairs came,
   *and* the shortest duration is over, *and* the candidate's answers are not too slow;
 - Inconclusive otherwise; for good at the deadline. Time alone never passes anything.
 
-A candidate at or under active - epsilon passes with probability ALPHA / 2 at most, however often one looks. What
-is assumed: given the pairs before, each one's expected difference is that mean. Turns of one conversation share
-more than that, and so whoever hands pairs in takes one of each conversation (``work.judge.root_of``).
+A candidate at or under active - epsilon passes with probability ALPHA / 2 at most, however often one looks.
+The assumption: given the pairs before, each one's expected difference is that mean. Turns of one conversation
+are more alike than that, so the caller hands in one pair per conversation (``work.judge.root_of``).
 
-The tally is all the state: JSON, a few kilobytes, the same for any order of arrival (within MAX_SPANS gaps),
-and each pair counts once however often it is handed in.
+The tally is the whole state: JSON, a few kilobytes, the same for any order of arrival (within MAX_SPANS
+gaps). Each pair counts once however often it is handed in.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from combee.algo.verdict import PAIRS, Judgement, Words, number, spoken
 from combee.errors import BugError
 
 ALPHA = 0.05
-"""of the confidence sequence, both ends together."""
+"""error probability of the confidence sequence, both ends together."""
 MAX_STREAMS = 100
-"""whose numbers are kept. For a further one those of the oldest, by its name, go: its pairs stay counted, and no more
-of it is taken."""
+"""most streams whose numbers are remembered. A further one replaces the oldest, by name: the pairs of that
+stay counted, and it can add no more."""
 MAX_SPANS = 24
-"""per stream: stretches of numbers that came. With more, the lowest gap is closed: what was in it is left out. So
+"""most stretches of numbers per stream. With more, the lowest gap is closed and its numbers are left out. So
 number pairs as they are handed in, not requests."""
 WHY_FAILED = re.compile(r"[1-9][0-9]{2}|timeout|too long|no answer")
-"""what may be said of an answer that is none."""
+"""the reasons that may be given for a missing answer."""
 REPEATED = 0
-"""no status: a request of a conversation that has its pair."""
+"""not a status: a request of a conversation that has its pair already."""
 UNJUDGED = 1
-"""no status: a pair of answers on which the evaluator gave no verdict."""
+"""not a status: a pair of answers on which the evaluator gave no verdict."""
 _FAR = 1e6
-"""more than so many times the pairs that came: no forecast."""
+"""no forecast beyond this multiple of the pairs received so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One request, judged. (stream, number) is its identity within a test.
+    """One judged request. (stream, number) identifies it within a comparison.
 
-    ``stream``: who numbered it (a gateway's pod, a Job); ``number`` from 0. ``latency_ratio``: the
-    candidate's answer's seconds over the other's; None where not measured.
+    ``stream``: who numbered it (a gateway's pod, a Job); ``number`` from 0. ``latency_ratio``: the seconds of
+    the candidate's answer over the other's; None where not measured.
     """
 
     stream: str
@@ -61,24 +61,24 @@ class Pair:
     difference: float
     latency_ratio: float | None = None
     failed: str = ""
-    """why one of both answers is none: a status, or what else was wrong. The candidate's where the difference is -1,
-    the other's where it is 1."""
+    """why one of the answers is missing: a status, or another reason. It is the candidate's where the
+    difference is -1, and the other's where it is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A request that no pair is made of. (stream, number) as a Pair's."""
+    """A request that makes no pair. (stream, number) identifies it as in ``Pair``."""
 
     stream: str
     number: int
     status: int
-    """what the upstream answers; 200 for an answer that is none; REPEATED for one of a conversation that has its pair;
-    UNJUDGED where there are answers and no verdict."""
+    """the upstream's status; 200 for an unusable answer; REPEATED for a request of a conversation that has
+    its pair; UNJUDGED where there are answers and no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a canary is judged by. Seconds; ``epsilon`` in units of the score."""
+    """The rules of a canary. Times are in seconds, ``epsilon`` in units of the score."""
 
     epsilon: float
     min_samples: int
@@ -93,28 +93,30 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What came so far in one test. Made by ``Tally()`` and ``with_pairs``; read and written as JSON."""
+    """The data received in one canary. Created by ``Tally()`` and ``with_pairs``; read and written as
+    JSON."""
 
     counts: Mapping[int, int] = field(default_factory=dict)
-    """difference in hundredths -> pairs."""
+    """difference in hundredths -> number of pairs."""
     spans: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
-    """stream -> first and last numbers of the stretches that came, ascending, with gaps between them."""
+    """stream -> first and last numbers of the stretches received, ascending, with gaps between them."""
     timed: int = 0
     log_ratio: int = 0
-    """sum of log(latency ratio) over the ``timed`` pairs, in millionths: whole, so that no order matters."""
+    """sum of log(latency ratio) over the ``timed`` pairs, in whole millionths, so that order does not
+    matter."""
     left_out: Mapping[int, int] = field(default_factory=dict)
-    """``LeftOut.status`` -> requests; they are in ``spans``, and no pairs."""
+    """``LeftOut.status`` -> number of requests; they are in ``spans`` and make no pairs."""
     failed: Mapping[str, int] = field(default_factory=dict)
-    """why -> pairs in which the candidate gave no answer, and the other did; they are in ``counts``, too."""
+    """reason -> pairs in which only the candidate gave no answer; they are in ``counts``, too."""
     other_failed: Mapping[str, int] = field(default_factory=dict)
-    """the same, the other way round."""
+    """reason -> pairs in which only the other version gave no answer."""
     folded: str = ""
-    """the last of the streams whose numbers went; what sorts up to it and is not in ``spans`` counts no more."""
+    """the last stream whose numbers were dropped; streams up to it that are not in ``spans`` are ignored."""
     folded_streams: int = 0
 
     @property
     def pairs(self) -> int:
-        """How many came."""
+        """Number of pairs."""
         return sum(self.counts.values())
 
     @property
@@ -124,13 +126,13 @@ class Tally:
 
     @property
     def latency_ratio(self) -> float | None:
-        """Geometric mean; None while nothing was timed."""
+        """Geometric mean of the latency ratios; None while nothing was timed."""
         return math.exp(self.log_ratio / 1e6 / self.timed) if self.timed else None
 
     def with_pairs(self, test: str, pairs: Iterable[Pair]) -> Tally:
-        """With those of ``pairs`` that are not in it yet. ``test`` names the test: it seeds the rounding.
+        """Return a tally with those of ``pairs`` that are not in it yet. ``test`` seeds the rounding.
 
-        BugError for a difference outside [-1, 1], a negative number or a latency ratio that is none.
+        BugError for a difference outside [-1, 1], a negative number or an impossible latency ratio.
         """
         counts, streams = dict(self.counts), _Streams(dict(self.spans), self.folded, self.folded_streams)
         timed, log_ratio = self.timed, self.log_ratio
@@ -145,8 +147,8 @@ class Tally:
                 continue
             counts[value] = counts.get(value, 0) + 1
             if pair.failed:
-                whose = failed if pair.difference < 0 else other_failed
-                whose[pair.failed] = whose.get(pair.failed, 0) + 1
+                failures = failed if pair.difference < 0 else other_failed
+                failures[pair.failed] = failures.get(pair.failed, 0) + 1
             if pair.latency_ratio is not None:
                 timed, log_ratio = timed + 1, log_ratio + round(1e6 * math.log(pair.latency_ratio))
         return replace(
@@ -160,21 +162,21 @@ class Tally:
         )
 
     def with_left_out(self, requests: Iterable[LeftOut]) -> Tally:
-        """With those of ``requests`` that are not in it yet: counted, and not to be asked again.
+        """Return a tally with those of ``requests`` that are not in it yet, so that they are not asked again.
 
         BugError for a negative number.
         """
         streams, left_out = _Streams(dict(self.spans), self.folded, self.folded_streams), dict(self.left_out)
-        for one in sorted(requests, key=lambda one: (one.stream, one.number)):
-            if one.number < 0:
-                raise BugError(f"request {one} cannot be", where="Tally.with_left_out")
-            if streams.came(one):
-                left_out[one.status] = left_out.get(one.status, 0) + 1
+        for request in sorted(requests, key=lambda request: (request.stream, request.number)):
+            if request.number < 0:
+                raise BugError(f"request {request} cannot be", where="Tally.with_left_out")
+            if streams.came(request):
+                left_out[request.status] = left_out.get(request.status, 0) + 1
         return replace(self, **streams.fields(), left_out=left_out)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a status; equal tallies give equal data."""
-        more: dict[str, Mapping[Any, int]] = {
+        """Return plain data for a status; equal tallies give equal data."""
+        optional: dict[str, Mapping[Any, int]] = {
             "leftOut": self.left_out,
             "failed": self.failed,
             "otherFailed": self.other_failed,
@@ -185,12 +187,16 @@ class Tally:
             "timed": self.timed,
             "logRatio": self.log_ratio,
             **({"folded": [self.folded, self.folded_streams]} if self.folded else {}),
-            **{name: {str(key): of[key] for key in sorted(of, key=str)} for name, of in more.items() if of},
+            **{
+                name: {str(key): counts[key] for key in sorted(counts, key=str)}
+                for name, counts in optional.items()
+                if counts
+            },
         }
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any] | None) -> Tally:
-        """Read what ``to_json`` wrote; an empty one for None. BugError when it is something else."""
+        """Read what ``to_json`` wrote; None gives an empty tally. Raises BugError for anything else."""
         if not raw:
             return cls()
         try:
@@ -214,26 +220,26 @@ class Tally:
 
 
 def _luck(test: str, pair: Pair) -> float:
-    """Uniform in [0, 1), the same whenever the pair is handed in."""
+    """Return a uniform number in [0, 1), always the same one for a pair."""
     seed = f"{test}\n{pair.stream}\n{pair.number}".encode()
     return int.from_bytes(hashlib.sha256(seed).digest()[:6], "big") / float(1 << 48)
 
 
 @dataclass(slots=True)
 class _Streams:
-    """Who numbered what came, while pairs are taken in."""
+    """The streams of a tally while pairs are added."""
 
     spans: dict[str, tuple[Span, ...]]
     folded: str
     count: int
 
-    def came(self, one: Pair | LeftOut) -> bool:
-        """Whether it had not come before and may come now; then it is in ``spans``."""
-        there = self.spans.get(one.stream)
-        after = _joined(there or (), one.number)
-        if after is None or (there is None and one.stream <= self.folded):
+    def came(self, request: Pair | LeftOut) -> bool:
+        """Return whether ``request`` is new and may be counted; then it is added to ``spans``."""
+        spans = self.spans.get(request.stream)
+        extended = _joined(spans or (), request.number)
+        if extended is None or (spans is None and request.stream <= self.folded):
             return False
-        self.spans[one.stream] = after
+        self.spans[request.stream] = extended
         while len(self.spans) > MAX_STREAMS:
             self.folded = min(self.spans)
             self.count += 1
@@ -245,7 +251,7 @@ class _Streams:
 
 
 def _joined(spans: tuple[Span, ...], new: int) -> tuple[Span, ...] | None:
-    """``spans`` with one more number; None when it is in them."""
+    """Return ``spans`` with one more number; None when it is in them already."""
     if any(first <= new <= last for first, last in spans):
         return None
     touching = [s for s in spans if s[1] + 1 == new or s[0] - 1 == new]
@@ -265,11 +271,11 @@ def judge(
     against: str = "active",
     words: Words = PAIRS,
 ) -> Judgement:
-    """What the pairs say after ``elapsed_seconds`` of the test. ``against``: what the other version is called;
-    ``words``: what pairs and differences are called.
+    """Return the verdict of the pairs after ``elapsed_seconds``. ``against``: the other version's name;
+    ``words``: the names of pairs and differences.
 
-    ``needed`` is the pairs still missing if they go on as they came (or ``min_samples``, where that is
-    more). ``final`` is False while the test goes on.
+    ``needed`` is the number of pairs still missing if they go on as before (or ``min_samples``, where that is
+    more). ``final`` is False while the canary goes on.
 
     >>> tally = Tally({0: 4000, 100: 30, -100: 30})
     >>> judge(tally, Rules(0.01, 200, 60, 600), 90).message
@@ -280,10 +286,10 @@ def judge(
     numbers = spoken(mean, low, high, count, against, words)
     needed, more = still_needed(tally, rules), _failed(tally, against) + _left_out(tally)
 
-    def say(outcome: Any, reason: str, what: str, *, final: bool = True) -> Judgement:
-        said = f"{numbers}: {what}{more}"
+    def say(outcome: Any, reason: str, finding: str, *, final: bool = True) -> Judgement:
+        message = f"{numbers}: {finding}{more}"
         missing = None if final and outcome in ("Passed", "Failed") else needed
-        return Judgement(outcome, reason, said, None, mean, low, high, count, missing, final)
+        return Judgement(outcome, reason, message, None, mean, low, high, count, missing, final)
 
     floor = words.amount(-rules.epsilon)
     if below(tally.counts, -rules.epsilon, rules.alpha):
@@ -292,33 +298,34 @@ def judge(
     if missing is None:
         return say("Passed", "CanaryPassed", f"the lower end is above {floor}")
     if elapsed_seconds >= rules.deadline_seconds:
-        came = f"the deadline of {_span(rules.deadline_seconds)} is over with {count:,} {words.many}"
-        return say("Inconclusive", "DeadlineExceeded", f"{came}; {missing[1]}")
+        cause = f"the deadline of {_span(rules.deadline_seconds)} is over with {count:,} {words.many}"
+        return say("Inconclusive", "DeadlineExceeded", f"{cause}; {missing[1]}")
     return say("Inconclusive", missing[0], missing[1], final=False)
 
 
 def _failed(tally: Tally, against: str) -> str:
-    """The pairs in which one version gave no answer, in words; empty where there are none."""
-    told = [
-        f"{whose} gave no answer to {sum(of.values()):,} ({', '.join(f'{why}: {of[why]:,}' for why in sorted(of))})"
-        for whose, of in (("the candidate", tally.failed), (against, tally.other_failed))
-        if of
+    """Return the pairs in which one version gave no answer, in words; empty where there are none."""
+    parts = [
+        f"{version} gave no answer to {sum(reasons.values()):,} "
+        f"({', '.join(f'{reason}: {reasons[reason]:,}' for reason in sorted(reasons))})"
+        for version, reasons in (("the candidate", tally.failed), (against, tally.other_failed))
+        if reasons
     ]
-    return f"; {', '.join(told)}" if told else ""
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def _left_out(tally: Tally) -> str:
-    """The requests that no pair could be made of, in words; empty where there are none."""
+    """Return the requests that made no pair, in words; empty where there are none."""
     refused = {status: n for status, n in tally.left_out.items() if status not in (REPEATED, UNJUDGED)}
-    said = ""
+    text = ""
     if total := sum(refused.values()):
-        each = ", ".join(f"{status}: {refused[status]:,}" for status in sorted(refused))
-        said = f"; {_are(total)} left out: the upstream refuses {'it' if total == 1 else 'them'} ({each})"
+        statuses = ", ".join(f"{status}: {refused[status]:,}" for status in sorted(refused))
+        text = f"; {_are(total)} left out: the upstream refuses {'it' if total == 1 else 'them'} ({statuses})"
     if unjudged := tally.left_out.get(UNJUDGED, 0):
-        said += f"; {_are(unjudged)} left out: the evaluator gave no verdict"
-    if again := tally.left_out.get(REPEATED, 0):
-        said += f"; {_are(again)} left out: one counts of those that begin with the same words"
-    return said
+        text += f"; {_are(unjudged)} left out: the evaluator gave no verdict"
+    if repeated := tally.left_out.get(REPEATED, 0):
+        text += f"; {_are(repeated)} left out: one counts of those that begin with the same words"
+    return text
 
 
 def _are(requests: int) -> str:
@@ -328,12 +335,12 @@ def _are(requests: int) -> str:
 def _missing(
     tally: Tally, rules: Rules, elapsed: float, needed: int | None, words: Words
 ) -> tuple[str, str] | None:
-    """What keeps it from passing: a reason and words; None: nothing."""
+    """Return what keeps the candidate from passing, as a reason and words; None when nothing does."""
     if not tally.pairs:
         return "NoTraffic", f"no {words.one} has come"
-    shown = above(tally.counts, -rules.epsilon, rules.alpha)
-    if not shown or tally.pairs < rules.min_samples:
-        at_least = "" if shown else f"the lower end must be above {words.amount(-rules.epsilon)}, "
+    no_worse = above(tally.counts, -rules.epsilon, rules.alpha)
+    if not no_worse or tally.pairs < rules.min_samples:
+        at_least = "" if no_worse else f"the lower end must be above {words.amount(-rules.epsilon)}, "
         more = f"{'' if needed is None else f'about {needed:,} '}more {words.many} are needed"
         return "NeedPairs", at_least + more
     ratio = tally.latency_ratio
@@ -346,10 +353,10 @@ def _missing(
 
 
 def still_needed(tally: Tally, rules: Rules) -> int | None:
-    """Pairs missing to tell, one way or the other, if they go on as they came; None: no forecast.
+    """Return the pairs missing to decide either way, if they go on as before; None: no forecast.
 
-    The capital of the same shares of differences at c times the pairs is known without any assumption;
-    c is where it reaches the limit. 0 when nothing is missing. Cost: O(log) looks at the capital.
+    The capital of the same shares of differences at c times the pairs is known without any assumption; c is
+    where it reaches the limit. 0 when nothing is missing. Cost: O(log) looks at the capital.
 
     >>> still_needed(Tally({0: 900, 100: 50, -100: 50}), Rules(0.01, 200, 60, 600))
     10477
@@ -361,18 +368,18 @@ def still_needed(tally: Tally, rules: Rules) -> int | None:
     up = tally.mean > -rules.epsilon
     limit = math.log(2 / rules.alpha)
 
-    def told(factor: float) -> bool:
+    def decided(factor: float) -> bool:
         grown: Any = {value: times * factor for value, times in tally.counts.items()}
         return log_capital(grown, -rules.epsilon, up=up) >= limit
 
-    if told(1.0):
+    if decided(1.0):
         return floor if up else 0
-    if not told(_FAR):
+    if not decided(_FAR):
         return None
     low, high = 1.0, _FAR
     while high / low > 1.001:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if told(middle) else (middle, high)
+        low, high = (low, middle) if decided(middle) else (middle, high)
     return max(floor if up else 0, math.ceil(count * (high - 1)))
 
 

@@ -106,8 +106,12 @@ def similarity_labels(
     unions = _Unions(len(texts))
     blocks: dict[tuple[frozenset[str], ...], dict[frozenset[str], int]] = defaultdict(dict)
     for i, text in enumerate(texts):
-        found = anchors(text)
-        key = (found.numbers, found.identifiers, found.condition if same_condition else frozenset())
+        text_anchors = anchors(text)
+        key = (
+            text_anchors.numbers,
+            text_anchors.identifiers,
+            text_anchors.condition if same_condition else frozenset(),
+        )
         first = blocks[key].setdefault(token_set(text), i)
         unions.join(first, i)
     for block in blocks.values():
@@ -138,16 +142,17 @@ def _join_block(block: dict[frozenset[str], int], threshold: float, unions: _Uni
 
 
 def _prefix(size: int, share: float) -> int:
-    """How many of the rarest tokens must meet a set that shares at least ``share`` of ``size`` tokens."""
+    """Return how many of the rarest tokens must meet a set that shares at least ``share`` of ``size``
+    tokens."""
     return size - math.ceil(share * size - _SLACK) + 1
 
 
 def _join_by_filter(rows: Sequence[_Row], threshold: float, unions: _Unions) -> None:
-    """Prefix and length filters, for rows sorted from small to large.
+    """Join similar texts by prefix and length filters; rows are sorted from small to large.
 
-    With tokens ordered from rare to common, sets x, y with |y| <= |x| can only reach the threshold t
-    when the first |x| - ceil(t |x|) + 1 tokens of x meet the first |y| - ceil(2t / (1 + t) |y|) + 1
-    of y, and when |y| >= t |x|.
+    With tokens ordered from rare to common, sets x, y with |y| <= |x| can only reach the threshold t when the
+    first |x| - ceil(t |x|) + 1 tokens of x meet the first |y| - ceil(2t / (1 + t) |y|) + 1 of y, and when |y|
+    >= t |x|.
     """
     index: dict[int, list[tuple[int, frozenset[str], int]]] = defaultdict(list)
     indexed = 2 * threshold / (1 + threshold)
@@ -174,22 +179,22 @@ def _join_by_filter(rows: Sequence[_Row], threshold: float, unions: _Unions) -> 
 def _join_by_products(
     rows: Sequence[_Row], lonely: int, words: int, threshold: float, unions: _Unions
 ) -> None:
-    """Intersections of all pairs, tile by tile, as products of 0/1 matrices (exact in float32).
+    """Join similar texts by their intersections, tile by tile, as products of 0/1 matrices.
 
-    Ranks below ``lonely`` occur in one row only and are left out of the products.
+    The products are exact in float32. Ranks below ``lonely`` occur in one row only and are left out.
     """
     sizes = np.array([len(ranks) for ranks, _, _ in rows], dtype=np.int64)
     members = np.array([i for _, _, i in rows], dtype=np.int64)
     starts = range(0, len(rows), _TILE)
     for a in starts:
-        left = _incidence(rows[a : a + _TILE], lonely, words)
+        incidence = _incidence(rows[a : a + _TILE], lonely, words)
         for b in starts[: a // _TILE + 1]:
             if sizes[min(b + _TILE, len(rows)) - 1] < threshold * sizes[a] - _SLACK:
                 continue
             root_x, root_y = unions.roots(members[a : a + _TILE]), unions.roots(members[b : b + _TILE])
             if np.all(root_x == root_y[0]) and np.all(root_y == root_y[0]):
                 continue
-            shared = left @ _incidence(rows[b : b + _TILE], lonely, words).T
+            shared = incidence @ _incidence(rows[b : b + _TILE], lonely, words).T
             either = np.maximum(sizes[a : a + _TILE, None] + sizes[None, b : b + _TILE] - shared, 1)
             similar = (shared / either >= threshold) & (root_x[:, None] != root_y[None, :])
             x, y = np.nonzero(similar)

@@ -1,8 +1,8 @@
 """The history of a confidence sequence, thinned: few looks that still draw the same curve.
 
-Each look is a point of three curves over the pairs that had come: the mean and both ends of its interval. When
-there are more than MAX_LOOKS, the one goes that is told best by its neighbours: whose three values lie nearest
-to the straight lines between theirs. The first and the last look always stay.
+Each look is a point of three curves over the number of pairs: the mean and both ends of its interval. When
+there are more than MAX_LOOKS, the look is removed that its neighbours describe best: the one whose three
+values lie nearest to the straight lines between theirs. The first and the last look always stay.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_LOOKS = 60
-"""of one curve: some forty bytes each in a status."""
+"""most looks of one curve: each takes some forty bytes in a status."""
 _DIGITS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a test. Differences are in [-1, 1]."""
+    """One look at a comparison. Differences are in [-1, 1]."""
 
     seconds: int
-    """since the test began."""
+    """seconds since the comparison began."""
     pairs: int
-    """that had come."""
+    """pairs received so far."""
     mean: float
     low: float
     high: float
 
     def to_json(self) -> list[Any]:
-        """Five numbers; differences to 1e-5."""
+        """Return five numbers; differences are rounded to 1e-5."""
         return [
             self.seconds,
             self.pairs,
@@ -38,7 +38,7 @@ class Look:
 
     @classmethod
     def from_json(cls, raw: Sequence[Any]) -> Look:
-        """Read what ``to_json`` wrote. ValueError or TypeError when it is something else."""
+        """Read what ``to_json`` wrote. Raises ValueError or TypeError for anything else."""
         seconds, pairs, mean, low, high = raw
         look = cls(int(seconds), int(pairs), float(mean), float(low), float(high))
         if not -1 <= look.low <= look.mean <= look.high <= 1 or look.pairs < 1:
@@ -47,8 +47,8 @@ class Look:
 
 
 def with_look(looks: tuple[Look, ...], new: Look, most: int = MAX_LOOKS) -> tuple[Look, ...]:
-    """``looks``, ascending in pairs, with one more; at most ``most`` (3 at least). Equal to ``looks`` when no pair
-    has come since the last one. Cost: O(most).
+    """Return ``looks``, ascending in pairs, with one more, thinned to ``most`` (at least 3). Returns
+    ``looks`` unchanged when no pair has come since the last one. Cost: O(most).
 
     >>> looks = (Look(60, 10, 0.0, -0.5, 0.5), Look(120, 20, 0.0, -0.4, 0.4), Look(180, 30, 0.0, -0.3, 0.3))
     >>> [look.pairs for look in with_look(looks, Look(240, 40, 0.0, -0.1, 0.1), most=3)]
@@ -56,19 +56,19 @@ def with_look(looks: tuple[Look, ...], new: Look, most: int = MAX_LOOKS) -> tupl
     """
     if new.pairs < 1 or (looks and new.pairs <= looks[-1].pairs):
         return looks
-    longer = (*looks, new)
-    if len(longer) <= most:
-        return longer
-    spare = min(range(1, len(longer) - 1), key=lambda at: _bend(*longer[at - 1 : at + 2]))
-    return longer[:spare] + longer[spare + 1 :]
+    extended = (*looks, new)
+    if len(extended) <= most:
+        return extended
+    removable = min(range(1, len(extended) - 1), key=lambda index: _bend(*extended[index - 1 : index + 2]))
+    return extended[:removable] + extended[removable + 1 :]
 
 
 def _bend(before: Look, look: Look, after: Look) -> float:
-    """How far a look lies from the lines between its neighbours, at most."""
+    """Return the largest distance of a look from the lines between its neighbours."""
     share = (look.pairs - before.pairs) / (after.pairs - before.pairs)
 
-    def off(there: float, here: float, then: float) -> float:
-        return abs(here - (there + share * (then - there)))
+    def off(start: float, value: float, end: float) -> float:
+        return abs(value - (start + share * (end - start)))
 
     return max(
         off(before.mean, look.mean, after.mean),

@@ -49,7 +49,7 @@ class Fit:
         return self.c0 / self.c1 if self.c1 > 0 else math.inf
 
     def predict(self, b: float) -> float:
-        """Seconds expected of an iteration of ``b`` examples. NaN in, NaN out.
+        """Return the expected seconds of an iteration of ``b`` examples. NaN in, NaN out.
 
         >>> Fit(10.0, 0.5, 0.0, 2, 1.0).predict(20)
         20.0
@@ -58,7 +58,7 @@ class Fit:
 
 
 def usable(obs: Iterable[Observation]) -> list[tuple[float, float]]:
-    """(batch size, seconds) of the observations whose numbers are finite and above 0, sorted.
+    """Return (batch size, seconds) of the observations whose numbers are finite and above 0, sorted.
 
     >>> usable([Observation(50, 9.0), Observation(5, 2.0), Observation(5, float("nan"))])
     [(5.0, 2.0), (50.0, 9.0)]
@@ -95,18 +95,18 @@ def fit_iteration_time(obs: Iterable[Observation]) -> Fit | None:
     with np.errstate(all="ignore"):
         a0, a1 = _relative_line(sizes / size_unit, times / time_unit)
         c0, c1 = a0 * time_unit, a1 * (time_unit / size_unit)
-        left = (times - (c0 + c1 * sizes)) / time_unit
+        errors = (times - (c0 + c1 * sizes)) / time_unit
         scatter = float(np.sum((times / time_unit - np.mean(times / time_unit)) ** 2))
-        rest = float(np.sum(left**2))
-        rmse = math.sqrt(rest / len(pairs)) * time_unit if math.isfinite(rest) else math.inf
-    r2 = 1.0 - rest / scatter if scatter > 0 else 1.0
+        squared_error = float(np.sum(errors**2))
+        rmse = math.sqrt(squared_error / len(pairs)) * time_unit if math.isfinite(squared_error) else math.inf
+    r2 = 1.0 - squared_error / scatter if scatter > 0 else 1.0
     if not all(map(math.isfinite, (c0, c1, rmse, r2))) or c0 + c1 <= 0:
         return None
     return Fit(c0, c1, rmse, len(pairs), r2)
 
 
 def huber_weight(log_error: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights in (0, 1] of Huber's loss; NaN counts as nothing.
+    """Return weights in (0, 1] of Huber's loss, in the shape of ``log_error``; NaN gives no weight.
 
     >>> huber_weight(np.array([0.1, 1.0])).tolist()
     [1.0, 0.5]
@@ -117,7 +117,7 @@ def huber_weight(log_error: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _relative_line(b: NDArray[np.float64], t: NDArray[np.float64]) -> tuple[float, float]:
-    """(c0, c1) >= 0 minimising the relative error, for b and t scaled to at most 1."""
+    """Return (c0, c1) >= 0 minimising the relative error, for b and t scaled to at most 1."""
     c0, c1 = _line(b, t, np.ones_like(t))
     for _ in range(_REWEIGHTINGS):
         predicted = np.maximum(c0 + c1 * b, 1e-12)

@@ -1,17 +1,18 @@
 """Held-out gates: is a candidate good enough, and better than the active version on the same examples?
 
-Three questions, in this order; the first that is not answered with yes is the verdict:
+There are three questions; the first that is not answered with yes gives the verdict:
 
-1. is its score at least ``min_score``? The score as measured is compared; the sentence gives its interval, so
-   that a reader sees how sure that is.
-2. is the lower end of the paired difference's interval above ``min_gain``? Then it is better, with the
+1. Is its score at least ``min_score``? The measured score is compared; the sentence gives its interval, so
+   that a reader sees how certain it is.
+2. Is the lower end of the paired difference's interval above ``min_gain``? Then it is better, with the
    confidence asked for. Is the upper end below it? Then it is not.
-3. else there are too few examples to tell, and the sentence says how many would do.
+3. Otherwise there are too few examples to tell, and the sentence says how many would do.
 
-One look per candidate: looking again at fresh examples until it fits would raise the rate of false
-promotions (see ``stats``). Intervals of right / wrong scores: with ``min_gain`` 0 a bootstrap whose distribution is
-exact, and which never contradicts the exact sign test; with another one Tango's score interval, where that is the
-wider one, since no sign test guards that. Of other scores: a bootstrap (``paired_difference``), which is too narrow below some thirty examples.
+There is one look per candidate: looking again at fresh examples until it fits would raise the rate of false
+promotions (see ``stats``). Right / wrong scores with ``min_gain`` 0 get a bootstrap interval whose
+distribution is exact and which never contradicts the exact sign test; with another ``min_gain`` they get
+Tango's score interval where that is wider, since no sign test guards that. Other scores get a bootstrap
+interval (``paired_difference``), which is too narrow below some thirty examples.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from combee.algo.verdict import Judgement, Outcome, number, spoken
 from combee.errors import BugError
 
 POWER = 0.8
-"""with which the examples that are said to be needed would tell."""
+"""probability with which the number of examples said to be needed would decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A version and another one on the same examples. Scores in [0, 1]; ``low``..``high`` at ``confidence``."""
+    """Two versions' scores on the same examples, in [0, 1]; ``low``..``high`` holds at ``confidence``."""
 
     score: float
     other: float
@@ -40,7 +41,7 @@ class Compared:
     rows: int
     confidence: float = 0.95
     discordant: int | None = None
-    """examples on which the two differ; None: not known."""
+    """number of examples on which the two differ; None when unknown."""
 
     @property
     def gain(self) -> float:
@@ -51,10 +52,10 @@ class Compared:
 def compare(
     version: Mapping[str, float], other: Mapping[str, float], *, confidence: float, seed: int = 0
 ) -> Compared:
-    """Both versions' scores by example, paired by id; examples that only one has are left out.
+    """Return both versions' scores, paired by example id; examples that only one has are left out.
 
-    No pairs give rows 0 and an interval of [-1, 1]. ``seed`` plays no part for right / wrong scores.
-    BugError for confidence outside (0, 1). Cost and source: ``stats.paired_difference``.
+    No pairs give rows 0 and an interval of [-1, 1]. ``seed`` has no effect on right / wrong scores. BugError
+    for confidence outside (0, 1). Cost and source: ``stats.paired_difference``.
 
     >>> old = {str(i): 0.0 for i in range(40)}
     >>> compare(old | {str(i): 1.0 for i in range(10)}, old, confidence=0.95).low
@@ -75,10 +76,10 @@ def compare(
 
 
 def at_confidence(compared: Compared, confidence: float) -> Compared:
-    """``compared`` with its interval at ``confidence``.
+    """Return ``compared`` with its interval at ``confidence``.
 
-    Right / wrong scores are told by whole counts: their interval is computed anew, exactly. Otherwise both
-    arms are stretched as a normal distribution's would be. BugError for confidence outside (0, 1).
+    The interval of right / wrong scores is computed anew, exactly. Otherwise both arms are stretched as a
+    normal distribution's would be. BugError for confidence outside (0, 1).
 
     >>> at_confidence(Compared(0.75, 0.5, 0.125, 0.4, 40, discordant=10), 0.99).low
     0.1
@@ -104,7 +105,7 @@ def at_confidence(compared: Compared, confidence: float) -> Compared:
 
 
 def _wins_and_losses(compared: Compared) -> tuple[int, int] | None:
-    """Where both scores are shares of right answers: the examples won and lost; None where they are not."""
+    """Return the examples won and lost where both scores are shares of right answers; else None."""
     if compared.discordant is None:
         return None
     total = compared.gain * compared.rows
@@ -123,13 +124,13 @@ def judge_held_out(
     confidence: float,
     against: str = "active",
 ) -> Judgement:
-    """The verdict of heldOut. ``against``: what the other version is called in the sentence.
+    """Return the verdict of heldOut. ``against``: the other version's name in the sentence.
 
-    ``needed`` is the examples missing for the gain measured. Reasons: HeldOutPassed, ScoreTooLow,
+    ``needed`` is the number of examples missing for the gain measured. Reasons: HeldOutPassed, ScoreTooLow,
     NotBetter, TooFewExamples.
 
-    >>> found = Compared(0.861, 0.640, 0.18, 0.26, 300)
-    >>> judge_held_out(found, min_score=0.85, min_gain=0.0, confidence=0.95).message
+    >>> compared = Compared(0.861, 0.640, 0.18, 0.26, 300)
+    >>> judge_held_out(compared, min_score=0.85, min_gain=0.0, confidence=0.95).message
     '0.861 >= 0.850 (0.817 to 0.896 at 95 %); +0.221 [0.180, 0.260] vs active, n=300'
     """
     compared = at_confidence(compared, confidence)
@@ -142,8 +143,8 @@ def judge_held_out(
     if min_score is not None:
         from_, to = score_interval(compared.score, compared.rows, confidence)
         sign = ">=" if compared.score >= min_score else "<"
-        sure = f"({from_:.3f} to {to:.3f} at {100 * confidence:.4g} %)"
-        parts = [f"{compared.score:.3f} {sign} {number(min_score)} {sure}", numbers]
+        precision = f"({from_:.3f} to {to:.3f} at {100 * confidence:.4g} %)"
+        parts = [f"{compared.score:.3f} {sign} {number(min_score)} {precision}", numbers]
     needed: int | None = None
     outcome: Outcome
     if compared.rows and min_score is not None and compared.score < min_score:
@@ -163,14 +164,14 @@ def judge_held_out(
 
 
 def _too_few(compared: Compared, min_gain: float, needed: int | None) -> str:
-    asked = f"a gain over {number(min_gain)} cannot be told from chance"
+    claim = f"a gain over {number(min_gain)} cannot be told from chance"
     if needed is None:
-        return f"{asked}, and none was measured: more examples would hardly show one"
-    return f"{asked}; about {needed:,} more examples would show one of {compared.gain:.3f}"
+        return f"{claim}, and none was measured: more examples would hardly show one"
+    return f"{claim}; about {needed:,} more examples would show one of {compared.gain:.3f}"
 
 
 def _more(compared: Compared, min_gain: float, confidence: float) -> int | None:
-    """Examples missing for the gain measured; None where none was measured."""
+    """Return the examples missing for the gain measured; None where no gain was measured."""
     effect = compared.gain - min_gain
     if not compared.rows or effect <= 0:
         return None
@@ -180,8 +181,8 @@ def _more(compared: Compared, min_gain: float, confidence: float) -> int | None:
 
 
 def examples_needed(gain: float, *, discordance: float, confidence: float, power: float = POWER) -> int:
-    """Examples on which a true gain shows with probability ``power``: d ((z_{(1+c)/2} + z_power) / gain)^2,
-    and never fewer than the exact sign test could ever tell with.
+    """Return the examples on which a true gain shows with probability ``power``: d ((z_{(1+c)/2} + z_power) /
+    gain)^2, and never fewer than the exact sign test needs.
 
     ``gain`` > 0 in units of the score, ``discordance`` d in (0, 1] the share of examples on which the two
     differ. BugError otherwise. Source: the inverse of ``stats.detectable_gain``. Cost: O(1).
@@ -199,11 +200,11 @@ def examples_needed(gain: float, *, discordance: float, confidence: float, power
 
 
 def score_interval(score: float, rows: int, confidence: float) -> tuple[float, float]:
-    """Wilson's interval of a mean of ``rows`` scores in [0, 1]; (0, 1) without rows.
+    """Return Wilson's interval of a mean of ``rows`` scores in [0, 1]; (0, 1) without rows.
 
-    Exact enough for right / wrong scores; too wide, never too narrow, for others, whose variance is less.
-    Written out because scipy.stats takes whole counts of right answers only; on those the two agree.
-    Source: Wilson 1927. Cost: O(1).
+    It is exact enough for right / wrong scores, and too wide, never too narrow, for others, whose variance is
+    less. It is written out because scipy.stats takes whole counts of right answers only; on those the two
+    agree. Source: Wilson 1927. Cost: O(1).
 
     >>> [round(end, 3) for end in score_interval(0.861, 300, 0.95)]
     [0.817, 0.896]

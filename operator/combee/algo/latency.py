@@ -1,9 +1,9 @@
-"""The latency law of a model server, and what a recorded call graph takes under it (modelled time).
+"""The latency law of a model server, and the time a recorded call graph takes under it (modelled time).
 
-A server that decodes a batch gives each of ``n`` running calls one token every ``a + b n`` seconds, and
-while it reads prompts nobody decodes. So a call of ``out`` tokens among ``n`` equal ones takes
-``out (a + b n) + c (uncached prompt tokens in flight)``. The defaults were measured with vLLM on one
-H200 (8B, bf16, prefix caching on; DESIGN's facts: within 15 % of every row up to 512 calls in flight).
+A server that decodes a batch gives each of ``n`` running calls one token every ``a + b n`` seconds, and no
+call decodes while it reads prompts. So a call of ``out`` tokens among ``n`` equal ones takes ``out (a + b n)
++ c (uncached prompt tokens in flight)``. The defaults were measured with vLLM on one H200 (8B, bf16, prefix
+caching on; DESIGN's facts: within 15 % of every row up to 512 calls in flight).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class LatencyLaw:
     """Seconds from tokens. All three are finite and at least 0, decode_seconds above 0."""
 
     decode_seconds: float = 0.0163
-    """a: seconds a token of a call costs however few run."""
+    """a: seconds per token of a call, however few calls run."""
     decode_per_concurrent: float = 0.000094
-    """b: seconds a token takes longer for each call that runs."""
+    """b: additional seconds per token for each running call."""
     prefill_seconds_per_token: float = 31e-6
     """c: seconds to read one prompt token that is not in the prefix cache."""
 
@@ -40,11 +40,11 @@ class LatencyLaw:
             raise BugError(f"not a latency law: {values}", where="LatencyLaw")
 
     def step(self, concurrent: int) -> float:
-        """Seconds in which each of ``concurrent`` running calls decodes one token."""
+        """Return the seconds in which each of ``concurrent`` running calls decodes one token."""
         return self.decode_seconds + self.decode_per_concurrent * concurrent
 
     def seconds(self, out_tokens: float, concurrent: int, uncached_in_flight: float) -> float:
-        """Seconds of one call among ``concurrent`` equal ones.
+        """Return the seconds of one call among ``concurrent`` equal ones.
 
         >>> round(LatencyLaw().seconds(256, 64, 64 * 1024), 2)
         7.74
@@ -75,8 +75,8 @@ def replay(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> Schedule:
 
 
 def lower_bound(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> float:
-    """Seconds that no order of the calls beats: per stage the longest chain alone on the server, or all
-    tokens at the pace of full slots, and every prompt read once. Errors as ``replay``. Cost: O(c).
+    """Return seconds that no order of the calls beats: per stage the longest chain alone on the server, or
+    all tokens at the pace of full slots, and every prompt read once. Errors as ``replay``. Cost: O(c).
 
     >>> round(lower_bound([[[(0, 100)], [(0, 100)]]], 2, LatencyLaw()), 4)
     1.6488
@@ -86,9 +86,9 @@ def lower_bound(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> float:
     total = 0.0
     for stage in stages:
         chains = [(sum(u for u, _ in chain), sum(out for _, out in chain)) for chain in stage]
-        read = law.prefill_seconds_per_token * sum(u for u, _ in chains)
+        reading = law.prefill_seconds_per_token * sum(u for u, _ in chains)
         longest = max((out * law.step(1) for _, out in chains), default=0.0)
-        total += read + max(longest, sum(out for _, out in chains) * law.step(slots) / slots)
+        total += reading + max(longest, sum(out for _, out in chains) * law.step(slots) / slots)
     return total
 
 

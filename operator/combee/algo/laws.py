@@ -30,11 +30,11 @@ Floats = NDArray[np.float64]
 _EXPONENTS = np.linspace(0.05, 1.0, 39)
 _REWEIGHTINGS = 6
 _LEAST_ERROR = 1e-4
-"""Log errors below this are told apart by nobody: an exact fit has this error."""
+"""Log errors below this are indistinguishable: an exact fit has this error."""
 
 
 def bounded_power(base: float, exponent: float) -> float:
-    """``base ** exponent`` for base >= 0, inf where that overflows.
+    """Return ``base ** exponent`` for base >= 0, inf where that overflows.
 
     >>> bounded_power(4.0, 0.5), bounded_power(1e300, 2.0)
     (2.0, inf)
@@ -63,7 +63,7 @@ class Law:
     error: float = 0.0
 
     def predict(self, b: float) -> float:
-        """Seconds expected of an iteration of ``b`` > 0 examples.
+        """Return the expected seconds of an iteration of ``b`` > 0 examples.
 
         >>> Law("T_iter", a=36.0, alpha=1.0, f=1.0, n=9).predict(44)
         80.0
@@ -72,25 +72,26 @@ class Law:
         return self.a * growing + self.f * b
 
     def scaled(self, factor: float) -> Law:
-        """The same shape, ``factor`` times as slow; its AICc is not defined."""
+        """Return the same shape, ``factor`` times as slow; its AICc is not defined."""
         return Law(self.name, self.a * factor, self.alpha, self.f * factor, self.n, None, self.error)
 
     @property
     def b_half(self) -> float:
-        """The batch size at which half of an example's time is floor: (a / f)^(1 / alpha), c0 / c1 for
-        T_iter; inf without a floor. Unit: examples."""
+        """The batch size, in examples, at which half of an example's time is floor: (a / f)^(1 / alpha), c0 /
+        c1 for T_iter; inf without a floor."""
         return bounded_power(self.a / self.f, 1 / self.alpha) if self.f > 0 else math.inf
 
     @property
     def coefficients(self) -> int:
-        """Fitted numbers of this model."""
+        """Number of fitted coefficients of this model."""
         return 3 if self.name == POWER_FLOOR else 2
 
 
 @dataclass(frozen=True, slots=True)
 class Laws:
-    """The competition: ``line`` is the T_iter fit, ``models`` all that competed in the table's order,
-    ``chosen`` the one with the lowest AICc (T_iter where none has one); ``pairs`` what was measured."""
+    """The competition's result. ``line`` is the T_iter fit, ``models`` all that competed in the table's
+    order, ``chosen`` the one with the lowest AICc (T_iter where none has one), ``pairs`` the measured (b,
+    seconds)."""
 
     line: Fit
     models: tuple[Law, ...]
@@ -99,53 +100,52 @@ class Laws:
 
     @property
     def beliefs(self) -> tuple[tuple[Law, float], ...]:
-        """Laws and their weights, a sum of 1: T_iter alone where nothing competed, else what is believed
-        of every law with a floor (alpha from 1 (T_iter) down to .4, b_half) and of every power law (down to .3),
-        on a grid, its lightest nodes (a thousandth in all) left out.
+        """Laws and their weights, which sum to 1: T_iter alone where nothing competed. Otherwise the weights
+        are those of every law with a floor (alpha from 1 (T_iter) down to .4, b_half) and of every power law
+        (down to .3) on a grid, without its lightest nodes (a thousandth in all).
 
-        A weight is the likelihood, level and scatter integrated out (Q^(-(n - 1) / 2), Q the sum of
-        squares weighted by Huber's weights for ``chosen``), times what was expected before: NEAR_ONE,
-        HALF and FOR_EVER. Source: Gelman et al., Bayesian Data Analysis, section 14.2. Cost: O(14,000 s)
-        for s distinct sizes.
+        A weight is the likelihood, level and scatter integrated out (Q^(-(n - 1) / 2), Q the sum of squares
+        weighted by Huber's weights for ``chosen``), times the prior: NEAR_ONE, HALF and FOR_EVER. Source:
+        Gelman et al., Bayesian Data Analysis, section 14.2. Cost: O(14,000 s) for s distinct sizes.
         """
         return ((self.chosen, 1.0),) if len(self.models) == 1 else _beliefs(self)
 
     def typical(self, size: Callable[[Law], float]) -> Law:
-        """The law whose ``size`` is the weighted median over the beliefs.
+        """Return the law whose ``size`` is the weighted median over the beliefs.
 
-        No other size is expected to be nearer to the right one in ln b: the median minimises that.
-        Cost: one call of ``size`` a belief, some hundreds to thousands.
+        The median minimises the expected distance to the right size in ln b. Cost: one call of ``size`` per
+        belief, some hundreds to thousands.
 
         >>> laws = fit_laws(Observation(b, 36 + b) for b in (5, 10, 25, 50, 100))
         >>> laws.typical(lambda law: law.b_half).name
         'T_iter'
         """
         ordered = sorted(self.beliefs, key=lambda belief: size(belief[0]))
-        reached = np.cumsum([weight for _, weight in ordered])
-        return ordered[min(int(np.searchsorted(reached, 0.5)), len(ordered) - 1)][0]
+        cumulative = np.cumsum([weight for _, weight in ordered])
+        return ordered[min(int(np.searchsorted(cumulative, 0.5)), len(ordered) - 1)][0]
 
 
 NEAR_ONE = 0.03 * math.log(2)
-"""Half of the laws with a floor are expected to have 1 - alpha below this, before any is measured: the mean
-of 1 - alpha is .03 in fits (relative least squares, alpha <= 1) to the four published curves (Formula .88,
-FiNER 1, H200 playbook first 1, last 1), and an exponential's median is ln 2 of its mean. The tail is
-Cauchy's, for four curves must not outweigh what is measured."""
+"""The prior median of 1 - alpha among laws with a floor. The mean of 1 - alpha is .03 in fits (relative least
+squares, alpha <= 1) to the four published curves (Formula .88, FiNER 1, H200 playbook first 1, last 1), and
+an exponential's median is ln 2 of its mean. The tail is Cauchy's, since four curves must not outweigh what is
+measured."""
 HALF, HALF_WITHIN = 48.0, 4.0
 """b_half expected of a law with a floor, and the factor (a standard deviation of ln b_half) it may be off:
 T_iter on the same four curves has 74, 42, 73 and 23, a mean of 48 and a factor of 1.7; four says little."""
 FOR_EVER = 1 / 6
-"""Expected share of workloads without a floor: of those four curves T_iter fits each better than the power
+"""The prior share of workloads without a floor: T_iter fits each of those four curves better than the power
 law does, and (0 + 1) / (4 + 2) is the rule of succession."""
 _BELIEVED = np.linspace(1.0, 0.4, 61)
 _POWERS = np.linspace(1.0, 0.3, 71)
 _EXPECTED_POWERS = 96
-"""Exponents of laws without a floor are expected anywhere from .05 to 1, in steps of .01, and those under .3 are never
-believed: a law that is nearly flat would promise for ever what a server at its limit never gives. Times that a
-larger batch does not change are a floor's, and there the smallest batch loses nothing."""
+"""Exponents of laws without a floor have a prior from .05 to 1, in steps of .01, and those under .3 get no
+weight: a nearly flat law would promise a gain without end that a server at its limit never gives. Times that
+a larger batch does not change come from a floor, and there the smallest batch loses nothing."""
 _STEP, _REACH = 0.06, 5.0
 """Between two nodes in ln b_half; standard deviations that the grid reaches from HALF."""
 _LIGHT = 1e-3
-"""Beliefs of less than this share in all are dropped."""
+"""Beliefs that together have less than this share are dropped."""
 
 
 def fit_laws(obs: Iterable[Observation]) -> Laws | None:
@@ -157,7 +157,8 @@ def fit_laws(obs: Iterable[Observation]) -> Laws | None:
     (``delay``), exact in a and f for each exponent on a grid from 0.05 to 1, refined once. Never
     raises. Source: DESIGN section 5 (batch size). Cost: O(80 n).
 
-    >>> laws = fit_laws(Observation(b, 3 * b**0.5 * (1 + 0.01 * (-1) ** b)) for b in (5, 10, 25, 50, 100, 200))
+    >>> sizes = (5, 10, 25, 50, 100, 200)
+    >>> laws = fit_laws(Observation(b, 3 * b**0.5 * (1 + 0.01 * (-1) ** b)) for b in sizes)
     >>> laws.chosen.name, round(laws.chosen.alpha, 1)
     ('power', 0.5)
     """
@@ -175,7 +176,7 @@ def fit_laws(obs: Iterable[Observation]) -> Laws | None:
 
 
 def residuals(law: Law, obs: Iterable[Observation]) -> tuple[float, ...]:
-    """Log errors ln(seconds / predicted) of the usable observations, in the order given.
+    """Return the log errors ln(seconds / predicted) of the usable observations, in the order given.
 
     >>> residuals(Law(T_ITER, 10.0, 1.0, 1.0, 2), [Observation(10, 20.0), Observation(30, 40.0)])
     (0.0, 0.0)
@@ -188,7 +189,7 @@ def residuals(law: Law, obs: Iterable[Observation]) -> tuple[float, ...]:
 
 
 def _lowest(models: Iterable[Law]) -> Law:
-    """The lowest AICc, earlier ones first in a tie."""
+    """Return the law with the lowest AICc, the earlier one in a tie."""
     return min(models, key=lambda law: math.inf if law.aicc is None else law.aicc)
 
 
@@ -196,22 +197,28 @@ def _beliefs(laws: Laws) -> tuple[tuple[Law, float], ...]:
     sizes, times = (np.log(np.array(column)) for column in zip(*laws.pairs, strict=True))
     with np.errstate(all="ignore"):
         alphas, halves, expected = _expected(laws.line.b_half)
-        points, means, weights, rest = _summary(laws.chosen, sizes, times)
-        off = means - _growth(alphas, halves, points)
-        level = off @ weights / weights.sum()
-        squares = np.maximum(rest + (off - level[:, None]) ** 2 @ weights, len(sizes) * _LEAST_ERROR**2)
+        points, means, weights, unexplained = _summary(laws.chosen, sizes, times)
+        deviations = means - _growth(alphas, halves, points)
+        level = deviations @ weights / weights.sum()
+        squares = np.maximum(
+            unexplained + (deviations - level[:, None]) ** 2 @ weights, len(sizes) * _LEAST_ERROR**2
+        )
         scores = np.log(expected) - (len(sizes) - 1) / 2 * np.log(squares)
-        likely = np.exp(scores - scores.max())
-        likely /= likely.sum()
+        likelihoods = np.exp(scores - scores.max())
+        likelihoods /= likelihoods.sum()
         a, f = np.exp(level), np.exp(level - alphas * halves)
-    heavy = np.argsort(-likely, kind="stable")
-    heavy = heavy[: int(np.searchsorted(np.cumsum(likely[heavy]), 1 - _LIGHT)) + 1]
-    heavy = heavy[np.isfinite(a[heavy]) & np.isfinite(f[heavy]) & np.isfinite(likely[heavy])]
-    if not len(heavy):
+    kept_nodes = np.argsort(-likelihoods, kind="stable")
+    kept_nodes = kept_nodes[: int(np.searchsorted(np.cumsum(likelihoods[kept_nodes]), 1 - _LIGHT)) + 1]
+    kept_nodes = kept_nodes[
+        np.isfinite(a[kept_nodes]) & np.isfinite(f[kept_nodes]) & np.isfinite(likelihoods[kept_nodes])
+    ]
+    if not len(kept_nodes):
         return ((laws.chosen, 1.0),)
-    shares = (likely[heavy] / likely[heavy].sum()).tolist()
-    numbers = zip(a[heavy].tolist(), alphas[heavy].tolist(), f[heavy].tolist(), shares, strict=True)
-    return tuple((_named(one, alpha, floor, laws.chosen), share) for one, alpha, floor, share in numbers)
+    shares = (likelihoods[kept_nodes] / likelihoods[kept_nodes].sum()).tolist()
+    numbers = zip(
+        a[kept_nodes].tolist(), alphas[kept_nodes].tolist(), f[kept_nodes].tolist(), shares, strict=True
+    )
+    return tuple((_named(level, alpha, floor, laws.chosen), share) for level, alpha, floor, share in numbers)
 
 
 def _named(a: float, alpha: float, f: float, chosen: Law) -> Law:
@@ -220,15 +227,15 @@ def _named(a: float, alpha: float, f: float, chosen: Law) -> Law:
 
 
 def _expected(half: float) -> tuple[Floats, Floats, Floats]:
-    """(alpha, ln b_half, what is expected of it) of every node; ln b_half is inf for power laws. The grid
-    of b_half runs through ``half``, that of the T_iter fit, so that exact data keep their exact law."""
-    middle, wide = math.log(HALF), math.log(HALF_WITHIN)
-    steps = math.ceil(_REACH * wide / _STEP)
+    """Return (alpha, ln b_half, prior) of every node; ln b_half is inf for power laws. The grid of b_half
+    runs through ``half``, that of the T_iter fit, so that exact data keep their exact law."""
+    middle, log_factor = math.log(HALF), math.log(HALF_WITHIN)
+    steps = math.ceil(_REACH * log_factor / _STEP)
     shift = math.log(half) - middle if 0 < half < math.inf else 0.0
     logs = middle + shift % _STEP + _STEP * np.arange(-steps, steps + 1)
-    near = 1 / (1 + ((1 - _BELIEVED) / NEAR_ONE) ** 2)
-    within = np.exp(-(((logs - middle) / wide) ** 2) / 2)
-    floored = (1 - FOR_EVER) * np.outer(near / near.sum(), within / within.sum())
+    alpha_prior = 1 / (1 + ((1 - _BELIEVED) / NEAR_ONE) ** 2)
+    half_prior = np.exp(-(((logs - middle) / log_factor) ** 2) / 2)
+    floored = (1 - FOR_EVER) * np.outer(alpha_prior / alpha_prior.sum(), half_prior / half_prior.sum())
     return (
         np.concatenate([np.repeat(_BELIEVED, len(logs)), _POWERS]),
         np.concatenate([np.tile(logs, len(_BELIEVED)), np.full(len(_POWERS), np.inf)]),
@@ -237,29 +244,30 @@ def _expected(half: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _growth(alphas: Floats, halves: Floats, points: Floats) -> Floats:
-    """ln of T_iter / a at each ln b of ``points``: a row a law, (1 - alpha) ln b + ln(1 + (b / b_half)^alpha)."""
+    """Return ln of T_iter / a at each ln b of ``points``, a row per law: (1 - alpha) ln b + ln(1 + (b /
+    b_half)^alpha)."""
     growing = np.logaddexp(0.0, alphas[:, None] * (points - halves[:, None]))
     total: Floats = (1 - alphas[:, None]) * points + growing
     return total
 
 
 def _summary(chosen: Law, sizes: Floats, times: Floats) -> tuple[Floats, Floats, Floats, float]:
-    """What the observations (ln b, ln seconds) come to: distinct ln b, weighted mean ln seconds and weight
-    of each, and the sum of squares that no law can explain. It is twice Huber's loss at ``chosen``."""
-    left = times - np.log(chosen.a * np.exp((1 - chosen.alpha) * sizes) + chosen.f * np.exp(sizes))
-    each = huber_weight(left)
-    points, which = np.unique(sizes, return_inverse=True)
-    weights: Floats = np.bincount(which, each).astype(float)
-    means = np.bincount(which, each * times) / weights
-    within = float(each @ (times - means[which]) ** 2)
-    return points, means, weights, within + 2 * float(_loss(left)) - float(each @ left**2)
+    """Summarise the observations (ln b, ln seconds): distinct ln b, weighted mean ln seconds and weight of
+    each, and the sum of squares that no law can explain. It is twice Huber's loss at ``chosen``."""
+    errors = times - np.log(chosen.a * np.exp((1 - chosen.alpha) * sizes) + chosen.f * np.exp(sizes))
+    error_weights = huber_weight(errors)
+    points, groups = np.unique(sizes, return_inverse=True)
+    weights: Floats = np.bincount(groups, error_weights).astype(float)
+    means = np.bincount(groups, error_weights * times) / weights
+    within = float(error_weights @ (times - means[groups]) ** 2)
+    return points, means, weights, within + 2 * float(_loss(errors)) - float(error_weights @ errors**2)
 
 
 def _judged(law: Law, sizes: Floats, times: Floats) -> Law:
-    """``law`` with its error and AICc."""
+    """Return ``law`` with its error and AICc."""
     n, k = len(sizes), law.coefficients + 1
-    left = np.log(times / (law.a * sizes ** (1 - law.alpha) + law.f * sizes))
-    error = math.sqrt(2 * float(_loss(left)) / n)
+    errors = np.log(times / (law.a * sizes ** (1 - law.alpha) + law.f * sizes))
+    error = math.sqrt(2 * float(_loss(errors)) / n)
     aicc = None
     if n > k + 1 and math.isfinite(error):
         aicc = n * math.log(max(error, _LEAST_ERROR) ** 2) + 2 * k + 2 * k * (k + 1) / (n - k - 1)
@@ -267,7 +275,7 @@ def _judged(law: Law, sizes: Floats, times: Floats) -> Law:
 
 
 def _loss(log_errors: Floats) -> Floats:
-    """Huber's loss, summed over the last axis."""
+    """Return Huber's loss, summed over the last axis."""
     size = np.abs(log_errors)
     total: Floats = np.where(size <= HUBER, size**2 / 2, HUBER * (size - HUBER / 2)).sum(-1)
     return total
@@ -290,7 +298,7 @@ def _power_floor(sizes: Floats, times: Floats) -> Law | None:
 
 
 def _floored(exponents: Floats, sizes: Floats, times: Floats) -> tuple[Floats, Floats, Floats]:
-    """(a, f, loss) of the law with a floor at each exponent."""
+    """Return (a, f, loss) of the law with a floor at each exponent."""
     x, y = sizes ** -exponents[:, None], times / sizes
     weights = np.broadcast_to(y**-2.0, x.shape)
     for _ in range(_REWEIGHTINGS):
@@ -302,11 +310,11 @@ def _floored(exponents: Floats, sizes: Floats, times: Floats) -> tuple[Floats, F
 
 
 def _lines(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """(slope, intercept) >= 0 of each row, by weighted least squares."""
+    """Return (slope, intercept) >= 0 of each row, by weighted least squares."""
     w = weights / weights.sum(1, keepdims=True)
     mean_x, mean_y = (w * x).sum(1), (w * y).sum(1)
-    off = x - mean_x[:, None]
-    slope = (w * off * y).sum(1) / (w * off**2).sum(1)
+    centred = x - mean_x[:, None]
+    slope = (w * centred * y).sum(1) / (w * centred**2).sum(1)
     intercept = mean_y - slope * mean_x
     through_zero = (w * x * y).sum(1) / (w * x * x).sum(1)
     a = np.where(slope <= 0, 0.0, np.where(intercept < 0, through_zero, slope))
@@ -317,7 +325,7 @@ def _lines(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats]:
 def _refined(
     name: str, fit: Callable[[Floats], tuple[Floats, Floats, Floats]], sizes: Floats, times: Floats
 ) -> Law | None:
-    """The best exponent of the grid, then of a finer one around it."""
+    """Return the law with the best exponent of the grid, then of a finer grid around it."""
     exponents = _EXPONENTS
     for _ in range(2):
         a, f, losses = fit(exponents)
@@ -325,7 +333,7 @@ def _refined(
         best = int(np.argmin(losses))
         if not math.isfinite(losses[best]):
             return None
-        found = Law(name, float(a[best]), float(exponents[best]), float(f[best]), len(sizes))
+        law = Law(name, float(a[best]), float(exponents[best]), float(f[best]), len(sizes))
         step = exponents[1] - exponents[0]
-        exponents = np.clip(np.linspace(found.alpha - step, found.alpha + step, 21), 0.05, 1.0)
-    return _judged(found, sizes, times)
+        exponents = np.clip(np.linspace(law.alpha - step, law.alpha + step, 21), 0.05, 1.0)
+    return _judged(law, sizes, times)

@@ -1,7 +1,7 @@
 """Which examples belong where: the order of an epoch, a batch, a pod's shard, heldOut's halves.
 
-An IterationPlan holds parameters and a seed, never lists of ids (DESIGN section 4); these functions
-turn it back into the lists.
+An IterationPlan holds parameters and a seed, never lists of ids (DESIGN section 4); these functions compute
+the lists from it.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def shards(token_counts: Sequence[int], shards: int) -> list[list[int]]:
     """
     if shards < 1:
         raise BugError(f"shards must be at least 1, not {shards}", where="shards")
-    dealt: list[list[int]] = [[] for _ in range(shards)]
+    assigned: list[list[int]] = [[] for _ in range(shards)]
     heap = [(0, 0, w) for w in range(shards)]
     for i in sorted(range(len(token_counts)), key=lambda i: (-token_counts[i], i)):
         load, count, w = heapq.heappop(heap)
-        dealt[w].append(i)
+        assigned[w].append(i)
         heapq.heappush(heap, (load + max(0, token_counts[i]), count + 1, w))
-    return [sorted(members) for members in dealt]
+    return [sorted(members) for members in assigned]
 
 
 def split_select_gate(ids: Sequence[str], digest: str) -> tuple[list[str], list[str]]:

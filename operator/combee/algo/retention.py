@@ -22,7 +22,7 @@ _RARITIES = ((1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"))
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of the reduce: ``calls`` over ``inputs`` that hold ``lessons``, of which ``carried`` came out.
+    """One level of the reduce: ``calls`` read ``inputs`` with ``lessons``, of which ``carried`` came out.
 
     ``lessons`` and ``carried`` count distinct lesson clusters.
     """
@@ -54,7 +54,7 @@ class Retention:
 
 
 def carried(lesson_text: str, entry_text: str) -> bool:
-    """Whether an entry's text carries a lesson: its anchors are in it (``text.kept_in``).
+    """Return whether an entry's text carries a lesson: whether its anchors are in it (``text.kept_in``).
 
     Source: DESIGN section 5 (Retention). Cost: linear; cached per text.
 
@@ -65,12 +65,11 @@ def carried(lesson_text: str, entry_text: str) -> bool:
 
 
 def lesson_clusters(texts: Sequence[str]) -> list[int]:
-    """Number of the distinct lesson that each text states: 0, 1, ... in order of first appearance.
+    """Return the number of the distinct lesson each text states: 0, 1, ... in order of first appearance.
 
-    Texts state the same lesson when a chain of pairs with equal anchors (numbers, identifiers,
-    condition) and token-set Jaccard >= 0.6 connects them. Shape (len(texts),); empty gives [].
-    Source: DESIGN section 5 (distinct lesson clusters). Cost: as ``similarity_labels``; under a
-    second for 5,000 texts.
+    Texts state the same lesson when a chain of pairs with equal anchors (numbers, identifiers, condition) and
+    token-set Jaccard >= 0.6 connects them. Shape (len(texts),); empty gives []. Source: DESIGN section 5
+    (distinct lesson clusters). Cost: as ``similarity_labels``; under a second for 5,000 texts.
 
     >>> lesson_clusters(["use ROI of 5", "Use the ROI of 5", "use ROI of 6"])
     [0, 0, 1]
@@ -85,19 +84,19 @@ def credited(
     clusters: Sequence[int] | None = None,
     per_entry: int = LESSONS_PER_ENTRY,
 ) -> frozenset[str]:
-    """Ids of the lessons that some entry carries.
+    """Return the ids of the lessons that some entry carries.
 
-    ``lessons``: lesson id -> text; ``entries``: (text, cited lesson ids). A citation counts only when
-    its id exists and the lesson's anchors are in the entry; an entry is credited with at most
-    ``per_entry`` distinct clusters, in order of lesson id. ``clusters`` aligns with the lessons'
-    order (computed when absent). No entries give the empty set; ``BugError`` when the lengths differ.
-    Source: DESIGN section 5 (Retention, "capped per entry"). Cost: O(citations).
+    ``lessons``: lesson id -> text; ``entries``: (text, cited lesson ids). A citation counts only when its id
+    exists and the lesson's anchors are in the entry; an entry is credited with at most ``per_entry`` distinct
+    clusters, in order of lesson id. ``clusters`` aligns with the lessons' order (computed when absent). No
+    entries give the empty set; ``BugError`` when the lengths differ. Source: DESIGN section 5 (Retention,
+    "capped per entry"). Cost: O(citations).
 
     >>> sorted(credited({"a": "use 5", "b": "use 6"}, [("use 5 always", ["a", "b", "ghost"])]))
     ['a']
     """
     cluster_of = _cluster_of(lessons, clusters)
-    found: set[str] = set()
+    credited_ids: set[str] = set()
     for text, cited in entries:
         seen: set[int] = set()
         for lesson_id in sorted(set(cited)):
@@ -106,8 +105,8 @@ def credited(
             cluster = cluster_of[lesson_id]
             if cluster in seen or len(seen) < per_entry:
                 seen.add(cluster)
-                found.add(lesson_id)
-    return frozenset(found)
+                credited_ids.add(lesson_id)
+    return frozenset(credited_ids)
 
 
 def retention(
@@ -117,39 +116,40 @@ def retention(
     rendered_ids: Collection[str] = (),
     clusters: Sequence[int] | None = None,
 ) -> Retention:
-    """Distinct lesson clusters of an iteration, and how many were carried and rendered.
+    """Return an iteration's distinct lesson clusters, and how many were carried and rendered.
 
-    ``lessons``: lesson id -> text. A cluster is carried when one of its lessons is; ids that are no
-    lesson's are ignored. ``clusters`` aligns with the lessons' order (computed when absent). Rarity
-    counts a cluster's lessons. No lessons give zeros. Source: DESIGN section 5 (Retention).
-    Cost: that of ``lesson_clusters``, else linear.
+    ``lessons``: lesson id -> text. A cluster is carried when one of its lessons is; unknown ids are ignored.
+    ``clusters`` aligns with the lessons' order (computed when absent). Rarity counts a cluster's lessons. No
+    lessons give zeros. Source: DESIGN section 5 (Retention). Cost: that of ``lesson_clusters``, else linear.
 
-    >>> retention({"a": "use 5", "b": "Use 5", "c": "use 6"}, ["b", "ghost"])
-    Retention(distinct=2, carried=1, rendered=0, by_rarity=(Rarity(copies='1', distinct=1, carried=0), Rarity(copies='2', distinct=1, carried=1)))
+    >>> retention({"a": "use 5", "b": "Use 5", "c": "use 6"}, ["b", "ghost"]).by_rarity
+    (Rarity(copies='1', distinct=1, carried=0), Rarity(copies='2', distinct=1, carried=1))
     """
     cluster_of = _cluster_of(lessons, clusters)
     copies = Counter(cluster_of.values())
-    kept = {cluster_of[i] for i in carried_ids if i in cluster_of}
-    shown = {cluster_of[i] for i in rendered_ids if i in cluster_of}
+    carried_clusters = {cluster_of[i] for i in carried_ids if i in cluster_of}
+    rendered_clusters = {cluster_of[i] for i in rendered_ids if i in cluster_of}
     rows: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for cluster, count in sorted(copies.items(), key=lambda row: (row[1], row[0])):
         row = rows[_rarity(count)]
         row[0] += 1
-        row[1] += cluster in kept
-    by_rarity = tuple(Rarity(name, distinct, held) for name, (distinct, held) in rows.items())
-    return Retention(len(copies), len(kept), len(shown), by_rarity)
+        row[1] += cluster in carried_clusters
+    by_rarity = tuple(
+        Rarity(name, distinct, carried_count) for name, (distinct, carried_count) in rows.items()
+    )
+    return Retention(len(copies), len(carried_clusters), len(rendered_clusters), by_rarity)
 
 
 def retention_bound(r: float, p: int, n: int, delta: float = 0.05) -> float:
-    """With probability >= 1 - delta, at least this share of n distinct lessons is kept.
+    """Return the share of n distinct lessons that is kept with probability >= 1 - delta, in [0, 1].
 
-    max(0, 1 - (1 - r)^p - sqrt(ln(1/delta) / (2 n))) when a call keeps each of its lessons with
-    probability ``r`` and each is sent ``p`` times to different calls (Hoeffding 1963). It needs
-    *exchangeable selection*: which lessons a call keeps must not depend on what they say. Salience
-    bias breaks that for duplication (a dull lesson loses in every copy, so 1 - (1 - r)^p is too
-    high); it does not for retransmission with p rounds, where the lessons that lost compete anew
-    among themselves. In [0, 1]; 0 for n < 1. ``BugError`` for r outside [0, 1], p < 1 or delta
-    outside (0, 1]. Source: DESIGN section 5 (Retention). Cost: O(1).
+    It is max(0, 1 - (1 - r)^p - sqrt(ln(1/delta) / (2 n))) when a call keeps each of its lessons with
+    probability ``r`` and each is sent ``p`` times to different calls (Hoeffding 1963). It needs *exchangeable
+    selection*: which lessons a call keeps must not depend on what they say. Salience bias breaks that for
+    duplication (a dull lesson loses in every copy, so 1 - (1 - r)^p is too high); it does not for
+    retransmission with p rounds, where the lessons that lost compete anew among themselves. 0 for n < 1.
+    ``BugError`` for r outside [0, 1], p < 1 or delta outside (0, 1]. Source: DESIGN section 5 (Retention).
+    Cost: O(1).
 
     >>> round(retention_bound(0.58, 3, 1000), 3), retention_bound(0.58, 3, 0)
     (0.887, 0.0)

@@ -1,4 +1,4 @@
-"""Whether reflections are sent in copies, or again where they were not carried."""
+"""Decides whether reflections are sent in copies, or sent again when their lesson was not carried."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Redundancy:
 def choose_redundancy(
     mode: Literal["Auto", "Duplicate", "Retransmit"], n: int, copies: int = 2, max_rounds: int = 4
 ) -> Redundancy:
-    """Copies and rounds for n reflections.
+    """Return how many copies and rounds n reflections are sent in.
 
     ``Auto`` is ``Duplicate`` with ``copies`` for n < 64, else ``Retransmit``. Duplicate is one round;
-    Retransmit sends one copy and then, for at most ``max_rounds`` rounds in all, what is missing.
-    Raises ``BugError`` for another mode or counts below 1. Source: DESIGN section 5. Cost: O(1).
+    Retransmit sends one copy first and then, in at most ``max_rounds`` rounds in all, what is missing. Raises
+    ``BugError`` for another mode or counts below 1. Source: DESIGN section 5. Cost: O(1).
 
     >>> choose_redundancy("Auto", 20), choose_redundancy("Auto", 1000).rounds
     (Redundancy(mode='Duplicate', copies=2, rounds=1), 4)

@@ -84,10 +84,10 @@ def _stage_seconds(stage: Stage, slots: int) -> float:
     ready = [(0.0, k, 0) for k, chain in enumerate(stage) if chain]
     end = 0.0
     while ready:
-        at, k, position = heapq.heappop(ready)
-        done = max(at, heapq.heappop(free)) + stage[k][position]
-        heapq.heappush(free, done)
-        end = max(end, done)
+        ready_at, k, position = heapq.heappop(ready)
+        end_at = max(ready_at, heapq.heappop(free)) + stage[k][position]
+        heapq.heappush(free, end_at)
+        end = max(end, end_at)
         if position + 1 < len(stage[k]):
-            heapq.heappush(ready, (done, k, position + 1))
+            heapq.heappush(ready, (end_at, k, position + 1))
     return end

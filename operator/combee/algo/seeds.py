@@ -15,10 +15,10 @@ import numpy as np
 
 
 def canonical_json(obj: Any) -> bytes:
-    """One byte string per JSON value: sorted keys, no spaces, UTF-8, tuples as lists.
+    """Return one byte string per JSON value: sorted keys, no spaces, UTF-8, tuples as lists.
 
-    Raises ``TypeError`` for what JSON cannot hold (a set: its order would not be defined) and
-    ``ValueError`` for NaN and infinity. Source: DESIGN section 4 (digests). Cost: linear.
+    Raises ``TypeError`` for what JSON cannot hold (a set: its order would not be defined) and ``ValueError``
+    for NaN and infinity. Source: DESIGN section 4 (digests). Cost: linear.
 
     >>> canonical_json({"b": (1, 2), "a": "é"})
     b'{"a":"\\xc3\\xa9","b":[1,2]}'
@@ -28,7 +28,7 @@ def canonical_json(obj: Any) -> bytes:
 
 
 def digest_of(obj: Any) -> str:
-    """SHA-256 of the canonical JSON of ``obj``, 64 hex characters.
+    """Return the SHA-256 of the canonical JSON of ``obj``, 64 hex characters.
 
     Errors as ``canonical_json``. Source: DESIGN section 4. Cost: linear in the JSON's length.
 
@@ -57,9 +57,9 @@ def rng(seed: int, *key: str | int) -> np.random.Generator:
 
 
 def unit(seed: int, *key: str | int) -> float:
-    """One uniform draw in [0, 1) named by ``seed`` and ``key``: 53 bits of their SHA-256.
+    """Return one uniform draw in [0, 1) named by ``seed`` and ``key``: 53 bits of their SHA-256.
 
-    For a choice per item (which control, how much jitter) that must not depend on the order of the
+    Use it for a choice per item (which control, how much jitter) that must not depend on the order of the
     items. Source: DESIGN sections 4 and 5. Cost: O(key).
 
     >>> 0.0 <= unit(7, "control", "17@1") < 1.0
@@ -69,11 +69,11 @@ def unit(seed: int, *key: str | int) -> float:
 
 
 def permutation(n: int, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """A uniformly random order of ``range(n)``, shape (n,), int64, from raw bits of ``rng``.
+    """Return a uniformly random order of ``range(n)``, shape (n,), int64, from raw bits of ``rng``.
 
-    Advances ``rng`` by n draws. n = 0 gives an empty array. The order stays the same over numpy
-    versions (raw streams and stable sorting are guaranteed, ``Generator.permutation`` is not).
-    Cost: O(n log n), 10 ms at n = 100,000.
+    Advances ``rng`` by n draws. n = 0 gives an empty array. The order stays the same over numpy versions (raw
+    streams and stable sorting are guaranteed, ``Generator.permutation`` is not). Cost: O(n log n), 10 ms at n
+    = 100,000.
 
     >>> sorted(permutation(4, rng(0, "doc")).tolist())
     [0, 1, 2, 3]

@@ -1,6 +1,6 @@
-"""Which items one call is given, where it cannot be given all: the strategy ``TopK``. Pure.
+"""Which items a call is given when it cannot be given all: the strategy ``TopK``. Pure.
 
-Similarity is counted in whole numbers, so that it depends neither on the order of the items nor on how a
+Similarity is computed in whole numbers, so that it depends neither on the order of the items nor on how a
 machine adds up floats.
 """
 
@@ -20,13 +20,13 @@ _ROWS = 4096
 
 
 def central_first(vectors: NDArray[np.float32], keys: Sequence[str]) -> list[int]:
-    """Indices 0..n-1, the item most like all the others first.
+    """Return the indices 0..n-1, the item most like all the others first.
 
-    ``vectors``: shape (n, d), finite; ``keys``: n different names of the items. Similarity is the cosine
-    to the centre of the items, the sum of their unit vectors; it is compared in parts of 2**-20, equal
-    ones by ``keys``, so the result is the same whatever order the items come in. A vector of zeros is like
-    nothing and has similarity 0. No items give []. ``BugError`` when shapes or keys do not fit, or for a
-    value that is not finite. Source: DESIGN section 5 (``TopK``). Cost: O(n d + n log n).
+    ``vectors``: shape (n, d), finite; ``keys``: n different names of the items. Similarity is the cosine to
+    the centre of the items, the sum of their unit vectors; it is compared in parts of 2**-20, equal ones by
+    ``keys``, so the result does not depend on the order of the items. A vector of zeros has similarity 0. No
+    items give []. ``BugError`` when shapes or keys do not fit, or for a value that is not finite. Source:
+    DESIGN section 5 (``TopK``). Cost: O(n d + n log n).
 
     >>> central_first(np.array([[1, 0], [0, 1], [1, 0.1]], dtype=np.float32), ["a", "b", "c"])
     [2, 0, 1]
@@ -43,7 +43,7 @@ def central_first(vectors: NDArray[np.float32], keys: Sequence[str]) -> list[int
 
 
 def _counted(vectors: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Unit vectors in whole parts of ``_SCALE``."""
+    """Return the unit vectors in whole parts of ``_SCALE``."""
     wide = vectors.astype(np.float64)
     largest = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
     wide = np.divide(wide, largest, out=np.zeros_like(wide), where=largest > 0)
@@ -54,12 +54,12 @@ def _counted(vectors: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def first_that_fit(order: Sequence[int], tokens: Sequence[int], *, most: int, room: int) -> tuple[int, ...]:
-    """At most ``most`` of the items, in ``order``, whose tokens together are within ``room``; ascending.
+    """Return at most ``most`` items, in ``order``, whose tokens together are within ``room``; ascending.
 
-    ``order``: indices into ``tokens``, the wanted one first. One that does not fit beside those before it
-    is passed over, and the next is tried. The first is taken in any case, as ``tree.pack`` gives an input
-    that is over the cap a call of its own: the caller says so. Empty ``order`` gives (). ``BugError`` for
-    ``most`` < 1 or negative tokens. Source: DESIGN section 5 (caps of a call). Cost: O(n).
+    ``order``: indices into ``tokens``, the best one first. An item that does not fit beside those before it
+    is skipped. The first item is always taken, as ``tree.pack`` gives an input over the cap a call of its
+    own, which the caller flags. Empty ``order`` gives (). ``BugError`` for ``most`` < 1 or negative tokens.
+    Source: DESIGN section 5 (caps of a call). Cost: O(n).
 
     >>> first_that_fit([2, 0, 1, 3], [50, 60, 10, 30], most=3, room=95)
     (0, 2, 3)
@@ -68,12 +68,12 @@ def first_that_fit(order: Sequence[int], tokens: Sequence[int], *, most: int, ro
     """
     if most < 1 or any(tokens[index] < 0 for index in order):
         raise BugError(f"at most {most} items, or negative tokens", where="first_that_fit")
-    taken: list[int] = []
+    selected: list[int] = []
     load = 0
     for index in order:
-        if len(taken) == most:
+        if len(selected) == most:
             break
-        if not taken or load + tokens[index] <= room:
-            taken.append(index)
+        if not selected or load + tokens[index] <= room:
+            selected.append(index)
             load += tokens[index]
-    return tuple(sorted(taken))
+    return tuple(sorted(selected))

@@ -28,17 +28,17 @@ from numpy.typing import NDArray
 from combee.errors import BugError
 
 GRID = 100
-"""differences are tallied in units of 1 / GRID; halves, quarters, fifths, tenths and hundredths are exact."""
+"""differences are counted in units of 1 / GRID; halves, quarters, fifths, tenths and hundredths are exact."""
 BETS = 10
-"""bets, each half of the one before: from 0.9 of the largest one to 0.0018 of it."""
+"""number of bets, each half of the one before: from 0.9 of the largest one to 0.0018 of it."""
 LARGEST_BET = 0.9
 _SHARES = LARGEST_BET * 0.5 ** np.arange(BETS)
 _EXACT = 1e-9
 
 
 def on_grid(difference: float, luck: float) -> int:
-    """``difference`` in [-1, 1] in units of 1 / GRID: rounded down or up so that the mean is right when
-    ``luck`` is uniform in [0, 1). A multiple of 1 / GRID stays what it is. BugError outside of [-1, 1].
+    """Return ``difference`` in [-1, 1] in units of 1 / GRID, rounded down or up so that the mean is right
+    when ``luck`` is uniform in [0, 1). Multiples of 1 / GRID stay unchanged. Raises BugError outside [-1, 1].
 
     >>> on_grid(0.5, 0.3), on_grid(1 / 3, 0.2), on_grid(1 / 3, 0.9)
     (50, 34, 33)
@@ -54,10 +54,10 @@ def on_grid(difference: float, luck: float) -> int:
 
 
 def log_capital(counts: Mapping[int, int], mean: float, *, up: bool) -> float:
-    """log of the mixed capital of those who bet that the mean is above ``mean`` (``up``), or below it.
+    """Return the log of the mixed capital of bets that the mean is above ``mean`` (``up``), or below it.
 
-    ``counts``: difference in units of 1 / GRID -> how often. 0 without any; never falls below
-    log((1 / BETS) * (1 - LARGEST_BET)^n) and so is finite. Cost: O(len(counts) BETS), whatever n is.
+    ``counts``: difference in units of 1 / GRID -> how often it came. The result is 0 without counts, and
+    finite: at least log((1 / BETS) * (1 - LARGEST_BET)^n). Cost: O(len(counts) BETS), whatever n is.
 
     >>> round(log_capital({100: 20}, 0.0, up=True), 2), round(log_capital({}, 0.0, up=True), 2)
     (10.54, 0.0)
@@ -79,10 +79,12 @@ def _mixed(logs: NDArray[np.float64]) -> float:
 
 
 def interval(counts: Mapping[int, int], alpha: float) -> tuple[float, float]:
-    """The two ends, to 1e-6: the mean is between them at every look, with probability 1 - ``alpha`` at least.
+    """Return the two ends, to 1e-6, between which the mean is at every look with probability >= 1 -
+    ``alpha``.
 
-    Each end takes half of alpha. (-1, 1) without counts. The capital against m falls as m rises towards the
-    data, so each end is found by halving. BugError for alpha outside (0, 1). Cost: O(len(counts) BETS).
+    Each end takes half of alpha. Without counts the interval is (-1, 1). The capital against m falls as m
+    rises towards the data, so each end is found by halving. Raises BugError for alpha outside (0, 1). Cost:
+    O(len(counts) BETS).
 
     >>> low, high = interval({-100: 40, 0: 900, 100: 60}, 0.05)
     >>> round(low, 3), round(high, 3)
@@ -100,22 +102,23 @@ def interval(counts: Mapping[int, int], alpha: float) -> tuple[float, float]:
 
 
 def _end(counts: Mapping[int, int], outer: float, middle: float, limit: float, *, up: bool) -> float:
-    """The last mean, coming from ``outer``, that the capital speaks against; ``outer`` where none is."""
-    # At outer itself the bets have no largest one; a millionth inside they do.
-    refuted, kept = outer * (1 - 1e-6), middle
+    """Return the last mean, coming from ``outer``, that the capital refutes; ``outer`` when it refutes
+    none."""
+    # The largest bet is unbounded at outer itself, and finite a millionth inside.
+    refuted, compatible = outer * (1 - 1e-6), middle
     if log_capital(counts, refuted, up=up) < limit:
         return outer
-    while abs(kept - refuted) > 1e-6:
-        half = (refuted + kept) / 2
+    while abs(compatible - refuted) > 1e-6:
+        half = (refuted + compatible) / 2
         if log_capital(counts, half, up=up) >= limit:
             refuted = half
         else:
-            kept = half
+            compatible = half
     return refuted
 
 
 def above(counts: Mapping[int, int], mean: float, alpha: float) -> bool:
-    """Whether the lower end of ``interval(counts, alpha)`` has reached ``mean``: one look at the capital.
+    """Return whether the lower end of ``interval(counts, alpha)`` has reached ``mean``.
 
     >>> above({100: 12, 0: 1}, 0.0, 0.05), above({100: 5, -100: 5}, 0.0, 0.05)
     (True, False)
@@ -124,7 +127,7 @@ def above(counts: Mapping[int, int], mean: float, alpha: float) -> bool:
 
 
 def below(counts: Mapping[int, int], mean: float, alpha: float) -> bool:
-    """Whether the upper end of ``interval(counts, alpha)`` has reached ``mean``.
+    """Return whether the upper end of ``interval(counts, alpha)`` has reached ``mean``.
 
     >>> below({-100: 12, 0: 1}, 0.0, 0.05)
     True

@@ -1,4 +1,4 @@
-"""The augmented shuffle: every reflection into several different leaves of the reduce tree."""
+"""The augmented shuffle: deal every reflection to several different leaves of the reduce tree."""
 
 from __future__ import annotations
 
@@ -43,11 +43,10 @@ def augmented_shuffle(
 
 
 def _deal(slots: int, p: int, leaves: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The leaf of each slot; slots come in groups of ``p``, one group a reflection.
+    """Return the leaf of each slot, shape (slots,); slots come in groups of ``p``, one group per reflection.
 
-    A layer raises every leaf's load by one, in a random order. Only a group that straddles two
-    layers can meet a leaf twice; the second layer is then reordered so that it starts with leaves
-    that the group has not met.
+    A layer raises every leaf's load by one, in a random order. Only a group that straddles two layers can
+    meet a leaf twice; the second layer is then reordered to start with leaves that the group has not met.
     """
     layers = -(-slots // leaves)
     draws = np.asarray(rng.bit_generator.random_raw(layers * leaves), dtype=np.uint64)
@@ -62,6 +61,6 @@ def _deal(slots: int, p: int, leaves: int, rng: np.random.Generator) -> NDArray[
 
 
 def _start_with_new(row: NDArray[np.int64], met: NDArray[np.int64], needed: int) -> NDArray[np.int64]:
-    """``row`` with its first ``needed`` values not in ``met`` moved to the front, else in order."""
+    """Return ``row`` with its first ``needed`` values not in ``met`` moved to the front, else in order."""
     fresh = np.flatnonzero(~np.isin(row, met))[:needed]
     return np.concatenate([row[fresh], np.delete(row, fresh)])

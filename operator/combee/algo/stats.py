@@ -1,8 +1,8 @@
 """What a held-out comparison can show: paired differences, intervals, and their limits.
 
-Pairs are matched by example id, never by order. A second look at the same gate raises the rate of
-false promotions, which is why DESIGN allows one look per promoted digest; patience and choice look
-at ``select`` and are no evidence.
+Pairs are matched by example id, never by order. A second look at the same gate raises the rate of false
+promotions, so DESIGN allows one look per promoted digest; patience and choice look at ``select`` and are no
+evidence.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ def detectable_gain(n: int, *, discordance: float = 0.1, alpha: float = 0.05, po
 
 
 def can_ever_detect(n: int, alpha: float = 0.05) -> bool:
-    """Whether n examples, all of them better, would reach two-sided significance: 2 * 0.5^n <= alpha.
+    """Return whether n examples, all of them better, reach two-sided significance: 2 * 0.5^n <= alpha.
 
-    False for n < 1. Source: the exact sign test; DESIGN section 5 (the plan refuses or warns).
-    Cost: O(1).
+    False for n < 1. Source: the exact sign test; DESIGN section 5 (the plan refuses or warns). Cost: O(1).
 
     >>> can_ever_detect(5), can_ever_detect(6)
     (False, True)
@@ -123,11 +122,12 @@ def paired_difference(
 
 
 def score_difference(wins: int, losses: int, n: int, confidence: float) -> tuple[float, float]:
-    """Tango's score interval of a difference of paired proportions: (wins - losses) / n, in [-1, 1].
+    """Return Tango's score interval of (wins - losses) / n, a difference of paired proportions in [-1, 1].
 
-    The differences that the score test does not reject: the spread is that of the difference asked about, and not of
-    the one seen, so that few pairs, all alike, do not look sure. (-1, 1) for n < 1. BugError for counts that cannot
-    be, or a confidence outside (0, 1). Source: Tango 1998, Statistics in Medicine 17. Cost: O(1).
+    It holds the differences that the score test does not reject. The test uses the spread of the hypothetical
+    difference and not of the observed one, so that few pairs, all alike, do not look certain. (-1, 1) for n <
+    1. Raises BugError for impossible counts, or a confidence outside (0, 1). Source: Tango 1998, Statistics
+    in Medicine 17. Cost: O(1).
 
     >>> [round(end, 3) for end in score_difference(0, 0, 20, 0.95)]
     [-0.161, 0.161]
@@ -142,9 +142,9 @@ def score_difference(wins: int, losses: int, n: int, confidence: float) -> tuple
 
 
 def _rejected_below(wins: int, losses: int, n: int, limit: float) -> float:
-    rejected, kept = -1.0, (wins - losses) / n
+    rejected, compatible = -1.0, (wins - losses) / n
     for _ in range(50):
-        delta = (rejected + kept) / 2
+        delta = (rejected + compatible) / 2
         # The likeliest share of losses, were the difference delta.
         b = -wins - losses + (2 * n - wins + losses) * delta
         root = math.sqrt(max(0.0, b * b + 8 * n * losses * delta * (1 - delta)))
@@ -152,14 +152,14 @@ def _rejected_below(wins: int, losses: int, n: int, limit: float) -> float:
         if wins - losses - n * delta >= limit * math.sqrt(max(0.0, variance)):
             rejected = delta
         else:
-            kept = delta
+            compatible = delta
     return rejected
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Two-sided p value of the exact sign test: wins against losses under a fair coin, in [0, 1].
+    """Return the two-sided p value of the exact sign test: wins against losses under a fair coin, in [0, 1].
 
-    1.0 without wins and losses; 0.0 only where the value is below what a float can hold. Source: Dixon and
+    1.0 without wins and losses; 0.0 only where the value is below the range of a float. Source: Dixon and
     Mood 1946; McNemar's exact test. Cost: O(1).
 
     >>> sign_test(6, 0), sign_test(3, 3), sign_test(0, 0)
@@ -171,25 +171,25 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def _unseen_bounds(value: float, n: int, alpha: float) -> tuple[float, float]:
-    """Bounds on the mean when all n differences are ``value``: others up to share h may hide."""
+    """Return bounds on the mean when all n differences are ``value``: a share h of others may be unseen."""
     hidden = 1 - (alpha / 2) ** (1 / n)
     return value - hidden * (value + 1), value + hidden * (1 - value)
 
 
 def _exact_interval(wins: int, losses: int, n: int, alpha: float) -> tuple[float, float]:
-    """Percentile bootstrap of the mean of n draws from {-1, 0, 1}, its distribution computed exactly."""
+    """Return the percentile bootstrap of the mean of n draws from {-1, 0, 1}, computed exactly."""
     up, down = wins / n, losses / n
     if n > _EXACT_UP_TO:
         spread = NormalDist().inv_cdf(1 - alpha / 2) * math.sqrt((up + down - (up - down) ** 2) / n)
         return up - down - spread, up - down + spread
     power = np.array([down, 1 - up - down, up])
     total = np.array([1.0])
-    left = n
-    while left:
-        if left & 1:
+    remaining = n
+    while remaining:
+        if remaining & 1:
             total = np.convolve(total, power)
-        left >>= 1
-        if left:
+        remaining >>= 1
+        if remaining:
             power = np.convolve(power, power)
     cumulative = np.cumsum(total) / total.sum()
     low = int(np.searchsorted(cumulative, alpha / 2 - 1e-12))
@@ -224,12 +224,13 @@ class MeanInterval:
 
 
 def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> MeanInterval:
-    """Mean of independent repeats (seeds) with Student's t interval; one value, or none, tells nothing
-    of its spread: -inf to inf. ``BugError`` for NaN or infinite values and confidence outside (0, 1).
-    Source: Student 1908. Cost: O(n).
+    """Return the mean of independent repeats (seeds) with Student's t interval.
 
-    >>> found = mean_interval([1.0, 2.0, 3.0, 4.0])
-    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+    Fewer than two values give an interval from -inf to inf. ``BugError`` for NaN or infinite values and
+    confidence outside (0, 1). Source: Student 1908. Cost: O(n).
+
+    >>> estimate = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> round(estimate.mean, 3), round(estimate.low, 3), round(estimate.high, 3)
     (2.5, 0.446, 4.554)
     """
     if not 0 < confidence < 1 or not all(math.isfinite(value) for value in values):

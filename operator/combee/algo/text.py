@@ -1,9 +1,9 @@
-"""What a lesson stands on: its words and its anchors (numbers, identifiers, condition).
+"""A lesson's essentials: its words and its anchors (numbers, identifiers, condition).
 
-A lesson is carried by an entry when the entry still holds the lesson's anchors (DESIGN section 5,
-Retention). Extraction is strict on the lesson and containment lenient on the entry, so that case,
-number format and punctuation do not lose a lesson, and ``kept_in(x, x)`` holds for every text that
-has a word or a number. All patterns are linear in the length of the text.
+A lesson is carried by an entry when the entry still holds the lesson's anchors (DESIGN section 5, Retention).
+Extraction is strict on the lesson and containment lenient on the entry, so that case, number format and
+punctuation do not lose a lesson, and ``kept_in(x, x)`` holds for every text that has a word or a number. All
+patterns are linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ MAX_NAME_WORDS = 5
 """A quotation of more words is a sentence, not a name."""
 
 _COMMON_WORDS = (
-    "a about above after all also always an and any are as at be been before being below between both but by can "
-    "could did do does doing done during each either else ever every except for from had has have having he her "
-    "here his how however if in instead into is it its itself just make may me more most must my never no nor not "
-    "now of off on once one only or other our out over own per please rather same shall she should since so some "
-    "such sure take than that the their them then there these they this those to too under unless until up upon "
-    "use used using very was way we were what when whenever where whether which while who whose why will with "
-    "within without would yes you your"
+    "a about above after all also always an and any are as at be been before being below between both but "
+    "by can could did do does doing done during each either else ever every except for from had has have "
+    "having he her here his how however if in instead into is it its itself just make may me more most "
+    "must my never no nor not now of off on once one only or other our out over own per please rather "
+    "same shall she should since so some such sure take than that the their them then there these they "
+    "this those to too under unless until up upon use used using very was way we were what when whenever "
+    "where whether which while who whose why will with within without would yes you your"
 )
 _STOPWORDS = frozenset(_COMMON_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """What must survive of a lesson. Numbers and identifiers are normalised, words are stems."""
+    """What must survive of a lesson. Numbers and identifiers are normalised; words are stems."""
 
     numbers: frozenset[str] = frozenset()
     identifiers: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class Anchors:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to hold on to.
+        """Whether there are no anchors at all.
 
         >>> Anchors().empty
         True
@@ -73,10 +73,10 @@ class Anchors:
         return not (self.numbers or self.identifiers or self.condition)
 
     def kept_in(self, text: str) -> bool:
-        """Whether ``text`` holds all numbers and identifiers and at least half the condition's words.
+        """Return whether ``text`` holds all numbers and identifiers and at least half the condition's words.
 
-        Vacuously true when the anchors are empty (``kept_in`` the function falls back to overlap).
-        Source: DESIGN section 5 (Retention). Cost: linear in ``text``; views are cached.
+        Vacuously true when the anchors are empty (``kept_in`` the function falls back to overlap). Source:
+        DESIGN section 5 (Retention). Cost: linear in ``text``; views are cached.
 
         >>> anchors("If debt is short-term, use 1,500").kept_in("With short-term debt use 1500.")
         True
@@ -114,10 +114,10 @@ def _view(text: str) -> _View:
 
 
 def token_set(text: str) -> frozenset[str]:
-    """The casefolded words of a text, numbers in normal form ("1,500" and "1500" are one token).
+    """Return the casefolded words of a text, numbers in normal form ("1,500" and "1500" are one token).
 
-    Empty for a text without word characters. Source: DESIGN section 6 (the group-by uses token-set
-    Jaccard). Cost: linear.
+    Empty for a text without word characters. Source: DESIGN section 6 (the group-by uses token-set Jaccard).
+    Cost: linear.
 
     >>> sorted(token_set("The rate, 1,500 or 15 %, the Rate."))
     ['15%', '1500', 'or', 'rate', 'the']
@@ -138,8 +138,8 @@ def anchors(text: str) -> Anchors:
     inside an identifier are not counted again. Empty text gives empty anchors. Source: DESIGN
     section 5 (Retention). Cost: linear.
 
-    >>> found = anchors("If the 10-K states EBITDA, use `tax_rate` of 15.0% on $1,500")
-    >>> sorted(found.numbers), sorted(found.identifiers), sorted(found.condition)
+    >>> lesson = anchors("If the 10-K states EBITDA, use `tax_rate` of 15.0% on $1,500")
+    >>> sorted(lesson.numbers), sorted(lesson.identifiers), sorted(lesson.condition)
     (['15%', '1500'], ['10-k', 'ebitda', 'tax_rate'], ['ebitda', 'state'])
     """
     clean = _clean(text)
@@ -147,9 +147,9 @@ def anchors(text: str) -> Anchors:
     identifiers = {name for name, is_name in names if is_name}
     spans: list[tuple[int, int]] = []
     for match in _WORD.finditer(clean):
-        if found := _identifier_parts(match.group()):
-            identifiers.update(part.casefold() for part in found)
-            if found == (match.group(),):
+        if parts := _identifier_parts(match.group()):
+            identifiers.update(part.casefold() for part in parts)
+            if parts == (match.group(),):
                 spans.append(match.span())
     inside: set[int] = set()
     for start, end in spans:
@@ -163,28 +163,28 @@ def anchors(text: str) -> Anchors:
 
 
 def kept_in(lesson: str, entry: str) -> bool:
-    """Whether the text of an entry carries a lesson: its anchors, or half its content words if it has none.
+    """Return whether an entry carries a lesson: all its anchors, or half its content words if it has none.
 
-    A lesson without words and numbers is carried by nothing. Source: DESIGN section 5 (a citation
-    counts only when the lesson's anchors are in the entry). Cost: linear; cached per text.
+    No text carries a lesson without words and numbers. Source: DESIGN section 5 (a citation counts only when
+    the lesson's anchors are in the entry). Cost: linear; cached per text.
 
     >>> kept_in("For ROI subtract the cost of 200", "ROI: always subtract costs")
     False
     >>> kept_in("Subtract the costs first", "First of all, subtract costs")
     True
     """
-    found = _cached_anchors(lesson)
-    if not found.empty:
-        return found.kept_in(entry)
+    lesson_anchors = _cached_anchors(lesson)
+    if not lesson_anchors.empty:
+        return lesson_anchors.kept_in(entry)
     folded = _clean(lesson).casefold()
     words = _stems(folded) or frozenset(_TOKEN.findall(folded))
     view = _view(entry)
-    held = words & (view.stems | frozenset(_TOKEN.findall(view.folded)))
-    return bool(words) and len(held) >= OVERLAP_SHARE * len(words)
+    shared = words & (view.stems | frozenset(_TOKEN.findall(view.folded)))
+    return bool(words) and len(shared) >= OVERLAP_SHARE * len(words)
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
-    """|a & b| / |a | b|, in [0, 1]; two empty sets are equal and give 1. Cost: O(min(|a|, |b|)).
+    """Return |a & b| / |a | b|, in [0, 1]; two empty sets give 1. Cost: O(min(|a|, |b|)).
 
     >>> jaccard({"a", "b"}, {"b", "c"}), jaccard(set(), set()), jaccard({"a"}, set())
     (0.3333333333333333, 1.0, 0.0)
@@ -202,17 +202,17 @@ def _clean(text: str) -> str:
 
 
 def _quoted(clean: str) -> list[tuple[str, bool]]:
-    """(casefolded quotation, whether it is a name) for each quotation."""
-    found = []
+    """Return (casefolded quotation, whether it is a name) for each quotation."""
+    quotations = []
     for groups in _QUOTED.findall(clean):
         name = " ".join("".join(groups).split()).casefold()
         letters = bool(_LETTERS.search(name))
-        found.append((name, letters and len(name.split()) <= MAX_NAME_WORDS))
-    return found
+        quotations.append((name, letters and len(name.split()) <= MAX_NAME_WORDS))
+    return quotations
 
 
 def _identifier_parts(word: str) -> tuple[str, ...]:
-    """The word itself when it is an identifier, else those of its hyphenated parts that are."""
+    """Return the word itself when it is an identifier, else those of its hyphenated parts that are."""
     if _is_identifier(word):
         return (word,)
     parts = re.split(r"[-/]", word)
@@ -241,7 +241,7 @@ def _condition(folded: str) -> frozenset[str]:
 
 
 def _stems(folded: str) -> frozenset[str]:
-    """Content words without a plural s; needs casefolded text."""
+    """Return the content words without a plural s; needs casefolded text."""
     words = (word for word in _LETTERS.findall(folded) if len(word) > 1 and word not in _STOPWORDS)
     return frozenset(w[:-1] if len(w) > 3 and w[-1] == "s" and w[-2] != "s" else w for w in words)
 

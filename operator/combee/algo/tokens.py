@@ -6,11 +6,11 @@ BYTES_PER_TOKEN = 4
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of a text, estimated as ceil(UTF-8 bytes / 4).
+    """Return the estimated tokens of a text: ceil(UTF-8 bytes / 4), a count >= 0.
 
-    Returns a count >= 0; the empty text has 0. Lone surrogates count as three bytes each.
-    Source: DESIGN section 6, decisions ("Tokens are ceil(UTF-8 bytes / 4)"); the server's reported
-    usage corrects it afterwards. Cost: O(len(text)).
+    The empty text has 0. Lone surrogates count as three bytes each. Source: DESIGN section 6, decisions
+    ("Tokens are ceil(UTF-8 bytes / 4)"); the server's reported usage corrects the estimate afterwards. Cost:
+    O(len(text)).
 
     >>> estimate_tokens(""), estimate_tokens("abcd"), estimate_tokens("abcde")
     (0, 1, 2)

@@ -29,7 +29,7 @@ class Tree:
 
     @property
     def calls(self) -> int:
-        """Aggregator calls of the whole tree.
+        """Number of aggregator calls of the whole tree.
 
         >>> Tree(((0, 1), (2, 3)), (((0, 1),),)).calls
         3
@@ -220,7 +220,7 @@ def plan_tree(
 
 
 def _split_heavy(leaves: Level, token_counts: Sequence[int], max_fan_in: int, room: int) -> Level:
-    """The leaves, those above a cap cut into several."""
+    """Return the leaves, with those above a cap cut into several."""
     result: list[Node] = []
     for leaf in leaves:
         if len(leaf) <= max_fan_in and _fits(leaf, token_counts, room):

@@ -1,7 +1,8 @@
-"""What a gate says: one of four outcomes, a stable reason, and a sentence with the numbers.
+"""A gate's verdict: one of four outcomes, a stable reason, and a sentence with the numbers.
 
-Passed: shown. Failed: the contrary is shown. Inconclusive: neither, and the sentence says what is missing.
-Error: it cannot be judged as things are, and the sentence says what to do. Only Passed promotes.
+Passed: the claim is shown. Failed: the contrary is shown. Inconclusive: neither is, and the sentence says
+what is missing. Error: it cannot be judged as things are, and the sentence says what to do. Only Passed
+promotes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Outcome = Literal["Passed", "Failed", "Inconclusive", "Error"]
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A gate's word on a candidate. Scores are in [0, 1], gains in [-1, 1]; None: not known."""
+    """A gate's verdict on a candidate. Scores are in [0, 1], gains in [-1, 1]; None means unknown."""
 
     outcome: Outcome
     reason: str
@@ -25,23 +26,23 @@ class Judgement:
     high: float | None = None
     samples: int = 0
     needed: int | None = None
-    """examples or pairs still needed to tell, as far as can be told."""
+    """estimate of the examples or pairs still needed to decide."""
     final: bool = True
-    """False while more may come: the gate waits."""
+    """False while the gate waits for more data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How the numbers of a comparison are said: what is counted, and in which unit differences are."""
+    """How a comparison's numbers are put into words: what is counted, and the unit of differences."""
 
     one: str = "pair"
     many: str = "pairs"
     scale: float = 1.0
-    """a difference of 1 in ``unit``."""
+    """the value in ``unit`` of a difference of 1."""
     unit: str = ""
 
     def amount(self, share: float) -> str:
-        """A difference, as a share of the scale, in its unit.
+        """Return a difference in its unit, given as a share of the scale.
 
         >>> Words().amount(-0.005), Words(scale=100, unit="percent").amount(-0.005)
         ('-0.005', '-0.500 percent')
@@ -53,7 +54,7 @@ PAIRS = Words()
 
 
 def spoken(gain: float, low: float, high: float, samples: int, against: str, words: Words = PAIRS) -> str:
-    """The numbers of a comparison.
+    """Return the numbers of a comparison as text.
 
     >>> spoken(0.221, 0.18, 0.26, 300, "active")
     '+0.221 [0.180, 0.260] vs active, n=300'
@@ -61,12 +62,13 @@ def spoken(gain: float, low: float, high: float, samples: int, against: str, wor
     '-1.300 [-2.000, -0.600] percent vs active, n=120 windows'
     """
     gain, low, high = (end * words.scale for end in (gain, low, high))
-    unit, counted = (f" {words.unit}", f" {words.many}") if words.unit else ("", "")
-    return f"{gain:+.3f} [{low:.3f}, {high:.3f}]{unit} vs {against}, n={samples:,}{counted}"
+    unit, noun = (f" {words.unit}", f" {words.many}") if words.unit else ("", "")
+    return f"{gain:+.3f} [{low:.3f}, {high:.3f}]{unit} vs {against}, n={samples:,}{noun}"
 
 
 def number(value: float) -> str:
-    """A threshold as short as it can be written, with three digits at least: 0.85 -> 0.850, 0.0005 -> 0.0005.
+    """Return a threshold as briefly as possible, with at least three decimals: 0.85 -> 0.850, 0.0005 ->
+    0.0005.
 
     >>> number(0.85), number(-0.005), number(0.00025)
     ('0.850', '-0.005', '0.00025')

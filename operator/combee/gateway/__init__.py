@@ -1,1 +1,1 @@
-"""The gateway: an OpenAI-compatible reverse proxy that puts a Playbook's active version before each request."""
+"""The gateway: an OpenAI-compatible proxy that puts a Playbook's active version before each request."""

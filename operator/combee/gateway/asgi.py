@@ -11,12 +11,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def raw_path(scope: Scope) -> str:
-    """The path as the client wrote it, without the query."""
+    """Return the path as the client wrote it, without the query."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.decode("latin-1").split("?", 1)[0]
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """The first header of a name; empty when there is none."""
-    value: bytes = next((value for one, value in scope["headers"] if one == name), b"")
+    """Return the first header called ``name``, or an empty string when there is none."""
+    value: bytes = next((value for key, value in scope["headers"] if key == name), b"")
     return value.decode("latin-1")

@@ -1,4 +1,4 @@
-"""Who may send requests: keys of a mounted Secret, or service accounts that the API server knows."""
+"""Decides who may send requests: holders of a Secret's key, or service accounts the API server knows."""
 
 from __future__ import annotations
 
@@ -14,109 +14,109 @@ from combee.clients.kubernetes.kube import Answer
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 KNOWN_SECONDS = 60.0
-"""how long the API server's word on a token is trusted."""
+"""how long the API server's verdict on an accepted token is trusted."""
 REFUSED_SECONDS = 10.0
 MOST_KNOWN = 10_000
-"""of those let in, and of those refused: strangers push nobody out that is let in."""
+"""most accepted tokens remembered, and most refused ones: strangers cannot push out accepted tokens."""
 MOST_AT_ONCE = 8
-"""Reviews under way: strangers must not make the API server busy."""
+"""Most reviews under way: strangers must not make the API server busy."""
 MOST_CHARACTERS = 16_384
-"""A token has fewer; nothing longer is looked at."""
+"""Tokens are shorter than this; anything longer is not looked at."""
 
 
 class Asks(Protocol):
     """The part of ``clients.kubernetes.kube.Kube`` that a review needs."""
 
     async def request(self, method: str, path: str, *, body: Any = None) -> Answer:
-        """One request."""
+        """Send one request and return its answer."""
 
 
 def bearer(header: str) -> str:
-    """The token of an Authorization header; empty when there is none."""
+    """Return the token of an Authorization header, or an empty string when there is none."""
     kind, _, token = header.partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
 
 class SecretKeys:
-    """The values of a Secret. Compared by digest and in constant time."""
+    """The keys of a Secret, compared by digest and in constant time."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = [_digest(key) for key in keys if key]
 
     async def __call__(self, token: str) -> bool:
-        """Whether ``token`` is one of them."""
-        given = _digest(token)
-        fits = [hmac.compare_digest(given, one) for one in self._digests]
-        return any(fits)
+        """Return whether ``token`` is one of the keys."""
+        digest = _digest(token)
+        matches = [hmac.compare_digest(digest, key_digest) for key_digest in self._digests]
+        return any(matches)
 
     def sealed(self, message: bytes, seal: bytes) -> bool:
-        """Whether ``seal`` is ``seal_of`` one of them and ``message``. In constant time, as above."""
-        fits = [hmac.compare_digest(seal, _sealed(one, message)) for one in self._digests]
-        return any(fits)
+        """Return whether ``seal`` is the ``seal_of`` one of the keys and ``message``. Takes constant time."""
+        matches = [hmac.compare_digest(seal, _sealed(key_digest, message)) for key_digest in self._digests]
+        return any(matches)
 
 
 def seal_of(key: str, message: bytes) -> bytes:
-    """What only who knows ``key`` could have made of ``message``; it does not tell the key."""
+    """Return a seal of ``message`` that needs ``key`` to make and does not reveal it."""
     return _sealed(_digest(key), message)
 
 
 @dataclass(slots=True)
 class Reviewed:
-    """Tokens of service accounts, judged by the API server and remembered for a minute."""
+    """Checks service accounts' tokens with the API server and remembers the verdicts for a minute."""
 
     kube: Asks
     audiences: tuple[str, ...]
     accounts: Collection[str]
-    """those let in, as namespace/name."""
+    """accounts that are let in, as namespace/name."""
     namespace: str
-    """of which all are let in where ``accounts`` is empty."""
+    """the namespace whose accounts are all let in when ``accounts`` is empty."""
     clock: Callable[[], float] = time.monotonic
     _known: dict[bool, dict[bytes, float]] = field(default_factory=lambda: {True: {}, False: {}})
-    """verdict -> token's digest -> until when it holds, oldest first."""
-    _asked: dict[bytes, asyncio.Task[bool]] = field(default_factory=dict)
+    """verdict -> digest of a token -> when the verdict expires, oldest first."""
+    _reviews: dict[bytes, asyncio.Task[bool]] = field(default_factory=dict)
     _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
 
     async def __call__(self, token: str) -> bool:
-        """Whether ``token`` is of an account that is let in. ClusterError when nobody can say.
+        """Return whether ``token`` belongs to an account that is let in. Raises ClusterError if unknown.
 
-        One question at a time about one token, and none about what cannot be a service account's.
+        One token has at most one review under way, and a token that cannot be a service account's has none.
         """
         if token.count(".") != 2:
             return False
         key, now = _digest(token), self.clock()
-        for verdict, known in self._known.items():
-            if known.get(key, 0.0) > now:
+        for verdict, expiries in self._known.items():
+            if expiries.get(key, 0.0) > now:
                 return verdict
-        if (asked := self._asked.get(key)) is None:
-            asked = self._asked[key] = asyncio.create_task(self._ask(token, key))
-            asked.add_done_callback(lambda _: self._asked.pop(key, None))
-        # Whoever goes away does not take the answer from the others that wait for it.
-        return await asyncio.shield(asked)
+        if (review := self._reviews.get(key)) is None:
+            review = self._reviews[key] = asyncio.create_task(self._ask(token, key))
+            review.add_done_callback(lambda _: self._reviews.pop(key, None))
+        # A client that goes away must not cancel the review for the others that wait for it.
+        return await asyncio.shield(review)
 
     async def _ask(self, token: str, key: bytes) -> bool:
         spec = {"token": token, "audiences": list(self.audiences)}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         async with self._turn:
             answer = await self.kube.request("POST", REVIEWS, body=body)
-        fits = self._fits(answer.body.get("status") or {})
-        known = self._known[fits]
-        known.pop(key, None)
-        while len(known) >= MOST_KNOWN:
-            known.pop(next(iter(known)))
-        known[key] = self.clock() + (KNOWN_SECONDS if fits else REFUSED_SECONDS)
-        self._known[not fits].pop(key, None)
-        return fits
+        accepted = self._accepts(answer.body.get("status") or {})
+        expiries = self._known[accepted]
+        expiries.pop(key, None)
+        while len(expiries) >= MOST_KNOWN:
+            expiries.pop(next(iter(expiries)))
+        expiries[key] = self.clock() + (KNOWN_SECONDS if accepted else REFUSED_SECONDS)
+        self._known[not accepted].pop(key, None)
+        return accepted
 
-    def _fits(self, status: dict[str, Any]) -> bool:
+    def _accepts(self, status: dict[str, Any]) -> bool:
         if not status.get("authenticated") or not set(status.get("audiences") or ()) & set(self.audiences):
             return False
         name = str((status.get("user") or {}).get("username") or "")
         head, _, account = name.partition("system:serviceaccount:")
         if head or not account:
             return False
-        namespace, _, called = account.partition(":")
+        namespace, _, account_name = account.partition(":")
         if self.accounts:
-            return f"{namespace}/{called}" in self.accounts
+            return f"{namespace}/{account_name}" in self.accounts
         return namespace == self.namespace
 
 

@@ -33,12 +33,12 @@ from combee.settings import GatewaySettings, gateway_settings
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_SECONDS = 75
-"""Longer than clients keep idle connections, so that it is they who close them."""
+"""Longer than clients keep idle connections, so that clients close them and not the gateway."""
 STOP_SECONDS = 60
-"""Requests under way may end within it."""
+"""Requests under way may take so long to end after SIGTERM."""
 BEAT_SECONDS, STALE_SECONDS = 0.25, 30.0
 PRESSED_SECONDS = 0.05
-"""A loop that comes later than this has no time for mirrored requests."""
+"""A loop that runs later than this has no time for mirrored requests."""
 
 
 def start() -> None:
@@ -57,38 +57,38 @@ def start() -> None:
 
 @dataclass(slots=True)
 class Life:
-    """Whether the loop turns, and whether there is something to serve."""
+    """Whether the event loop is running, and whether there is something to serve."""
 
     beat: float
     director: Director
     stopping: bool = False
     late: float = 0.0
-    """how late the loop was last, in seconds."""
+    """how late the loop's last beat was, in seconds."""
 
     def alive(self) -> bool:
-        """The loop has turned lately."""
+        """Return whether the loop has run lately."""
         return time.monotonic() - self.beat < STALE_SECONDS
 
     def pressed(self) -> bool:
-        """The loop comes late: active requests need all there is."""
+        """Return whether the loop runs late, so that active requests need all of its time."""
         return self.late > PRESSED_SECONDS
 
     def ready(self) -> bool:
-        """The API server was asked once; it may be away now."""
+        """Return whether the API server has answered once; it may be unreachable now."""
         return self.director.table.known and not self.stopping
 
 
 class Server(uvicorn.Server):
-    """uvicorn without handlers of signals: they are ours."""
+    """uvicorn without its signal handlers: the gateway has its own."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
 
 async def run(settings: GatewaySettings) -> None:
-    """Until SIGTERM or SIGINT: then requests under way end."""
+    """Serve until SIGTERM or SIGINT, then let requests under way end."""
     metrics, room = Metrics(), Room.of(settings.memory)
     metrics.look_at(room)
     kube = await Kube.connect()
@@ -118,7 +118,7 @@ async def run(settings: GatewaySettings) -> None:
 
 
 async def _until_done(server: Server, listener: socket.socket, background: list[asyncio.Task[None]]) -> None:
-    """Serve until told to stop, or until something in the background ends, which nothing there should."""
+    """Serve until told to stop, or until a background task ends, which none should."""
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True

@@ -12,7 +12,7 @@ from combee.gateway.room import Room
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
 UNKNOWN = ""
-"""the playbook label of requests to a Playbook that is not there: names of clients' choosing are not kept."""
+"""the playbook label of requests to an unknown Playbook, so that clients cannot invent label values."""
 
 
 @dataclass(slots=True)
@@ -34,85 +34,87 @@ class Metrics:
     no_memory: Counter = field(init=False)
     page: Counter = field(init=False)
     _children: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """looked up once: a look-up takes as long as a count."""
+    """metrics' children by key, since looking one up takes as long as counting."""
 
     def __post_init__(self) -> None:
-        to = self.registry
+        registry = self.registry
         self.requests = Counter(
             "combee_gateway_requests_total",
             "Requests, by Playbook and status; 499: the client went away, 599: the answer broke off.",
             ["playbook", "code"],
-            registry=to,
+            registry=registry,
         )
         self.seconds = Histogram(
             "combee_gateway_seconds",
             "From a request's first byte to its answer's last.",
             ["playbook"],
             buckets=SECONDS,
-            registry=to,
+            registry=registry,
         )
         self.first_byte = Histogram(
             "combee_gateway_first_byte_seconds",
             "From sending a request on to the upstream's first byte.",
             ["playbook"],
             buckets=SECONDS,
-            registry=to,
+            registry=registry,
         )
         self.prepared = Histogram(
             "combee_gateway_prepare_seconds",
             "What the gateway itself does before it sends a request on.",
             ["playbook"],
             buckets=OWN_SECONDS,
-            registry=to,
+            registry=registry,
         )
-        self.in_flight = Gauge("combee_gateway_in_flight", "Requests under way.", registry=to)
+        self.in_flight = Gauge("combee_gateway_in_flight", "Requests under way.", registry=registry)
         self.switches = Counter(
-            "combee_gateway_switches_total", "Changes of the version served.", ["playbook"], registry=to
+            "combee_gateway_switches_total", "Changes of the version served.", ["playbook"], registry=registry
         )
         self.active = Gauge(
-            "combee_gateway_active", "1 for the version served.", ["playbook", "digest"], registry=to
+            "combee_gateway_active", "1 for the version served.", ["playbook", "digest"], registry=registry
         )
         self.watching = Gauge(
-            "combee_gateway_watching", "1 while changes of this kind come in.", ["kind"], registry=to
+            "combee_gateway_watching", "1 while changes of this kind come in.", ["kind"], registry=registry
         )
         self.mirrored = Counter(
             "combee_gateway_mirrored_total",
             "Sampled requests: Kept, Shed (no room), Failed (no whole answer to compare).",
             ["playbook", "outcome"],
-            registry=to,
+            registry=registry,
         )
-        self._of_memory(to)
-        self.page = _of_page(to)
+        self._of_memory(registry)
+        self.page = _of_page(registry)
 
-    def _of_memory(self, to: CollectorRegistry) -> None:
+    def _of_memory(self, registry: CollectorRegistry) -> None:
         self.body_bytes = Gauge(
-            "combee_gateway_body_bytes", "Memory taken by requests under way and by samples.", registry=to
+            "combee_gateway_body_bytes",
+            "Memory taken by requests under way and by samples.",
+            registry=registry,
         )
         self.body_bytes_limit = Gauge(
-            "combee_gateway_body_bytes_limit", "The most memory that they may take.", registry=to
+            "combee_gateway_body_bytes_limit", "The most memory that they may take.", registry=registry
         )
         self.no_memory = Counter(
             "combee_gateway_no_memory_total",
             "Requests told to come again because there was no memory for them.",
             ["playbook"],
-            registry=to,
+            registry=registry,
         )
 
     def look_at(self, room: Room) -> None:
-        """Tell what is taken of the memory for bodies, whenever somebody asks."""
+        """Report the memory taken for bodies, and its limit, whenever the metrics are read."""
         self.body_bytes.set_function(lambda: room.taken)
         self.body_bytes_limit.set(room.most)
 
     def sent_on(self, playbook: str, seconds: float) -> None:
-        """A request is sent on, so long after it came."""
+        """Count a request as sent on, ``seconds`` after it came."""
         self._child(self.prepared, "prepared", playbook).observe(seconds)
 
     def began(self, playbook: str, seconds: float) -> None:
-        """The upstream's first byte came, so long after the request was sent on."""
+        """Count the upstream's first byte, ``seconds`` after the request was sent on."""
         self._child(self.first_byte, "first_byte", playbook).observe(seconds)
 
     def answered(self, playbook: str, code: int, seconds: float) -> None:
-        """A request is over."""
+        """Count a finished request, ``seconds`` after it came."""
         self._child(self.requests, "requests", playbook, str(code)).inc()
         self._child(self.seconds, "seconds", playbook).observe(seconds)
 
@@ -123,7 +125,7 @@ class Metrics:
         return child
 
     def switched(self, playbook: str, before: str, after: str) -> None:
-        """Another version is served; empty: none."""
+        """Count a change of the served version; an empty digest means no version."""
         self.switches.labels(playbook).inc()
         if before:
             self.active.remove(playbook, before)
@@ -131,10 +133,10 @@ class Metrics:
             self.active.labels(playbook, after).set(1)
 
 
-def _of_page(to: CollectorRegistry) -> Counter:
+def _of_page(registry: CollectorRegistry) -> Counter:
     return Counter(
         "combee_gateway_page_requests_total",
         "Requests of people's browsers for the page, by status; 401: a key that does not fit.",
         ["code"],
-        registry=to,
+        registry=registry,
     )

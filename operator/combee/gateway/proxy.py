@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: one request in, one request on, the answer back as it comes."""
+"""The gateway as an ASGI application: pass each request on and its answer back as it comes."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ log = logging.getLogger(__name__)
 
 CHAT = "/v1/chat/completions"
 PASSED = {CHAT: "POST", "/v1/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
-"""path below a Playbook -> method. Nothing else is passed on: the upstream's key may open more doors."""
+"""path below a Playbook -> method. Nothing else is passed on, since the upstream's key may allow more."""
 BROKEN = 599
-"""the code that an answer is counted under that broke off after its head was sent."""
+"""the status under which an answer is counted that broke off after its head was sent."""
 BODY_SECONDS = 60.0
-"""A client that has not sent its request after it is told so."""
+"""A client must send its whole body within this time."""
 DIGEST_HEADER, PLAYBOOK_HEADER, REQUEST_HEADER = b"x-combee-digest", b"x-combee-playbook", b"x-combee-request"
 
 
 class Refusal(Exception):
-    """An answer of our own, in OpenAI's form."""
+    """An error answer of the gateway itself, in OpenAI's form."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__(code)
@@ -54,8 +54,8 @@ class Gone(Exception):
 
 
 class Broken(Exception):
-    """The answer broke off after its head was sent. The server closes the connection, so that nobody
-    takes what came for the whole."""
+    """The answer broke off after its head was sent. The server closes the connection, so that no client takes
+    a part of the answer for the whole."""
 
 
 @dataclass(slots=True)
@@ -66,29 +66,29 @@ class Exchange:
     method: str
     path: str
     query: str
-    """with its question mark, or empty."""
+    """the query with its question mark, or empty."""
     headers: list[tuple[bytes, bytes]]
     send: Send
     request: str = field(default_factory=lambda: secrets.token_hex(8))
-    """a random id; what is sampled is decided by it."""
+    """a random id, from which sampling is decided."""
     served: Served = NOTHING
     body: bytes = b""
     started: bool = False
     status: int = 0
     asked_at: float = 0.0
     first_byte_at: float = 0.0
-    waited: float = 0.0  # seconds, for the upstream and not for the client to take what came
+    waited: float = 0.0  # seconds, for the upstream alone and not for a slow client
     sample: Sample | None = None
-    """of something, where it is one."""
+    """the sample of this request, when it is one."""
 
     def draw(self, name: str) -> float:
-        """A number in [0, 1) by hash of the request's id, another one for each name."""
+        """Return a number in [0, 1) from a hash of the request's id and ``name``."""
         digest = hashlib.sha256(f"{name}\n{self.request}".encode()).digest()
         return int.from_bytes(digest[:8], "big") / 2**64
 
 
 class Gateway:
-    """The ASGI application. ``look`` gives the table of the moment; a request looks once."""
+    """The ASGI application. ``look`` returns the current table; each request looks once."""
 
     def __init__(
         self,
@@ -175,7 +175,8 @@ class Gateway:
 
     @contextmanager
     def _room(self, route: Route) -> Iterator[None]:
-        """A place among this Playbook's requests; others' take none of it, nor do those without a key."""
+        """Take one of the Playbook's places for requests. Other Playbooks, and requests without a key, use
+        none of them."""
         if self._let_in_of[route.playbook] >= route.limits.max_in_flight:
             raise Refusal(503, "overloaded", "Too many requests at once.", **_RETRY)
         self._let_in_of[route.playbook] += 1
@@ -247,17 +248,17 @@ class Gateway:
         mirroring = exchange.route.mirroring
         if mirroring is None or self._shadow is None:
             return
-        tests, captured = chosen(mirroring, exchange.served, exchange.draw)
-        if not (tests or captured):
+        comparisons, captured = chosen(mirroring, exchange.served, exchange.draw)
+        if not (comparisons or captured):
             return
         path, hold = exchange.path.removeprefix("/v1") + exchange.query, self._memory.hold(sample=True)
-        about = (exchange.route, mirroring, exchange.served, tests, captured, exchange.request)
-        sample = Sample(*about, path, exchange.headers, exchange.body, hold)
+        context = (exchange.route, mirroring, exchange.served, comparisons, captured, exchange.request)
+        sample = Sample(*context, path, exchange.headers, exchange.body, hold)
         if self._shadow.begin(sample):
             exchange.sample = sample
 
     def _mirror(self, exchange: Exchange, answer: ClientResponse) -> None:
-        """Hand over a sample; nothing waits for what becomes of it."""
+        """Hand over a sample, without waiting for what becomes of it."""
         if exchange.sample is None or self._shadow is None or answer.status in PASSING:
             return
         self._shadow.offer(
@@ -268,13 +269,15 @@ class Gateway:
             failed="" if answer.status == 200 else str(answer.status),
         )
 
-    def _missed(self, exchange: Exchange, why: str) -> None:
-        """Hand over a sample without a whole answer. That a client is slow to take it is no version's fault."""
+    def _missed(self, exchange: Exchange, reason: str) -> None:
+        """Hand over a sample without a whole answer. A client that reads slowly is no version's fault."""
         if (sample := exchange.sample) is None or self._shadow is None:
             return
-        took = exchange.waited if exchange.started else time.perf_counter() - exchange.asked_at
-        if why != TIMEOUT or took > sample.mirroring.deadline_seconds:
-            self._shadow.offer(sample, streamed=False, seconds=took, first_byte_seconds=took, failed=why)
+        seconds = exchange.waited if exchange.started else time.perf_counter() - exchange.asked_at
+        if reason != TIMEOUT or seconds > sample.mirroring.deadline_seconds:
+            self._shadow.offer(
+                sample, streamed=False, seconds=seconds, first_byte_seconds=seconds, failed=reason
+            )
 
     async def _start(self, exchange: Exchange, answer: ClientResponse) -> None:
         exchange.status, exchange.started = answer.status, True
@@ -300,7 +303,7 @@ NO_MEMORY = "no_memory"
 
 
 def _take(hold: Hold, size: int) -> None:
-    """Take memory; Refusal when there is not so much left, or never will be."""
+    """Take memory. Raises Refusal when so much is not free, or exceeds the whole budget."""
     if hold.taken + size > hold.room.most:
         raise Refusal(413, "too_large", "This gateway has too little memory for such a body.")
     if not hold.take(size):
@@ -308,34 +311,36 @@ def _take(hold: Hold, size: int) -> None:
 
 
 def _changed(body: bytes, preface: str, hold: Hold) -> bytes:
-    """The body with the playbook in front of its messages."""
-    moment = working(body) if preface and len(body) > EACH else 0
-    _take(hold, len(preface) + moment)
+    """Return the body with the playbook in front of its messages."""
+    working_bytes = working(body) if preface and len(body) > EACH else 0
+    _take(hold, len(preface) + working_bytes)
     try:
         return with_preface(body, preface)
     except ValueError:
         raise Refusal(400, "invalid_json", "The body is not a JSON object.") from None
     finally:
-        hold.give(moment)
+        hold.give(working_bytes)
 
 
 def _kind(path: str) -> str:
-    """``/v1/models/org/name`` is one of the models; ``..`` is nothing."""
+    """Return the key of PASSED for a path: ``/v1/models/org/name`` is one of the models; ``..`` is
+    nothing."""
     parts = unquote(path).split("/")[1:]
     plain = path.startswith("/v1/models/") and not {"", ".", ".."} & set(parts)
     return "/v1/models" if plain else path
 
 
-async def _body(headers: list[tuple[bytes, bytes]], receive: Receive, most: int, hold: Hold) -> bytes:
-    """The whole body. Refusal when it is too large, coded, or does not come, or finds no memory; Gone."""
-    told, size = 0, 0
+async def _body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int, hold: Hold) -> bytes:
+    """Return the whole body. Raises Refusal when it is too large, encoded, late or without memory; raises
+    Gone."""
+    declared, size = 0, 0
     for name, value in headers:
         if name == b"content-encoding" and value.strip().lower() != b"identity":
             raise Refusal(415, "content_encoding", "Send the body as it is, without Content-Encoding.")
-        if name == b"content-length" and (told := int(value)) > most:
-            raise _too_large(most)
-    # What is told is taken before it comes: no memory goes to bodies that then lack the rest of it.
-    _take(hold, COPIES * told)
+        if name == b"content-length" and (declared := int(value)) > limit:
+            raise _too_large(limit)
+    # Take the declared size before the body comes: no memory goes to bodies that then lack the rest.
+    _take(hold, COPIES * declared)
     parts: list[bytes] = []
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -345,24 +350,24 @@ async def _body(headers: list[tuple[bytes, bytes]], receive: Receive, most: int,
                     raise Gone
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
-                if size > most:
-                    raise _too_large(most)
-                if size > told:
-                    _take(hold, COPIES * (size - told))
-                    told = size
+                if size > limit:
+                    raise _too_large(limit)
+                if size > declared:
+                    _take(hold, COPIES * (size - declared))
+                    declared = size
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
         raise Refusal(408, "body_late", "The request did not come in time.") from None
 
 
-def _too_large(most: int) -> Refusal:
-    return Refusal(413, "too_large", f"The body is larger than {most} bytes.", connection="close")
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, "too_large", f"The body is larger than {limit} bytes.", connection="close")
 
 
 @asynccontextmanager
 async def _while_wanted(receive: Receive) -> AsyncIterator[None]:
-    """Cancels what is inside when the client goes away; then raises Gone."""
+    """Cancel the body of the context when the client goes away, and then raise Gone."""
     task = asyncio.current_task()
     assert task is not None
     gone = asyncio.create_task(_disconnected(receive))

@@ -1,8 +1,8 @@
-"""Memory for bodies: how much of it requests and samples have taken, and the most that they may take together.
+"""The memory budget for bodies, shared by requests and samples.
 
-Half of what the container has. The other half is the program's own: connections, its libraries, what the allocator
-keeps. Requests come first: samples of traffic find room only while half of it is free, and give theirs up for a
-request that finds none.
+The budget is half of the container's memory. The other half is for the program itself: connections, libraries
+and what the allocator keeps. Requests come first: samples of traffic get memory only while half of the budget
+is free, and give theirs up for a request that finds none.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from dataclasses import dataclass
 from typing import Self
 
 COPIES = 2
-"""of a body: as it came or with the playbook in it, and what of it is on its way to the upstream."""
+"""copies of a body in memory: the one that came or the one with the playbook, and the one being sent."""
 EACH = 64 * 1024
-"""bytes of what else a request takes: its connections, its headers, what of its answer is on the way."""
+"""bytes that a request takes besides its body: connections, headers, the part of the answer under way."""
 _VALUE = 512
-"""bytes of one value of JSON, parsed twice, and of its name: none takes more."""
+"""upper bound, in bytes, of one JSON value parsed twice, with its name."""
 
 
 @dataclass(slots=True)
 class Room:
-    """``most`` bytes, of which ``taken`` are taken."""
+    """A budget of ``most`` bytes, of which ``taken`` are in use."""
 
     most: int
     taken: int = 0
     give_way: Callable[[int], None] = lambda size: None
-    """gives so many bytes of samples back, or as many as there are."""
+    """frees so many bytes of samples, or all that samples hold."""
 
     @classmethod
     def of(cls, memory: int) -> Room:
-        """The room for bodies in a container of so many bytes."""
+        """Return the budget for a container with ``memory`` bytes."""
         return cls(memory // 2)
 
     def hold(self, *, sample: bool = False) -> Hold:
-        """Nothing yet, of a request or of a sample."""
+        """Return an empty hold for one request, or for one sample."""
         return Hold(self, sample)
 
     def take(self, size: int, *, sample: bool) -> bool:
-        """Whether there is room for ``size`` bytes more; then they are taken."""
+        """Take ``size`` bytes more and return True; return False, taking nothing, when they do not fit."""
         if sample:
             if self.taken + size > self.most // 2:
                 return False
@@ -53,26 +53,26 @@ class Room:
 
 @dataclass(slots=True)
 class Hold:
-    """What one request, or one sample, has taken. Used as a context manager, or closed."""
+    """The memory of one request or one sample. Use it as a context manager, or close it."""
 
     room: Room
     sample: bool = False
     taken: int = 0
 
     def take(self, size: int) -> bool:
-        """Take ``size`` bytes more; False: there is no room for them, and nothing changes."""
+        """Take ``size`` bytes more and return True; return False, changing nothing, when they do not fit."""
         if not self.room.take(size, sample=self.sample):
             return False
         self.taken += size
         return True
 
     def give(self, size: int) -> None:
-        """Give ``size`` of them back."""
+        """Give ``size`` bytes back."""
         self.taken -= size
         self.room.taken -= size
 
     def close(self) -> None:
-        """Give all of it back."""
+        """Give all bytes back."""
         self.give(self.taken)
 
     def __enter__(self) -> Self:
@@ -83,11 +83,11 @@ class Hold:
 
 
 def working(body: bytes) -> int:
-    """Bytes that it takes for a moment to put a playbook into ``body``, at most: its text several times over, and its
-    values, of which there is one more than commas and brackets tell.
+    """Return an upper bound of the bytes needed for a moment to put a playbook into ``body``: several copies
+    of its text, and its values, of which there is at most one more than there are commas and brackets.
 
     >>> working(b'{"a": 1}')
     544
     """
     text = len(body) if body.isascii() else 4 * len(body)
-    return 4 * text + _VALUE * sum(body.count(one) for one in (b",", b"{", b"["))
+    return 4 * text + _VALUE * sum(body.count(mark) for mark in (b",", b"{", b"["))

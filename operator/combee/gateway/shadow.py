@@ -1,7 +1,7 @@
-"""Requests asked once more, of the version that is not served, and both answers kept for a canary.
+"""Mirrors sampled requests to the version that is not served, and records both answers for a canary.
 
-It waits for nobody and nobody waits for it: what has no room is left out and counted, and what has room gives it to
-a request that finds none. Users only ever get the answer of the version that is served.
+Serving never waits for mirroring. Samples that find no memory are dropped and counted, and samples give their
+memory to a request that finds none. Users only ever get the answer of the version that is served.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from combee.gateway.metrics import Metrics
 from combee.gateway.room import EACH, Hold, Room
 from combee.gateway.spool import Spool
-from combee.gateway.table import Mirroring, Route, Served, TrafficTest
+from combee.gateway.table import Mirroring, Route, Served, TrafficComparison
 from combee.gateway.upstream import NoAnswerError, Upstreams, next_piece, without_identity
 from combee.times import rfc3339
 from combee.work.traffic.record import (
@@ -31,13 +31,13 @@ from combee.work.traffic.record import (
 from combee.work.traffic.rewrite import with_preface
 
 MOST_BYTES = 256 * 1024
-"""of a request or an answer that is looked at; longer ones are left out."""
+"""most bytes of a sampled request or answer; longer ones are left out."""
 KEPT, SHED, FAILED = "Kept", "Shed", "Failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One answer: which version gave it, and how long it took, in seconds."""
+class Outcome:
+    """One version's answer to a request, and how long it took, in seconds."""
 
     digest: str
     body: bytes
@@ -45,51 +45,51 @@ class Asked:
     seconds: float
     first_byte_seconds: float
     failed: str = ""
-    """why it is none."""
+    """why there is no whole answer; empty when there is one."""
 
     def record(self) -> dict[str, Any]:
-        """As it is kept. Of an answer that is none, or no whole one, why; and how long it was waited for."""
+        """Return the outcome as it is recorded: the answer with its times, or the failure."""
         answer = None if self.failed else answer_record(self.body, streamed=self.streamed)
         if answer is None:
-            waited = {"seconds": round(self.seconds, 4)} if self.failed == TIMEOUT else {}
-            return {"digest": self.digest, "failed": self.failed or NO_ANSWER, **waited}
-        took = {"seconds": round(self.seconds, 4), "firstByteSeconds": round(self.first_byte_seconds, 4)}
-        return {"digest": self.digest, **took, "answer": answer}
+            waiting_time = {"seconds": round(self.seconds, 4)} if self.failed == TIMEOUT else {}
+            return {"digest": self.digest, "failed": self.failed or NO_ANSWER, **waiting_time}
+        times = {"seconds": round(self.seconds, 4), "firstByteSeconds": round(self.first_byte_seconds, 4)}
+        return {"digest": self.digest, **times, "answer": answer}
 
 
 @dataclass(eq=False, slots=True)
 class Sample:
-    """A request that is a sample of something: while it is answered, and after."""
+    """A sampled request, while it is answered and after."""
 
     route: Route
     mirroring: Mirroring
     served: Served
-    """the version that answers it."""
-    tests: tuple[TrafficTest, ...]
+    """the version that answers the request."""
+    comparisons: tuple[TrafficComparison, ...]
     captured: bool
     request: str
-    """its random id."""
+    """the request's random id."""
     path: str
     headers: list[tuple[bytes, bytes]]
     body: bytes
     hold: Hold
-    """the memory that it takes."""
+    """the memory that the sample takes."""
     answer: list[bytes] = field(default_factory=list)
-    """what has come of it."""
+    """the pieces of the answer so far."""
     too_long: bool = False
-    """whether more has come than is looked at."""
-    asked: Asked | None = None
-    """the whole of it, with its times."""
+    """whether the answer is longer than MOST_BYTES."""
+    outcome: Outcome | None = None
+    """the whole answer, with its times."""
     open: int = field(init=False)
-    """outcomes that are still to be counted: one of each test, and one of the captured request."""
+    """results still to be counted: one per comparison, and one of a captured request."""
 
     def __post_init__(self) -> None:
-        self.open = len(self.tests) + self.captured
+        self.open = len(self.comparisons) + self.captured
 
 
 @dataclass(slots=True)
 class _Lane:
-    """One Playbook's samples."""
+    """The samples of one Playbook."""
 
     running: int = 0
     waiting: deque[Sample] = field(default_factory=deque)
@@ -97,24 +97,24 @@ class _Lane:
 
 @dataclass(slots=True)
 class Shadow:
-    """``begin``, ``hear`` and ``offer`` return at once."""
+    """Mirrors samples in the background. ``begin``, ``hear`` and ``offer`` return at once."""
 
     upstreams: Upstreams
     spool: Spool
     metrics: Metrics
     room: Room
     pressed: Callable[[], bool] = lambda: False
-    """whether active requests need all there is."""
+    """says whether active requests need all the time there is."""
     _lanes: dict[str, _Lane] = field(default_factory=dict)
     _heard: dict[Sample, None] = field(default_factory=dict)
-    """those that are being answered, the oldest first."""
+    """samples that are being answered, the oldest first."""
     _tasks: dict[asyncio.Task[None], Sample] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.room.give_way = self.give_way
 
     def begin(self, sample: Sample) -> bool:
-        """Take a request that is about to be answered, or leave it out."""
+        """Take a sample of a request about to be answered; return False when there is no memory for it."""
         if len(sample.body) > MOST_BYTES or not sample.hold.take(EACH + len(sample.body)):
             self._end(sample, SHED)
             return False
@@ -122,14 +122,14 @@ class Shadow:
         return True
 
     def hear(self, sample: Sample, piece: bytes) -> None:
-        """A piece of its answer. One that finds no room is left out with its request."""
+        """Add a piece of the answer. A sample whose answer finds no memory is dropped."""
         if sample not in self._heard or sample.too_long:
             return
-        held = sample.hold.taken - EACH - len(sample.body)
-        if held + len(piece) > MOST_BYTES:
+        answer_bytes = sample.hold.taken - EACH - len(sample.body)
+        if answer_bytes + len(piece) > MOST_BYTES:
             sample.too_long = True
             sample.answer.clear()
-            sample.hold.give(held)
+            sample.hold.give(answer_bytes)
         elif sample.hold.take(len(piece)):
             sample.answer.append(piece)
         else:
@@ -138,15 +138,17 @@ class Shadow:
     def offer(
         self, sample: Sample, *, streamed: bool, seconds: float, first_byte_seconds: float, failed: str = ""
     ) -> None:
-        """Its answer is whole, or ``failed`` says why there is none: do with it what is to be done, now or later,
-        or leave it out. ``seconds``: that the upstream took."""
+        """Mirror a sample whose answer is whole, or has ``failed``: now, later or not at all.
+
+        ``seconds`` and ``first_byte_seconds`` are the times that the upstream took.
+        """
         if sample not in self._heard:
             return
         del self._heard[sample]
         body = b"".join(sample.answer)
         sample.answer.clear()
         failed = failed or (TOO_LONG if sample.too_long else "")
-        sample.asked = Asked(sample.served.digest, body, streamed, seconds, first_byte_seconds, failed)
+        sample.outcome = Outcome(sample.served.digest, body, streamed, seconds, first_byte_seconds, failed)
         lane = self._lanes.setdefault(sample.route.playbook, _Lane())
         if self.pressed():
             self._end(sample, SHED)
@@ -158,13 +160,14 @@ class Shadow:
             self._end(sample, SHED)
 
     def forget(self, sample: Sample) -> None:
-        """Nothing can be learned of it: nobody waited for its answer, or the upstream had no room."""
+        """Drop a sample that teaches nothing: its client went away, or the upstream had no room."""
         if sample in self._heard:
             sample.open = 0
             self._end(sample, FAILED)
 
     def give_way(self, size: int) -> None:
-        """Give so many bytes back: first what those have that wait, then those being answered, then those at work."""
+        """Free ``size`` bytes: of waiting samples, then of those being answered, then of those being
+        mirrored."""
         for lane in self._lanes.values():
             while lane.waiting and size > 0:
                 size -= self._end(lane.waiting.popleft(), SHED)
@@ -177,7 +180,7 @@ class Shadow:
                 task.cancel()
 
     async def aclose(self) -> None:
-        """Give up what is under way."""
+        """Cancel the mirrored requests under way."""
         for lane in self._lanes.values():
             lane.waiting.clear()
         for task in self._tasks:
@@ -200,76 +203,79 @@ class Shadow:
                 self._start(lane, lane.waiting.popleft())
 
     async def _keep(self, sample: Sample) -> None:
-        # Parsing and redacting take milliseconds that the loop has not: a thread shares them out finely.
-        request, active = await asyncio.to_thread(_records, sample.body, sample.asked)
+        # Parsing and redacting take milliseconds; a thread keeps them from blocking the loop.
+        request, active = await asyncio.to_thread(_records, sample.body, sample.outcome)
         if request is None or active is None:
             self._end(sample, FAILED)
             return
-        told = {"version": VERSION, "time": _now(), "id": sample.request, "request": request}
+        common = {"version": VERSION, "time": _now(), "id": sample.request, "request": request}
         if sample.captured and "failed" not in active:
-            self.spool.keep(sample.route.playbook, "", sample.mirroring.place, {**told, "active": active})
+            self.spool.keep(sample.route.playbook, "", sample.mirroring.place, {**common, "active": active})
         if sample.captured:
             self._count(sample, FAILED if "failed" in active else KEPT)
         if active.get("seconds", 0) > sample.mirroring.deadline_seconds:
-            # The other version's is not waited for as long: both have the same time.
+            # Both versions get the same time, and the other version is not waited for as long.
             active = {"digest": active["digest"], "failed": TIMEOUT, "seconds": active["seconds"]}
-        if sample.tests and active.get("failed") == TIMEOUT:
-            # What held it up may be over by now: then it is compared as it answers now, and its time with nothing.
-            again = await self._record(sample, sample.served)
-            if again is not None and "failed" not in again:
-                active = {"digest": again["digest"], "answer": again["answer"]}
-        for test in sample.tests:
+        if sample.comparisons and active.get("failed") == TIMEOUT:
+            # The cause of the delay may be gone: then compare the answer given now, and no times.
+            retried = await self._record(sample, sample.served)
+            if retried is not None and "failed" not in retried:
+                active = {"digest": retried["digest"], "answer": retried["answer"]}
+        for comparison in sample.comparisons:
             if not sample.open:
                 return
-            record = await self._compared(sample, test, active)
+            record = await self._compared(sample, comparison, active)
             if record is None:
                 self._count(sample, FAILED)
                 continue
             sides = {"tested": active, "against": record}
-            if active["digest"] != test.digest:
+            if active["digest"] != comparison.digest:
                 sides = {"tested": record, "against": active}
             self.spool.keep(
-                sample.route.playbook, test.id, sample.mirroring.place, {**told, "test": test.id, **sides}
+                sample.route.playbook,
+                comparison.id,
+                sample.mirroring.place,
+                {**common, "test": comparison.id, **sides},
             )
             self._count(sample, KEPT)
 
     async def _compared(
-        self, sample: Sample, test: TrafficTest, active: Mapping[str, Any]
+        self, sample: Sample, comparison: TrafficComparison, active: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """The other version's answer, or why there is none; None where no pair can be made of both.
+        """Return the other version's answer or failure as recorded; None where the two cannot be compared.
 
-        What may be the upstream's failure and not the version's counts only where the upstream answers the same
-        request, asked of the version that is served, right after. One that comes too late is asked once more, as the
-        version that is served is; an answer that it has then took both times.
+        A failure that may be the upstream's own counts against the version only if the upstream answers the
+        same request right after, sent with the served version. A timeout is retried once, as it is for the
+        served version; the time of an answer got that way includes the first wait.
         """
-        record = await self._record(sample, test.other)
+        record = await self._record(sample, comparison.other)
         if record is not None and record.get("failed") == TIMEOUT and "failed" not in active:
-            again = await self._record(sample, test.other)
-            if again is not None and "failed" not in again:
-                return {**again, "seconds": round(record["seconds"] + again["seconds"], 4)}
+            retried = await self._record(sample, comparison.other)
+            if retried is not None and "failed" not in retried:
+                return {**retried, "seconds": round(record["seconds"] + retried["seconds"], 4)}
         if record is None or "failed" not in record:
             return record
         if "failed" in active:
             return None
         if not record["failed"].startswith("4") and record["failed"] != TOO_LONG:
-            again = await self._record(sample, sample.served)
-            if again is None or "failed" in again:
+            retried = await self._record(sample, sample.served)
+            if retried is None or "failed" in retried:
                 return None
         return record
 
     async def _record(self, sample: Sample, version: Served) -> dict[str, Any] | None:
-        """What a version answers now, as it is kept; None where there was no room to ask it."""
-        asked = await self._ask(sample, version)
-        return None if asked is None else await asyncio.to_thread(asked.record)
+        """Ask a version now and return its outcome as recorded; None where there was no room to ask it."""
+        outcome = await self._ask(sample, version)
+        return None if outcome is None else await asyncio.to_thread(outcome.record)
 
-    async def _ask(self, sample: Sample, version: Served) -> Asked | None:
-        """What a version answers, or why it does not; None where the upstream, or the memory, has no room."""
+    async def _ask(self, sample: Sample, version: Served) -> Outcome | None:
+        """Ask a version and return its answer or failure; None where upstream or memory has no room."""
         url, began, parts, size = sample.route.upstream + sample.path, time.perf_counter(), [], 0
         body = with_preface(sample.body, version.preface)
 
-        def none(why: str) -> Asked:
-            took = time.perf_counter() - began
-            return Asked(version.digest, b"", False, took, took, why)
+        def failure(reason: str) -> Outcome:
+            seconds = time.perf_counter() - began
+            return Outcome(version.digest, b"", False, seconds, seconds, reason)
 
         with self.room.hold(sample=True) as hold:
             if not hold.take(len(body)):
@@ -281,63 +287,65 @@ class Shadow:
                         "POST", url, without_identity(sample.headers), sample.route.upstream_key, body
                     )
                     async with answer:
-                        first = time.perf_counter()
+                        first_byte = time.perf_counter()
                         while piece := await next_piece(answer):
                             parts.append(piece)
                             size += len(piece)
                             if size > MOST_BYTES and answer.status == 200:
-                                return none(TOO_LONG)
+                                return failure(TOO_LONG)
                             if not hold.take(len(piece)):
                                 self._end(sample, SHED)
                                 return None
                         if answer.status != 200:
-                            return None if answer.status in PASSING else none(str(answer.status))
+                            return None if answer.status in PASSING else failure(str(answer.status))
                         streamed = answer.content_type == "text/event-stream"
             except NoAnswerError:
-                return none(NO_ANSWER)
+                return failure(NO_ANSWER)
             except TimeoutError:
-                return none(TIMEOUT)
-        took = time.perf_counter() - began
-        return Asked(version.digest, b"".join(parts), streamed, took, first - began)
+                return failure(TIMEOUT)
+        seconds = time.perf_counter() - began
+        return Outcome(version.digest, b"".join(parts), streamed, seconds, first_byte - began)
 
-    def _end(self, sample: Sample, outcome: str) -> int:
-        """It is over: what was not counted of it comes to ``outcome``. How many bytes are free for it."""
+    def _end(self, sample: Sample, result: str) -> int:
+        """Finish a sample: count its open results as ``result`` and return how many bytes became free."""
         self._heard.pop(sample, None)
         while sample.open > 0:
-            self._count(sample, outcome)
+            self._count(sample, result)
         free = sample.hold.taken
         sample.hold.close()
-        sample.body, sample.asked = b"", None
+        sample.body, sample.outcome = b"", None
         sample.answer.clear()
         return free
 
-    def _count(self, sample: Sample, outcome: str) -> None:
+    def _count(self, sample: Sample, result: str) -> None:
         if sample.open > 0:
             sample.open -= 1
-            self.metrics.mirrored.labels(sample.route.playbook, outcome).inc()
+            self.metrics.mirrored.labels(sample.route.playbook, result).inc()
 
 
 def _passing(failed: str) -> bool:
-    """Whether the upstream may be well again a moment later: then the other version is asked at once or not at all, for
-    later it would be compared with another upstream, and always to its favour."""
+    """Return whether the upstream may have recovered a moment later. Then the other version is asked at once
+    or not at all: asked later, it would meet a recovered upstream and always look better."""
     return bool(failed) and not failed.startswith("4") and failed not in (TOO_LONG, TIMEOUT)
 
 
-def _records(body: bytes, asked: Asked | None) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    return request_record(body), asked.record() if asked is not None else None
+def _records(body: bytes, outcome: Outcome | None) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    return request_record(body), outcome.record() if outcome is not None else None
 
 
 def chosen(
     mirroring: Mirroring, served: Served, draw: Callable[[str], float]
-) -> tuple[tuple[TrafficTest, ...], bool]:
-    """The tests that a request is a sample of, and whether it is captured. ``draw`` gives a number in [0, 1)
-    for a name, the same whenever it is asked."""
-    tests = tuple(
-        test
-        for test in mirroring.tests
-        if served.digest in (test.digest, test.against) and draw(test.id) < test.share
+) -> tuple[tuple[TrafficComparison, ...], bool]:
+    """Return the comparisons that a request is a sample of, and whether it is captured.
+
+    ``draw`` returns a number in [0, 1) for a name, the same one for the same name.
+    """
+    comparisons = tuple(
+        comparison
+        for comparison in mirroring.comparisons
+        if served.digest in (comparison.digest, comparison.against) and draw(comparison.id) < comparison.share
     )
-    return tests, mirroring.captured_share > 0 and draw("") < mirroring.captured_share
+    return comparisons, mirroring.captured_share > 0 and draw("") < mirroring.captured_share
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""What the gateway knows at one moment: a request looks once and uses what it saw to its end."""
+"""What the gateway knows at one moment. A request looks once and uses that table until it ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from combee.gateway.spool import Place
 
 Check = Callable[[str], Awaitable[bool]]
-"""Whether a bearer token is let in."""
+"""Says whether a bearer token is let in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may take."""
+    """What one request may use."""
 
     max_request_bytes: int = 10_485_760
     deadline_seconds: float = 600.0
@@ -22,39 +22,39 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One version, ready to be put before messages."""
+    """One version, ready to be put in front of messages."""
 
     digest: str
     preface: str
-    """as it stands inside a JSON string."""
+    """the playbook's text, escaped as part of a JSON string."""
 
 
 NOTHING = Served("", "")
-"""No version is active: requests pass as they are."""
+"""No version is active: requests pass unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficTest:
-    """A comparison on traffic that is under way, as a version's status tells it."""
+class TrafficComparison:
+    """A comparison of versions on live traffic, read from a version's status."""
 
     id: str
     digest: str
-    """of the version that is tested."""
+    """digest of the version under comparison."""
     against: str
     share: float
-    """of requests, 0 to 1."""
+    """share of requests, 0 to 1."""
     other: Served
-    """the one of both that is not served: requests are asked of it once more."""
+    """the version of the pair that is not served; sampled requests are sent to it as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mirroring:
-    """What is to be done with a share of the requests besides answering them."""
+    """What the gateway does with a share of the requests besides answering them."""
 
     place: Place
-    tests: tuple[TrafficTest, ...] = ()
+    comparisons: tuple[TrafficComparison, ...] = ()
     captured_share: float = 0.0
-    """of requests that are only kept, with their answers."""
+    """share of requests, 0 to 1, that are recorded with their answers and not compared."""
     queue: int = 100
     concurrency: int = 4
     deadline_seconds: float = 120.0
@@ -62,20 +62,20 @@ class Mirroring:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One Playbook."""
+    """How one Playbook is served."""
 
     playbook: str
     served: Served
     upstream: str
-    """base address, without a slash at its end."""
+    """base address, without a trailing slash."""
     upstream_key: str
     allowed: Check
     limits: Limits = field(default_factory=Limits)
     mirroring: Mirroring | None = None
     problem: str = ""
-    """why it cannot answer, for the log; empty: it can."""
+    """why the Playbook cannot be served, for the log; empty when it can."""
     page: bool = False
-    """whether it is shown to people."""
+    """whether the page shows this Playbook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +84,4 @@ class Table:
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     known: bool = False
-    """whether the API server was asked at all; before that nobody can say what there is."""
+    """whether the API server has answered yet; until then the gateway does not know which Playbooks exist."""

@@ -1,4 +1,4 @@
-"""The way to the upstreams: bytes out, bytes back, as they come."""
+"""Sends requests to upstreams and passes the bytes of their answers back as they come."""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ from combee.errors import TransientError
 
 CONNECT_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 3.0
-"""Shorter than what servers allow (uvicorn, and with it vLLM, 5 s), so that a connection is seldom closed as it is used again."""
+"""Shorter than what servers allow (uvicorn, and with it vLLM, 5 s), so that a connection is seldom closed
+while it is being reused."""
 NAMES_SECONDS = 5
-"""How long the addresses of a name are trusted: a headless Service's change with its pods."""
+"""How long resolved addresses are trusted: those of a headless Service change with its pods."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 NOT_PASSED_ON = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization te trailer trailers transfer-encoding upgrade".split()
+    b"connection keep-alive proxy-authenticate proxy-authorization te trailer trailers "
+    b"transfer-encoding upgrade".split()
 )
-"""headers between neighbours (RFC 9110, 7.6.1), which neither side sees of the other."""
+"""hop-by-hop headers (RFC 9110, 7.6.1), which neither side sees of the other."""
 NOT_THE_CLIENTS = NOT_PASSED_ON | frozenset(
     b"host authorization api-key x-api-key cookie content-length accept-encoding expect".split()
 )
-"""headers of a request that we write ourselves or that were meant for us."""
+"""request headers that the gateway writes itself or that were meant for it."""
 IDENTITY = frozenset(b"idempotency-key x-request-id".split())
-"""headers that name one request: an upstream may give the answer of the first of a name to the second."""
+"""headers that identify one request: an upstream may answer a second request of the same identity from the
+first."""
 
 
 def without_identity(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers of the same request asked once more, as another one."""
+    """Return ``headers`` without those that identify the request, to send it again as a new one."""
     return [(name, value) for name, value in headers if name.lower() not in IDENTITY]
 
 
 class NoAnswerError(TransientError):
-    """The upstream gave no answer, or not the whole of it. ``started``: whether its head has come."""
+    """The upstream gave no answer, or broke off in the middle of one."""
 
     code = "Upstream"
 
 
 class Upstreams:
-    """Connections to all upstreams. Made inside the running loop; closed with ``aclose``."""
+    """Connections to all upstreams. Create it inside the running loop; close it with ``aclose``."""
 
     def __init__(self) -> None:
         connector = TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS, ttl_dns_cache=NAMES_SECONDS)
@@ -66,13 +69,15 @@ class Upstreams:
         )
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         await self._session.close()
 
     async def ask(self, method: str, url: str, headers: Headers, key: str, body: bytes) -> ClientResponse:
-        """The head of the answer; its body is to be read, and it is to be closed. NoAnswerError.
+        """Send a request and return the response once its head has come; the caller reads its body and closes
+        it.
 
-        Sent once more when a kept connection turns out to be closed before anything came back.
+        The request is sent once more when a reused connection turns out to be closed before anything came
+        back. Raises NoAnswerError.
         """
         sent: CIMultiDict[str] = CIMultiDict(
             (name.decode("latin-1"), value.decode("utf-8", "replace"))
@@ -88,9 +93,9 @@ class Upstreams:
                 )
             except (ServerDisconnectedError, ClientOSError) as error:
                 if last:
-                    raise _none(error) from None
+                    raise _no_answer(error) from None
             except (ClientError, OSError, TimeoutError, ValueError) as error:
-                raise _none(error) from None
+                raise _no_answer(error) from None
         raise AssertionError("unreachable")
 
     async def __aenter__(self) -> Self:
@@ -100,19 +105,19 @@ class Upstreams:
         await self.aclose()
 
 
-async def next_piece(answer: ClientResponse) -> bytes:
-    """What has come of the body since; empty at its end. NoAnswerError when it breaks off."""
+async def next_piece(response: ClientResponse) -> bytes:
+    """Return the bytes of the body that have come since; empty at its end. Raises NoAnswerError."""
     try:
-        return await answer.content.readany()
+        return await response.content.readany()
     except (ClientError, OSError) as error:
-        raise _none(error) from None
+        raise _no_answer(error) from None
 
 
-def passed_back(answer: ClientResponse) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer that the client sees."""
-    return [(n, v) for n, v in answer.raw_headers if n.lower() not in NOT_PASSED_ON]
+def passed_back(response: ClientResponse) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response that the client sees."""
+    return [(name, value) for name, value in response.raw_headers if name.lower() not in NOT_PASSED_ON]
 
 
-def _none(error: Exception) -> NoAnswerError:
-    # Only the class: a message may hold what was sent.
+def _no_answer(error: Exception) -> NoAnswerError:
+    # Name only the class: the message may hold what was sent.
     return NoAnswerError(f"the upstream gave no answer ({type(error).__name__})")

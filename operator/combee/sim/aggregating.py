@@ -1,6 +1,6 @@
-"""Aggregating, for any caller: a call carries so many distinct entries and no more.
+"""Aggregates, for any caller: a call carries a limited number of distinct entries.
 
-Of z lessons of T tokens e = z / (1 + sum w + (T/Td)^2) distinct entries are carried; raw reflections load
+Of z lessons of T tokens a call carries e = z / (1 + sum w + (T/Td)^2) distinct entries; raw reflections load
 a call more than short entries do. The longer the call, the more entries blur into platitudes.
 """
 
@@ -15,32 +15,32 @@ from combee.sim.params import Law
 from combee.sim.rulebook import Hit, Rulebook
 
 RAW_TOKENS = 150
-"""From this length on a lesson loads a call like a raw reflection."""
+"""A lesson of at least this length loads a call like a raw reflection."""
 SHORT_TOKENS = 60
-"""Up to this length it loads a call like a short entry."""
+"""A lesson of at most this length loads a call like a short entry."""
 _RULES, _NOTES = "formulas_and_calculations", "strategies_and_insights"
 
 
 @dataclass(slots=True)
 class _Group:
-    """One distinct lesson and what it was found in."""
+    """One distinct lesson and the items that hold it."""
 
     hit: Hit
     count: int
     ids: dict[str, None]
     stated: bool = True
-    """whether every item it was found in is a short entry with an id and states nothing else."""
+    """whether every item that holds it is a short entry with an id and states nothing else."""
 
 
 def weight(tokens: float, law: Law) -> float:
-    """Load of one lesson of this length: 1/Ce for short entries, 1/C for raw reflections, linear between."""
+    """Return a lesson's load: 1/Ce for short entries, 1/C for raw reflections, linear between."""
     raw, short = 1 / law.capacity, 1 / law.root_capacity
     share = min(1.0, max(0.0, (tokens - SHORT_TOKENS) / (RAW_TOKENS - SHORT_TOKENS)))
     return short + share * (raw - short)
 
 
 def expected(lengths: list[float], law: Law) -> float:
-    """e, the expected number of distinct entries carried out of lessons of these lengths (tokens).
+    """Return e, the expected number of distinct entries carried from lessons of these lengths (tokens).
 
     >>> round(expected([200.0] * 10, Law()), 2)
     5.23
@@ -51,21 +51,21 @@ def expected(lengths: list[float], law: Law) -> float:
 
 
 def aggregate(items: list[Item], book: Rulebook, law: Law, seed: int, ordinal: int) -> list[Entry]:
-    """The entries of one call; its luck is keyed by the lessons given, in order."""
+    """Return the entries of one call; its luck is keyed by the lessons given, in order."""
     lengths = [item.tokens / len(item.hits) for item in items for _ in item.hits]
     if not lengths:
         return []
-    given = "|".join(f"{item.id}:{hit.kind}:{hit.key}" for item in items for hit in item.hits)
-    key = (seed, "aggregate", draws.digest(given), ordinal)
+    lesson_keys = "|".join(f"{item.id}:{hit.kind}:{hit.key}" for item in items for hit in item.hits)
+    key = (seed, "aggregate", draws.digest(lesson_keys), ordinal)
     groups = _grouped(items)
     carried = expected(lengths, law)
     count = min(len(groups), int(carried) + (draws.unit(*key, "count") < carried - int(carried)))
     chosen = sorted(groups, key=lambda name: draws.race(_salience(groups[name], law), *key, name))[:count]
-    kept = set(chosen)
+    carried_names = set(chosen)
     specific = 1 / (1 + (sum(lengths) / law.blur_length) ** 2)
     entries = []
     for name, group in groups.items():
-        if name in kept:
+        if name in carried_names:
             blurred = draws.unit(*key, "blur", name) >= specific
             entries.append(_entry(group, blurred, book, law, *key, name))
     return entries
@@ -103,8 +103,8 @@ def _name(hit: Hit) -> str:
     return hit.name or "questions of this kind"
 
 
-def _invented(like: str, *key: str | int) -> str:
-    """An id of the same look that nobody gave."""
-    stem = like.rstrip("0123456789")
-    width = max(3, len(like) - len(stem))
+def _invented(example_id: str, *key: str | int) -> str:
+    """Return an id of the same format that no item has."""
+    stem = example_id.rstrip("0123456789")
+    width = max(3, len(example_id) - len(stem))
     return f"{stem}{90 * 10 ** (width - 2) + draws.number(*key, 'id') % 10 ** (width - 1):0{width}d}"

@@ -15,15 +15,15 @@ _WORD = re.compile(r"\w+")
 
 
 def embed(text: str, dimensions: int = DIMENSIONS) -> npt.NDArray[np.float32]:
-    """A vector of shape (dimensions,), float32, of length 1 (the first axis for an empty text).
+    """Return a vector of shape (dimensions,), float32, of length 1 (the first axis for an empty text).
 
-    Words and their pairs count, each hashed to one signed axis.
+    Each word and each pair of words is hashed to one signed axis.
     """
     words = [w.encode("utf-8", "surrogatepass") for w in _WORD.findall(text.casefold())]
     vector = np.zeros(dimensions, dtype=np.float64)
     for gram in (*words, *(a + b" " + b for a, b in pairwise(words))):
-        place = zlib.crc32(gram)
-        vector[(place >> 1) % dimensions] += 1.0 if place & 1 else -1.0
+        hashed = zlib.crc32(gram)
+        vector[(hashed >> 1) % dimensions] += 1.0 if hashed & 1 else -1.0
     length = float(np.sqrt(vector @ vector))
     if length == 0.0:
         vector[0] = length = 1.0
@@ -31,7 +31,7 @@ def embed(text: str, dimensions: int = DIMENSIONS) -> npt.NDArray[np.float32]:
 
 
 def encoded(vector: npt.NDArray[np.float32], form: str) -> list[float] | str:
-    """As a list of numbers, or base64 of little-endian float32 (what OpenAI's client asks for)."""
+    """Return a list of numbers, or base64 of little-endian float32 (what OpenAI's client asks for)."""
     if form == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
     return [float(x) for x in vector]

@@ -1,4 +1,4 @@
-"""Faults on request: which one, if any, meets a request at its n-th attempt."""
+"""Faults on request: which fault, if any, meets a request at its n-th attempt."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _REMEMBERED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong; ``kind`` is '' when nothing does. ``slow`` multiplies the time taken."""
+    """A fault; ``kind`` is '' when there is none. ``slow`` multiplies the time taken."""
 
     kind: str = ""
     slow: float = 1.0
 
 
 class FaultLuck:
-    """Draws faults by (seed, request digest, attempt), so order and timing never matter."""
+    """Draws faults by (seed, request digest, attempt), so that order and timing never matter."""
 
     def __init__(self, faults: Faults, seed: int) -> None:
         self._faults, self._seed = faults, seed
         self._attempts: OrderedDict[str, int] = OrderedDict()
 
     def meet(self, digest: str) -> Fault:
-        """The fault of this attempt at the request."""
+        """Return the fault of this attempt at the request."""
         if not self._faults.any:
             return Fault()
         attempt = self._attempts.pop(digest, 0)
@@ -38,7 +38,7 @@ class FaultLuck:
 
 
 def draw(faults: Faults, seed: int, digest: str, attempt: int) -> Fault:
-    """The fault of one attempt: at most one kind, and slowness on top."""
+    """Return the fault of one attempt: at most one kind, and slowness in addition."""
     key = (seed, "fault", digest, attempt)
     slow_share = 1 / faults.slow_one_in if faults.slow_one_in else 0.0
     slow = faults.slow_factor if draws.unit(*key, "slow") < slow_share else 1.0
@@ -57,7 +57,7 @@ def draw(faults: Faults, seed: int, digest: str, attempt: int) -> Fault:
 
 
 def spoil(text: str, kind: str) -> str:
-    """A reply cut in the middle, or no longer JSON."""
+    """Return a reply cut in the middle, or no longer JSON, as ``kind`` says."""
     if kind == "truncate":
         return text[: len(text) * 2 // 3]
     if kind == "malform":

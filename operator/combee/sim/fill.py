@@ -1,4 +1,4 @@
-"""Filling a form by its shape. Each function answers for one role; anything not needed stays neutral."""
+"""Fills a form by its shape. Each function answers for one role; unneeded fields stay neutral."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Entry:
     section: str
     cites: tuple[str, ...]
     given: tuple[str, ...] = ()
-    """the items given that state just this and nothing else, where all it comes from are such."""
+    """ids of the given items that state only this, when it comes from such items alone."""
 
 
 def neutral(form: Form) -> Any:
-    """The least a node may hold."""
+    """Return the smallest value that a node may hold."""
     if form.kind == "object":
         return {field.name: neutral(field) for field in form.fields}
     if form.kind == "array":
@@ -42,21 +42,21 @@ def neutral(form: Form) -> Any:
 
 
 def dumps(value: Any) -> str:
-    """JSON as a model writes it: no line breaks, no escapes beyond the needed."""
+    """Return JSON as a model writes it: no line breaks, no needless escapes."""
     return json.dumps(value, ensure_ascii=False)
 
 
 FIELD_TOKENS = 6
-"""What a field's name, quotes and colon cost on average; counted alike whatever the name."""
+"""Mean tokens of a field's name, quotes and colon; the same for all names."""
 
 
 def frame_tokens(reply: str) -> int:
-    """Tokens of a reply as if all its fields had names of one length."""
+    """Return the tokens of a reply as if all its fields had names of one length."""
     try:
-        said = json.loads(reply)
+        content = json.loads(reply)
     except ValueError:
         return tokens(reply)
-    values = said.values() if isinstance(said, dict) else [said]
+    values = content.values() if isinstance(content, dict) else [content]
     return sum(FIELD_TOKENS + tokens(value if isinstance(value, str) else "") for value in values)
 
 
@@ -65,7 +65,7 @@ def _object(form: Form, fill: Callable[[Form], Any]) -> dict[str, Any]:
 
 
 def rollout(form: Form | None, answer: str, reasoning: str, cited: Sequence[str]) -> str:
-    """The answer goes to the field called so, else to the last string; reasons to the other strings."""
+    """Put the answer in the field named for it, else in the last string; reasons go to the other strings."""
     if form is None:
         return answer
     strings = form.of("string")
@@ -87,22 +87,22 @@ def rollout(form: Form | None, answer: str, reasoning: str, cited: Sequence[str]
 def reflect(
     form: Form | None, diagnosis: str, lessons: Sequence[str], tags: Sequence[tuple[str, str]]
 ) -> str:
-    """Lessons go to the list of strings (or of objects that hold one), else to the last string."""
+    """Put the lessons in the list of strings (or of objects that hold one), else in the last string."""
     if form is None:
         return "\n".join((diagnosis, *lessons))
-    voted = [f for f in form.lists_of("object") if f.item and any(x.is_tag() for x in f.item.fields)]
-    listed = [f for f in form.lists_of("object", "string") if f not in voted]
-    if not voted and len(listed) > 1:
-        voted = [f for f in listed[1:] if f.item and len(f.item.of("string")) >= 2]
-        listed = [f for f in listed if f not in voted]
-    home = listed[0] if listed else None
+    tag_lists = [f for f in form.lists_of("object") if f.item and any(x.is_tag() for x in f.item.fields)]
+    lesson_lists = [f for f in form.lists_of("object", "string") if f not in tag_lists]
+    if not tag_lists and len(lesson_lists) > 1:
+        tag_lists = [f for f in lesson_lists[1:] if f.item and len(f.item.of("string")) >= 2]
+        lesson_lists = [f for f in lesson_lists if f not in tag_lists]
+    home = lesson_lists[0] if lesson_lists else None
     strings = form.of("string")
     last = strings[-1] if strings and home is None else None
 
     def value(field: Form) -> Any:
         if field is home and field.item is not None:
             return [_text_item(field.item, text) for text in lessons]
-        if field in voted and field.item is not None:
+        if field in tag_lists and field.item is not None:
             return [_tag_item(field.item, id_, tag) for id_, tag in tags]
         if field is last:
             return " ".join(lessons)
@@ -135,10 +135,10 @@ def _tag_item(item: Form, id_: str, tag: str) -> Any:
 
 
 def aggregate(form: Form | None, entries: Sequence[Entry]) -> str:
-    """Entries go to the list of objects; where there is none, to the list of strings or last string as lines.
+    """Put the entries in the list of objects, else in the list of strings, or in the last string as lines.
 
-    Where the form asks for the ids of items to be carried on unchanged, an entry that was given as it is
-    goes there by its ids and is not written again.
+    Where the form asks for the ids of items to carry on unchanged, an entry that was given as it is goes
+    there by its ids and is not written again.
     """
     if form is None:
         return "\n".join(
@@ -149,14 +149,14 @@ def aggregate(form: Form | None, entries: Sequence[Entry]) -> str:
     texts, strings = [f for f in form.lists_of("string") if f is not keep], form.of("string")
     homes = [*(form.lists_of("object") or texts or strings[-1:])]
     home = homes[0] if homes else None
-    kept = [entry for entry in entries if keep is not None and _may_be_kept(keep, entry)]
-    entries = [entry for entry in entries if entry not in kept]
+    unchanged = [entry for entry in entries if keep is not None and _may_be_kept(keep, entry)]
+    entries = [entry for entry in entries if entry not in unchanged]
     bullets = [f"- {entry.text}" for entry in entries]
 
     def value(field: Form) -> Any:
         if field is keep and field.item is not None:
-            named = [list(entry.cites) for entry in kept]
-            return named if field.item.kind == "array" else [id_ for ids in named for id_ in ids]
+            cited_ids = [list(entry.cites) for entry in unchanged]
+            return cited_ids if field.item.kind == "array" else [id_ for ids in cited_ids for id_ in ids]
         if field is home and field.kind == "array" and field.item is not None:
             item = field.item
             return [_entry(item, entry) if item.kind == "object" else entry.text for entry in entries]
@@ -170,7 +170,8 @@ def aggregate(form: Form | None, entries: Sequence[Entry]) -> str:
 
 
 def _may_be_kept(keep: Form, entry: Entry) -> bool:
-    """A plain list of ids has no place to say that several items are one."""
+    """Return whether an entry can be carried on by ids: a plain list cannot say that several items are
+    one."""
     return bool(entry.given) and (
         len(entry.given) == 1 or (keep.item is not None and keep.item.kind == "array")
     )
@@ -178,8 +179,16 @@ def _may_be_kept(keep: Form, entry: Entry) -> bool:
 
 def _entry(item: Form, entry: Entry) -> dict[str, Any]:
     strings = [f for f in item.of("string") if not f.nullable and not _IDENTITY.search(f.name.lower())]
-    named = [f for f in strings if _CONTENT.search(f.name.lower())]
-    content = named[0] if named else strings[1] if len(strings) > 1 else strings[0] if strings else None
+    content_fields = [f for f in strings if _CONTENT.search(f.name.lower())]
+    content = (
+        content_fields[0]
+        if content_fields
+        else strings[1]
+        if len(strings) > 1
+        else strings[0]
+        if strings
+        else None
+    )
     section = next((f for f in strings if f is not content), None)
     cites = next((f for f in item.lists_of("string", "integer", "number")), None)
 
@@ -207,7 +216,7 @@ def _cite(item: Form, id_: str) -> Any:
 
 
 def judge(form: Form | None, right: bool, reason: str) -> str:
-    """The verdict goes to every boolean, number and enumeration; the reason to the strings."""
+    """Put the verdict in every boolean, number and enumeration, and the reason in the strings."""
     if form is None:
         return f"{reason} Verdict: {'correct' if right else 'incorrect'}"
 
@@ -217,10 +226,10 @@ def judge(form: Form | None, right: bool, reason: str) -> str:
         if field.kind in ("number", "integer"):
             return 1 if right else 0
         if field.kind == "enum":
-            wanted, other = (_YES, _NO) if right else (_NO, _YES)
-            fitting = [v for v in field.values if wanted.fullmatch(str(v))]
-            rest = [v for v in field.values if not other.fullmatch(str(v))]
-            return (fitting or rest or list(field.values))[0]
+            words, opposite = (_YES, _NO) if right else (_NO, _YES)
+            matching = [v for v in field.values if words.fullmatch(str(v))]
+            neutral_values = [v for v in field.values if not opposite.fullmatch(str(v))]
+            return (matching or neutral_values or list(field.values))[0]
         return reason if field.kind == "string" else neutral(field)
 
     return dumps(_object(form, value))

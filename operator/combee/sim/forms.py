@@ -1,6 +1,6 @@
-"""The form of an answer, by its shape: from a JSON schema, or from the example in an instruction.
+"""Derives the form of an answer from a JSON schema, or from the example in an instruction.
 
-Names of fields are hints at most: two forms of one shape are filled alike.
+Names of fields are only hints: two forms of one shape are filled alike.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ class Form:
     hint: str = ""
     """name and description, lower case."""
     told: str = ""
-    """the description alone, lower case: what the asker says a field is for, whatever its name."""
+    """the description alone, in lower case: the asker's words on the field, whatever its name."""
     fields: tuple[Form, ...] = ()
     item: Form | None = None
     values: tuple[Any, ...] = ()
     nullable: bool = False
 
     def of(self, *kinds: str) -> tuple[Form, ...]:
-        """The fields of these kinds, in order."""
+        """Return the fields of these kinds, in order."""
         return tuple(f for f in self.fields if f.kind in kinds)
 
     def lists_of(self, *kinds: str) -> tuple[Form, ...]:
-        """The fields that are lists of these kinds, in order."""
+        """Return the fields that are lists of these kinds, in order."""
         return tuple(
             f for f in self.fields if f.kind == "array" and f.item is not None and f.item.kind in kinds
         )
 
     def is_operation(self) -> bool:
-        """An enumeration of what may be done to an entry."""
+        """Return whether this is an enumeration of operations on an entry."""
         return self.kind == "enum" and any(_OPERATION.fullmatch(str(v)) for v in self.values)
 
     def is_tag(self) -> bool:
-        """An enumeration of votes on a bullet."""
+        """Return whether this is an enumeration of votes on a bullet."""
         return self.kind == "enum" and bool(_TAGS & {str(v).lower() for v in self.values})
 
     def keeps(self) -> bool:
-        """A list of ids (or of lists of ids that belong together) of items to be carried on unchanged."""
+        """Return whether this is a list of ids (or of groups of ids) of items to carry on unchanged."""
         inner = self.item.item if self.item is not None and self.item.kind == "array" else self.item
-        listed = self.kind == "array" and inner is not None and inner.kind == "string"
-        return listed and bool(_UNCHANGED.search(self.told) and _IDS.search(self.told))
+        is_list = self.kind == "array" and inner is not None and inner.kind == "string"
+        return is_list and bool(_UNCHANGED.search(self.told) and _IDS.search(self.told))
 
     def walk(self) -> Iterator[Form]:
-        """This node and all below it."""
+        """Yield this node and all below it."""
         yield self
         for child in self.fields:
             yield from child.walk()
@@ -68,7 +68,7 @@ class Form:
 
 
 def from_schema(schema: Mapping[str, Any]) -> Form:
-    """The form of a JSON schema; $ref, anyOf with null, const and enum are understood."""
+    """Return the form of a JSON schema; $ref, anyOf with null, const and enum are supported."""
     return _node(schema, schema, "", 0)
 
 
@@ -80,15 +80,15 @@ def _node(node: Mapping[str, Any], root: Mapping[str, Any], name: str, depth: in
     if "const" in node:
         values = (node["const"],)
     if values:
-        plain = tuple(v for v in values if v is not None)
-        return Form("enum", name, hint, values=plain or values, nullable=nullable or None in values)
+        non_null = tuple(v for v in values if v is not None)
+        return Form("enum", name, hint, values=non_null or values, nullable=nullable or None in values)
     kind = node.get("type")
     if isinstance(kind, list):
         nullable = nullable or "null" in kind
         kind = next((k for k in kind if k != "null"), "null")
     if kind == "object" or (kind is None and "properties" in node):
-        deep = depth > _MAX_DEPTH
-        children = {} if deep else node.get("properties") or {}
+        too_deep = depth > _MAX_DEPTH
+        children = {} if too_deep else node.get("properties") or {}
         fields = tuple(_node(child, root, key, depth + 1) for key, child in children.items())
         return Form("object", name, hint, fields=fields, nullable=nullable)
     if kind == "array":
@@ -120,17 +120,18 @@ def _resolved(node: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[Mapping
 
 
 def from_example(text: str) -> Form | None:
-    """The form of the last JSON object (or schema) that an instruction shows as the way to answer, or None."""
+    """Return the form of the last JSON object (or schema) that an instruction shows as its format, or
+    None."""
     decoder = json.JSONDecoder()
-    place = len(text)
+    position = len(text)
     for _ in range(16):
-        place = max(text.rfind("\n{", 0, place), text.rfind("\n[", 0, place))
-        if place < 0:
+        position = max(text.rfind("\n{", 0, position), text.rfind("\n[", 0, position))
+        if position < 0:
             return None
-        if not _CUE.search(text, max(0, place - 200), place):
+        if not _CUE.search(text, max(0, position - 200), position):
             continue
         try:
-            example, _ = decoder.raw_decode(text, place + 1)
+            example, _ = decoder.raw_decode(text, position + 1)
         except ValueError:
             continue
         form = from_schema(example) if _is_schema(example) else _shape(example, "")
@@ -140,7 +141,7 @@ def from_example(text: str) -> Form | None:
 
 
 def _is_schema(example: Any) -> bool:
-    """Whether the JSON in an instruction is a schema rather than an example of it."""
+    """Return whether the JSON in an instruction is a schema rather than an example."""
     return (
         isinstance(example, dict)
         and example.get("type") == "object"

@@ -1,8 +1,8 @@
-"""What an aggregator is given: items with lessons in them, found in any layout.
+"""Finds the items that an aggregator is given, with their lessons, in any layout.
 
-Lines of an artifact (with their counters) are no items. Items start at ``[id]`` at the beginning of a
-line after the last heading that introduces such a list; where there are none, at "id" fields of
-a JSON list; where there are none either, all lessons are one item without an id.
+Lines of an artifact (with their counters) are not items. Items start at ``[id]`` at the beginning of a line
+after the last heading that introduces such a list; where there are none, at "id" fields of a JSON list; where
+there are none either, all lessons are one item without an id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Item:
 
 
 def items_in(text: str, book: Rulebook) -> list[Item]:
-    """The items of a request, in order; those without a lesson are left out."""
+    """Return the items of a request, in order; those without a lesson are left out."""
     if "helpful" in text:
         text = "\n".join(
             [line for line in text.split("\n") if "helpful" not in line or not _ARTIFACT.search(line)]
@@ -57,32 +57,32 @@ def items_in(text: str, book: Rulebook) -> list[Item]:
 
 
 def _heading_before(text: str, position: int) -> int:
-    """The end of the last heading before a position; its own line's start where there is none."""
+    """Return the end of the last heading before a position, or the start of its line where there is none."""
     ends = [heading.end() for heading in _HEADING.finditer(text, 0, position)]
     return ends[-1] if ends else text.rfind("\n", 0, position) + 1
 
 
 def _cut(text: str, starts: list[tuple[int, str]], hits: list[Hit], *, once: bool) -> list[Item]:
-    """Pieces from start to start; a lesson counts once per piece where pieces are real items."""
+    """Return the pieces from start to start; where pieces are real items, a lesson counts once per piece."""
     items = []
     edges = [start for start, _ in starts] + [_tail(text, starts[-1][0], hits[-1].position, once)]
-    place = 0
+    index = 0
     for (start, id_), end in zip(starts, edges[1:], strict=True):
-        inside: dict[object, Hit] = {}
-        while place < len(hits) and hits[place].position < end:
-            hit = hits[place]
-            inside.setdefault((hit.kind, hit.key) if once else place, hit)
-            place += 1
-        if inside:
-            items.append(Item(id_, tokens(text[start:end].rstrip()), tuple(inside.values())))
+        piece_hits: dict[object, Hit] = {}
+        while index < len(hits) and hits[index].position < end:
+            hit = hits[index]
+            piece_hits.setdefault((hit.kind, hit.key) if once else index, hit)
+            index += 1
+        if piece_hits:
+            items.append(Item(id_, tokens(text[start:end].rstrip()), tuple(piece_hits.values())))
     return items
 
 
 def _tail(text: str, start: int, last_hit: int, once: bool) -> int:
-    """Where the last item ends: the blank line (else the heading) after its last lesson."""
-    after = max(start, last_hit)
+    """Return where the last item ends: the blank line (else the heading) after its last lesson."""
+    last_position = max(start, last_hit)
     if once:
-        end = text.find("\n\n", after)
+        end = text.find("\n\n", last_position)
         return end if end >= 0 else len(text)
-    heading = _HEADING.search(text, after)
+    heading = _HEADING.search(text, last_position)
     return heading.start() if heading else len(text)

@@ -1,4 +1,4 @@
-"""Judging an answer: the truth, flipped now and then, and kinder in the lenient."""
+"""Judges an answer: the truth, flipped with some probability, and leniently for a lenient judge."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from combee.sim.params import Law
 
 
 def verdict(right: bool, lenient: bool, law: Law, *key: str | int) -> bool:
-    """Whether the judge says 'right'. A lenient one takes more wrong answers for right."""
+    """Return whether the judge says 'right'. A lenient judge accepts more wrong answers."""
     flip = law.judge_flip + (law.judge_leniency if lenient and not right else 0.0)
     return right != (draws.unit(*key) < flip)

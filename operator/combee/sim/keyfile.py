@@ -1,8 +1,8 @@
 """Key files: the right answers, which only the simulator reads; and finding a question in a prompt.
 
 A key file is JSON: ``{"version": 1, "task", "topics": {topic: times asked}, "examples": {id: {"question",
-"target", "topic"}}}``; the id is the digest of the question. Questions are recognised verbatim
-(also inside JSON strings, and with other white space) wherever they stand.
+"target", "topic"}}}``; the id is the digest of the question. Questions are recognised verbatim (also inside
+JSON strings, and with other white space) wherever they stand.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ANSWER = re.compile(r"[\s\"]*\.?\s*Answer:\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """One question with its right answer and the topic whose rule it needs."""
+class Question:
+    """A question with its right answer and the topic whose rule it needs."""
 
     id: str
-    question: str
+    text: str
     target: str
     topic: str
     mistake: str
@@ -40,29 +40,29 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A question found at [start, end) of a text."""
+class QuestionMatch:
+    """A known question at [start, end) of a text."""
 
-    known: Known
+    question: Question
     start: int
     end: int
 
 
 def formula_row(context: str, target: str) -> tuple[str, str]:
-    """(topic, question) of a Formula row; ValueError when it is none."""
-    named = _FORMULA.search(context)
-    if not named:
+    """Return (topic, question) of a Formula row. Raises ValueError for another row."""
+    match = _FORMULA.search(context)
+    if not match:
         raise ValueError("no 'Use formula ... to answer' in it")
     question = context.partition("Question:")[2] or context
-    return " ".join(named.group(1).split()), _ANSWER.sub("", question).strip(' \n\t"*')
+    return " ".join(match.group(1).split()), _ANSWER.sub("", question).strip(' \n\t"*')
 
 
 def planted_row(context: str, target: str) -> tuple[str, str]:
-    """(topic, question) of a planted row; ValueError when it is none."""
-    found = planted.QUESTION.search(context)
-    if not found:
+    """Return (topic, question) of a planted row. Raises ValueError for another row."""
+    match = planted.QUESTION.search(context)
+    if not match:
         raise ValueError("no 'Procedure P-... is applied to the input ...' in it")
-    return found.group(1), found.group()
+    return match.group(1), match.group()
 
 
 ROWS: dict[str, Callable[[str, str], tuple[str, str]]] = {
@@ -70,11 +70,11 @@ ROWS: dict[str, Callable[[str, str], tuple[str, str]]] = {
     "formula": formula_row,
     "planted": planted_row,
 }
-"""How a task's rows (context, target) are read; a new task is a new line here and in ``params.TASK_LAWS``."""
+"""How to read a task's rows (context, target); a new task is a new line here and in ``params.TASK_LAWS``."""
 
 
 def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
-    """A key from JSONL files given as (name, content). Raises DataError naming file and line."""
+    """Return a key made from JSONL files given as (name, content). Raises DataError with file and line."""
     if task not in ROWS:
         raise DataError(f"no rules for task {task!r}", fix=f"Use one of {', '.join(sorted(ROWS))}.")
     topics: Counter[str] = Counter()
@@ -95,7 +95,7 @@ def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a key file. Raises DataError when it is none."""
+    """Return the content of a key file. Raises DataError when it is not one."""
     try:
         key = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -106,7 +106,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def mistake(example: str, target: str) -> str:
-    """The typical wrong answer to a question whose right one is a number: far off, with odd cents.
+    """Return the typical wrong answer to a question with a numeric answer: far off, with odd cents.
 
     >>> mistake("17", "2.0") != mistake("18", "2.0")
     True
@@ -116,8 +116,8 @@ def mistake(example: str, target: str) -> str:
     except ValueError:
         return f"{target} (restated)"
     luck, cents = draws.unit("mistake", example), 11 + draws.number("cents", example) % 88
-    off = value * (1.2 + 0.6 * luck) if abs(value) >= 2 else value + 1 + int(3 * luck)
-    return f"{int(off)}.{cents:02d}" if int(off) or off > 0 else f"-0.{cents:02d}"
+    wrong_value = value * (1.2 + 0.6 * luck) if abs(value) >= 2 else value + 1 + int(3 * luck)
+    return f"{int(wrong_value)}.{cents:02d}" if int(wrong_value) or wrong_value > 0 else f"-0.{cents:02d}"
 
 
 class Questions:
@@ -127,9 +127,9 @@ class Questions:
         keys = list(keys)
         lengths = (len(row["question"]) for key in keys for row in key["examples"].values())
         self._head = min([_LONGEST_HEAD, *filter(None, lengths)])
-        self._by_head: dict[str, list[Known]] = {}
-        self._by_words: dict[str, Known] = {}
-        self._planted: dict[str, Known] = {}
+        self._by_head: dict[str, list[Question]] = {}
+        self._by_words: dict[str, Question] = {}
+        self._planted: dict[str, Question] = {}
         for key in keys:
             confused = tags.confusions(key["examples"].values()) if key["task"] == "finer" else None
             for id_, row in key["examples"].items():
@@ -139,53 +139,53 @@ class Questions:
                     self._add(id_, row, mistake(id_, row["target"]))
 
     def _add(self, id_: str, row: dict[str, str], wrong: str) -> None:
-        known = Known(id_, row["question"], row["target"], row["topic"], wrong)
-        self._by_head.setdefault(known.question[: self._head], []).append(known)
-        self._by_words[_squeezed(known.question)] = known
+        question = Question(id_, row["question"], row["target"], row["topic"], wrong)
+        self._by_head.setdefault(question.text[: self._head], []).append(question)
+        self._by_words[_squeezed(question.text)] = question
 
     def __len__(self) -> int:
         return len(self._by_words)
 
-    def last_in(self, text: str) -> Found | None:
-        """The last known question in a text, or None."""
+    def last_in(self, text: str) -> QuestionMatch | None:
+        """Return the last known question in a text, or None."""
         best = self._verbatim(text)
-        planted_at = text.rfind("is applied to the input ")
-        if planted_at >= 0 and (best is None or planted_at > best.start):
-            for found in planted.QUESTION.finditer(text, max(0, planted_at - 20)):
-                best = Found(self._procedure(found), found.start(), found.end())
+        planted_position = text.rfind("is applied to the input ")
+        if planted_position >= 0 and (best is None or planted_position > best.start):
+            for match in planted.QUESTION.finditer(text, max(0, planted_position - 20)):
+                best = QuestionMatch(self._procedure(match), match.start(), match.end())
         return best or self._squeezed_in(text)
 
-    def _verbatim(self, text: str) -> Found | None:
-        """Looks at windows from the end on, since what varies mostly stands last."""
+    def _verbatim(self, text: str) -> QuestionMatch | None:
+        """Search windows from the end on, since what varies mostly stands last."""
         end, size = len(text), _WINDOW
         while end > 0:
             begin = max(0, text.rfind("\n", 0, max(0, end - size)))
-            best: Found | None = None
-            for place in _START.finditer(text, begin, end):
-                start = place.end()
-                for known in self._by_head.get(text[start : start + self._head], ()):
-                    longer = best is None or start > best.start or len(known.question) > best.end - best.start
-                    if longer and text.startswith(known.question, start):
-                        best = Found(known, start, start + len(known.question))
+            best: QuestionMatch | None = None
+            for match in _START.finditer(text, begin, end):
+                start = match.end()
+                for question in self._by_head.get(text[start : start + self._head], ()):
+                    longer = best is None or start > best.start or len(question.text) > best.end - best.start
+                    if longer and text.startswith(question.text, start):
+                        best = QuestionMatch(question, start, start + len(question.text))
             if best is not None:
                 return best
             end, size = begin, size * 4
         return None
 
-    def _procedure(self, found: re.Match[str]) -> Known:
-        question, topic, value = found.group(), found.group(1), int(found.group(2))
+    def _procedure(self, match: re.Match[str]) -> Question:
+        question, topic, value = match.group(), match.group(1), int(match.group(2))
         right, wrong = planted.line(topic, "right")(value), planted.line(topic, "wrong")(value)
-        return Known(draws.digest(question)[:16], question, str(right), topic, str(wrong))
+        return Question(draws.digest(question)[:16], question, str(right), topic, str(wrong))
 
-    def _squeezed_in(self, text: str) -> Found | None:
-        """The slow way, for prompts that quote the question as JSON or lay it out anew."""
+    def _squeezed_in(self, text: str) -> QuestionMatch | None:
+        """Search slowly, for prompts that quote the question as JSON or lay it out anew."""
         if not any(head in text for head in {head[:8] for head in self._by_head}):
             return None
         squeezed = _squeezed(text)
-        for words, known in self._by_words.items():
+        for words, question in self._by_words.items():
             if words in squeezed:
-                start = max(0, text.find(known.question[:8]))
-                return Found(known, start, min(len(text), start + len(known.question)))
+                start = max(0, text.find(question.text[:8]))
+                return QuestionMatch(question, start, min(len(text), start + len(question.text)))
         return None
 
 

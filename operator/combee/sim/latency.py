@@ -1,7 +1,7 @@
-"""How long a call takes: the latency law of one engine, its prefix cache, and a clock that obeys it.
+"""How long a call takes: the latency law of one engine, its prefix cache, and a clock that follows it.
 
-seconds = out * (16.3 ms + .094 ms * concurrent) + 31 us * (uncached prompt tokens in flight), fitted to vLLM on
-one H200 (8B, bf16). Prefill is shared and first: while prompts are being read nobody decodes.
+seconds = out * (16.3 ms + .094 ms * concurrent) + 31 us * (uncached prompt tokens in flight), fitted to vLLM
+on one H200 (8B, bf16). Prefill is shared and comes first: no call decodes while prompts are being read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MIN_SLEEP = 0.001
 
 
 def seconds(out_tokens: float, concurrent: int, uncached_in_flight: float) -> float:
-    """The law: seconds of one call among ``concurrent`` equal ones.
+    """Return the seconds of one call among ``concurrent`` equal ones.
 
     >>> round(seconds(256, 64, 64 * 1024), 2)
     7.74
@@ -29,12 +29,12 @@ def seconds(out_tokens: float, concurrent: int, uncached_in_flight: float) -> fl
 
 
 def step(concurrent: int) -> float:
-    """Seconds that one token of each running call takes."""
+    """Return the seconds in which each running call decodes one token."""
     return DECODE_SECONDS + DECODE_SECONDS_PER_CONCURRENT * concurrent
 
 
 class PrefixCache:
-    """Which prefixes were seen, in chunks of 64 tokens (four of vLLM's blocks), least recently used out first."""
+    """An LRU cache of prefixes, in chunks of 64 tokens (four of vLLM's blocks)."""
 
     def __init__(self, capacity_tokens: int) -> None:
         self._chunks: OrderedDict[bytes, None] = OrderedDict()
@@ -42,18 +42,18 @@ class PrefixCache:
         self._limit = max(0, capacity_tokens // (BLOCK_TOKENS * _CHUNK_BLOCKS))
 
     def cached(self, text: str, prompt_tokens: int) -> int:
-        """Tokens of the prompt served from the cache; the prompt is remembered from now on."""
+        """Return how many tokens of the prompt the cache holds, and add the prompt to it."""
         data, size = text.encode("utf-8", "surrogatepass"), self._bytes
         chain = hashlib.blake2b(digest_size=12)
-        hits, missed = 0, False
+        hits, missing = 0, False
         for start in range(0, len(data) - size + 1, size):
             chain.update(data[start : start + size])
             key = chain.copy().digest()
             if key in self._chunks:
                 self._chunks.move_to_end(key)
-                hits += not missed
+                hits += not missing
             else:
-                missed = True
+                missing = True
                 self._chunks[key] = None
         while len(self._chunks) > self._limit:
             self._chunks.popitem(last=False)
@@ -61,9 +61,9 @@ class PrefixCache:
 
 
 class Engine:
-    """Calls in flight share one decoder: a clock of decoded tokens that runs slower the more there are.
+    """Calls in flight share one decoder: a clock of decoded tokens that slows down as they become more.
 
-    ``scale`` is real seconds per modelled second; 0 never waits. Modelled time is what metrics record.
+    ``scale`` is real seconds per modelled second; 0 never waits. Metrics record modelled time.
     """
 
     def __init__(self, scale: float, max_running: int) -> None:
@@ -79,11 +79,11 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for a place."""
+        """Number of calls that wait for a place."""
         return sum(not place.done() for place in self._queue)
 
     async def admit(self, uncached_tokens: int) -> float:
-        """Take a place (waiting for one if need be); returns the token clock at the start."""
+        """Take a place, waiting for one if need be, and return the token clock at the start."""
         if self.running >= self._max:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._queue.append(place)
@@ -101,7 +101,7 @@ class Engine:
         return self._token_clock
 
     def leave(self) -> None:
-        """Give the place back, to the first in the queue if there is one."""
+        """Give the place to the first call in the queue, or free it."""
         self._advance()
         while self._queue:
             place = self._queue.popleft()
@@ -125,12 +125,12 @@ class Engine:
 
     def _advance(self) -> None:
         now = asyncio.get_running_loop().time()
-        passed = (now - self._last) / self._scale if self._scale > 0 else 0.0
+        modelled_seconds = (now - self._last) / self._scale if self._scale > 0 else 0.0
         self._last = now
-        if self.running and passed > 0:
-            read = min(passed, self._prefill)
-            self._prefill -= read
-            self._token_clock += (passed - read) / step(self.running)
+        if self.running and modelled_seconds > 0:
+            prefill = min(modelled_seconds, self._prefill)
+            self._prefill -= prefill
+            self._token_clock += (modelled_seconds - prefill) / step(self.running)
 
     def _arm(self) -> None:
         if self._timer is not None:

@@ -1,9 +1,9 @@
-"""What the simulated model says: lessons, entries and platitudes as natural sentences.
+"""The simulated model's sentences: lessons, entries and platitudes.
 
-Every specific lesson holds its topic and one anchor. A rule's anchor is what its rulebook says; a
-filler's is a note code that certifies itself (check letter and check digit), so that any text can
-be searched for lessons without remembering which were ever written. The only condition in a
-sentence is its first clause, and the only numbers and names are topic and anchor.
+Every specific lesson holds its topic and one anchor. A rule's anchor comes from its rulebook; a filler's is a
+note code that certifies itself (check letter and check digit), so that lessons can be found in any text
+without a list of those written. The only condition in a sentence is its first clause, and the only numbers
+and names are topic and anchor.
 """
 
 from __future__ import annotations
@@ -15,30 +15,40 @@ from combee.sim import draws
 NOTE = re.compile(r"[A-Z]{4}-\d{4}")
 PLATITUDE = "As a general habit, "
 LONGEST_LESSON = 200
-"""Tokens of a lesson told at length; what a reflection has to say beyond that is its diagnosis."""
+"""Most tokens of a lesson at length; a longer reflection spends the rest on its diagnosis."""
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 _RULE_FORMS = (
     (
-        "When a question uses {name}, {phrase}: settle unit, sign and scale by it at the outset, since the common slip "
+        "When a question uses {name}, {phrase}: settle unit, sign and scale by it at the outset, "
+        "since the common slip "
         "drops it halfway through the working."
     ),
     (
-        "When a question uses {name}, {phrase}; settle unit, sign and scale by it at the start, since the common slip "
+        "When a question uses {name}, {phrase}; settle unit, sign and scale by it at the start, "
+        "since the common slip "
         "loses it halfway through the working."
     ),
     (
-        "When a question uses {name}, always {phrase}: settle unit, sign and scale by it at the outset, as the common "
+        "When a question uses {name}, always {phrase}: settle unit, sign and scale by it at the "
+        "outset, as the common "
         "slip drops it halfway through the calculation."
     ),
     (
-        "When a question uses {name}, {phrase}: fix unit, sign and scale by it at the outset, since the usual slip "
+        "When a question uses {name}, {phrase}: fix unit, sign and scale by it at the outset, since "
+        "the usual slip "
         "drops it midway through the working."
     ),
 )
 _NOTE_FORMS = (
-    "When a question uses {name}, keep note {code} in mind: {advice}, and say in one line which reading was taken.",
-    "When a question uses {name}, bear note {code} in mind: {advice}, and say in a line which reading was taken.",
+    (
+        "When a question uses {name}, keep note {code} in mind: {advice}, and say in one line which "
+        "reading was taken."
+    ),
+    (
+        "When a question uses {name}, bear note {code} in mind: {advice}, and say in a line which "
+        "reading was taken."
+    ),
 )
 _ADVICE = (
     "write the given figures down in the order in which they appear",
@@ -55,33 +65,96 @@ _ADVICE = (
     "check the sign of every difference against the story told",
 )
 _PLATITUDES = (
-    "read questions on {name} with care, keep the units straight and double-check the arithmetic of the answer.",
+    (
+        "read questions on {name} with care, keep the units straight and double-check the arithmetic of "
+        "the answer."
+    ),
     "stay careful on {name}, think step by step and make sure that the final answer is plausible.",
     "take your time on {name}, write clearly and verify each intermediate result.",
 )
 _MORE = (
-    "The trace went astray at the point at which the given figures were lined up, not in the arithmetic that followed.",
-    "The intermediate result looked plausible and nothing contradicted it, so the slip travelled on unnoticed to the end.",
-    "A reader who follows the working line by line can see the place, yet the final figure alone does not give it away.",
-    "The same pattern is likely to come back in other questions of this family, with other figures and another story.",
-    "Stating the reading in one short line makes the working checkable and costs next to nothing in a full answer.",
-    "It helps to set the quantities out as a small table, each with its name, its unit and the role that it plays.",
-    "What matters is the order of the steps: settle the reading, then set the figures in, then compute, then round.",
-    "The wording of the question is no reliable guide here, because two stories with equal wording may differ in kind.",
-    "Neither more digits nor a longer explanation would have helped, since the choice had been made at the very start.",
-    "Anyone who reviews such an answer should look at the first line of the working and compare it with this advice.",
+    (
+        "The trace went astray at the point at which the given figures were lined up, not in the "
+        "arithmetic that followed."
+    ),
+    (
+        "The intermediate result looked plausible and nothing contradicted it, so the slip travelled on "
+        "unnoticed to the end."
+    ),
+    (
+        "A reader who follows the working line by line can see the place, yet the final figure alone "
+        "does not give it away."
+    ),
+    (
+        "The same pattern is likely to come back in other questions of this family, with other figures "
+        "and another story."
+    ),
+    (
+        "Stating the reading in one short line makes the working checkable and costs next to nothing in "
+        "a full answer."
+    ),
+    (
+        "It helps to set the quantities out as a small table, each with its name, its unit and the role "
+        "that it plays."
+    ),
+    (
+        "What matters is the order of the steps: settle the reading, then set the figures in, then "
+        "compute, then round."
+    ),
+    (
+        "The wording of the question is no reliable guide here, because two stories with equal wording "
+        "may differ in kind."
+    ),
+    (
+        "Neither more digits nor a longer explanation would have helped, since the choice had been made "
+        "at the very start."
+    ),
+    (
+        "Anyone who reviews such an answer should look at the first line of the working and compare it "
+        "with this advice."
+    ),
 )
 _STILL_MORE = (
-    "The first reading was kept to the end although the text gave more than one hint that it would not carry that far.",
-    "Two of the terms in the text look alike at a glance and mean different things, and the working never told them apart.",
-    "The words next to the figure say what it is, and they deserve more weight than the size or the look of the figure.",
-    "What was written down as given was in truth a conclusion, and nobody went back to the text to see what it rests on.",
-    "Several neighbouring readings are possible, and the narrower one fits better than the wide one that was taken.",
-    "The trace spends most of its words on what is obvious and passes over the single point on which the answer turns.",
-    "A list of the possible readings, each with the words that speak in its favour, would have brought the right one up.",
-    "The mistake is one of naming rather than of computing, so that no check of the figures could ever have found it.",
-    "The wording that settles the matter stands at the end of the sentence, and the trace had made up its mind by then.",
-    "Other questions of this family share the same words, so the habit will pay off well beyond the trace at hand.",
+    (
+        "The first reading was kept to the end although the text gave more than one hint that it would "
+        "not carry that far."
+    ),
+    (
+        "Two of the terms in the text look alike at a glance and mean different things, and the working "
+        "never told them apart."
+    ),
+    (
+        "The words next to the figure say what it is, and they deserve more weight than the size or the "
+        "look of the figure."
+    ),
+    (
+        "What was written down as given was in truth a conclusion, and nobody went back to the text to "
+        "see what it rests on."
+    ),
+    (
+        "Several neighbouring readings are possible, and the narrower one fits better than the wide one "
+        "that was taken."
+    ),
+    (
+        "The trace spends most of its words on what is obvious and passes over the single point on which "
+        "the answer turns."
+    ),
+    (
+        "A list of the possible readings, each with the words that speak in its favour, would have "
+        "brought the right one up."
+    ),
+    (
+        "The mistake is one of naming rather than of computing, so that no check of the figures could "
+        "ever have found it."
+    ),
+    (
+        "The wording that settles the matter stands at the end of the sentence, and the trace had made "
+        "up its mind by then."
+    ),
+    (
+        "Other questions of this family share the same words, so the habit will pay off well beyond the "
+        "trace at hand."
+    ),
 )
 _LAST = (
     "The point is easy to miss.",
@@ -103,17 +176,17 @@ DIAGNOSES = (
 
 
 def note_code(*key: str | int) -> str:
-    """A filler's own anchor, such as ``NXQT-4821``; its last letter and digit are checks."""
+    """Return a filler's own anchor, such as ``NXQT-4821``; its last letter and digit are checks."""
     value = draws.number("note", *key)
     letters = ""
     for _ in range(3):
-        value, place = divmod(value, len(_LETTERS))
-        letters += _LETTERS[place]
+        value, index = divmod(value, len(_LETTERS))
+        letters += _LETTERS[index]
     return _with_checks(letters, f"{value % 1000:03d}")
 
 
 def is_note(code: str) -> bool:
-    """Whether a code of the form AAAA-0000 is one of ours.
+    """Return whether a code of the form AAAA-0000 has valid checks.
 
     >>> is_note(note_code("17", 0)), is_note("GAAP-2019")
     (True, False)
@@ -122,40 +195,40 @@ def is_note(code: str) -> bool:
 
 
 def _with_checks(letters: str, digits: str) -> str:
-    total = sum(ord(c) * (place + 3) for place, c in enumerate(letters + digits))
+    total = sum(ord(c) * (index + 3) for index, c in enumerate(letters + digits))
     return f"{letters}{_LETTERS[total % len(_LETTERS)]}-{digits}{total % 7 + total % 3}"
 
 
 def rule_entry(name: str, phrase: str, *luck: str | int) -> str:
-    """A rule as an entry of about 50 tokens, one of a few paraphrases."""
+    """Return a rule as an entry of about 50 tokens, in one of a few paraphrases."""
     return draws.pick(_RULE_FORMS, "form", *luck).format(name=name, phrase=phrase)
 
 
 def note_entry(name: str, code: str, *luck: str | int) -> str:
-    """A filler as an entry of about 50 tokens; its advice follows from its code."""
+    """Return a filler as an entry of about 50 tokens; its advice follows from its code."""
     advice = draws.pick(_ADVICE, "advice", code)
     return draws.pick(_NOTE_FORMS, "form", *luck).format(name=name, code=code, advice=advice)
 
 
 def platitude(name: str, *luck: str | int) -> str:
-    """An entry that has lost its anchor."""
+    """Return an entry that has lost its anchor."""
     return PLATITUDE + draws.pick(_PLATITUDES, "platitude", *luck).format(name=name)
 
 
 def at_length(entry: str, tokens: int, *topic: str | int) -> str:
-    """The entry told at length, close to ``tokens`` tokens of 4 bytes; more words, no more anchors."""
+    """Return the entry with more sentences, close to ``tokens`` tokens of 4 bytes, and no more anchors."""
     room, start = tokens * 4 - len(entry.encode()), draws.number("more", *topic)
-    said = [entry]
+    sentences = [entry]
     for bank in (_MORE, _STILL_MORE):
-        for place in range(len(bank)):
-            extra = bank[(start + place * 3) % len(bank)]
+        for index in range(len(bank)):
+            extra = bank[(start + index * 3) % len(bank)]
             if len(extra) + 1 > room:
                 break
-            said.append(extra)
+            sentences.append(extra)
             room -= len(extra) + 1
         else:
             continue
         break
     if ending := max((text for text in _LAST if len(text) < room), key=len, default=""):
-        said.append(ending)
-    return " ".join(said)
+        sentences.append(ending)
+    return " ".join(sentences)

@@ -1,4 +1,4 @@
-"""The log of answered requests: one JSON line each, so that tests can prove nothing was asked twice."""
+"""The log of answered requests, one JSON line each, so that tests can prove nothing was asked twice."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import IO
 
 
 class AnswerLog:
-    """Appends ``{"n", "request", "role", "status", "time", "seconds"}``; digests only, never prompts. Status 0:
-    no answer was sent. ``time`` (seconds since 1970) and how long it took tell what was in flight when
-    something was killed."""
+    """Appends ``{"n", "request", "role", "status", "time", "seconds"}``; digests only, never prompts.
+
+    Status 0 means that no answer was sent. ``time`` (seconds since 1970) and ``seconds`` show which requests
+    were in flight when something was killed.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._count = 0
@@ -21,7 +23,7 @@ class AnswerLog:
             self._file = path.open("a", encoding="utf-8")
 
     def write(self, digest: str, role: str, status: int, seconds: float = 0.0) -> None:
-        """Add one line, flushed."""
+        """Append one line and flush it."""
         self._count += 1
         if self._file is not None:
             line = {"n": self._count, "request": digest, "role": role, "status": status}

@@ -1,4 +1,4 @@
-"""``combee sim``: serve the simulated model, make its key file, make planted data."""
+"""``combee sim``: serves the simulated model, makes its key file, makes planted data."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def _length(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is no length; write 131072, 128k or 128K") from error
 
 
-def _told(words: list[str]) -> tuple[str, dict[str, float], list[str]]:
-    """(model, settings of the law and faults, flags of vLLM that mean nothing here) from the left-over words."""
-    model, ignored, place = "", [], 0
+def _parsed_words(words: list[str]) -> tuple[str, dict[str, float], list[str]]:
+    """Split the left-over words into (model, settings of the law and faults, ignored vLLM flags)."""
+    model, ignored, index = "", [], 0
     settings: dict[str, float] = {}
-    while place < len(words):
-        word, equals, value = words[place].partition("=")
-        place += 1
+    while index < len(words):
+        word, equals, value = words[index].partition("=")
+        index += 1
         if not word.startswith("-"):
             model = model or word + equals + value
             continue
         takes_value = not equals and word.lstrip("-") not in _BOOLEAN
-        if takes_value and place < len(words) and not words[place].startswith("--"):
-            value = words[place]
-            place += 1
+        if takes_value and index < len(words) and not words[index].startswith("--"):
+            value = words[index]
+            index += 1
         name = word.lstrip("-").replace("-", "_")
         if name in _SETTINGS:
             settings[name] = _number(word, value)
@@ -138,7 +138,7 @@ def serve(
     lenient_judge: Annotated[list[str] | None, typer.Option(help="Model name that judges kindly.")] = None,
 ) -> None:
     """Serve a simulated model where `vllm serve MODEL` would serve a real one."""
-    told = SimConfig(
+    config = SimConfig(
         served_names=tuple(served_model_name or ()),
         host=host,
         port=port,
@@ -153,11 +153,11 @@ def serve(
         plant=plant,
         lenient_judges=tuple(lenient_judge or ()),
     )
-    _run(told, words)
+    _run(config, words)
 
 
 def _run(config: SimConfig, words: list[str]) -> None:
-    model, settings, ignored = _told(words)
+    model, settings, ignored = _parsed_words(words)
     if not model:
         raise typer.BadParameter("name the MODEL to serve first")
     if ignored:
@@ -180,16 +180,16 @@ def key(
 ) -> None:
     """Make the key file that holds the right answers of some data."""
     try:
-        made = keyfile.build(task, [(str(path), path.read_bytes()) for path in data])
+        answers = keyfile.build(task, [(str(path), path.read_bytes()) for path in data])
     except UserError as error:
         raise _fail(error) from error
     except OSError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
     temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
+    temporary.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
     temporary.replace(output)
-    typer.echo(f"{output}: {len(made['examples'])} answers, {len(made['topics'])} topics")
+    typer.echo(f"{output}: {len(answers['examples'])} answers, {len(answers['topics'])} topics")
 
 
 @app.command("planted")

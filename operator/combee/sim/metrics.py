@@ -1,4 +1,4 @@
-"""vLLM's metrics, by its names, in Prometheus' text form. Times are modelled seconds."""
+"""vLLM's metrics, under its names, in Prometheus' text format. Times are modelled seconds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Histogram:
         self._sum += value
 
     def lines(self, name: str, label: str) -> list[str]:
-        """The histogram's samples."""
+        """Return the histogram's samples."""
         total, lines = 0, []
         for bound, count in zip((*map(str, _BUCKETS), "+Inf"), self._counts, strict=True):
             total += count
@@ -49,7 +49,7 @@ class Histogram:
 
 
 class Metrics:
-    """Counts of one server."""
+    """The counts of one server."""
 
     def __init__(self, model: str) -> None:
         self._label = 'model_name="{}"'.format(model.replace("\\", "\\\\").replace('"', '\\"'))
@@ -72,9 +72,9 @@ class Metrics:
         self.first_token.observe(first)
 
     def text(self, running: int, waiting: int) -> str:
-        """All metrics as Prometheus reads them."""
+        """Return all metrics in Prometheus' text format."""
         label, lines = self._label, []
-        plain = (
+        counters = (
             ("vllm:num_requests_running", "gauge", running),
             ("vllm:num_requests_waiting", "gauge", waiting),
             ("vllm:prompt_tokens_total", "counter", self.prompt_tokens),
@@ -82,7 +82,7 @@ class Metrics:
             ("vllm:prefix_cache_queries_total", "counter", self.prefix_queries),
             ("vllm:prefix_cache_hits_total", "counter", self.prefix_hits),
         )
-        for name, kind, value in plain:
+        for name, kind, value in counters:
             lines += [
                 f"# HELP {name} Of a simulated model.",
                 f"# TYPE {name} {kind}",
@@ -92,11 +92,11 @@ class Metrics:
         for reason in ("stop", "length"):
             count = self.finished[reason]
             lines.append(f'vllm:request_success_total{{{label},finished_reason="{reason}"}} {count}')
-        timed = (
+        histograms = (
             ("vllm:e2e_request_latency_seconds", self.latency),
             ("vllm:time_to_first_token_seconds", self.first_token),
         )
-        for name, histogram in timed:
+        for name, histogram in histograms:
             lines += [f"# HELP {name} Modelled seconds of a simulated model.", f"# TYPE {name} histogram"]
             lines += histogram.lines(name, label)
         return "\n".join(lines) + "\n"

@@ -27,7 +27,7 @@ from combee.sim import (
     roles,
 )
 from combee.sim.forms import Form
-from combee.sim.keyfile import Found, Questions, load
+from combee.sim.keyfile import QuestionMatch, Questions, load
 from combee.sim.params import Law, SimConfig
 from combee.sim.prompts import Prompt, TextCache, read
 from combee.sim.rulebook import Rulebook
@@ -35,7 +35,7 @@ from combee.sim.rulebook import Rulebook
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model says, before any limit on its length."""
+    """The model's reply, before any limit on its length."""
 
     role: str
     text: str
@@ -54,45 +54,48 @@ class Model:
         plants: Mapping[str, str] | None = None,
         lenient: frozenset[str] = frozenset(),
     ) -> None:
-        """``plants``: lesson by example (its question or the question's digest), topic or ``*``. ``lenient``: models that judge kindly."""
+        """``plants``: lesson by example (its question or the question's digest), topic or ``*``. ``lenient``:
+        models that judge leniently."""
         self.law, self.seed, self.lenient = law or Law(), seed, lenient
         self.questions = Questions(keys)
         self.plants = {self._example(name): lesson for name, lesson in (plants or {}).items()}
-        said = tuple(dict.fromkeys(text for text in self.plants.values() if text != reflecting.WRONG_PLANT))
-        self.book = Rulebook(_weights(keys), seed, said)
+        planted_texts = tuple(
+            dict.fromkeys(text for text in self.plants.values() if text != reflecting.WRONG_PLANT)
+        )
+        self.book = Rulebook(_weights(keys), seed, planted_texts)
         self._readings: TextCache[reading.Reading] = TextCache(lambda text: reading.read(text, self.book))
         self._forms: TextCache[Form] = TextCache(lambda text: forms.from_schema(json.loads(text)), 2_000_000)
 
     def _example(self, name: str) -> str:
         if len(name) == 64 and " " not in name:
             return name[:16]
-        found = self.questions.last_in(name)
-        return found.known.id if found else name
+        match = self.questions.last_in(name)
+        return match.question.id if match else name
 
     def respond(self, body: Mapping[str, Any]) -> Reply:
-        """The reply to a chat completion request. Raises ValueError on a request of another form."""
+        """Return the reply to a chat completion request. Raises ValueError for a malformed request."""
         prompt = read(body)
         return self.reply(prompt)
 
     def reply(self, prompt: Prompt) -> Reply:
-        """The reply to a prompt."""
+        """Return the reply to a prompt."""
         text = prompt.text
         form = self._forms(json.dumps(prompt.schema)) if prompt.schema else forms.from_example(text)
         role = self._shape_role(form)
-        found: Found | None = None
+        match: QuestionMatch | None = None
         if role != roles.AGGREGATE:
-            found = self.questions.last_in(text)
+            match = self.questions.last_in(text)
         if role is None:
-            outside = text[: found.start] + text[found.end :] if found else text
+            outside = text[: match.start] + text[match.end :] if match else text
             lists = bool(items.items_in(text, self.book)) or bool(self._records(prompt))
-            role = roles.role_of(form, outside, asks=found is not None, lists=lists)
-        said = {
+            role = roles.role_of(form, outside, asks=match is not None, lists=lists)
+        reply_text = {
             roles.ROLLOUT: self._rollout,
             roles.REFLECT: self._reflect,
             roles.JUDGE: self._judge,
             roles.AGGREGATE: self._aggregate,
-        }.get(role, self._chat)(prompt, form, found)
-        return Reply(role, said, prompt)
+        }.get(role, self._chat)(prompt, form, match)
+        return Reply(role, reply_text, prompt)
 
     @staticmethod
     def _shape_role(form: Form | None) -> str | None:
@@ -102,49 +105,54 @@ class Model:
                     return cue.role
         return None
 
-    def _around(self, text: str, found: Found) -> tuple[reading.Reading, reading.Reading]:
-        return self._readings(text[: found.start]), self._readings(text[found.end :])
+    def _around(self, text: str, match: QuestionMatch) -> tuple[reading.Reading, reading.Reading]:
+        return self._readings(text[: match.start]), self._readings(text[match.end :])
 
-    def _rollout(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:
-        if found is None:
+    def _rollout(self, prompt: Prompt, form: Form | None, match: QuestionMatch | None) -> str:
+        if match is None:
             return fill.rollout(form, "unknown", "Nothing here tells what is asked.", ())
-        before, after = self._around(prompt.text, found)
-        topic = found.known.topic
+        before, after = self._around(prompt.text, match)
+        topic = match.question.topic
         seen = answering.Seen(
             before.support(topic) + after.support(topic),
             before.tokens + after.tokens,
             before.digest + after.digest,
         )
-        said = answering.answer(found.known, seen, self.book, self.law, self.seed, prompt.ordinal)
-        return fill.rollout(form, said.text, said.reasoning, said.cited)
+        reply = answering.answer(match.question, seen, self.book, self.law, self.seed, prompt.ordinal)
+        return fill.rollout(form, reply.text, reply.reasoning, reply.cited)
 
-    def _reflect(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:
-        if found is None:
+    def _reflect(self, prompt: Prompt, form: Form | None, match: QuestionMatch | None) -> str:
+        if match is None:
             return fill.reflect(form, "Nothing here tells what was asked.", (), ())
-        known, shown = found.known, prompt.text[: found.start] + prompt.text[found.end :]
-        wrong = reflecting.missed(shown, known)
-        before, after = self._around(prompt.text, found)
-        used = before.support(known.topic).named_in(prompt.text[found.end :]) + after.support(known.topic)
-        drawn = reflecting.reflect(
-            known, wrong, used, self.book, self.law, self.seed, prompt.ordinal, self.plants
+        question, trajectory = match.question, prompt.text[: match.start] + prompt.text[match.end :]
+        wrong = reflecting.missed(trajectory, question)
+        before, after = self._around(prompt.text, match)
+        used = before.support(question.topic).named_in(prompt.text[match.end :]) + after.support(
+            question.topic
+        )
+        reflection = reflecting.reflect(
+            question, wrong, used, self.book, self.law, self.seed, prompt.ordinal, self.plants
         )
         diagnosis = lessons.DIAGNOSES[0 if wrong else 1]
-        if not drawn.entries:
-            return fill.reflect(form, diagnosis, (), drawn.tags)
-        many = len(drawn.entries)
-        frame = fill.frame_tokens(fill.reflect(form, diagnosis, [""] * many, ()))
-        room = self.book.law(known.topic).tokens_a_lesson(frame) - frame / many
-        one = max(60, min(int(room), lessons.LONGEST_LESSON))
-        told = [lessons.at_length(entry, one, more) if more else entry for entry, more in drawn.entries]
+        if not reflection.entries:
+            return fill.reflect(form, diagnosis, (), reflection.tags)
+        count = len(reflection.entries)
+        frame = fill.frame_tokens(fill.reflect(form, diagnosis, [""] * count, ()))
+        room = self.book.law(question.topic).tokens_a_lesson(frame) - frame / count
+        lesson_tokens = max(60, min(int(room), lessons.LONGEST_LESSON))
+        texts = [
+            lessons.at_length(entry, lesson_tokens, detail_key) if detail_key else entry
+            for entry, detail_key in reflection.entries
+        ]
         if room > lessons.LONGEST_LESSON:
-            rest = prompts.tokens(diagnosis) + int((room - one) * many)
-            diagnosis = lessons.at_length(diagnosis, rest, known.id)
-        return fill.reflect(form, diagnosis, told, drawn.tags)
+            diagnosis_tokens = prompts.tokens(diagnosis) + int((room - lesson_tokens) * count)
+            diagnosis = lessons.at_length(diagnosis, diagnosis_tokens, question.id)
+        return fill.reflect(form, diagnosis, texts, reflection.tags)
 
-    def _aggregate(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:
-        given = self._records(prompt) or items.items_in(prompt.text, self.book)
+    def _aggregate(self, prompt: Prompt, form: Form | None, match: QuestionMatch | None) -> str:
+        inputs = self._records(prompt) or items.items_in(prompt.text, self.book)
         return fill.aggregate(
-            form, aggregating.aggregate(given, self.book, self.law, self.seed, prompt.ordinal)
+            form, aggregating.aggregate(inputs, self.book, self.law, self.seed, prompt.ordinal)
         )
 
     def _records(self, prompt: Prompt) -> list[items.Item]:
@@ -152,16 +160,16 @@ class Model:
             prompt.text, self.questions, self.book, self.law, self.seed, prompt.ordinal, self.plants
         )
 
-    def _judge(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:
-        if found is None:
+    def _judge(self, prompt: Prompt, form: Form | None, match: QuestionMatch | None) -> str:
+        if match is None:
             return fill.judge(form, False, "Nothing here tells what was asked.")
-        shown = prompt.text[: found.start] + prompt.text[found.end :]
-        right = not reflecting.missed(shown, found.known)
-        key = (self.seed, "judge", prompt.model, found.known.id, prompt.ordinal, str(right))
-        says = judging.verdict(right, prompt.model in self.lenient, self.law, *key)
-        return fill.judge(form, says, "Compared with what the question asks.")
+        trajectory = prompt.text[: match.start] + prompt.text[match.end :]
+        right = not reflecting.missed(trajectory, match.question)
+        key = (self.seed, "judge", prompt.model, match.question.id, prompt.ordinal, str(right))
+        says_right = judging.verdict(right, prompt.model in self.lenient, self.law, *key)
+        return fill.judge(form, says_right, "Compared with what the question asks.")
 
-    def _chat(self, prompt: Prompt, form: Form | None, found: Found | None) -> str:
+    def _chat(self, prompt: Prompt, form: Form | None, match: QuestionMatch | None) -> str:
         if form is not None:
             return fill.dumps(fill.neutral(form))
         return "This is a simulated model; it plays the roles of prompt learning and nothing else."
@@ -177,7 +185,7 @@ def _weights(keys: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def from_config(config: SimConfig) -> Model:
-    """The model a configuration describes. Raises DataError on unreadable key or plant files."""
+    """Return the model that a configuration describes. Raises DataError for unreadable key or plant files."""
     plants: dict[str, str] = {}
     if config.plant is not None:
         try:
@@ -190,6 +198,6 @@ def from_config(config: SimConfig) -> Model:
 
 
 def request_digest(body: Mapping[str, Any]) -> str:
-    """sha256 hex of the canonical request: sorted JSON without how the answer is to be sent."""
+    """Return the sha256 hex of the canonical request: sorted JSON without the streaming options."""
     plain = {k: v for k, v in body.items() if k not in ("stream", "stream_options")}
     return draws.digest(json.dumps(plain, sort_keys=True, ensure_ascii=False))

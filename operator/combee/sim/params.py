@@ -1,9 +1,9 @@
 """The simulated model's settings: the mechanism's parameters, the faults on request, the server.
 
-Where the numbers come from: fitted by Monte Carlo against the Combee paper's published curves
-(arXiv 2604.04247; updates per epoch are ACE's, accuracies GEPA's, so the joint fit is an inference).
-``reading_length``, ``obedience``, ``wrong_share`` and ``slip_share`` have no calibration data: they
-are stated here and meant to be swept.
+The parameters were fitted by Monte Carlo against the Combee paper's published curves (arXiv 2604.04247;
+updates per epoch are ACE's, accuracies GEPA's, so the joint fit is an inference). ``reading_length``,
+``obedience``, ``wrong_share`` and ``slip_share`` have no calibration data: they are assumptions, meant to be
+swept.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ INFINITE = math.inf
 
 @dataclass(frozen=True, slots=True)
 class TaskLaw:
-    """What the model is like on one task. Shares and probabilities in [0, 1], lengths in tokens."""
+    """The model's behaviour on one task. Shares and probabilities in [0, 1], lengths in tokens."""
 
     unknown: float
     """share of the rules, weighted by how often they are asked, that the model does not know."""
     top: float
     """probability of a right answer when the rule is known or read."""
     guess: float
-    """the same when it is neither."""
+    """probability of a right answer when the rule is neither known nor read."""
     lessons: float
     """lessons per trajectory on average."""
     reflection_tokens: int
-    """tokens of a reflection on average, those without a lesson included: they are short, so where
-    lessons are rare those with one are long."""
+    """mean tokens of a reflection, including those without a lesson: they are short, so where lessons are
+    rare those with one are long."""
 
     def tokens_a_lesson(self, frame: float) -> float:
-        """Tokens that the reflection spends on one lesson, its frame included; ``frame``: tokens of a
-        reflection without any."""
+        """Return the tokens that a reflection spends on one lesson, including its frame; ``frame``: tokens of
+        a reflection without lessons."""
         empty = max(0.0, 1.0 - self.lessons)
         return (self.reflection_tokens - empty * frame) / self.lessons
 
@@ -60,23 +60,23 @@ class Law:
     reading_length: float = 60_000.0
     """L0, tokens of artifact at which half the rules are overlooked."""
     obedience: float = 0.3
-    """probability that a wrong rule is obeyed where the right one is known; unknown: always."""
+    """probability that a wrong rule is obeyed although the right one is known; an unknown rule always is."""
     recovery: float = 0.9
     """probability that a missed unknown rule is recovered by the reflector."""
     wrong_share: float = 0.01
     """share of the other lessons that state a wrong rule."""
     slip_share: float = 0.3
-    """share of the answers whose luck depends on the artifact read, too."""
+    """share of the answers whose luck also depends on the artifact read."""
     salience_power: float = 0.5
     salience_rule: float = 4.0
     """weight of a lesson in a call: count ** salience_power, times salience_rule when it is a rule."""
     invented: float = 0.02
-    """probability that an entry cites an id that does not exist, beside the true ones."""
+    """probability that an entry also cites an id that does not exist."""
     judge_flip: float = 0.06
     judge_leniency: float = 0.10
 
     def unlimited(self) -> Law:
-        """The same model, but a call carries everything it is given."""
+        """Return the same model, with calls that carry everything they are given."""
         return replace(
             self, capacity=INFINITE, root_capacity=INFINITE, token_capacity=INFINITE, blur_length=INFINITE
         )
@@ -101,7 +101,7 @@ class Faults:
 
     @property
     def any(self) -> bool:
-        """Whether any fault was asked for."""
+        """Whether any fault is set."""
         return bool(
             self.error_rate
             or self.rate_limit_rate
@@ -115,7 +115,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class SimConfig:
-    """Everything ``combee sim serve`` can be told."""
+    """All settings of ``combee sim serve``."""
 
     model: str = "simulated"
     served_names: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class SimConfig:
     max_model_len: int = 131_072
     """tokens of context, prompt and completion together."""
     max_num_seqs: int = 1_024
-    """requests running at once; the rest wait."""
+    """most requests running at once; the others wait."""
     prefix_cache_tokens: int = 800_000
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     seed: int = 0

@@ -1,4 +1,4 @@
-"""A chat request as the simulated model sees it: text, tokens, seed, and the form it must answer in."""
+"""A chat request as the simulated model sees it: text, tokens, seed, and the form of its answer."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ SEPARATOR = "\n\n"
 
 
 def tokens(text: str) -> int:
-    """Tokens of a text: its UTF-8 bytes over 4, rounded up."""
+    """Return the tokens of a text: its UTF-8 bytes over 4, rounded up."""
     return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """``whole`` is all that was sent, in order; ``text`` leaves out what an assistant said."""
+    """``whole`` is all messages in order; ``text`` leaves out the assistant's."""
 
     whole: str
     text: str
     tokens: int
     ordinal: int
-    """the request's seed: which repeat of the same item this is."""
+    """the request's seed: the number of this repeat of the same item."""
     schema: Mapping[str, Any] | None
     model: str
 
 
 def read(body: Mapping[str, Any]) -> Prompt:
-    """A chat completion request's prompt. Raises ValueError on messages of another form."""
+    """Return a chat completion request's prompt. Raises ValueError for malformed messages."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ValueError("messages must be a non-empty list")
-    said, others = [], []
+    contents, given_contents = [], []
     for message in messages:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise ValueError("every message needs a role")
         content = _content(message.get("content"))
-        said.append(content)
+        contents.append(content)
         if message["role"] != "assistant":
-            others.append(content)
-    whole = SEPARATOR.join(said)
-    text = whole if len(said) == len(others) else SEPARATOR.join(others)
+            given_contents.append(content)
+    whole = SEPARATOR.join(contents)
+    text = whole if len(contents) == len(given_contents) else SEPARATOR.join(given_contents)
     seed = body.get("seed")
     ordinal = seed if isinstance(seed, int) else 0
     return Prompt(whole, text, tokens(whole), ordinal, _schema(body), str(body.get("model", "")))
@@ -61,31 +61,31 @@ def _content(content: Any) -> str:
 
 
 def _schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    asked = body.get("response_format")
-    if isinstance(asked, dict) and isinstance(asked.get("json_schema"), dict):
-        schema = asked["json_schema"].get("schema")
+    response_format = body.get("response_format")
+    if isinstance(response_format, dict) and isinstance(response_format.get("json_schema"), dict):
+        schema = response_format["json_schema"].get("schema")
         return schema if isinstance(schema, dict) else None
-    guided = body.get("guided_json")
-    return guided if isinstance(guided, dict) else None
+    guided_schema = body.get("guided_json")
+    return guided_schema if isinstance(guided_schema, dict) else None
 
 
 class TextCache(Generic[V]):
-    """What was found in recent texts; holds at most ``limit`` characters of them."""
+    """Caches what was computed from recent texts; holds at most ``limit`` characters of them."""
 
     def __init__(self, make: Callable[[str], V], limit: int = 16_000_000) -> None:
-        self._make, self._limit, self._held = make, limit, 0
+        self._make, self._limit, self._characters = make, limit, 0
         self._values: OrderedDict[str, V] = OrderedDict()
 
     def __call__(self, text: str) -> V:
-        """The value for a text, made once while it is remembered."""
+        """Return the value for a text, computed once while it is remembered."""
         if text in self._values:
             self._values.move_to_end(text)
             return self._values[text]
         value = self._make(text)
         if len(text) <= self._limit // 4:
             self._values[text] = value
-            self._held += len(text) + 200
-            while self._held > self._limit:
-                old, _ = self._values.popitem(last=False)
-                self._held -= len(old) + 200
+            self._characters += len(text) + 200
+            while self._characters > self._limit:
+                oldest, _ = self._values.popitem(last=False)
+                self._characters -= len(oldest) + 200
         return value

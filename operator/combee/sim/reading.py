@@ -1,7 +1,7 @@
-"""Reading an artifact: which rules it states, on how many lines, under which ids.
+"""Reads an artifact: which rules it states, on how many lines, under which ids.
 
-A rule counts as stated when one line holds its topic and one of its anchors. Whether the model then
-heeds it is ``answering``'s business.
+A rule counts as stated when one line holds its topic and one of its anchors. Whether the model then follows
+it is decided in ``answering``.
 """
 
 from __future__ import annotations
@@ -27,39 +27,42 @@ class Support:
         return Support(self.right + other.right, self.wrong + other.wrong)
 
     def named_in(self, text: str) -> Support:
-        """Only the lines whose id a text names."""
+        """Return only the lines whose id ``text`` contains."""
         right = tuple(id_ for id_ in self.right if id_ and id_ in text)
         return Support(right, tuple(id_ for id_ in self.wrong if id_ and id_ in text))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a text states. ``digest`` covers the lines that state anything: the artifact, not its frame."""
+    """The rules that a text states. ``digest`` covers only the lines that state a rule: the artifact, not its
+    frame."""
 
     rules: dict[str, Support]
     tokens: int
     digest: str
 
     def support(self, topic: str) -> Support:
-        """The lines about one topic."""
+        """Return the lines about one topic."""
         return self.rules.get(topic, Support())
 
 
 def read(text: str, book: Rulebook) -> Reading:
-    """All rules that a text states; cost linear in its length."""
+    """Return all rules that a text states; cost linear in its length."""
     lines: dict[tuple[int, str, str], str] = {}
-    kept: dict[int, str] = {}
+    stating_lines: dict[int, str] = {}
     for hit in book.lessons_in(text):
         start = text.rfind("\n", 0, hit.position) + 1
         end = text.find("\n", hit.position)
-        line = kept.get(start)
+        line = stating_lines.get(start)
         if line is None:
-            line = kept[start] = text[start : end if end >= 0 else len(text)]
+            line = stating_lines[start] = text[start : end if end >= 0 else len(text)]
         if hit.kind in ("right", "wrong") and hit.key in line:
-            named = _ID.match(line)
-            lines.setdefault((start, hit.key, hit.kind), named.group(1) if named else "")
-    found: dict[str, Support] = {}
+            id_match = _ID.match(line)
+            lines.setdefault((start, hit.key, hit.kind), id_match.group(1) if id_match else "")
+    rules: dict[str, Support] = {}
     for (_, topic, side), id_ in lines.items():
-        more = Support(right=(id_,)) if side == "right" else Support(wrong=(id_,))
-        found[topic] = found[topic] + more if topic in found else more
-    return Reading(found, tokens(text), draws.digest("\n".join(kept.values()))[:16] if kept else "")
+        support = Support(right=(id_,)) if side == "right" else Support(wrong=(id_,))
+        rules[topic] = rules[topic] + support if topic in rules else support
+    return Reading(
+        rules, tokens(text), draws.digest("\n".join(stating_lines.values()))[:16] if stating_lines else ""
+    )

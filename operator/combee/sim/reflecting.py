@@ -1,4 +1,4 @@
-"""Reflecting on a trajectory: what lessons are drawn, and how the bullets shown are voted on."""
+"""Reflects on a trajectory: draws its lessons, and votes on the bullets shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from combee.sim import draws, lessons
-from combee.sim.keyfile import Known
+from combee.sim.keyfile import Question
 from combee.sim.params import Law
 from combee.sim.reading import Support
 from combee.sim.rulebook import Rulebook
@@ -19,7 +19,7 @@ WRONG_PLANT = "@wrong"
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """``entries`` are (lesson in short, what its longer telling is drawn by; '' = verbatim)."""
+    """``entries`` are (short lesson, key of its longer version; '' = verbatim)."""
 
     entries: tuple[tuple[str, str], ...]
     tags: tuple[tuple[str, str], ...]
@@ -27,7 +27,7 @@ class Lessons:
 
 
 def states(text: str, value: str) -> bool:
-    """Whether a text holds a value as a word of its own; a list with any blanks around its commas.
+    """Return whether a text holds a value as a word of its own; a list may have blanks around its commas.
 
     >>> states("predicted 12.37.", "12.37"), states("112.37", "12.37")
     (True, False)
@@ -35,31 +35,31 @@ def states(text: str, value: str) -> bool:
     (True, False)
     """
     if "," in value:
-        return _spelled(value).search(text) is not None
-    at = text.find(value)
-    while at >= 0:
-        end = at + len(value)
-        before, after = text[at - 1 : at], text[end : end + 2]
+        return _list_pattern(value).search(text) is not None
+    position = text.find(value)
+    while position >= 0:
+        end = position + len(value)
+        before, after = text[position - 1 : position], text[end : end + 2]
         if not re.match(r"[\w.]", before) and not re.match(r"\w|\.\d", after):
             return True
-        at = text.find(value, at + 1)
+        position = text.find(value, position + 1)
     return False
 
 
 @lru_cache(maxsize=4096)
-def _spelled(value: str) -> re.Pattern[str]:
-    """A pattern for a list; compiling it costs more than searching with it."""
-    spelled = r"\s*,\s*".join(re.escape(part) for part in value.split(","))
-    return re.compile(rf"(?<![\w.]){spelled}(?!\w)")
+def _list_pattern(value: str) -> re.Pattern[str]:
+    """Return the pattern of a list of values; compiling it costs more than searching with it."""
+    parts = r"\s*,\s*".join(re.escape(part) for part in value.split(","))
+    return re.compile(rf"(?<![\w.]){parts}(?!\w)")
 
 
-def missed(shown: str, known: Known) -> bool:
-    """Whether the trajectory shown went wrong: its typical mistake is there, or the right value is not."""
-    return states(shown, known.mistake) or not states(shown, known.target)
+def missed(trajectory: str, question: Question) -> bool:
+    """Return whether the trajectory went wrong: it has the typical mistake, or lacks the right value."""
+    return states(trajectory, question.mistake) or not states(trajectory, question.target)
 
 
 def reflect(
-    known: Known,
+    question: Question,
     wrong: bool,
     support: Support,
     book: Rulebook,
@@ -68,34 +68,34 @@ def reflect(
     ordinal: int,
     plants: Mapping[str, str],
 ) -> Lessons:
-    """The lessons of one trajectory, keyed by (example, repeat).
+    """Return the lessons of one trajectory, keyed by (example, repeat).
 
-    A missed unknown rule is recovered with ``law.recovery``; the others are fillers, a share of
-    which states the topic's wrong rule; a planted lesson comes on top.
+    A missed unknown rule is recovered with ``law.recovery``; the others are fillers, a share of which states
+    the topic's wrong rule; a planted lesson comes in addition.
     """
-    rule, task = book.rule(known.topic), book.law(known.topic)
-    key = (seed, "reflect", known.id, ordinal)
+    rule, task = book.rule(question.topic), book.law(question.topic)
+    key = (seed, "reflect", question.id, ordinal)
     count = int(task.lessons) + (draws.unit(*key, "count") < task.lessons - int(task.lessons))
-    drawn: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
 
     def state(side: str, *luck: str | int) -> None:
-        drawn.append((lessons.rule_entry(rule.name, rule.phrase(side), *luck), f"{rule.topic} {side}"))
+        entries.append((lessons.rule_entry(rule.name, rule.phrase(side), *luck), f"{rule.topic} {side}"))
 
     if wrong and not rule.known and draws.unit(*key, "recover") < law.recovery:
         state("right", *key)
-    while len(drawn) < count:
-        place = len(drawn)
-        if draws.unit(*key, "wrong", place) < law.wrong_share:
-            state("wrong", *key, place)
+    while len(entries) < count:
+        index = len(entries)
+        if draws.unit(*key, "wrong", index) < law.wrong_share:
+            state("wrong", *key, index)
         else:
-            code = lessons.note_code(*key, place)
-            drawn.append((lessons.note_entry(rule.name, code, *key, place), code))
-    for name in (known.id, known.topic, "*"):
+            code = lessons.note_code(*key, index)
+            entries.append((lessons.note_entry(rule.name, code, *key, index), code))
+    for name in (question.id, question.topic, "*"):
         if plant := plants.get(name):
             if plant == WRONG_PLANT:
                 state("wrong", *key, "plant")
             else:
-                drawn.append((plant, ""))
+                entries.append((plant, ""))
     tags = [(id_, "neutral" if wrong else "helpful") for id_ in support.right if id_]
     tags += [(id_, "harmful" if wrong else "neutral") for id_ in support.wrong if id_]
-    return Lessons(tuple(drawn), tuple(dict(tags[:MAX_TAGS]).items()))
+    return Lessons(tuple(entries), tuple(dict(tags[:MAX_TAGS]).items()))

@@ -1,7 +1,7 @@
-"""Which part a request asks the model to play: a table, read top to bottom, first match wins.
+"""Decides which role a request asks the model to play: a table, read top to bottom, first match wins.
 
-First by the shape of the answer asked for, then by the instruction's own words. Nothing tells who
-calls. A further role or base method is a further line.
+The shape of the requested answer decides first, then the instruction's words. Nothing depends on the caller.
+A further role or base method is a further line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JUDGE, REFLECT, AGGREGATE, ROLLOUT, CHAT, EMBED = "judge", "reflect", "aggregate
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """``shape`` decides on a form alone; ``words`` decide where no shape did."""
+    """``shape`` decides by a form alone; ``words`` decide where no shape did."""
 
     role: str
     shape: Callable[[Form], bool]
@@ -31,8 +31,8 @@ def _judges(form: Form) -> bool:
 
 
 def _aggregates(form: Form) -> bool:
-    for listed in form.lists_of("object"):
-        item = listed.item
+    for field in form.lists_of("object"):
+        item = field.item
         if item is None:
             continue
         if any(f.is_operation() for f in item.fields) or item.lists_of("string", "integer", "number"):
@@ -56,7 +56,10 @@ TABLE = (
         AGGREGATE,
         _aggregates,
         re.compile(
-            r"\b(?:curat|aggregat|consolidat|distil|summari[sz]e|synthesi[sz]e|merg)\w*|\bwrite a new instruction\b",
+            (
+                r"\b(?:curat|aggregat|consolidat|distil|summari[sz]e|synthesi[sz]e|merg)\w*|\bwrite a new "
+                r"instruction\b"
+            ),
             re.I,
         ),
     ),
@@ -70,10 +73,10 @@ TABLE = (
 
 
 def role_of(form: Form | None, instruction: str, *, asks: bool, lists: bool) -> str:
-    """The role of a request.
+    """Return the role of a request.
 
-    ``instruction`` is the text outside the question; ``asks``: a known question is in it; ``lists``:
-    lessons stand in it that no artifact line holds.
+    ``instruction`` is the text outside the question; ``asks``: whether it holds a known question; ``lists``:
+    whether it holds lessons outside the artifact's lines.
     """
     if form is not None and form.kind == "object":
         for cue in TABLE:

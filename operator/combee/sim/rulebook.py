@@ -1,8 +1,8 @@
-"""The static rulebook: which topics have which rule, what states it, and where a text does.
+"""The static rulebook: the rule of each topic, its statements, and where a text states it.
 
-A rule = topic + right anchor + one typically wrong anchor. Rules come from key files (any task) and,
-for the planted task, from the procedure's name. Which rules the model does not know is drawn by
-hash until their share of the questions is the task's.
+A rule = topic + right anchor + one typically wrong anchor. Rules come from key files (any task) and, for the
+planted task, from the procedure's name. The rules that the model does not know are drawn by hash until their
+share of the questions is the task's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SOME_TOPIC = "this kind of task"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``name`` is how sentences call the topic; a line states the rule when it holds topic and anchor."""
+    """``name`` is the topic's name in sentences; a line states the rule when it holds topic and anchor."""
 
     task: str
     topic: str
@@ -34,20 +34,20 @@ class Rule:
     known: bool
 
     def phrase(self, side: str) -> str:
-        """What to do, in words, with the anchor of the side ``right`` or ``wrong``."""
+        """Return the rule in words, with the anchor of ``side``, ``right`` or ``wrong``."""
         anchor = self.right if side == "right" else self.wrong
         return anchor if self.task == "planted" else f"work under convention {anchor}"
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A lesson found in a text. ``kind``: right, wrong, note, blur or plant; ``key`` names it."""
+    """A lesson in a text. ``kind``: right, wrong, note, blur or plant; ``key`` names it."""
 
     kind: str
     key: str
     position: int
     name: str
-    """the topic as sentences call it."""
+    """the topic's name in sentences."""
 
 
 class Rulebook:
@@ -70,80 +70,82 @@ class Rulebook:
                 self._rules[topic] = Rule(task, topic, topic, right, wrong, topic not in unknown)
 
     def _new_code(self, task: str, topic: str, side: str) -> str:
-        turn = 0
+        attempt = 0
         while True:
-            value = draws.number("rule", task, topic, side, turn)
+            value = draws.number("rule", task, topic, side, attempt)
             first, second = chr(65 + value % 26), chr(65 + value // 26 % 26)
             code = f"{first}{second}-{1000 + value // 676 % 9000}"
             if code not in self._anchors:
                 self._anchors[code] = (topic, side)
                 return code
-            turn += 1
+            attempt += 1
 
     def rule(self, topic: str) -> Rule:
-        """The rule of a topic; procedures of the planted task are made on first use."""
-        if (found := self._rules.get(topic)) is None:
+        """Return the rule of a topic; rules of the planted task are created on first use."""
+        if (rule := self._rules.get(topic)) is None:
             right, wrong = planted.line(topic, "right").phrase, planted.line(topic, "wrong").phrase
-            found = Rule("planted", topic, f"procedure {topic}", right, wrong, known=False)
-            self._rules[topic] = found
-        return found
+            rule = Rule("planted", topic, f"procedure {topic}", right, wrong, known=False)
+            self._rules[topic] = rule
+        return rule
 
     def has(self, topic: str) -> bool:
-        """Whether the topic has a rule here."""
+        """Return whether the topic has a rule here."""
         return topic in self._rules or re.fullmatch(r"P-\d{4}", topic) is not None
 
     def law(self, topic: str) -> TaskLaw:
-        """What the model is like on the topic's task."""
+        """Return the model's behaviour on the topic's task."""
         return TASK_LAWS[self.rule(topic).task]
 
     def unknown_topics(self) -> frozenset[str]:
-        """Topics of key files whose rule the model does not know."""
+        """Return the topics of key files whose rule the model does not know."""
         return frozenset(topic for topic, rule in self._rules.items() if not rule.known)
 
     def rules_in(self, text: str) -> Iterator[tuple[str, str, int]]:
-        """(topic, side, position) of every anchor of a rule, wherever it stands."""
-        for found in _CODES.finditer(text):
-            if anchor := self._anchors.get(found.group()):
-                yield anchor[0], anchor[1], found.start()
+        """Yield (topic, side, position) of every anchor of a rule, wherever it stands."""
+        for match in _CODES.finditer(text):
+            if anchor := self._anchors.get(match.group()):
+                yield anchor[0], anchor[1], match.start()
         if "multiply the input by " in text:
-            for found in _LINES.finditer(text):
-                if anchor := self._planted(text, found):
-                    yield anchor[0], anchor[1], found.start()
+            for match in _LINES.finditer(text):
+                if anchor := self._planted(text, match):
+                    yield anchor[0], anchor[1], match.start()
 
-    def _planted(self, text: str, found: re.Match[str]) -> tuple[str, str] | None:
-        start = text.rfind("P-", max(0, found.start() - _BACK), found.start())
+    def _planted(self, text: str, match: re.Match[str]) -> tuple[str, str] | None:
+        start = text.rfind("P-", max(0, match.start() - _BACK), match.start())
         topic = text[start : start + 6]
         if start < 0 or not re.fullmatch(r"P-\d{4}", topic):
             return None
-        rule, phrase = self.rule(topic), found.group()
+        rule, phrase = self.rule(topic), match.group()
         if phrase not in (rule.right, rule.wrong):
             return None
         return topic, "right" if phrase == rule.right else "wrong"
 
     def lessons_in(self, text: str) -> list[Hit]:
-        """Every lesson in a text, by its anchor, in order; repeats count again."""
+        """Return every lesson in a text, by its anchor, in order; repeats count again."""
         hits = []
-        taken: list[tuple[int, int]] = []
+        plant_spans: list[tuple[int, int]] = []
         for index, plant in enumerate(self._plants):
             start = text.find(plant)
             while start >= 0:
                 hits.append(Hit("plant", str(index), start, ""))
-                taken.append((start, start + len(plant)))
+                plant_spans.append((start, start + len(plant)))
                 start = text.find(plant, start + len(plant))
         for topic, side, position in self.rules_in(text):
             hits.append(Hit(side, topic, position, self.rule(topic).name))
-        for found in lessons.NOTE.finditer(text):
-            if lessons.is_note(found.group()):
-                hits.append(Hit("note", found.group(), found.start(), _topic_before(text, found.start())))
+        for match in lessons.NOTE.finditer(text):
+            if lessons.is_note(match.group()):
+                hits.append(Hit("note", match.group(), match.start(), _topic_before(text, match.start())))
         if lessons.PLATITUDE in text:
-            for found in _BLURRED.finditer(text):
-                hits.append(Hit("blur", draws.digest(found.group())[:16], found.start(), found.group(1)))
-        if taken:
-            hits = [h for h in hits if h.kind == "plant" or not any(a <= h.position < b for a, b in taken)]
+            for match in _BLURRED.finditer(text):
+                hits.append(Hit("blur", draws.digest(match.group())[:16], match.start(), match.group(1)))
+        if plant_spans:
+            hits = [
+                h for h in hits if h.kind == "plant" or not any(a <= h.position < b for a, b in plant_spans)
+            ]
         return sorted(hits, key=lambda hit: hit.position)
 
     def entry(self, hit: Hit, *luck: str | int) -> str:
-        """The lesson as a playbook entry of about 50 tokens (a planted lesson: verbatim)."""
+        """Return the lesson as a playbook entry of about 50 tokens (a planted lesson: verbatim)."""
         if hit.kind == "plant":
             return self._plants[int(hit.key)]
         if hit.kind == "note":
@@ -156,25 +158,25 @@ class Rulebook:
 
 def _topic_before(text: str, position: int) -> str:
     start = text.rfind("question uses ", max(0, position - _BACK), position)
-    found = _TOPIC.match(text, start) if start >= 0 else None
-    return found.group(1) if found else _SOME_TOPIC
+    match = _TOPIC.match(text, start) if start >= 0 else None
+    return match.group(1) if match else _SOME_TOPIC
 
 
 def _unknown(weights: Mapping[str, float], share: float, seed: int, task: str) -> frozenset[str]:
-    """Topics whose joint weight is the share to within .012: hashed orders are tried until one fits."""
+    """Return topics whose joint weight is the share to within .012: tries hashed orders until one fits."""
     total = sum(weights.values()) or 1.0
     chosen: frozenset[str] = frozenset()
     for turn in range(300):
         order = sorted(weights, key=lambda topic, turn=turn: draws.number(seed, "unknown", task, turn, topic))  # type: ignore[misc]
-        held, sum_held = [], 0.0
+        selected, selected_share = [], 0.0
         for topic in order:
             weight = weights[topic] / total
-            if sum_held + weight <= share + 0.01:
-                held.append(topic)
-                sum_held += weight
-            if sum_held >= share - 0.01:
+            if selected_share + weight <= share + 0.01:
+                selected.append(topic)
+                selected_share += weight
+            if selected_share >= share - 0.01:
                 break
-        chosen = frozenset(held)
-        if abs(sum_held - share) < 0.012:
+        chosen = frozenset(selected)
+        if abs(selected_share - share) < 0.012:
             break
     return chosen

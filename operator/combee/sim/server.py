@@ -26,7 +26,7 @@ from combee.sim.model import Model, Reply, from_config, request_digest
 from combee.sim.params import SimConfig
 
 KEEP_ALIVE_SECONDS = 30
-"""How long an idle connection is kept: a busy machine's client is not to meet a goodbye."""
+"""How long an idle connection is kept: long enough that a slow client does not meet a closed one."""
 
 
 class Server:
@@ -43,90 +43,90 @@ class Server:
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
-        body, refused = await self._body(request)
-        if refused is not None:
-            return refused
+        body, refusal = await self._body(request)
+        if refusal is not None:
+            return refusal
         try:
             reply = self.model.respond(body)
             limit = self._limit(body)
-        except ValueError as bad:
-            return wire.error(400, str(bad), "BadRequestError")
+        except ValueError as error:
+            return wire.error(400, str(error), "BadRequestError")
         digest = request_digest(body)
         needed = reply.prompt.tokens + (limit if limit is not None else 1)
         if needed > self.config.max_model_len:
             self.log.write(digest, reply.role, 400)
             return wire.too_long(self.config.max_model_len, reply.prompt.tokens, limit or 0)
         fault = self.luck.meet(digest)
-        if (broken := await self._broken(request, fault, digest, reply.role)) is not None:
-            return broken
+        if (fault_response := await self._broken(request, fault, digest, reply.role)) is not None:
+            return fault_response
         return await self._answer(body, reply, digest, fault, limit)
 
     async def _answer(
         self, body: dict[str, Any], reply: Reply, digest: str, fault: Fault, limit: int | None
     ) -> Response:
-        room = limit if limit is not None else self.config.max_model_len - reply.prompt.tokens
-        text, finish = wire.shortened(spoil(reply.text, fault.kind), room)
+        limit_tokens = limit if limit is not None else self.config.max_model_len - reply.prompt.tokens
+        text, finish = wire.shortened(spoil(reply.text, fault.kind), limit_tokens)
         count = reply.prompt.tokens
         cached = self.prefixes.cached(reply.prompt.whole, count)
         out = max(1, prompts.tokens(text))
-        done = wire.Completion(
+        completion = wire.Completion(
             f"chatcmpl-{digest[:24]}", str(body["model"]), text, finish, count, cached, out
         )
         if body.get("stream"):
-            events = self._stream(done, fault.slow, digest, reply.role, bool(_usage_asked(body)))
+            events = self._stream(completion, fault.slow, digest, reply.role, bool(_usage_asked(body)))
             return StreamingResponse(events, media_type="text/event-stream")
         began = asyncio.get_running_loop().time()
         start = await self.engine.admit(count - cached)
         try:
             await self.engine.decoded(start, out * fault.slow)
-            self._count(done, began, fault.slow)
+            self._count(completion, began, fault.slow)
         finally:
             self.engine.leave()
         self.log.write(digest, reply.role, 200, asyncio.get_running_loop().time() - began)
-        return JSONResponse(done.whole())
+        return JSONResponse(completion.whole())
 
     async def _stream(
-        self, done: wire.Completion, slow: float, digest: str, role: str, with_usage: bool
+        self, completion: wire.Completion, slow: float, digest: str, role: str, with_usage: bool
     ) -> AsyncIterator[bytes]:
         began = asyncio.get_running_loop().time()
-        start = await self.engine.admit(done.prompt_tokens - done.cached_tokens)
+        start = await self.engine.admit(completion.prompt_tokens - completion.cached_tokens)
         try:
-            yield done.chunk({"role": "assistant", "content": ""}, None, with_usage=with_usage)
-            pieces = done.pieces()
-            for place, piece in enumerate(pieces, 1):
-                await self.engine.decoded(start, done.out_tokens * slow * place / len(pieces))
-                yield done.chunk({"content": piece}, None, with_usage=with_usage)
-            self._count(done, began, slow)
-            yield done.chunk({}, done.finish, with_usage=with_usage)
+            yield completion.chunk({"role": "assistant", "content": ""}, None, with_usage=with_usage)
+            pieces = completion.pieces()
+            for index, piece in enumerate(pieces, 1):
+                await self.engine.decoded(start, completion.out_tokens * slow * index / len(pieces))
+                yield completion.chunk({"content": piece}, None, with_usage=with_usage)
+            self._count(completion, began, slow)
+            yield completion.chunk({}, completion.finish, with_usage=with_usage)
             if with_usage:
-                yield done.usage_chunk()
+                yield completion.usage_chunk()
             self.log.write(digest, role, 200, asyncio.get_running_loop().time() - began)
             yield b"data: [DONE]\n\n"
         finally:
             self.engine.leave()
 
-    def _count(self, done: wire.Completion, began: float, slow: float) -> None:
-        uncached, running = done.prompt_tokens - done.cached_tokens, self.engine.running
-        took = latency.seconds(done.out_tokens * slow, running, uncached)
+    def _count(self, completion: wire.Completion, began: float, slow: float) -> None:
+        uncached, running = completion.prompt_tokens - completion.cached_tokens, self.engine.running
+        latency_seconds = latency.seconds(completion.out_tokens * slow, running, uncached)
         if self.config.time_scale > 0:
-            took = (asyncio.get_running_loop().time() - began) / self.config.time_scale
-        first = min(took, latency.PREFILL_SECONDS_PER_TOKEN * uncached + latency.step(running))
+            latency_seconds = (asyncio.get_running_loop().time() - began) / self.config.time_scale
+        first = min(latency_seconds, latency.PREFILL_SECONDS_PER_TOKEN * uncached + latency.step(running))
         self.metrics.done(
-            prompt=done.prompt_tokens,
-            cached=done.cached_tokens,
-            out=done.out_tokens,
-            reason=done.finish,
-            latency=took,
+            prompt=completion.prompt_tokens,
+            cached=completion.cached_tokens,
+            out=completion.out_tokens,
+            reason=completion.finish,
+            latency=latency_seconds,
             first=first,
         )
 
     async def _body(self, request: Request) -> tuple[dict[str, Any], Response | None]:
-        if (refused := self._unauthorised(request)) is not None:
-            return {}, refused
+        if (refusal := self._unauthorised(request)) is not None:
+            return {}, refusal
         try:
             body = json.loads(await request.body())
-        except ValueError as bad:
-            return {}, wire.error(400, f"The body is no JSON: {bad}", "BadRequestError")
+        except ValueError as error:
+            return {}, wire.error(400, f"The body is no JSON: {error}", "BadRequestError")
         if not isinstance(body, dict):
             return {}, wire.error(400, "The body must be a JSON object", "BadRequestError")
         if (name := body.get("model")) not in self.config.names:
@@ -138,8 +138,8 @@ class Server:
     def _unauthorised(self, request: Request) -> Response | None:
         if not self.config.api_keys:
             return None
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        if any(hmac.compare_digest(given, key.encode()) for key in self.config.api_keys):
+        token = request.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        if any(hmac.compare_digest(token, key.encode()) for key in self.config.api_keys):
             return None
         return wire.error(401, "Unauthorized", "AuthenticationError", code="invalid_api_key")
 
@@ -153,14 +153,16 @@ class Server:
         return limit
 
     async def _broken(self, request: Request, fault: Fault, digest: str, role: str) -> Response | None:
-        """The response of a fault that keeps the answer back, or None."""
+        """Return the response to a fault that withholds the answer, or None."""
         if fault.kind == "error":
             self.log.write(digest, role, 500)
             return wire.error(500, "The engine failed (a fault on request).", "InternalServerError")
         if fault.kind == "rate_limit":
             self.log.write(digest, role, 429)
-            wait = {"Retry-After": f"{self.config.faults.retry_after_seconds:g}"}
-            return wire.error(429, "Too many requests (a fault on request).", "RateLimitError", headers=wait)
+            headers = {"Retry-After": f"{self.config.faults.retry_after_seconds:g}"}
+            return wire.error(
+                429, "Too many requests (a fault on request).", "RateLimitError", headers=headers
+            )
         if fault.kind == "hang":
             while (await request.receive())["type"] != "http.disconnect":
                 pass
@@ -173,11 +175,11 @@ class Server:
 
     async def embeddings(self, request: Request) -> Response:
         """POST /v1/embeddings."""
-        body, refused = await self._body(request)
-        if refused is not None:
-            return refused
-        given = body.get("input")
-        texts = [given] if isinstance(given, str) else given
+        body, refusal = await self._body(request)
+        if refusal is not None:
+            return refusal
+        value = body.get("input")
+        texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             return wire.error(400, "input must be text or a list of texts", "BadRequestError", param="input")
         size = body.get("dimensions") or embedding.DIMENSIONS
@@ -189,8 +191,8 @@ class Server:
             self.log.write(digest, roles.EMBED, 400)
             return wire.too_long(self.config.max_model_len, max(counts), 0)
         fault = self.luck.meet(digest)
-        if (broken := await self._broken(request, fault, digest, roles.EMBED)) is not None:
-            return broken
+        if (fault_response := await self._broken(request, fault, digest, roles.EMBED)) is not None:
+            return fault_response
         start = await self.engine.admit(sum(counts))
         try:
             await self.engine.decoded(start, fault.slow)
@@ -209,7 +211,7 @@ class Server:
         return JSONResponse({"object": "list", "data": data, "model": body["model"], "usage": usage})
 
     async def models(self, request: Request) -> Response:
-        """GET /v1/models: says plainly that the model is simulated."""
+        """GET /v1/models: states plainly that the model is simulated."""
         if (refused := self._unauthorised(request)) is not None:
             return refused
         data = [
@@ -256,7 +258,7 @@ def _reset(request: Request) -> Response:
 
 
 def create_app(config: SimConfig) -> Starlette:
-    """The ASGI application. Raises DataError on unreadable key or plant files."""
+    """Return the ASGI application. Raises DataError for unreadable key or plant files."""
     server = Server(config)
     return Starlette(
         routes=[
@@ -272,7 +274,7 @@ def create_app(config: SimConfig) -> Starlette:
 
 
 def serve(config: SimConfig) -> None:
-    """Serve until stopped; says on stdout where, and writes the port file, once connections are taken."""
+    """Serve until stopped. Once connections are taken, print the address and write the port file."""
     app = create_app(config)
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     # The protocol is named because asyncio turns Nagle's delay off only then.

@@ -1,12 +1,11 @@
 """FiNER: rows of several XBRL tags, and how they map to rules that are one tag each.
 
-The mechanism knows one rule a question. A row asks for the tags of several entities (four in the
-data), so its rule is that of **one** of its tags: the one at the position that the hash of the
-question names. Each position is as likely as the others, so over the rows tags are asked about as
-often as they occur in the data, which is the distribution that the law was fitted with. The row is
-right exactly when the draw of that rule is right. When it is not, each place of that tag holds the
-tag it is typically confused with, and the other places are right: partial credit is then three of
-four or less.
+The mechanism knows one rule per question. A row asks for the tags of several entities (four in the data), so
+its rule is that of **one** of its tags: the one at the position given by the hash of the question. Each
+position is as likely as the others, so over the rows tags are asked about as often as they occur in the data,
+which is the distribution that the law was fitted with. The row is right exactly when the draw of that rule is
+right. When it is not, each place of that tag holds the tag it is typically confused with, and the other
+places are right: partial credit is then three of four or less.
 """
 
 from __future__ import annotations
@@ -21,43 +20,43 @@ _ANSWER = re.compile(r"\s*Output US GAAP tags:\s*$")
 
 
 def row(context: str, target: str) -> tuple[str, str]:
-    """(tag that decides, numbered questions) of a FiNER row; ValueError when it is none."""
+    """Return (tag that decides, numbered questions) of a FiNER row. Raises ValueError for another row."""
     numbered = _QUESTIONS.search(context)
     if not numbered:
         raise ValueError("no numbered questions ('1. ...') in it")
     question = _ANSWER.sub("", numbered.group()).strip()
-    listed = of_target(target)
-    if not all(listed):
+    target_tags = of_target(target)
+    if not all(target_tags):
         raise ValueError("the target is no list of tags")
-    return listed[draws.number("decides", question) % len(listed)], question
+    return target_tags[draws.number("decides", question) % len(target_tags)], question
 
 
 def of_target(target: str) -> list[str]:
-    """``"A, B,C"`` -> ``["A", "B", "C"]``."""
+    """Return the tags of a target: ``"A, B,C"`` -> ``["A", "B", "C"]``."""
     return [tag.strip() for tag in target.split(",")]
 
 
 def confusions(examples: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The tag that each tag is taken for: its neighbour in the alphabet with which it shares the
-    longer beginning. A tag that stands alone gets one that does not exist.
+    """Return the tag that each tag is confused with: its alphabetical neighbour with the longer common
+    beginning. A tag without neighbours gets one that does not exist.
 
     >>> confusions([{"target": "DebtFace,DebtFair"}, {"target": "Goodwill,DebtFace"}])["DebtFace"]
     'DebtFair'
     """
-    every = sorted({tag for example in examples for tag in of_target(example["target"])})
-    found = {}
-    for place, tag in enumerate(every):
-        beside = every[max(0, place - 1) : place] + every[place + 1 : place + 2]
-        found[tag] = max(beside, key=lambda other: _shared(tag, other), default=f"{tag}Other")
-    return found
+    all_tags = sorted({tag for example in examples for tag in of_target(example["target"])})
+    confused = {}
+    for index, tag in enumerate(all_tags):
+        neighbours = all_tags[max(0, index - 1) : index] + all_tags[index + 1 : index + 2]
+        confused[tag] = max(neighbours, key=lambda other: _shared(tag, other), default=f"{tag}Other")
+    return confused
 
 
-def _shared(one: str, other: str) -> int:
+def _shared(tag: str, other: str) -> int:
     return next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        (i for i, (a, b) in enumerate(zip(tag, other, strict=False)) if a != b), min(len(tag), len(other))
     )
 
 
 def mistake(target: str, decides: str, confused: Mapping[str, str]) -> str:
-    """The typical wrong answer to a row: the deciding tag confused wherever it stands."""
+    """Return the typical wrong answer to a row: the deciding tag is confused wherever it stands."""
     return ",".join(confused[tag] if tag == decides else tag for tag in of_target(target))

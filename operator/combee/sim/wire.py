@@ -1,4 +1,4 @@
-"""The OpenAI-compatible wire: errors, completions, chunks. Nothing here waits or draws."""
+"""The OpenAI-compatible wire format: errors, completions, chunks. Nothing here waits or draws."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 CREATED = 1_700_000_000
-"""A constant: answers hold no clock, so equal requests get equal bytes."""
+"""A constant: answers hold no time, so equal requests get equal bytes."""
 PIECES = 16
-"""A stream sends a reply in at most so many pieces."""
+"""A stream sends a reply in at most this many pieces."""
 
 
 def error(
@@ -24,7 +24,7 @@ def error(
     code: Any = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """An error in OpenAI's form."""
+    """Return an error in OpenAI's format."""
     body = {
         "error": {
             "message": message,
@@ -37,10 +37,13 @@ def error(
 
 
 def too_long(limit: int, prompt: int, completion: int) -> JSONResponse:
-    """The 400 of a request that does not fit the context."""
-    asked = f"you requested {prompt + completion} tokens ({prompt} in the messages, {completion} in the completion)"
+    """Return the 400 response to a request that does not fit the context."""
+    request_size = (
+        f"you requested {prompt + completion} tokens "
+        f"({prompt} in the messages, {completion} in the completion)"
+    )
     message = (
-        f"This model's maximum context length is {limit} tokens. However, {asked}. "
+        f"This model's maximum context length is {limit} tokens. However, {request_size}. "
         "Please reduce the length of the messages or completion."
     )
     return error(400, message, "BadRequestError", param="messages", code="context_length_exceeded")
@@ -48,7 +51,7 @@ def too_long(limit: int, prompt: int, completion: int) -> JSONResponse:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer and what it took."""
+    """One finished answer and its token counts."""
 
     id: str
     model: str
@@ -59,7 +62,7 @@ class Completion:
     out_tokens: int
 
     def usage(self) -> dict[str, Any]:
-        """Token counts as vLLM reports them."""
+        """Return the token counts as vLLM reports them."""
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.out_tokens,
@@ -68,7 +71,7 @@ class Completion:
         }
 
     def whole(self) -> dict[str, Any]:
-        """The answer without streaming."""
+        """Return the answer without streaming."""
         message = {"role": "assistant", "content": self.text}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.finish}
         return self._frame("chat.completion", [choice]) | {"usage": self.usage()}
@@ -77,28 +80,28 @@ class Completion:
         return {"id": self.id, "object": kind, "created": CREATED, "model": self.model, "choices": choices}
 
     def pieces(self) -> list[str]:
-        """The text in at most PIECES parts."""
+        """Return the text in at most PIECES parts."""
         size = max(1, -(-len(self.text) // PIECES))
-        return [self.text[at : at + size] for at in range(0, len(self.text), size)]
+        return [self.text[start : start + size] for start in range(0, len(self.text), size)]
 
     def chunk(self, delta: Mapping[str, Any], finish: str | None, *, with_usage: bool) -> bytes:
-        """One server-sent event of a stream."""
+        """Return one server-sent event of a stream."""
         choice = {"index": 0, "delta": dict(delta), "logprobs": None, "finish_reason": finish}
         frame = self._frame("chat.completion.chunk", [choice])
         return event(frame | {"usage": None} if with_usage else frame)
 
     def usage_chunk(self) -> bytes:
-        """The event that stream_options.include_usage asks for."""
+        """Return the event that stream_options.include_usage asks for."""
         return event(self._frame("chat.completion.chunk", []) | {"usage": self.usage()})
 
 
 def event(data: Mapping[str, Any]) -> bytes:
-    """A server-sent event."""
+    """Return a server-sent event."""
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "surrogatepass")
 
 
 def shortened(text: str, limit: int) -> tuple[str, str]:
-    """(text of at most ``limit`` tokens, finish reason)."""
+    """Return (text of at most ``limit`` tokens, finish reason)."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit * 4:
         return text, "stop"

@@ -1,7 +1,7 @@
-"""A task that an adapter of the gepa package rolls out and scores: what it is asked, and what its answers mean. Pure.
+"""A task that an adapter of the gepa package rolls out and scores: its requests and its replies. Pure.
 
-An adapter works on one example at a time: ``evaluate([row], candidate)``, then ``make_reflective_dataset`` for each
-component. What it says is a recording, so that everything after it is as with a container.
+An adapter works on one example at a time: ``evaluate([row], candidate)``, then ``make_reflective_dataset``
+for each component. Its reply becomes a recording, so that everything after it is as with a container.
 """
 
 from __future__ import annotations
@@ -21,63 +21,64 @@ from combee.tasks.traces.recording import Recording
 
 WHERE = "spec.task.custom.adapter"
 ONE_COMPONENT = "instructions"
-"""The component's name where what is learned is one text."""
+"""The component's name when the artifact is one text."""
 MAX_TITLE, MAX_ANSWER = 1200, 2000
-"""characters of a row and of what came of it that a trajectory keeps"""
+"""most characters of a row and of its output that a trajectory keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterTask:
-    """Rows are JSON objects that only the adapter understands; it is the one that scores."""
+    """Rows are JSON objects that only the adapter understands. The adapter also scores them."""
 
     name: str = "Custom"
     instructions: str = ""
     answer_schema_description: str = "What the adapter's program put out."
 
     def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
-        """One example a line, a JSON object. DataError (``file:line``) for what is none."""
+        """Return one example per line, each a JSON object. Raises DataError (``file:line``) for other
+        lines."""
         return json_rows(data, where, with_id=True)
 
     def model_input(self, example: Example) -> str:
-        """The row."""
+        """Return the row."""
         return example.input
 
     def parse_answer(self, text: str) -> str:
-        """The text without blanks around it."""
+        """Return the text without surrounding blanks."""
         return text.strip()
 
     def score(self, answer: str, example: Example) -> Score:
-        """BugError: the adapter scores."""
+        """Raise BugError, since the adapter scores."""
         raise BugError("an adapter scores its own rollouts", where=self.name)
 
 
 def candidate_of(shown: Shown) -> dict[str, str]:
-    """What the adapter calls a candidate: texts by component."""
+    """Return the adapter's candidate: texts by component."""
     return dict(shown.components) or {ONE_COMPONENT: shown.text}
 
 
 def asked_of(example: Example, shown: Shown, *, reflected: bool) -> dict[str, Any]:
-    """What an adapter's process is asked."""
+    """Return the request to an adapter's process."""
     return {"row": json.loads(example.input), "candidate": candidate_of(shown), "reflected": reflected}
 
 
-def recording_said(example: Example, said: Mapping[str, Any], factory: str) -> Recording:
-    """What an adapter's process answered.
+def recording_said(example: Example, reply: Mapping[str, Any], factory: str) -> Recording:
+    """Return the recording in the reply of an adapter's process.
 
-    RolloutError (a ``Fault``) where this example failed; ManifestError where the adapter does not keep to the
-    protocol, which no other example would mend.
+    Raises RolloutError (a ``Fault``) where this example failed, and ManifestError where the adapter breaks
+    the protocol, which would fail on every other example, too.
     """
-    if "broken" in said:
+    if "broken" in reply:
         raise ManifestError(
-            f"{factory}: {said['broken']}", where=WHERE, fix="See gepa's GEPAAdapter for what an adapter is"
+            f"{factory}: {reply['broken']}", where=WHERE, fix="See gepa's GEPAAdapter for what an adapter is"
         )
-    if "late" in said:
-        fail(Fault.TIMEOUT, f"it was ended at its timeout, after {said['late']:.0f} s")
-    if "died" in said:
-        fail(Fault.DIED, f"its process ended with exit code {said['died']}", str(said.get("words", "")))
-    if "raised" in said:
-        fail(Fault.RAISED, f"evaluate raised {said['raised']}", str(said.get("words", "")))
-    score = said["score"]
+    if "late" in reply:
+        fail(Fault.TIMEOUT, f"it was ended at its timeout, after {reply['late']:.0f} s")
+    if "died" in reply:
+        fail(Fault.DIED, f"its process ended with exit code {reply['died']}", str(reply.get("words", "")))
+    if "raised" in reply:
+        fail(Fault.RAISED, f"evaluate raised {reply['raised']}", str(reply.get("words", "")))
+    score = reply["score"]
     if score is None:
         fail(Fault.NO_SCORE, "evaluate gave it no score")
     if not 0 <= score <= 1:
@@ -86,31 +87,31 @@ def recording_said(example: Example, said: Mapping[str, Any], factory: str) -> R
             where=WHERE,
             fix="Scores are from 0 to 1: scale them in a factory of your own",
         )
-    records = tuple((name, text) for name, rows in said["records"].items() if (text := _text(rows)))
+    records = tuple((name, text) for name, rows in reply["records"].items() if (text := _text(rows)))
     return Recording(
-        title=_short(_given(said["records"]), MAX_TITLE),
-        answer=_short(said["output"], MAX_ANSWER),
+        title=_short(_question_in(reply["records"]), MAX_TITLE),
+        answer=_short(reply["output"], MAX_ANSWER),
         score=float(score),
         feedback="",
         parts=("\n\n".join(dict.fromkeys(text for _, text in records)),),
-        objectives=tuple(sorted((name, float(value)) for name, value in said["objectives"].items())),
+        objectives=tuple(sorted((name, float(value)) for name, value in reply["objectives"].items())),
         records=records,
     )
 
 
-def _given(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """The first field of the first record, by custom what was asked."""
+def _question_in(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return the first field of the first record, which by convention is the question."""
     first = next((row for rows in records.values() for row in rows if row), {})
     return next((_flat(value) for value in first.values()), "")
 
 
 def _text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The records of one component as a model reads them: a field a line."""
+    """Return the records of one component as a model reads them: one field per line."""
     return "\n\n".join("\n".join(f"{name}: {_flat(value)}" for name, value in row.items()) for row in rows)
 
 
 def _flat(value: Any) -> str:
-    """A value as text: of what has parts, the parts, each with its name.
+    """Return a value as text; a compound value becomes its parts, each with its name.
 
     >>> _flat({"question": "2 + 2?", "hints": ["add", "carry"]})
     '(question) 2 + 2? (hints) add; carry'

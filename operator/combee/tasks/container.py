@@ -1,8 +1,8 @@
-"""A task in a container of its own: the files it is given, the files it leaves, and what they mean. Pure.
+"""A task in a container of its own: the files it is given, the files it leaves, and their meaning. Pure.
 
-In: ``example.json`` (the row, with its id) and ``artifact.md`` (what was learned so far). Out: ``trajectory.jsonl``
-(what the agent did, in a form that Traces reads) and ``reward.json`` (``{"reward": 0.5, "feedback": "..."}``). What
-it leaves is a recording, so that everything after it is as with traces.
+In: ``example.json`` (the row, with its id) and ``artifact.md`` (what was learned so far). Out:
+``trajectory.jsonl`` (what the agent did, in a form that Traces reads) and ``reward.json`` (``{"reward": 0.5,
+"feedback": "..."}``). The files it leaves become a recording, so that everything after it is as with traces.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from combee.tasks.traces.read import MAX_TRACE_BYTES, recording_of, row_of
 from combee.tasks.traces.recording import Recording
 
 TASK_FOLDER, OUT_FOLDER = "/task", "/out"
-"""where the files are in a container; COMBEE_TASK and COMBEE_OUT say it, on a laptop they are elsewhere"""
+"""folders of the files in a container; COMBEE_TASK and COMBEE_OUT name them, and others on a laptop."""
 EXAMPLE, ARTIFACT = "example.json", "artifact.md"
 TRAJECTORY, REWARD = "trajectory.jsonl", "reward.json"
 PART_TOKENS = 16_000
-"""tokens of a trajectory that one reflection reads; a longer one is read in parts"""
+"""most tokens of a trajectory that one reflection reads; a longer one is read in parts."""
 LEFT: Mapping[str, int] = {TRAJECTORY: MAX_TRACE_BYTES, REWARD: 64 * 1024}
-"""the files that a container leaves, and the most bytes that are read of each"""
+"""the files that a container leaves, and the most bytes that are read of each."""
 MAX_SAID = 500
-"""characters of a container's last words that are kept with a failed rollout"""
+"""most characters of a container's last output that are recorded with a failed rollout."""
 _SIGNAL = 128
 _KILLED, _OUT_OF_CPU, _FILE_TOO_LARGE = _SIGNAL + 9, _SIGNAL + 24, _SIGNAL + 25
 
@@ -55,7 +55,8 @@ class Fault(StrEnum):
 
 
 AGAIN = frozenset({Fault.KILLED, Fault.CRASHED, Fault.DIED})
-"""What died is tried again, since a node or a neighbour may be why; what it did to its end is its answer."""
+"""Rollouts that died are tried again, since a node or a neighbour may be the cause; one that ran to its end
+is not."""
 _FIXES: Mapping[Fault, str] = {
     Fault.TIMEOUT: "Raise timeoutSeconds, or see why it does not end",
     Fault.WROTE_TOO_MUCH: "Raise container.scratch, or write less",
@@ -65,7 +66,8 @@ _FIXES: Mapping[Fault, str] = {
     Fault.BAD_REWARD: f'{REWARD} is like {{"reward": 0.5, "feedback": "..."}}, the reward from 0 to 1',
     Fault.NO_TRAJECTORY: f"Write what the agent did to {TRAJECTORY} in the folder that COMBEE_OUT names",
     Fault.BAD_TRAJECTORY: f"{TRAJECTORY} is one trace, or one chat message a line",
-    Fault.RAISED: "See why the adapter's evaluate raises; task.initialPlaybook gives it the components that it asks for",
+    Fault.RAISED: "See why the adapter's evaluate raises; task.initialPlaybook gives it the components "
+    "that it asks for",
     Fault.NO_SCORE: "An adapter's evaluate gives a number, or None for an example that failed",
     Fault.DIED: "See why the adapter's process ends, mostly for memory",
 }
@@ -73,20 +75,20 @@ _FIXES: Mapping[Fault, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a container ended. ``code``: its exit code, 128 more than the signal's number where one ended it."""
+    """How a container ended. ``code``: its exit code, or 128 plus the number of the signal that ended it."""
 
     code: int
     seconds: float
     stopped: Fault | None = None
-    """why it was stopped, where its end is not its own."""
+    """why it was stopped; None when it ended by itself."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """those of ``LEFT`` that are there; one byte over its limit where it is larger."""
+    """the files of ``LEFT`` that exist; one byte over the limit where a file is larger."""
     said: str = ""
-    """its last words, for the user alone: they may quote a row."""
+    """its last output, for the user alone: it may quote a row."""
 
 
 def given_files(example: Example, artifact: str) -> dict[str, bytes]:
-    """What a container is given."""
+    """Return the files that a container is given, by name."""
     row = {"id": example.id, **json.loads(example.input)}
     return {
         EXAMPLE: (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace"),
@@ -95,7 +97,7 @@ def given_files(example: Example, artifact: str) -> dict[str, bytes]:
 
 
 def recording_left(ended: Ended, *, part_tokens: int = PART_TOKENS) -> Recording:
-    """What a container left. RolloutError, whose code is a ``Fault``, where that is no rollout."""
+    """Return the recording that a container left. Raises RolloutError, whose code is a ``Fault``."""
     _refuse_end(ended)
     reward, feedback = _reward(ended)
     trajectory = ended.files.get(TRAJECTORY)
@@ -104,40 +106,40 @@ def recording_left(ended: Ended, *, part_tokens: int = PART_TOKENS) -> Recording
     if len(trajectory) > LEFT[TRAJECTORY]:
         fail(Fault.BAD_TRAJECTORY, f"its {TRAJECTORY} is longer than {LEFT[TRAJECTORY]:,} bytes")
     try:
-        found, _ = recording_of(_trace(trajectory), "Auto", part_tokens, Counter())
+        recording, _ = recording_of(_trace(trajectory), "Auto", part_tokens, Counter())
     except UnreadableError as error:
         fail(Fault.BAD_TRAJECTORY, f"its {TRAJECTORY} {error}")
-    return replace(found, score=reward, feedback=feedback)
+    return replace(recording, score=reward, feedback=feedback)
 
 
-def fail(fault: Fault, what: str, said: str = "") -> NoReturn:
-    """Raise RolloutError. ``said``: the container's last words."""
-    words = " ".join(said.split())[-MAX_SAID:]
+def fail(fault: Fault, what: str, output: str = "") -> NoReturn:
+    """Raise RolloutError. ``said``: the container's last output."""
+    words = " ".join(output.split())[-MAX_SAID:]
     raise RolloutError(fault.value, f"{what}{f': {words}' if words else ''}", fix=_FIXES[fault])
 
 
 def remedy(code: str) -> str:
-    """What to do about rollouts that failed with this code; empty where a container is not to blame."""
+    """Return what to do about rollouts that failed with this code; empty when no container is to blame."""
     return _FIXES[Fault(code)] if code in set(Fault) else ""
 
 
 def may_be_tried_again(error: RolloutError) -> bool:
-    """Whether another try may end otherwise."""
+    """Return whether another try may end differently."""
     return error.code in AGAIN
 
 
 def _refuse_end(ended: Ended) -> None:
-    after = f"after {ended.seconds:.0f} s"
+    duration = f"after {ended.seconds:.0f} s"
     if ended.stopped is Fault.TIMEOUT or ended.code == _OUT_OF_CPU:
-        fail(Fault.TIMEOUT, f"it was stopped at its timeout, {after}", ended.said)
+        fail(Fault.TIMEOUT, f"it was stopped at its timeout, {duration}", ended.said)
     if ended.stopped is Fault.WROTE_TOO_MUCH or ended.code == _FILE_TOO_LARGE:
-        fail(Fault.WROTE_TOO_MUCH, f"it was stopped for the files it wrote, {after}", ended.said)
+        fail(Fault.WROTE_TOO_MUCH, f"it was stopped for the files it wrote, {duration}", ended.said)
     if ended.stopped is not None:
-        fail(ended.stopped, f"it was stopped {after}", ended.said)
+        fail(ended.stopped, f"it was stopped {duration}", ended.said)
     if ended.code == _KILLED:
-        fail(Fault.KILLED, f"it was killed (exit code {ended.code}) {after}", ended.said)
+        fail(Fault.KILLED, f"it was killed (exit code {ended.code}) {duration}", ended.said)
     if ended.code:
-        fail(Fault.CRASHED, f"it ended with exit code {ended.code} {after}", ended.said)
+        fail(Fault.CRASHED, f"it ended with exit code {ended.code} {duration}", ended.said)
 
 
 def _reward(ended: Ended) -> tuple[float, str]:
@@ -161,7 +163,7 @@ def _reward(ended: Ended) -> tuple[float, str]:
 
 
 def _trace(data: bytes) -> Row:
-    """One trace in a line, or one chat message a line."""
+    """Return one trace from one line, or from one chat message per line."""
     rows = [row_of(line) for line in data.splitlines() if line.strip()]
     if not rows:
         raise UnreadableError("is empty")
@@ -174,32 +176,33 @@ def _trace(data: bytes) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class ContainerTask:
-    """Rows are JSON objects that only the container understands; it is the one that scores."""
+    """Rows are JSON objects that only the container understands. The container also scores them."""
 
     name: str = "Custom"
     instructions: str = ""
     answer_schema_description: str = "What the agent said last."
 
     def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
-        """One example a line, a JSON object. DataError (``file:line``) for what is none."""
+        """Return one example per line, each a JSON object. Raises DataError (``file:line``) for other
+        lines."""
         return json_rows(data, where)
 
     def model_input(self, example: Example) -> str:
-        """The row, without its id."""
+        """Return the row, without its id."""
         return example.input
 
     def parse_answer(self, text: str) -> str:
-        """The text without blanks around it."""
+        """Return the text without surrounding blanks."""
         return text.strip()
 
     def score(self, answer: str, example: Example) -> Score:
-        """BugError: the container scores."""
+        """Raise BugError, since the container scores."""
         raise BugError("a container scores its own rollouts", where=self.name)
 
 
 def json_rows(data: Iterable[bytes], where: str, *, with_id: bool = False) -> Dataset:
-    """One example a line, a JSON object; ``with_id``: its input holds the row's own id, too. DataError
-    (``file:line``) for what is none."""
+    """Return one example per line, each a JSON object; ``with_id`` leaves the row's id in its input. Raises
+    DataError (``file:line``) for other lines."""
     reader = _Rows(where, with_id)
     for number, line in enumerate(data, start=1):
         reader.add(number, line)
@@ -212,9 +215,9 @@ class _Rows:
     with_id: bool = False
     examples: list[Example] = field(default_factory=list)
     line_of: dict[str, int] = field(default_factory=dict)
-    """by the digest of the content."""
+    """digest of the content -> line."""
     digest_of: dict[str, str] = field(default_factory=dict)
-    """by id."""
+    """id -> digest of the content."""
     merged: list[int] = field(default_factory=list)
 
     def add(self, number: int, line: bytes) -> None:
@@ -229,7 +232,7 @@ class _Rows:
             self._refuse(number, f"the row {error}")
         if line.lstrip().startswith(b"["):
             self._refuse(number, "the row is not a JSON object")
-        given = {"id": row["id"]} if self.with_id and "id" in row else {}
+        own_id = {"id": row["id"]} if self.with_id and "id" in row else {}
         example_id = self._id(number, row.pop("id", None))
         if not row:
             self._refuse(number, "the row is empty")
@@ -240,7 +243,7 @@ class _Rows:
         if self.line_of.setdefault(digest, number) != number:
             self.merged.append(number)
             return
-        text = json.dumps({**given, **row}, ensure_ascii=False).encode(errors="replace").decode()
+        text = json.dumps({**own_id, **row}, ensure_ascii=False).encode(errors="replace").decode()
         self.examples.append(Example(example_id, text, "", digest, estimate_tokens(text)))
 
     def _id(self, number: int, value: Any) -> str:
@@ -254,13 +257,13 @@ class _Rows:
     def dataset(self) -> Dataset:
         if not self.examples:
             raise DataError("there is no row in it", where=self.where, fix="Write one JSON object a line")
-        told = (
+        warning = (
             f"{self.where}: {len(self.merged):,} rows are identical to earlier ones and are merged with them"
         )
         digest = hashlib.sha256()
         for example in self.examples:
             digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
-        return Dataset(tuple(self.examples), digest.hexdigest(), (told,) if self.merged else ())
+        return Dataset(tuple(self.examples), digest.hexdigest(), (warning,) if self.merged else ())
 
     def _refuse(self, number: int, what: str) -> NoReturn:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Rows of JSON lines as examples, streamed, each fault named by file and line.
+"""Reads rows of JSON lines as examples, one at a time, and reports each fault with file and line.
 
 No message quotes a row: errors end up in logs and conditions, rows must not.
 """
@@ -21,12 +21,12 @@ MAX_ID_CHARACTERS = 128
 _SHOWN_LINES = 5
 _BOM = b"\xef\xbb\xbf"
 Load = Callable[[], bytes]
-"""brings what is kept outside of the memory."""
+"""loads what is stored outside of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Names of a row's fields: what the model reads, what is right, and the optional id."""
+    """Names of a row's fields: the model's input, the right answer, and the optional id."""
 
     input: str = "context"
     target: str = "target"
@@ -35,10 +35,10 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Examples in the file's order, ids unique, contents unique.
+    """Examples in the file's order, with unique ids and unique contents.
 
     ``digest`` (sha256 hex) covers ids, contents and order; ``warnings`` are sentences for people;
-    ``recordings`` bring, by example id, what was recorded of examples that need no rollout.
+    ``recordings`` load, by example id, the recordings of examples that need no rollout.
     """
 
     examples: tuple[Example, ...]
@@ -48,7 +48,7 @@ class Dataset:
 
 
 def content_digest(model_input: str, target: str) -> str:
-    """sha256 hex of a row's content, independent of its id and its other fields."""
+    """Return the sha256 hex of a row's content, independent of its id and its other fields."""
     return hashlib.sha256(
         json.dumps([model_input, target], separators=(",", ":")).encode("ascii")
     ).hexdigest()
@@ -61,15 +61,15 @@ def read_jsonl(
     fields: Fields = Fields(),
     unfit: Callable[[str], str | None] = lambda target: None,
 ) -> Dataset:
-    """One example a line; blank lines are skipped, other fields of a row ignored.
+    """Return one example per line; blank lines are skipped, other fields of a row ignored.
 
-    An id is the row's own, else its line number (from 1). Rows equal in content are merged into the
-    first, with a warning; equal inputs with different targets are kept, with a warning. ``unfit``
-    says what is wrong with a target (a phrase such as ``is not a number``), or None.
+    An id is the row's own, else its line number (from 1). Rows of equal content are merged into the first,
+    with a warning; equal inputs with different targets stay, with a warning. ``unfit`` returns what is wrong
+    with a target (a phrase such as ``is not a number``), or None.
 
-    Raises DataError (``file:line``): a row over MAX_ROW_BYTES, not UTF-8, not JSON, not an object,
-    without input or target, with an unfit target or id, an id used for two contents; and for a file
-    without any row. Cost: linear, one row in memory besides the examples.
+    Raises DataError (``file:line``) for a row over MAX_ROW_BYTES, not UTF-8, not JSON, not an object, without
+    input or target, with an unfit target or id, or with an id used for two contents; and for a file without
+    any row. Cost: linear, one row in memory besides the examples.
     """
     reader = _Reader(where, fields, unfit)
     for number, line in enumerate(lines, start=1):
@@ -78,9 +78,9 @@ def read_jsonl(
 
 
 def overlap(train: Dataset, held_out: Dataset) -> tuple[str, ...]:
-    """Ids of heldOut examples whose question is also in train, whatever its target, case and spacing.
+    """Return ids of heldOut examples whose question is also in train, whatever its target, case and spacing.
 
-    Any is a leak: what was learned from cannot judge what was learned.
+    Any such id is a leak: an example that was learned from cannot judge what was learned.
     """
     seen = {_question(example) for example in train.examples}
     return tuple(example.id for example in held_out.examples if _question(example) in seen)
@@ -117,8 +117,8 @@ class _Reader:
         model_input, target = self._text(number, row, self._fields.input), self._target(number, row)
         digest = content_digest(model_input, target)
         example_id = self._id(number, row)
-        first, known = self._line_of_id.setdefault(example_id, (number, digest))
-        if known != digest:
+        first, first_digest = self._line_of_id.setdefault(example_id, (number, digest))
+        if first_digest != digest:
             self._refuse(
                 number,
                 f"its id is also the id of line {first}, which has other content",
@@ -127,8 +127,8 @@ class _Reader:
         if (earlier := self._line_of_content.setdefault(digest, number)) != number:
             self._merged.append((number, earlier))
             return
-        asked = hashlib.sha256(model_input.encode("utf-8")).digest()
-        if (earlier := self._line_of_input.setdefault(asked, number)) != number:
+        input_digest = hashlib.sha256(model_input.encode("utf-8")).digest()
+        if (earlier := self._line_of_input.setdefault(input_digest, number)) != number:
             self._disputed.append((number, earlier))
         self._examples.append(Example(example_id, model_input, target, digest))
 
@@ -181,9 +181,9 @@ class _Reader:
     def _value(self, number: int, row: dict[str, Any], name: str) -> Any:
         value = row.get(name)
         if value is None:
-            there = ", ".join(repr(key[:40]) for key in list(row)[:8]) or "none"
+            present = ", ".join(repr(key[:40]) for key in list(row)[:8]) or "none"
             self._refuse(
-                number, f"the row has no {name}", f"Add {name!r} to the row; its fields are: {there}."
+                number, f"the row has no {name}", f"Add {name!r} to the row; its fields are: {present}."
             )
         return value
 
@@ -226,9 +226,9 @@ class _Reader:
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> str:
-    shown = ", ".join(f"{later} (of line {earlier})" for later, earlier in pairs[:_SHOWN_LINES])
+    lines = ", ".join(f"{later} (of line {earlier})" for later, earlier in pairs[:_SHOWN_LINES])
     more = f" and {len(pairs) - _SHOWN_LINES} more" if len(pairs) > _SHOWN_LINES else ""
-    return f"{len(pairs)} rows, lines {shown}{more}" if len(pairs) > 1 else f"line {shown}"
+    return f"{len(pairs)} rows, lines {lines}{more}" if len(pairs) > 1 else f"line {lines}"
 
 
 def _no_constant(name: str) -> NoReturn:

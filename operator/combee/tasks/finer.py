@@ -14,9 +14,9 @@ from combee.records import Example, Score
 from combee.tasks.dataset import Dataset, Fields, read_jsonl
 
 MAX_TEXT = 20_000
-"""characters read of an answer, from its end."""
+"""most characters read of an answer, counted from its end."""
 MAX_ANSWER = 2_000
-"""characters kept of an answer; the longest target in the data has 480."""
+"""most characters kept of an answer; the longest target in the data has 480."""
 
 _FENCE = re.compile(r"^[ \t]*```.*$", re.M)
 _LABEL = re.compile(r"\b(?:answers?|tags)\W{0,4}:", re.I)
@@ -38,7 +38,8 @@ class FinerTask:
     name: str = "FiNER"
     instructions: str = (
         "You tag figures in financial reports. Each question names some entities, each with its sentence. "
-        "Choose for each entity the one US GAAP tag of the options given that says what the figure is, by the "
+        "Choose for each entity the one US GAAP tag of the options given that says what the figure "
+        "is, by the "
         "words around it rather than by its size. Answer with one tag for each entity, in the order asked."
     )
     answer_schema_description: str = (
@@ -46,47 +47,52 @@ class FinerTask:
     )
 
     def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
-        """As the protocol says; a target that is no list of tags is a DataError."""
+        """Read rows as the protocol says; a target that is not a list of tags is a DataError."""
         return read_jsonl(data, where=where, fields=Fields(), unfit=_unfit_target)
 
     def model_input(self, example: Example) -> str:
-        """The options and the questions as the row has them."""
+        """Return the row's options and questions unchanged."""
         return example.input
 
     def parse_answer(self, text: str) -> str:
-        """``'["us-gaap:Revenues", "Goodwill"]'`` -> ``"Revenues,Goodwill"``; see ``tags_of``."""
+        """Return the tags as one string: ``'["us-gaap:Revenues", "Goodwill"]'`` ->
+        ``"Revenues,Goodwill"``."""
         return ",".join(tags_of(text))[:MAX_ANSWER].rstrip(",")
 
     def score(self, answer: str, example: Example) -> Score:
-        """1 when all tags are right and there is none missing and none too many, else 0.
+        """Return 1 when all tags are right, with none missing and none too many, else 0.
 
-        ``partial`` is the share of positions that hold the right tag, of the positions of the target
-        or of the answer, whichever are more: nothing is padded and nothing cut off. Case does not
-        count. The feedback states the target, and which positions are wrong.
+        ``partial`` is the share of positions with the right tag, out of the positions of the target or of the
+        answer, whichever are more: nothing is padded or cut off. Case does not count. The feedback states the
+        target and the wrong positions.
         """
         if _unfit_target(example.target) is not None:
             return Score(0.0, False, "The target of this example is not a list of tags.")
-        wanted, given = tags_of(example.target), tags_of(self.parse_answer(answer))
+        target_tags, tags = tags_of(example.target), tags_of(self.parse_answer(answer))
         expected = f"Expected {example.target}"
-        if not any(given):
+        if not any(tags):
             return Score(0.0, False, f"{expected}; the answer holds no tag.", partial=0.0)
-        pairs = list(zip(given, wanted, strict=False))
-        wrong = [place for place, (one, other) in enumerate(pairs, 1) if one.casefold() != other.casefold()]
+        pairs = list(zip(tags, target_tags, strict=False))
+        wrong = [
+            position for position, (tag, target) in enumerate(pairs, 1) if tag.casefold() != target.casefold()
+        ]
         right = len(pairs) - len(wrong)
-        if right == len(wanted) == len(given):
+        if right == len(target_tags) == len(tags):
             return Score(1.0, True, f"Right: expected {example.target}.", partial=1.0)
-        partial = right / max(len(wanted), len(given))
-        got = f"{expected}, got {','.join(given)[:MAX_ANSWER]}."
-        return Score(0.0, False, f"{got} {_verdict(right, wrong, len(given), len(wanted))}", partial=partial)
+        partial = right / max(len(target_tags), len(tags))
+        summary = f"{expected}, got {','.join(tags)[:MAX_ANSWER]}."
+        return Score(
+            0.0, False, f"{summary} {_verdict(right, wrong, len(tags), len(target_tags))}", partial=partial
+        )
 
 
 def tags_of(text: str) -> list[str]:
-    """The tags in a model's words, in order, spelled as they are there; never raises, never evaluates.
+    """Return the tags in a model's reply, in order and as spelled there; never raises, never evaluates.
 
-    Separated by commas, semicolons or lines, also as a JSON list, with numbering, bullets, quotes,
-    remarks in brackets or a ``us-gaap:`` prefix; blanks inside a tag are closed up. One label
-    such as ``Answer:`` cuts off what stands before it. An empty position between two commas keeps
-    its place, as ``""``. Linear in the text.
+    Tags may be separated by commas, semicolons or lines, or stand in a JSON list, with numbering, bullets,
+    quotes, remarks in brackets or a ``us-gaap:`` prefix; blanks inside a tag are removed. A single label such
+    as ``Answer:`` cuts off the text before it. An empty position between two commas keeps its place, as
+    ``""``. Linear in the text.
     """
     text = _FENCE.sub("", "\n".join(text[-MAX_TEXT:].splitlines()))
     labels = list(_LABEL.finditer(text))
@@ -107,7 +113,8 @@ def _heading(line: str) -> bool:
 
 
 def _tag(piece: str) -> str:
-    """One tag without what surrounds it; the one CamelCase word of a sentence, else its words joined."""
+    """Return one tag without its surroundings: the only CamelCase word of a sentence, else its words
+    joined."""
     piece = _NUMBERING.sub("", _REMARK.sub(" ", piece))
     piece = _PREFIX.sub("", piece.rpartition(":")[2])
     words = [word for word in (_OTHER.sub("", word) for word in piece.split()) if word]
@@ -115,17 +122,17 @@ def _tag(piece: str) -> str:
     return camel[0] if len(camel) == 1 else "".join(words)
 
 
-def _verdict(right: int, wrong: list[int], given: int, wanted: int) -> str:
-    said = [f"{right} of {wanted} tags are right"]
+def _verdict(right: int, wrong: list[int], tag_count: int, target_count: int) -> str:
+    parts = [f"{right} of {target_count} tags are right"]
     if wrong:
-        said.append(f"wrong at position {', '.join(map(str, wrong))}")
-    if given < wanted:
-        said.append(f"{wanted - given} missing at the end")
-    if given > wanted:
-        said.append(f"{given - wanted} too many")
-    return "; ".join(said) + "."
+        parts.append(f"wrong at position {', '.join(map(str, wrong))}")
+    if tag_count < target_count:
+        parts.append(f"{target_count - tag_count} missing at the end")
+    if tag_count > target_count:
+        parts.append(f"{tag_count - target_count} too many")
+    return "; ".join(parts) + "."
 
 
 def _unfit_target(target: str) -> str | None:
-    fits = all(_TAG.fullmatch(part) for part in target.split(","))
-    return None if fits else "is not a list of tags, separated by commas"
+    valid = all(_TAG.fullmatch(part) for part in target.split(","))
+    return None if valid else "is not a list of tags, separated by commas"

@@ -14,7 +14,7 @@ from combee.tasks.dataset import Dataset, Fields, read_jsonl
 from combee.tasks.numbers import TOLERANCE, Number, Tolerance, close, parse_number
 
 MAX_ANSWER = 200
-"""characters kept of an answer that holds no number."""
+"""most characters kept of an answer without a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,37 +31,37 @@ class FormulaTask:
     answer_schema_description: str = "The final number, with two decimals, without words or explanations."
 
     def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
-        """As the protocol says; a target that is no number is a DataError."""
+        """Read rows as the protocol says; a target that is not a number is a DataError."""
         return read_jsonl(data, where=where, fields=Fields(), unfit=_unfit_target)
 
     def model_input(self, example: Example) -> str:
-        """The question as the row has it."""
+        """Return the row's question unchanged."""
         return example.input
 
     def parse_answer(self, text: str) -> str:
-        """``"The answer is **$1,500**"`` -> ``"1500"``; without a number the text itself, cut."""
+        """Return the answer's number, ``"The answer is **$1,500**"`` -> ``"1500"``, or else the text, cut."""
         number = parse_number(text)
         return str(number) if number is not None else " ".join(text.split())[:MAX_ANSWER]
 
     def score(self, answer: str, example: Example) -> Score:
-        """1 or 0; the feedback states the target, and a slip of scale or sign where it is one."""
-        given, wanted = parse_number(answer), parse_number(example.target)
-        if wanted is None:
+        """Return 1 or 0; the feedback states the target, and names an error of scale or sign."""
+        answered, expected_number = parse_number(answer), parse_number(example.target)
+        if expected_number is None:
             return Score(0.0, False, "The target of this example is not a number.")
         expected = f"Expected {example.target}"
-        if given is None:
+        if answered is None:
             return Score(0.0, False, f"{expected}; the answer holds no number.")
-        if close(given, wanted, tolerance=self.tolerance):
-            return Score(1.0, True, f"Right: {expected.lower()}, got {given}.")
-        return Score(0.0, False, f"{expected}, got {given}.{self._slip(given, wanted)}")
+        if close(answered, expected_number, tolerance=self.tolerance):
+            return Score(1.0, True, f"Right: {expected.lower()}, got {answered}.")
+        return Score(0.0, False, f"{expected}, got {answered}.{self._scale_error(answered, expected_number)}")
 
-    def _slip(self, given: Number, wanted: Number) -> str:
-        if wanted.value == 0:
+    def _scale_error(self, answered: Number, expected: Number) -> str:
+        if expected.value == 0:
             return ""
-        if close(Number(-given.value), wanted, tolerance=self.tolerance):
+        if close(Number(-answered.value), expected, tolerance=self.tolerance):
             return " Only the sign is wrong."
         for power in (2, -2, 3, -3, 6, -6, 9, -9):
-            if close(Number(given.value.scaleb(power)), wanted, tolerance=self.tolerance):
+            if close(Number(answered.value.scaleb(power)), expected, tolerance=self.tolerance):
                 factor = Decimal(10) ** abs(power)
                 return f" It is too {'small' if power > 0 else 'large'} by a factor of {factor:,}."
         return ""

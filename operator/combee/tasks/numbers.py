@@ -1,9 +1,9 @@
-"""Numbers as people and models write them, read without ``eval`` and compared with a stated tolerance.
+"""Reads numbers as people and models write them, without ``eval``, and compares them with a tolerance.
 
-Read: signs (also the Unicode minus and accounting's parentheses), currencies, percent, thousands
+It reads signs (also the Unicode minus and accounting's parentheses), currencies, percent, thousands
 separators (English, Indian, Swiss, European where unambiguous), exponents, ``15 million``, ``8.01x``,
-``2:1``, Markdown and LaTeX around them, and words around them. Of several numbers in a text the one
-that the text itself marks as its answer is taken; see ``parse_number``.
+``2:1``, Markdown and LaTeX around them, and words around them. Of several numbers in a text it takes the one
+that the text itself marks as its answer; see ``parse_number``.
 
 Every pattern is linear: no quantifier can match the same characters in two ways.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 
 MAX_TEXT = 10_000
-"""characters, from the end, in which a number is looked for."""
+"""most characters, from the end, in which a number is looked for."""
 _MAX_DIGITS = 60
 _CONTEXT = Context(prec=80)
 
@@ -88,12 +88,12 @@ TOLERANCE = Tolerance()
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as read. ``value`` has scale words multiplied in but a percent sign not divided out."""
+    """A parsed number. ``value`` has scale words multiplied in but a percent sign not divided out."""
 
     value: Decimal
     percent: bool = False
     unit: str = ""
-    """currency sign or the word behind it; for people only."""
+    """currency sign or the word after the number; for people only."""
 
     @property
     def readings(self) -> tuple[Decimal, ...]:
@@ -128,7 +128,7 @@ def parse_number(text: str) -> Number | None:
 
 
 def close(answer: Number, target: Number, *, tolerance: Tolerance = TOLERANCE) -> bool:
-    """Whether some reading of ``answer`` is within tolerance of some reading of ``target``.
+    """Return whether some reading of ``answer`` is within tolerance of some reading of ``target``.
 
     >>> close(Number(Decimal(15), percent=True), Number(Decimal("0.15")))
     True
@@ -143,7 +143,7 @@ def _near(a: Decimal, t: Decimal, tolerance: Tolerance) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    """A number and where its digits start, where it ends, whether it is alone in parentheses."""
+    """A number, where its digits start and end, and whether it stands alone in parentheses."""
 
     start: int
     end: int
@@ -160,7 +160,7 @@ def _cleaned(text: str) -> str:
 
 
 def _marked(text: str, hits: list[_Hit]) -> _Hit:
-    """Which of several numbers the text marks as its answer; see ``parse_number``."""
+    """Return the number that the text marks as its answer; see ``parse_number``."""
     if (boxed := _after_last(_BOXED, text, hits)) is not None:
         return boxed
     for word in reversed(list(_ANSWER.finditer(text))):
@@ -177,8 +177,8 @@ def _marked(text: str, hits: list[_Hit]) -> _Hit:
 
 
 def _first_from(start: int, hits: list[_Hit]) -> _Hit | None:
-    at = bisect_left(hits, start, key=lambda hit: hit.start)
-    return hits[at] if at < len(hits) else None
+    index = bisect_left(hits, start, key=lambda hit: hit.start)
+    return hits[index] if index < len(hits) else None
 
 
 def _after_last(marker: re.Pattern[str], text: str, hits: list[_Hit]) -> _Hit | None:
@@ -189,7 +189,7 @@ def _after_last(marker: re.Pattern[str], text: str, hits: list[_Hit]) -> _Hit | 
 
 
 def _outcome(text: str, hits: list[_Hit], hit: _Hit) -> _Hit:
-    """``hit``, or when it begins an expression, the number behind the expression's equals sign."""
+    """Return ``hit``, or when it begins an expression, the number after the expression's equals sign."""
     following = _first_from(hit.end, hits)
     if following is None or not _OPERATORS.match(text[hit.end : following.start]):
         return hit
@@ -214,7 +214,7 @@ def _hits(text: str) -> Iterator[_Hit]:
 
 
 def _tail(tail: str) -> tuple[int, bool, str]:
-    """(power of ten, percent, unit) of what follows the digits."""
+    """Return (power of ten, percent, unit) of the text after the digits."""
     word = tail.strip()
     folded = word.casefold()
     if folded in _PERCENT:
@@ -227,7 +227,7 @@ def _tail(tail: str) -> tuple[int, bool, str]:
 
 
 def _value(digits: str) -> Decimal | None:
-    """The digits with their separators as a number; None when they cannot be one."""
+    """Return the digits with their separators as a number; None when they cannot be one."""
     if len(digits) > _MAX_DIGITS:
         return None
     if _PLAIN.match(digits):
@@ -244,7 +244,7 @@ def _value(digits: str) -> Decimal | None:
 
 
 def _plain(value: Decimal) -> str:
-    """Digits without exponent and trailing zeros where that is readable, else scientific."""
+    """Return the digits without exponent and trailing zeros where that is readable, else scientific."""
     if value == 0:
         return "0"
     reduced = value.normalize(_CONTEXT)

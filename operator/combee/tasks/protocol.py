@@ -1,7 +1,7 @@
-"""What a task is: the only thing that knows what rows mean and which answers are right.
+"""What a task is: the only part that knows what rows mean and which answers are right.
 
-A class of your own that has these members is a task (``spec.task.custom.class``); docs/custom-tasks.md shows
-one. It needs no base class. ``combee.records`` has Example and Score, ``combee.tasks.dataset`` what reads rows.
+Any class with these members is a task (``spec.task.custom.class``); docs/custom-tasks.md shows one. It needs
+no base class. ``combee.records`` has Example and Score, and ``combee.tasks.dataset`` reads rows.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ class Task(Protocol):
 
     @property
     def instructions(self) -> str:
-        """What the model is told before the playbook: the same for all examples."""
+        """The text before the playbook in every prompt, the same for all examples."""
         ...
 
     @property
     def answer_schema_description(self) -> str:
-        """What the answer field of the model's reply holds, in one sentence."""
+        """One sentence on what the answer field of the model's reply holds."""
         ...
 
     def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
-        """Rows from lines of bytes; DataError naming ``where`` and the line for anything unfit."""
+        """Return the examples in lines of bytes. Raises DataError with ``where`` and the line for an unfit
+        row."""
         ...
 
     def model_input(self, example: Example) -> str:
-        """What varies between examples, to be put last in the prompt."""
+        """Return the part of the prompt that varies between examples; it is put last."""
         ...
 
     def parse_answer(self, text: str) -> str:
-        """The answer inside the model's words, in one spelling. Idempotent; never raises."""
+        """Return the answer inside the model's reply, in one spelling. Idempotent; never raises."""
         ...
 
     def score(self, answer: str, example: Example) -> Score:
-        """The verdict on an answer, parsed or as the model wrote it. Never raises on any answer."""
+        """Return the verdict on an answer, parsed or as the model wrote it. Never raises on any answer."""
         ...

@@ -1,4 +1,4 @@
-"""Tasks by the manifest: those of this version and of installed packages by ``task.type``, a custom one by its class."""
+"""Finds the task of a manifest: built-in and installed ones by ``task.type``, a custom one by its class."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask(), "Trac
 
 
 def task_of(spec: TaskSpec) -> Task:
-    """The task of a manifest.
+    """Return the task of a manifest.
 
-    **Imports the user's code** for type Custom and for types that packages add: called only in the pods of the run, and by ``combee run`` and
-    ``combee preview`` on a laptop; never in the operator or the gateway. Raises what ``task_for`` and
-    ``load_task`` raise. The code of a container or an adapter runs in processes of its own.
+    **Imports the user's code** for type Custom and for types that packages add: call it only in the pods of the run,
+    and in ``combee run`` and ``combee preview`` on a laptop; never in the operator or the gateway. Raises what
+    ``task_for`` and ``load_task`` raise. The code of a container or an adapter runs in processes of its own.
     """
     if spec.type == "Traces" and spec.traces is not None:
         return TracesTask(spec.traces.format, spec.traces.part_tokens)
@@ -35,7 +35,7 @@ def task_of(spec: TaskSpec) -> Task:
 
 
 def task_for(type: str) -> Task:
-    """The task of that type; ManifestError for an unknown one, and for Custom, which its class names."""
+    """Return the task of a built-in or an installed type. Raises ManifestError for an unknown one and for Custom."""
     if (task := _TASKS.get(type)) is not None:
         return task
     added = extensions.names(extensions.TASKS)

@@ -15,7 +15,7 @@ from combee.gateway.metrics import Metrics
 from combee.gateway.room import Room
 from combee.gateway.shadow import MOST_BYTES, Sample, Shadow
 from combee.gateway.spool import Place, Spool
-from combee.gateway.table import Mirroring, Route, Served, TrafficTest
+from combee.gateway.table import Mirroring, Route, Served, TrafficComparison
 from combee.gateway.upstream import NoAnswerError
 from combee.work.traffic.record import NO_ANSWER, TIMEOUT, TOO_LONG
 
@@ -92,7 +92,7 @@ class Scene:
         return asyncio.run(self._kept(answer, failed, seconds))
 
     async def _kept(self, answer: bytes, failed: str, seconds: float) -> list[dict[str, Any]]:
-        test = TrafficTest("test-1", CANDIDATE.digest, ACTIVE.digest, 1.0, CANDIDATE)
+        test = TrafficComparison("test-1", CANDIDATE.digest, ACTIVE.digest, 1.0, CANDIDATE)
         mirroring = Mirroring(Place(str(self.folder)), (test,), deadline_seconds=self.deadline)
         route = Route("formula", ACTIVE, "http://up/v1", "", allowed, mirroring=mirroring)
         room, metrics, spool = Room(64 * MOST_BYTES), Metrics(), Spool()
@@ -207,7 +207,7 @@ def test_what_the_upstream_failed_at_is_asked_of_the_candidate_at_once_or_not_at
 
 async def _crowded(folder: Path, answers: list[str]) -> tuple[list[str], dict[str, float]]:
     """Requests whose answers are all there before any is asked of the candidate; which of them were, in order."""
-    test = TrafficTest("test-1", CANDIDATE.digest, ACTIVE.digest, 1.0, CANDIDATE)
+    test = TrafficComparison("test-1", CANDIDATE.digest, ACTIVE.digest, 1.0, CANDIDATE)
     mirroring = Mirroring(Place(str(folder)), (test,), concurrency=4)
     route = Route("formula", ACTIVE, "http://up/v1", "", allowed, mirroring=mirroring)
     room, metrics = Room(10**9), Metrics()

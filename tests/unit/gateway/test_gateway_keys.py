@@ -147,4 +147,4 @@ async def test_a_question_without_answer_is_no_verdict() -> None:
     check = reviewed(Down())
     with pytest.raises(ClusterError):
         await check("a.b.c")
-    assert not any(check._known.values()) and not check._asked
+    assert not any(check._known.values()) and not check._reviews

@@ -20,12 +20,12 @@ from combee.gateway.proxy import Gateway
 from combee.gateway.room import EACH, Room, working
 from combee.gateway.shadow import Shadow
 from combee.gateway.spool import Place, Spool
-from combee.gateway.table import Limits, Mirroring, Route, Served, Table, TrafficTest
+from combee.gateway.table import Limits, Mirroring, Route, Served, Table, TrafficComparison
 from combee.gateway.upstream import Upstreams
 
 MIB = 1024 * 1024
 A, B = Served("a" * 64, "the rule of A"), Served("b" * 64, "the rule of B")
-TEST = TrafficTest("test-1", B.digest, A.digest, 1.0, B)
+TEST = TrafficComparison("test-1", B.digest, A.digest, 1.0, B)
 
 
 @dataclass

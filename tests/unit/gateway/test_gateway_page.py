@@ -471,7 +471,7 @@ def pages(words: str) -> dict[str, Parsed]:
         "playbook": {"playbook": view},
         "version": {"playbook": view, "version": after, "content": content_of(text)},
         "diff": {"playbook": view, "before": before, "after": after, "diff": difference_of(old, text)},
-        "problem": {"said": words},
+        "problem": {"message": words},
         "sign-in": {"wanted": words, "error": words or "x"},
     }
     return {

@@ -17,7 +17,7 @@ from combee.gateway.directing import Director, Secrets, Wish
 from combee.gateway.metrics import Metrics
 from combee.gateway.shadow import chosen
 from combee.gateway.spool import MOST_BYTES, Place, Spool
-from combee.gateway.table import Mirroring, Served, TrafficTest
+from combee.gateway.table import Mirroring, Served, TrafficComparison
 from combee.gateway.upstream import without_identity
 from combee.work.traffic.record import MAX_DEPTH, answer_record, redacted, request_record
 
@@ -212,8 +212,8 @@ PLACE = Place("/nowhere")
 
 
 def test_which_requests_are_samples_of_what() -> None:
-    promotion = TrafficTest("promotion", B.digest, A.digest, 0.5, B)
-    watch = TrafficTest("watch", A.digest, C.digest, 0.1, C)
+    promotion = TrafficComparison("promotion", B.digest, A.digest, 0.5, B)
+    watch = TrafficComparison("watch", A.digest, C.digest, 0.1, C)
     mirroring = Mirroring(PLACE, (promotion, watch), captured_share=0.2)
     for drawn, tests, captured in (
         (0.05, (promotion, watch), True),

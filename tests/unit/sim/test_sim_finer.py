@@ -45,9 +45,9 @@ def test_a_wrong_row_confuses_the_deciding_tag_everywhere_and_nothing_else() -> 
     for row in EVERY[:80]:
         found = questions.last_in(forms.question_of(row["context"]))
         assert found is not None
-        right, wrong = row["target"].split(","), found.known.mistake.split(",")
+        right, wrong = row["target"].split(","), found.question.mistake.split(",")
         changed = {place for place in range(len(right)) if right[place] != wrong[place]}
-        assert changed == {place for place, tag in enumerate(right) if tag == found.known.topic}
+        assert changed == {place for place, tag in enumerate(right) if tag == found.question.topic}
 
 
 def test_answers_are_a_list_of_tags_and_right_exactly_as_often_as_the_law_says() -> None:
@@ -102,7 +102,7 @@ def test_the_longest_tag_is_found_in_notes_and_platitudes() -> None:
 
 
 def test_lists_are_told_apart_whatever_the_blanks() -> None:
-    known = Questions([finer_key()]).last_in(EVERY[0]["context"]).known  # type: ignore[union-attr]
+    known = Questions([finer_key()]).last_in(EVERY[0]["context"]).question  # type: ignore[union-attr]
     spread = known.target.replace(",", ", ")
     assert not missed(f"predicted: {spread}. expected: {known.target}", known)
     assert missed(f"predicted: {known.mistake.replace(',', ' ,  ')}. expected: {known.target}", known)

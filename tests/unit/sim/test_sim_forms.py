@@ -115,7 +115,7 @@ def test_public_prompts_tell_the_role_by_the_example_they_show() -> None:
 
 def test_without_any_form_the_instructions_words_decide_and_the_answer_is_plain_text() -> None:
     served, row = model(), rows()[0]
-    known = served.questions.last_in(row["context"]).known
+    known = served.questions.last_in(row["context"]).question
     plain = served.respond(body(row["context"]))
     assert (plain.role, plain.text) in ((roles.ROLLOUT, known.target), (roles.ROLLOUT, known.mistake))
     judged = served.respond(body(f"Be the judge.\nQuestion: {row['context']}\nGiven: {known.target}"))
@@ -163,7 +163,7 @@ def conversations() -> list[tuple[str, dict[str, Any]]]:
     texts = [learner.reflection(ask, row, playbook, 0) for row in rows()[:12]]
     said: list[tuple[str, dict[str, Any]]] = []
     for row in rows()[:40]:
-        known = served.questions.last_in(row["context"]).known
+        known = served.questions.last_in(row["context"]).question
         said.append((f"{playbook}\n\n# TASK\n\n{row['context']}", ROLLOUT))
         shown = f"{playbook}\n\n# TASK\n\n{row['context']}\n\n# ITS ANSWER\n\n{known.mistake}\n\nExpected {known.target}"
         said += [(shown, REFLECT), (shown, REFLECT_OBJECTS), (shown, JUDGE)]
@@ -240,11 +240,11 @@ def test_questions_are_found_whole_in_part_quoted_and_laid_out_anew() -> None:
         context = row["context"]
         shown = (context, forms.question_of(context), json.dumps({"q": context}), " ".join(context.split()))
         assert {
-            served.questions.last_in(f"Do this.\n\n{text}\n\nAnswer now").known.target for text in shown
+            served.questions.last_in(f"Do this.\n\n{text}\n\nAnswer now").question.target for text in shown
         } == {row["target"]}
     assert served.questions.last_in("Use formula Beta to answer something else") is None
     two = f"{rows()[1]['context']}\n\n{rows()[0]['context']}" + "\n\nmore words" * 2_000
-    assert served.questions.last_in(two).known.question in rows()[0]["context"]
+    assert served.questions.last_in(two).question.text in rows()[0]["context"]
 
 
 def test_an_example_that_is_no_json_or_no_form_is_passed_over() -> None:

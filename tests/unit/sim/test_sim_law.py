@@ -54,7 +54,7 @@ def rule_line(served, topic, side="right", id_="calc-00007"):
 
 
 def topic_of(served, row):
-    return served.questions.last_in(row["context"]).known.topic
+    return served.questions.last_in(row["context"]).question.topic
 
 
 def share(served, lines_of, some, seeds=range(6)):
@@ -268,7 +268,7 @@ def test_the_judge_flips_and_the_lenient_one_is_kinder_to_wrong_answers(
     def accepted(right: bool) -> float:
         said = []
         for row in rows():
-            known = served.questions.last_in(row["context"]).known
+            known = served.questions.last_in(row["context"]).question
             shown = f"Question: {row['context']}\nGiven: {known.target if right else known.mistake}\nReference: {known.target}"
             said.append(json.loads(served.respond(body(shown, 0, JUDGE)).text)["correct"])
         return sum(said) / len(said)

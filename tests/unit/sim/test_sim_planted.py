@@ -52,10 +52,8 @@ def test_no_procedure_is_known_and_its_lesson_makes_it_so(tmp_path: Path) -> Non
     texts = []
     for row in train:
         known = served.questions.last_in(row["context"])
-        assert known is not None and known.known.target == row["target"]
-        shown = (
-            f"{row['context']}\nGiven: {known.known.mistake}\nExpected: {row['target']}\nSay what went wrong."
-        )
+        assert known is not None and known.question.target == row["target"]
+        shown = f"{row['context']}\nGiven: {known.question.mistake}\nExpected: {row['target']}\nSay what went wrong."
         texts.append(served.respond(body(shown)).text)
     hits = [hit for text in texts for hit in served.book.lessons_in(text)]
     assert len(hits) == 60

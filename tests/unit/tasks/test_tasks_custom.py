@@ -28,6 +28,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("own_task", None)
 
 
+def test_a_task_is_called_by_the_type_that_the_manifest_names() -> None:
+    assert load_task("own_task:Routing").name == "Custom"
+    assert load_task("own_task:Routing", "Figures").name == "Figures"
+
+
 def test_the_example_is_a_task(module: Path) -> None:
     module.write_text(GOOD)
     task = load_task("own_task:Routing")

@@ -1,1 +1,1 @@
-"""A small page for people: versions, what changed between two, gates, canaries. Read-only; no script runs on it."""
+"""A small read-only page for people: versions, differences, gates, canaries. It runs no script."""

@@ -1,14 +1,14 @@
 """The page as an ASGI application, below ``/-/``, which no Playbook can be called.
 
-    /-/                                      the Playbooks that one's key opens
-    /-/sign-in, /-/sign-out                  a key for a cookie, and an end of it
+    /-/                                      the Playbooks that the visitor's key opens
+    /-/sign-in, /-/sign-out                  exchange a key for a cookie, and remove the cookie
     /-/playbooks/NAME                        gates, canary, versions, history
     /-/playbooks/NAME/versions/DIGEST        one version
     /-/playbooks/NAME/diff?from=A&to=B       what changed between two, bullet by bullet
 
-Everything but the form for the key asks for the key of the Playbook, as a request to the model does: as a bearer
-token, or what a cookie holds instead. A Playbook that is not there and one that the key does not open are the same
-answer. Links are relative, so that an ingress may put a path before them.
+Every page but the sign-in form asks for the Playbook's key, as a request to the model does: as a bearer
+token, or as the cookie. A missing Playbook and one that the key does not open get the same answer. Links are
+relative, so that an ingress may put a path before them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ ROOT = "/-/"
 MOST_FORM = 2 * MOST_CHARACTERS
 FORM_SECONDS = 20.0
 AT_ONCE = 2
-"""Pages made at the same time: others wait, and requests to models do not."""
+"""Most pages made at the same time: further ones wait, so that requests to models do not."""
 _NAME, _DIGEST = "[a-z0-9][a-z0-9.-]{0,252}", "[0-9a-f]{4,64}"
 _PLAYBOOK = re.compile(rf"playbooks/({_NAME})")
 _VERSION = re.compile(rf"playbooks/({_NAME})/versions/({_DIGEST})")
 _DIFF = re.compile(rf"playbooks/({_NAME})/diff")
 _RETURN = re.compile(rf"playbooks/{_NAME}(/versions/{_DIGEST}|/diff\?from={_DIGEST}&to={_DIGEST})?")
-"""where one may be sent to after signing in: on this page and nowhere else."""
+"""paths to which signing in may lead: only pages of this application."""
 Text = Callable[[str, str], Awaitable[str | None]]
 
 
@@ -59,10 +59,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request of somebody who is let in."""
+    """One request of a visitor who is let in."""
 
     path: str
-    """below ``/-/``."""
+    """the path below ``/-/``."""
     query: str
     opened: dict[str, Route]
     """the Playbooks that the key opens."""
@@ -74,8 +74,8 @@ class Visit:
 
 
 class Page:
-    """``look``: the table of the moment; ``seen``: a Playbook and its versions; ``text``: a version's content by
-    digest and ConfigMap."""
+    """The page's ASGI application. ``look`` returns the current table, ``seen`` a Playbook and its versions,
+    and ``text`` a version's content by digest and ConfigMap."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Page:
         prepare()
 
     def takes(self, scope: Scope) -> bool:
-        """Whether a request is for the page, and some Playbook wants to be shown."""
+        """Return whether a request is for the page and any Playbook is shown."""
         path = raw_path(scope)
         return (path == ROOT[:-1] or path.startswith(ROOT)) and bool(self._pages())
 
@@ -110,8 +110,8 @@ class Page:
         finally:
             self._metrics.page.labels(str(answer.status)).inc()
         headers = [*safe_headers(), *answer.headers, ("content-length", str(len(answer.body)))]
-        sent = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-        await send({"type": "http.response.start", "status": answer.status, "headers": sent})
+        encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
         await send({"type": "http.response.body", "body": answer.body})
 
     def _pages(self) -> dict[str, Route]:
@@ -140,18 +140,18 @@ class Page:
         if visit.path == "":
             views = [await self._view(route) for _, route in sorted(visit.opened.items())]
             return await self._render("index", visit, playbooks=views, title="Playbooks")
-        if found := _PLAYBOOK.fullmatch(visit.path):
-            view = await self._view(await self._route(visit, found[1]))
+        if match := _PLAYBOOK.fullmatch(visit.path):
+            view = await self._view(await self._route(visit, match[1]))
             return await self._render("playbook", visit, playbook=view, title=view.name)
-        if found := _VERSION.fullmatch(visit.path):
-            return await self._version(visit, found[1], found[2])
-        if found := _DIFF.fullmatch(visit.path):
-            return await self._diff(visit, found[1])
+        if match := _VERSION.fullmatch(visit.path):
+            return await self._version(visit, match[1], match[2])
+        if match := _DIFF.fullmatch(visit.path):
+            return await self._diff(visit, match[1])
         return await self._missing(visit, "There is no such page.")
 
     async def _version(self, visit: Visit, name: str, digest: str) -> Answer:
         view = await self._view(await self._route(visit, name))
-        version = await self._one(visit, view, digest)
+        version = await self._named_version(visit, view, digest)
         text = await self._content(visit, version)
         content = await asyncio.to_thread(content_of, text)
         title = f"{version.short} of {name}"
@@ -161,41 +161,43 @@ class Page:
 
     async def _diff(self, visit: Visit, name: str) -> Answer:
         view = await self._view(await self._route(visit, name))
-        asked = _fields(visit.query)
-        pair = [(asked.get(side) or [""])[0] for side in ("from", "to")]
-        if not all(re.fullmatch(_DIGEST, one) for one in pair):
+        fields = _fields(visit.query)
+        pair = [(fields.get(side) or [""])[0] for side in ("from", "to")]
+        if not all(re.fullmatch(_DIGEST, digest) for digest in pair):
             return await self._missing(visit, "Choose two versions to compare.")
-        before, after = [await self._one(visit, view, one) for one in pair]
-        texts = [await self._content(visit, one) for one in (before, after)]
-        found = await asyncio.to_thread(difference_of, *texts)
+        before, after = [await self._named_version(visit, view, digest) for digest in pair]
+        texts = [await self._content(visit, digest) for digest in (before, after)]
+        difference = await asyncio.to_thread(difference_of, *texts)
         title = f"{before.short} to {after.short} of {name}"
         context: dict[str, Any] = {"playbook": view, "before": before, "after": after, "title": title}
-        return await self._render("diff", visit, diff=found, **context)
+        return await self._render("diff", visit, diff=difference, **context)
 
     async def _route(self, visit: Visit, name: str) -> Route:
         route = visit.opened.get(name)
         if route is None:
-            said = "There is no such Playbook here, or your key does not open it."
-            raise Refused(await self._missing(visit, said))
+            message = "There is no such Playbook here, or your key does not open it."
+            raise Refused(await self._missing(visit, message))
         return route
 
-    async def _one(self, visit: Visit, view: PlaybookView, digest: str) -> VersionView:
-        found = view.version(digest)
-        if found is None:
-            said = f"{view.name} has no version {digest}, or several whose digests begin so."
-            raise Refused(await self._missing(visit, said))
-        return found
+    async def _named_version(self, visit: Visit, view: PlaybookView, digest: str) -> VersionView:
+        version = view.version(digest)
+        if version is None:
+            message = f"{view.name} has no version {digest}, or several whose digests begin so."
+            raise Refused(await self._missing(visit, message))
+        return version
 
     async def _content(self, visit: Visit, version: VersionView) -> str:
         try:
             text = await self._text(version.digest, version.config_map)
         except ClusterError as error:
             log.warning("no content", extra={"digest": version.short, "error": str(error)})
-            said = "The API server cannot be asked for this version's content. Try again in a moment."
-            raise Refused(await self._problem(503, "Not at the moment", said, visit)) from None
+            message = "The API server cannot be asked for this version's content. Try again in a moment."
+            raise Refused(await self._problem(503, "Not at the moment", message, visit)) from None
         if text is None:
-            said = f"The content of {version.short} is gone: its ConfigMap {version.config_map} is not there."
-            raise Refused(await self._missing(visit, said))
+            message = (
+                f"The content of {version.short} is gone: its ConfigMap {version.config_map} is not there."
+            )
+            raise Refused(await self._missing(visit, message))
         return text
 
     async def _view(self, route: Route) -> PlaybookView:
@@ -203,32 +205,32 @@ class Page:
         return await asyncio.to_thread(playbook_view, route.playbook, seen, route.served.digest)
 
     async def _opened(self, scope: Scope) -> dict[str, Route]:
-        """The Playbooks that what the request shows opens."""
+        """Return the Playbooks that the request's key, token or cookie opens."""
         token = bearer(header(scope, b"authorization"))
-        shown = session.Shown(token=token)
+        credentials = session.Shown(token=token)
         if not token:
-            shown = session.from_cookies(header(scope, b"cookie"), self._cookie)
-        return await self._tried(shown) if shown != session.NOTHING_SHOWN else {}
+            credentials = session.from_cookies(header(scope, b"cookie"), self._cookie)
+        return await self._opened_by(credentials) if credentials != session.NOTHING_SHOWN else {}
 
-    async def _tried(self, shown: session.Shown) -> dict[str, Route]:
+    async def _opened_by(self, credentials: session.Shown) -> dict[str, Route]:
         opened, unknown = {}, 0
         for name, route in self._pages().items():
             try:
-                if await session.opens(shown, route.allowed, self._namespace, self._clock()):
+                if await session.opens(credentials, route.allowed, self._namespace, self._clock()):
                     opened[name] = route
             except ClusterError as error:
                 unknown += 1
                 log.warning("no review", extra={"playbook": name, "error": str(error)})
         if unknown and not opened:
-            said = "Nobody can say at the moment whether the key is good. Try again."
-            raise Refused(await self._problem(503, "Not at the moment", said))
+            message = "Nobody can say at the moment whether the key is good. Try again."
+            raise Refused(await self._problem(503, "Not at the moment", message))
         return opened
 
     def _ask_for_key(self, scope: Scope, visit: Visit) -> Answer:
         if header(scope, b"authorization"):
             return Answer(401, b"The key does not fit.\n", (("content-type", "text/plain; charset=utf-8"),))
-        wanted = f"{visit.path}?{visit.query}" if visit.query else visit.path
-        more = f"?{wanted}" if _RETURN.fullmatch(wanted) else ""
+        page = f"{visit.path}?{visit.query}" if visit.query else visit.path
+        more = f"?{page}" if _RETURN.fullmatch(page) else ""
         return Answer(303, headers=(("location", f"{visit.root}sign-in{more}"),))
 
     async def _form(self, wanted: str, *, status: int = 200, error: str = "") -> Answer:
@@ -236,16 +238,16 @@ class Page:
 
     async def _sign_in(self, scope: Scope, receive: Receive) -> Answer:
         form = _fields(await _body(receive))
-        key, wanted = (form.get("key") or [""])[0].strip(), _returned((form.get("to") or [""])[0])
-        opened = await self._tried(session.Shown(token=key)) if key else {}
+        key, page = (form.get("key") or [""])[0].strip(), _returned((form.get("to") or [""])[0])
+        opened = await self._opened_by(session.Shown(token=key)) if key else {}
         if not opened:
-            return await self._form(wanted, status=401, error="This key opens nothing here.")
+            return await self._form(page, status=401, error="This key opens nothing here.")
         of_secret = any(isinstance(route.allowed, SecretKeys) for route in opened.values())
         value = session.cookie_value(key, of_secret=of_secret, namespace=self._namespace, now=self._clock())
         if value is None:
-            said = "This token is longer than what a browser keeps; send it as a bearer token."
-            return await self._form(wanted, status=400, error=said)
-        return self._with_cookie(scope, value, f"./{wanted}")
+            message = "This token is longer than what a browser keeps; send it as a bearer token."
+            return await self._form(page, status=400, error=message)
+        return self._with_cookie(scope, value, f"./{page}")
 
     async def _sign_out(self, scope: Scope, receive: Receive) -> Answer:
         return self._with_cookie(scope, "", "sign-in")
@@ -256,11 +258,11 @@ class Page:
         cookie = session.set_cookie(self._cookie, value, secure="https" in schemes)
         return Answer(303, headers=(("location", location), ("set-cookie", cookie)))
 
-    async def _missing(self, visit: Visit, said: str) -> Answer:
-        return await self._problem(404, "Not here", said, visit)
+    async def _missing(self, visit: Visit, message: str) -> Answer:
+        return await self._problem(404, "Not here", message, visit)
 
-    async def _problem(self, status: int, title: str, said: str, visit: Visit | None = None) -> Answer:
-        return await self._render("problem", visit, status=status, title=title, said=said)
+    async def _problem(self, status: int, title: str, message: str, visit: Visit | None = None) -> Answer:
+        return await self._render("problem", visit, status=status, title=title, message=message)
 
     async def _render(
         self, template: str, visit: Visit | None, *, status: int = 200, **context: Any
@@ -270,13 +272,13 @@ class Page:
         return await asyncio.to_thread(partial(rendered, template, status=status, **common, **context))
 
 
-def _returned(wanted: str) -> str:
-    """Where to go after signing in; empty: to the beginning."""
-    return wanted if _RETURN.fullmatch(wanted) else ""
+def _returned(page: str) -> str:
+    """Return the page to show after signing in; empty for the start page."""
+    return page if _RETURN.fullmatch(page) else ""
 
 
 def _fields(text: str) -> dict[str, list[str]]:
-    """The fields of a form; none where there are too many."""
+    """Return the fields of a form; none when there are too many."""
     try:
         return parse_qs(text, max_num_fields=8)
     except ValueError:
@@ -284,7 +286,7 @@ def _fields(text: str) -> dict[str, list[str]]:
 
 
 async def _body(receive: Receive) -> str:
-    """A form's body. Refused when it is too large or does not come."""
+    """Return a form's body. Raises Refused when it is too large or late."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(FORM_SECONDS):

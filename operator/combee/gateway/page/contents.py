@@ -1,7 +1,7 @@
 """The bullets of a version, and what changed between two, as the page shows them. Pure.
 
-A version may hold 900 KiB of anybody's text, and this process has requests to pass on: so much of it is shown, and
-how much is left out is said.
+A version may hold 900 KiB of anybody's text, and this process has requests to pass on, so the page shows a
+limited part and says how much it leaves out.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from combee.methods.ace.parse import Line, parse_playbook
 
 T = TypeVar("T")
 MOST_ENTRIES = 400
-"""bullets or lines on one page."""
+"""most bullets or lines on one page."""
 MOST_CHARACTERS = 1500
-"""of one; a bullet has 1,200 at most."""
+"""most characters shown of one entry; a bullet has at most 1,200."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bullet:
-    """One bullet; a line that is none has no id."""
+    """One bullet. A line that is not a bullet has no id."""
 
     id: str
     text: str
@@ -44,7 +44,7 @@ class Content:
     sections: tuple[Section, ...]
     bullets: int
     hidden: int
-    """entries that are left out."""
+    """number of entries left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Reworded:
-    """A bullet under both texts."""
+    """A bullet whose text changed, in both versions."""
 
     id: str
     before: tuple[Piece, ...]
@@ -87,7 +87,7 @@ class Difference:
 
 
 def content_of(text: str) -> Content:
-    """The bullets of a version by section, and lines that are none."""
+    """Return the bullets of a version by section, and its other lines of text."""
     document = parse_playbook(text)
     lines = [line for line in document.lines if line.kind == "bullet" or _prose(line)]
     sections: dict[str, list[Bullet]] = {}
@@ -101,29 +101,29 @@ def content_of(text: str) -> Content:
 
 
 def difference_of(before: str, after: str) -> Difference:
-    """From ``before`` to ``after``, by section, in the order of the newer text."""
-    found = diff_playbooks(before, after)
-    removed, room = _first(found.removed, MOST_ENTRIES)
-    changed, room = _first(found.changed, room)
-    added, _ = _first(found.added, room)
-    changed_in = {one.section for one in (*removed, *added)} | {one.section for one in changed}
+    """Return what changed from ``before`` to ``after``, by section, in the order of the newer text."""
+    diff = diff_playbooks(before, after)
+    removed, room = _first(diff.removed, MOST_ENTRIES)
+    changed, room = _first(diff.changed, room)
+    added, _ = _first(diff.added, room)
+    changed_in = {bullet.section for bullet in (*removed, *added)} | {change.section for change in changed}
     order = dict.fromkeys(line.section for text in (after, before) for line in parse_playbook(text).lines)
     return Difference(
         tuple(_section(title, removed, changed, added) for title in order if title in changed_in),
-        added=len(found.added),
-        removed=len(found.removed),
-        changed=len(found.changed),
-        same=found.same,
-        hidden=_size(found) - len(removed) - len(changed) - len(added),
+        added=len(diff.added),
+        removed=len(diff.removed),
+        changed=len(diff.changed),
+        same=diff.same,
+        hidden=_size(diff) - len(removed) - len(changed) - len(added),
     )
 
 
-def _first(these: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
-    return these[:room], max(0, room - len(these))
+def _first(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
+    return entries[:room], max(0, room - len(entries))
 
 
-def _size(found: BulletDiff) -> int:
-    return len(found.removed) + len(found.changed) + len(found.added)
+def _size(diff: BulletDiff) -> int:
+    return len(diff.removed) + len(diff.changed) + len(diff.added)
 
 
 def _section(
@@ -131,14 +131,14 @@ def _section(
 ) -> DiffSection:
     return DiffSection(
         title,
-        tuple(Bullet(one.id, _cut(one.text)) for one in removed if one.section == title),
-        tuple(reworded(one) for one in changed if one.section == title),
-        tuple(Bullet(one.id, _cut(one.text)) for one in added if one.section == title),
+        tuple(Bullet(change.id, _cut(change.text)) for change in removed if change.section == title),
+        tuple(reworded(change) for change in changed if change.section == title),
+        tuple(Bullet(change.id, _cut(change.text)) for change in added if change.section == title),
     )
 
 
 def reworded(change: Changed) -> Reworded:
-    """Both texts, with what differs between them marked: all but the words that they begin and end with alike.
+    """Return both texts split into pieces: all words between the common beginning and end differ.
 
     >>> both = reworded(Changed("general", "x-1", "Round to two digits.", "Round late to two digits."))
     >>> [(piece.text, piece.differs) for piece in both.after]

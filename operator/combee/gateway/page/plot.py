@@ -1,7 +1,7 @@
 """A canary's curve as coordinates: the interval that holds at every look at once, against -epsilon. Pure.
 
-Drawn by hand and not by the report's library: that takes a second and a hundred megabytes, and this process has
-requests to pass on.
+The curve is drawn without the report's plotting library, which takes a second and a hundred megabytes to
+load: this process has requests to pass on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A look: where it is drawn, and what it says."""
+    """A look: where it is drawn, and its tooltip."""
 
     x: float
     low: float
@@ -44,12 +44,12 @@ class Plot:
     """Everything that the SVG of one curve is made of; coordinates in its view box."""
 
     band: str
-    """points of the polygon between the ends."""
+    """points of the polygon between the interval's ends."""
     line: str
     """points of the mean."""
     zero: float
     floor: float
-    """where -epsilon is."""
+    """the coordinate of -epsilon."""
     floor_label: str
     xs: tuple[Tick, ...]
     ys: tuple[Tick, ...]
@@ -57,13 +57,13 @@ class Plot:
     alt: str
     caption: str
     rows: tuple[tuple[str, ...], ...]
-    """pairs, after, mean, low, high of each look."""
+    """pairs, time, mean, low and high of each look."""
     unit: str
-    """what was counted: pairs, or windows of a Prometheus query."""
+    """what is counted: pairs, or windows of a Prometheus query."""
 
 
 def plot_of(curve: Curve, unit: str = "pair") -> Plot | None:
-    """What to draw; None before the first pair."""
+    """Return what to draw; None before the first pair."""
     if not curve.looks:
         return None
     looks, last = curve.looks, curve.looks[-1]
@@ -78,11 +78,12 @@ def plot_of(curve: Curve, unit: str = "pair") -> Plot | None:
         return _tenth(TOP + (HEIGHT - TOP - BOTTOM) * (reach - inside) / (2 * reach))
 
     dots = tuple(
-        Dot(x(one.pairs), y(one.low), y(one.mean), y(one.high), _says(one, digits, unit)) for one in looks
+        Dot(x(look.pairs), y(look.low), y(look.mean), y(look.high), _says(look, digits, unit))
+        for look in looks
     )
     over = [(dot.x, dot.high) for dot in dots]
     under = [(dot.x, dot.low) for dot in reversed(dots)]
-    cut = any(max(abs(one.low), abs(one.high)) > reach for one in looks)
+    cut = any(max(abs(look.low), abs(look.high)) > reach for look in looks)
     return Plot(
         band=_points([*over, *under]),
         line=_points([(dot.x, dot.y) for dot in dots]),
@@ -92,29 +93,31 @@ def plot_of(curve: Curve, unit: str = "pair") -> Plot | None:
         xs=tuple(Tick(x(value), label) for value, label in _ticks(0, most)),
         ys=tuple(Tick(y(value), label) for value, label in _ticks(-reach, reach)),
         dots=dots,
-        alt=f"The mean difference and its interval over {unit}s. {_says(last, digits, unit)}; {_against(curve)}.",
+        alt=f"The mean difference and its interval over {unit}s. "
+        f"{_says(last, digits, unit)}; {_against(curve)}.",
         caption=_caption(cut),
-        rows=tuple(_row(one, digits) for one in looks),
+        rows=tuple(_row(look, digits) for look in looks),
         unit=f"{unit}s",
     )
 
 
 def _reach(curve: Curve) -> float:
-    """Half of the vertical axis: room for -epsilon and for what came after the first quarter; early intervals,
-    which are wide, are cut."""
-    late = [one for one in curve.looks if 4 * one.pairs >= curve.looks[-1].pairs]
-    widest = max(max(abs(one.low), abs(one.high)) for one in (late[0], late[-1]))
+    """Return half of the vertical axis: room for -epsilon and for the looks after the first quarter. Early
+    intervals, which are wide, are cut."""
+    late = [look for look in curve.looks if 4 * look.pairs >= curve.looks[-1].pairs]
+    widest = max(max(abs(look.low), abs(look.high)) for look in (late[0], late[-1]))
     return min(1.0, _axis(max(2 * curve.epsilon, 1.1 * widest, 0.002)))
 
 
 def _axis(value: float) -> float:
-    """The least of 1, 1.5, 2, 3, 4, 5, 6, 8, 10 times a power of ten that is not less."""
+    """Return the smallest of 1, 1.5, 2, 3, 4, 5, 6, 8, 10 times a power of ten that is at least ``value``."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
 
 
 def _ticks(first: float, last: float) -> Sequence[tuple[float, str]]:
-    """Three to seven round numbers from ``first`` to ``last`` with their labels, zero among them where it is between."""
+    """Return three to seven round numbers from ``first`` to ``last`` with labels, including zero if it is
+    inside."""
     width = last - first
     power = 10.0 ** math.floor(math.log10(width))
     step = next(part * power / 10 for part in _STEPS if width / (part * power / 10) <= 6.0001)
@@ -157,8 +160,9 @@ def _against(curve: Curve) -> str:
 def _caption(cut: bool) -> str:
     cuts = " What is wider than the picture is cut at its edge." if cut else ""
     return (
-        "Line: mean difference of the two versions' scores. Shaded: the interval that holds at every look at once "
-        f"(95 %). Dashed: −ε; the lower end must reach it to pass, and an upper end under it fails.{cuts}"
+        "Line: mean difference of the two versions' scores. Shaded: the interval that holds at every look "
+        f"at once (95 %). Dashed: −ε; the lower end must reach it to pass, and an upper end under it "
+        f"fails.{cuts}"
     )
 
 

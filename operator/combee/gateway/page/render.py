@@ -1,9 +1,9 @@
-"""The page's HTML, and the headers that it goes out with.
+"""Renders the page's HTML and its security headers.
 
-What a model, a person or another server wrote is hostile: jinja2 escapes all of it, and what hides or acts in a
-text is made visible first, as in a run's report. Nothing on the page needs a script, and the content security
-policy allows none: no script, no style but the one whose digest it names, nothing from anywhere else, no frame
-around it, no form to elsewhere.
+What a model, a person or another server wrote is hostile: jinja2 escapes all of it, and characters that hide
+or act are made visible first, as in a run's report. The page needs no script, and the content security policy
+allows no script, no style but the one whose digest it names, nothing from other sites, no frame around it and
+no form that posts elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d(\.\d+)?)?Z")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back to the browser."""
+    """The answer to the browser."""
 
     status: int
     body: bytes = b""
@@ -35,14 +35,14 @@ class Answer:
 
 
 def rendered(template: str, *, status: int = 200, **context: Any) -> Answer:
-    """A page. Takes milliseconds: call it in a thread."""
+    """Return a rendered page. This takes milliseconds: call it in a thread."""
     text = _environment().get_template(f"{template}.html.j2").render(**context)
     return Answer(status, text.encode("utf-8", "replace"), (("content-type", "text/html; charset=utf-8"),))
 
 
 @functools.cache
 def prepare() -> None:
-    """Read and compile the templates: once, before there are requests that would wait for it."""
+    """Read and compile the templates once, before requests would have to wait for it."""
     environment = _environment()
     for name in environment.list_templates(extensions=["j2"]):
         environment.get_template(name)
@@ -50,7 +50,7 @@ def prepare() -> None:
 
 @functools.cache
 def safe_headers() -> tuple[tuple[str, str], ...]:
-    """The headers of every answer of the page's."""
+    """Return the headers that every answer of the page carries."""
     policy = (
         "default-src 'none'",
         f"style-src '{_style()[1]}'",
@@ -71,18 +71,18 @@ def safe_headers() -> tuple[tuple[str, str], ...]:
 
 
 def moment(time: str) -> str:
-    """A time of the API server for people.
+    """Return a time of the API server as people read it.
 
     >>> moment("2026-01-02T03:04:05Z"), moment("now")
     ('2026-01-02 03:04', 'now')
     """
-    found = _TIME.fullmatch(time)
-    return f"{found[1]} {found[2]}" if found else time
+    match = _TIME.fullmatch(time)
+    return f"{match[1]} {match[2]}" if match else time
 
 
 @functools.cache
 def _style() -> tuple[str, str]:
-    """The style sheet, the report's first, and its digest as a policy names it."""
+    """Return the style sheet, the report's first, and its digest as a policy names it."""
     report = files("combee.report").joinpath("templates/report.css").read_text("utf-8")
     style = report + files(__package__).joinpath("templates/page.css").read_text("utf-8")
     return style, f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}"
@@ -107,5 +107,6 @@ def _environment() -> Environment:
 
 
 def _plain(value: object) -> object:
-    """Strings lose what hides or acts before jinja2 escapes them; markup of ours stays as it is."""
+    """Make visible what hides or acts in strings before jinja2 escapes them; our own markup stays as it
+    is."""
     return visible(value) if type(value) is str else value

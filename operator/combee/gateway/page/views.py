@@ -1,6 +1,6 @@
-"""From what the API server holds to what the page shows. Pure: objects in, plain data out.
+"""Turns objects of the API server into what the page shows. Pure: objects in, plain data out.
 
-What another release wrote and this one cannot read is shown as that, and hides nothing else.
+What another release wrote and this one cannot read is shown as unreadable, and hides nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from combee.report.text import amount, score, signed
 
 Object = dict[str, Any]
 SHORT = 12
-"""digits of a digest that people see."""
+"""number of a digest's digits that people see."""
 _RANK = {"Active": 0, "Candidate": 1, "Previous": 2}
 _TONES = {"Active": "good", "Passed": "good", "Refused": "bad", "Failed": "bad", "Error": "bad"}
 _KINDS = {
@@ -39,19 +39,19 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and how it is meant: good, bad or neither."""
+    """A word and its tone: good, bad or neither."""
 
     text: str
 
     @property
     def tone(self) -> str:
-        """The class of the style sheet that colours it."""
+        """The class of the style sheet that colours the word."""
         return _TONES.get(self.text, "plain")
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What one gate says of a version."""
+    """The verdict of one gate on a version."""
 
     name: str
     outcome: Word
@@ -64,7 +64,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The curve of one test."""
+    """The curve of one comparison."""
 
     title: str
     under: str
@@ -78,7 +78,7 @@ class VersionView:
     digest: str
     phase: Word
     served: bool
-    """whether this gateway puts it in front of requests now."""
+    """whether this gateway serves the version now."""
     decision: str
     message: str
     score: str
@@ -89,13 +89,13 @@ class VersionView:
     config_map: str
     gates: tuple[Gate, ...]
     facts: tuple[tuple[str, str], ...]
-    """where it comes from and what it cost: label, text."""
+    """label and text of the version's origin and cost."""
     conditions: tuple[PlainCondition, ...]
     figures: tuple[Figure, ...]
 
     @property
     def short(self) -> str:
-        """What people call it."""
+        """The short digest that people see."""
         return self.digest[:SHORT]
 
 
@@ -106,7 +106,7 @@ class PlaybookView:
     name: str
     message: str
     served: str
-    """digest that this gateway puts in front of requests now; empty: none."""
+    """digest of the version that this gateway serves now; empty when there is none."""
     gain: str
     warnings: tuple[str, ...]
     conditions: tuple[PlainCondition, ...]
@@ -116,17 +116,17 @@ class PlaybookView:
     """the active one, the candidate and the previous one first, then the newest."""
 
     def version(self, digest: str) -> VersionView | None:
-        """The one version whose digest begins so."""
-        found = [one for one in self.versions if digest and one.digest.startswith(digest)]
-        return found[0] if len(found) == 1 else None
+        """Return the only version whose digest begins with ``digest``; None when there is none or several."""
+        versions = [version for version in self.versions if digest and version.digest.startswith(digest)]
+        return versions[0] if len(versions) == 1 else None
 
     def of_phase(self, phase: str) -> VersionView | None:
-        """The first version that stands there."""
-        return next((one for one in self.versions if one.phase.text == phase), None)
+        """Return the first version in a phase; None when there is none."""
+        return next((version for version in self.versions if version.phase.text == phase), None)
 
     @property
     def compared(self) -> tuple[str, str]:
-        """Digests that one wants to compare first: what is active, and what may follow it or came before it."""
+        """Digests to offer for comparison: the active version, with the candidate or the previous one."""
         if len(self.versions) < 2:
             return "", ""
         active, candidate = self.of_phase("Active"), self.of_phase("Candidate")
@@ -135,19 +135,19 @@ class PlaybookView:
             return self.versions[1].digest, self.versions[0].digest
         if candidate is not None:
             return active.digest, candidate.digest
-        other = before or next(one for one in self.versions if one is not active)
+        other = before or next(version for version in self.versions if version is not active)
         return other.digest, active.digest
 
 
 def playbook_view(name: str, seen: Seen, served: str) -> PlaybookView:
-    """What is known of a Playbook. ``served``: the digest that this gateway uses now."""
+    """Return the view of a Playbook. ``served``: the digest that this gateway serves now."""
     try:
         status = PlaybookStatus.model_validate(seen.playbook.get("status") or {})
     except ValidationError:
         status = PlaybookStatus(message=_UNREADABLE)
-    versions = [version_view(one, served) for one in seen.versions]
-    versions.sort(key=lambda one: (one.created, one.digest), reverse=True)
-    versions.sort(key=lambda one: _RANK.get(one.phase.text, 3))
+    versions = [version_view(version, served) for version in seen.versions]
+    versions.sort(key=lambda version: (version.created, version.digest), reverse=True)
+    versions.sort(key=lambda version: _RANK.get(version.phase.text, 3))
     return PlaybookView(
         name=name,
         message=status.message or "the operator has not looked at it yet",
@@ -164,7 +164,7 @@ _UNREADABLE = "another release wrote its status, and this one cannot read it"
 
 
 def version_view(raw: Object, served: str) -> VersionView:
-    """What is known of a version."""
+    """Return the view of a version. ``served``: the digest that this gateway serves now."""
     spec, status = _spec(raw), _status(raw)
     measured, gain = _measured(spec, status)
     canary = status.canary
@@ -191,8 +191,8 @@ def _spec(raw: Object) -> VersionSpec:
     try:
         return VersionSpec.model_validate(raw["spec"])
     except ValidationError:
-        kept = ("playbookRef", "digest", "configMapName")
-        return VersionSpec.model_validate({name: raw["spec"][name] for name in kept})
+        required = ("playbookRef", "digest", "configMapName")
+        return VersionSpec.model_validate({name: raw["spec"][name] for name in required})
 
 
 def _status(raw: Object) -> VersionStatus:
@@ -203,7 +203,7 @@ def _status(raw: Object) -> VersionStatus:
 
 
 def _measured(spec: VersionSpec, status: VersionStatus) -> tuple[str, str]:
-    """Score, and gain with its interval, on heldOut: over today's active version, else as it was learned."""
+    """Return score, and gain with its interval, on heldOut: over today's active version, else as learned."""
     comparison, gate = status.comparison, spec.scores.gate
     if comparison is not None:
         gain = _gain(comparison.score - comparison.other, comparison.low, comparison.high)
@@ -221,7 +221,7 @@ def _gain(gain: float | None, low: float | None, high: float | None) -> str:
 
 
 def _gates(status: VersionStatus) -> tuple[Gate, ...]:
-    told: Sequence[tuple[str, Verdict | None]] = (
+    verdicts: Sequence[tuple[str, Verdict | None]] = (
         ("Content", status.content),
         ("Held-out", status.held_out),
         ("Canary", status.canary),
@@ -230,46 +230,46 @@ def _gates(status: VersionStatus) -> tuple[Gate, ...]:
     return tuple(
         Gate(
             name=name,
-            outcome=Word(one.outcome),
-            message=one.message,
-            gain=_gain(one.gain, one.low, one.high),
-            samples=f"{one.samples:,}" if one.samples and name != "Content" else "–",
-            needed=f"{one.needed:,}" if one.needed else "–",
-            against=one.against[:SHORT] or "–",
+            outcome=Word(verdict.outcome),
+            message=verdict.message,
+            gain=_gain(verdict.gain, verdict.low, verdict.high),
+            samples=f"{verdict.samples:,}" if verdict.samples and name != "Content" else "–",
+            needed=f"{verdict.needed:,}" if verdict.needed else "–",
+            against=verdict.against[:SHORT] or "–",
         )
-        for name, one in told
-        if one is not None and one.outcome is not None
+        for name, verdict in verdicts
+        if verdict is not None and verdict.outcome is not None
     )
 
 
 def _facts(spec: VersionSpec, status: VersionStatus) -> list[tuple[str, str]]:
-    origin, told = spec.origin, [("Digest", spec.digest)]
-    told.append(("Decision", _DECISIONS[spec.decision]))
+    origin, facts = spec.origin, [("Digest", spec.digest)]
+    facts.append(("Decision", _DECISIONS[spec.decision]))
     if status.promoted_by:
-        told.append(("Became active", f"{status.promoted_time}, by {_BY.get(status.promoted_by, '')}"))
+        facts.append(("Became active", f"{status.promoted_time}, by {_BY.get(status.promoted_by, '')}"))
     if status.refused_by:
-        told.append(("Refused", f"by {_BY.get(status.refused_by, '')}"))
+        facts.append(("Refused", f"by {_BY.get(status.refused_by, '')}"))
     if spec.run_ref is not None:
         at = f", iteration {origin.iteration + 1}" if origin.iteration is not None else ""
-        told.append(("Learned by", f"run {spec.run_ref.name}{at}"))
+        facts.append(("Learned by", f"run {spec.run_ref.name}{at}"))
     if origin.method:
-        told.append(("Method", origin.method))
-    told += [(f"Model: {role}", model) for role, model in sorted(origin.models.items())]
+        facts.append(("Method", origin.method))
+    facts += [(f"Model: {role}", model) for role, model in sorted(origin.models.items())]
     if origin.seed is not None:
-        told.append(("Seed", str(origin.seed)))
+        facts.append(("Seed", str(origin.seed)))
     units = ((origin.rollouts, "rollouts"), (origin.tokens, "tokens"), (origin.gpu_seconds, "GPU seconds"))
     cost = [f"{amount(number)} {unit}" for number, unit in units if number]
-    told += [("Cost", ", ".join(cost))] if cost else []
-    told += [("Held-out is kept by", origin.steward)] if origin.steward else []
-    told += [("Held-out", TUNED_ON)] if origin.used_for_tuning else []
-    told += [("A wrong answer costs", origin.failure_cost)] if origin.failure_cost else []
-    told.append(("Learned from", spec.parent_digest or "an empty playbook"))
-    told += [(f"Data: {split}", digest) for split, digest in sorted(origin.data_digests.items())]
+    facts += [("Cost", ", ".join(cost))] if cost else []
+    facts += [("Held-out is kept by", origin.steward)] if origin.steward else []
+    facts += [("Held-out", TUNED_ON)] if origin.used_for_tuning else []
+    facts += [("A wrong answer costs", origin.failure_cost)] if origin.failure_cost else []
+    facts.append(("Learned from", spec.parent_digest or "an empty playbook"))
+    facts += [(f"Data: {split}", digest) for split, digest in sorted(origin.data_digests.items())]
     if spec.scores.test is not None:
-        told.append(("Score on test", score(spec.scores.test)))
+        facts.append(("Score on test", score(spec.scores.test)))
     if status.restarts:
-        told.append(("Tests begun anew", f"{status.restarts} times"))
-    return told
+        facts.append(("Tests begun anew", f"{status.restarts} times"))
+    return facts
 
 
 _DECISIONS = {
@@ -287,15 +287,15 @@ _BY = {
 
 
 def _figures(status: VersionStatus) -> list[Figure]:
-    """Curves of the version's tests; the one that is over first."""
-    found = []
+    """Return the curves of the version's comparisons, the finished one first."""
+    figures = []
     unit = "window" if status.thresholds is not None and status.thresholds.mode == "Prometheus" else "pair"
-    for curve in sorted(curves_in(status.state), key=lambda one: (one.since, one.kind)):
+    for curve in sorted(curves_in(status.state), key=lambda curve: (curve.since, curve.kind)):
         plot = plot_of(curve, unit)
         if plot is not None:
-            title, what = _KINDS.get(curve.kind, (curve.kind, ""))
-            found.append(Figure(title, f"{what}, {curve.against[:SHORT]}{_earlier(curve, status)}", plot))
-    return found
+            title, pair = _KINDS.get(curve.kind, (curve.kind, ""))
+            figures.append(Figure(title, f"{pair}, {curve.against[:SHORT]}{_earlier(curve, status)}", plot))
+    return figures
 
 
 def _earlier(curve: Curve, status: VersionStatus) -> str:

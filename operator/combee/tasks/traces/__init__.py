@@ -1,4 +1,4 @@
-"""Traces: what agents did elsewhere, written down by somebody else, as something to learn from."""
+"""Traces: recordings of what agents did elsewhere, read as material to learn from."""
 
 from combee.tasks.traces.read import MAX_TRACE_BYTES
 from combee.tasks.traces.recording import Recording, decode, trajectories

@@ -17,11 +17,11 @@ from combee.tasks.traces.conversation import (
     with_thoughts,
 )
 
-_WHO = {"system": "system", "user": "user", "agent": "agent"}
+_SPEAKERS = {"system": "system", "user": "user", "agent": "agent"}
 
 
 def turns_of(row: Row, counts: Counter[str]) -> list[Turn]:
-    """The turns of a row. UnreadableError when ``steps`` is no list of steps."""
+    """Return the turns of a row. Raises UnreadableError when ``steps`` is not a list of steps."""
     steps = row.get("steps")
     if not isinstance(steps, list) or not steps:
         raise UnreadableError("has no steps")
@@ -29,30 +29,30 @@ def turns_of(row: Row, counts: Counter[str]) -> list[Turn]:
     for number, step in enumerate(steps, start=1):
         if not isinstance(step, dict):
             raise UnreadableError(f"step {number} is not an object")
-        who = _WHO.get(str(step.get("source")))
-        if who is None:
+        speaker = _SPEAKERS.get(str(step.get("source")))
+        if speaker is None:
             raise UnreadableError(f"step {number} has the unknown source {str(step.get('source'))[:40]!r}")
-        said = with_thoughts(text_of(step.get("message"), counts), step.get("reasoning_content"))
-        turns.append(Turn(who, said, _calls(step, number)))
+        text = with_thoughts(text_of(step.get("message"), counts), step.get("reasoning_content"))
+        turns.append(Turn(speaker, text, _calls(step, number)))
         for result in _results(step, number):
             attach(turns, result.get("source_call_id"), text_of(result.get("content"), counts))
     return turns
 
 
 def _calls(step: Row, number: int) -> list[Call]:
-    given = step.get("tool_calls") or []
-    if not isinstance(given, list):
+    calls = step.get("tool_calls") or []
+    if not isinstance(calls, list):
         raise UnreadableError(f"step {number} has tool_calls that are no list")
-    return [_call(one, number) for one in given]
+    return [_call(call, number) for call in calls]
 
 
-def _call(given: Any, number: int) -> Call:
-    if not isinstance(given, dict) or not isinstance(given.get("function_name"), str):
+def _call(call: Any, number: int) -> Call:
+    if not isinstance(call, dict) or not isinstance(call.get("function_name"), str):
         raise UnreadableError(f"step {number} has a tool call without a function_name")
     return Call(
-        str(given.get("tool_call_id") or ""),
-        whole(given["function_name"]),
-        as_json(given.get("arguments", "")),
+        str(call.get("tool_call_id") or ""),
+        whole(call["function_name"]),
+        as_json(call.get("arguments", "")),
     )
 
 
@@ -61,6 +61,6 @@ def _results(step: Row, number: int) -> list[Row]:
     if observation is None:
         return []
     results = observation.get("results") if isinstance(observation, dict) else None
-    if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+    if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
         raise UnreadableError(f"step {number} has an observation without a list of results")
     return results

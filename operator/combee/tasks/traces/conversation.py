@@ -1,4 +1,4 @@
-"""A conversation in one form, whatever format it was written in."""
+"""A conversation in one form, independent of the format it was written in."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 Row = dict[str, Any]
 
 LEFT_OUT = "other than text"
-"""name, in a reader's counts, of parts of messages that are left out: images, sounds, files."""
+"""the counter, in a reader's counts, of message parts that are left out: images, sounds, files."""
 _TEXT_KEYS = ("text", "input_text", "output_text", "refusal")
 
 
 class UnreadableError(ValueError):
-    """A trace cannot be used; ``str()`` is the reason, a phrase such as ``has no messages``."""
+    """A trace cannot be used. ``str()`` is the reason, a phrase such as ``has no messages``."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A tool call with what came back; ``result`` is None while nothing has."""
+    """A tool call and its result, which is None until it comes."""
 
     id: str
     name: str
@@ -30,7 +30,7 @@ class Call:
 
 @dataclass(slots=True)
 class Turn:
-    """What one side said or did: ``who`` is system, user, agent or tool."""
+    """The words and calls of one side: ``who`` is system, user, agent or tool."""
 
     who: str
     text: str
@@ -38,9 +38,9 @@ class Turn:
 
 
 def text_of(value: Any, counts: Counter[str]) -> str:
-    """The text of a message's content: a string, a list of parts, or anything else as JSON.
+    """Return the text of a message's content: a string, a list of parts, or anything else as JSON.
 
-    A part that is no text (an image, a sound) leaves a mark, and is counted.
+    A part that is not text (an image, a sound) is replaced by a mark and counted.
     """
     if value is None:
         return ""
@@ -66,14 +66,14 @@ def _part(part: Any, counts: Counter[str]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Arguments as text: a string as it is, anything else as one line of JSON."""
+    """Return arguments as text: a string unchanged, anything else as one line of JSON."""
     if isinstance(value, str):
         return whole(value)
     return whole(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def whole(text: str) -> str:
-    """``text`` with a question mark for each half character (a lone surrogate): it can be written then."""
+    """Return ``text`` with a question mark for each lone surrogate, so that it can be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -82,15 +82,15 @@ def whole(text: str) -> str:
 
 
 def with_thoughts(text: str, thoughts: Any) -> str:
-    """What an agent said, behind what it thought, where that was recorded."""
+    """Return what an agent said, preceded by its recorded thoughts, if any."""
     if not isinstance(thoughts, str) or not thoughts.strip():
         return text
     return f"(thinking) {whole(thoughts).strip()}\n\n{text}".rstrip()
 
 
 def attach(turns: list[Turn], call_id: Any, text: str) -> None:
-    """Give a result to the call it answers, among the calls of the last agent's turn that still wait;
-    a result of no such call stands as a turn of its own, where it was said."""
+    """Give a result to the call it answers, among the open calls of the agent's last turn. A result without
+    such a call becomes a turn of its own."""
     last = turns[-1] if turns and turns[-1].calls else None
     if last is not None:
         for call in last.calls:

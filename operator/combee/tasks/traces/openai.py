@@ -17,11 +17,11 @@ from combee.tasks.traces.conversation import (
     with_thoughts,
 )
 
-_WHO = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
+_SPEAKERS = {"system": "system", "developer": "system", "user": "user", "assistant": "agent"}
 
 
 def turns_of(row: Row, counts: Counter[str]) -> list[Turn]:
-    """The turns of a row. UnreadableError when ``messages`` is no list of messages."""
+    """Return the turns of a row. Raises UnreadableError when ``messages`` is not a list of messages."""
     messages = row.get("messages")
     if not isinstance(messages, list) or not messages:
         raise UnreadableError("has no messages")
@@ -38,28 +38,28 @@ def _add(turns: list[Turn], message: Row, number: int, counts: Counter[str]) -> 
     if role in ("tool", "function"):
         attach(turns, message.get("tool_call_id"), text)
         return
-    who = _WHO.get(role)
-    if who is None:
+    speaker = _SPEAKERS.get(role)
+    if speaker is None:
         raise UnreadableError(f"message {number} has the unknown role {role[:40]!r}")
-    if who != "agent":
-        turns.append(Turn(who, text))
+    if speaker != "agent":
+        turns.append(Turn(speaker, text))
         return
     thoughts = message.get("reasoning_content") or message.get("reasoning")
-    turns.append(Turn(who, with_thoughts(text, thoughts), _calls(message, number)))
+    turns.append(Turn(speaker, with_thoughts(text, thoughts), _calls(message, number)))
 
 
 def _calls(message: Row, number: int) -> list[Call]:
-    given = message.get("tool_calls") or []
-    if not isinstance(given, list):
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
         raise UnreadableError(f"message {number} has tool_calls that are no list")
-    if isinstance(old := message.get("function_call"), dict):
-        given = [*given, {"function": old}]
-    return [_call(one, number) for one in given]
+    if isinstance(legacy_call := message.get("function_call"), dict):
+        calls = [*calls, {"function": legacy_call}]
+    return [_call(call, number) for call in calls]
 
 
-def _call(given: Any, number: int) -> Call:
-    function = given.get("function", given.get("custom")) if isinstance(given, dict) else None
+def _call(call: Any, number: int) -> Call:
+    function = call.get("function", call.get("custom")) if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise UnreadableError(f"message {number} has a tool call without a name")
     arguments = function.get("arguments", function.get("input", ""))
-    return Call(str(given.get("id") or ""), whole(function["name"]), as_json(arguments))
+    return Call(str(call.get("id") or ""), whole(function["name"]), as_json(arguments))

@@ -1,4 +1,4 @@
-"""How a recorded attempt ended, as far as its row says."""
+"""Reads how a recorded attempt ended from its row."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from combee.tasks.traces.conversation import Row, whole
 
 KEYS = ("outcome", "reward", "score", "success", "passed", "correct", "resolved")
-"""fields of a row that may say it, the first that does counts; then the same of its ``extra``."""
+"""fields that may state the outcome; the first one present counts, then those of the row's ``extra``."""
 FEEDBACK = ("feedback", "reason", "explanation", "message")
 RIGHT_FROM = 0.5
-"""A score of this or more is a right attempt."""
+"""An attempt with at least this score is right."""
 MAX_FEEDBACK = 4000
 _RIGHT = frozenset(
     [
@@ -56,23 +56,24 @@ _WRONG = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``score`` in [0, 1]; None: the row does not say. ``feedback``: words beside it."""
+    """``score`` is in [0, 1], or None when the row has none; ``feedback`` is the text beside it."""
 
     score: float | None = None
     feedback: str = ""
 
 
 def outcome_of(row: Row) -> Outcome:
-    """The outcome that a row states: true and false, a number (cut to 0 to 1), a word, or an object of these."""
+    """Return the outcome that a row states: true or false, a number (cut to 0 to 1), a word, or an object of
+    these."""
     score: float | None = None
-    said: list[str] = []
+    texts: list[str] = []
     for place in _places(row):
         for key in KEYS:
             if score is None and key in place:
                 score, words = _score(place[key])
-                said += [words] if words else []
-        said += [whole(place[key]) for key in FEEDBACK[:1] if isinstance(place.get(key), str)]
-    return Outcome(score, " ".join(" ".join(said).split())[:MAX_FEEDBACK])
+                texts += [words] if words else []
+        texts += [whole(place[key]) for key in FEEDBACK[:1] if isinstance(place.get(key), str)]
+    return Outcome(score, " ".join(" ".join(texts).split())[:MAX_FEEDBACK])
 
 
 def _places(row: Row) -> Iterator[Row]:
@@ -92,8 +93,8 @@ def _score(value: Any, depth: int = 0) -> tuple[float | None, str]:
             return float(word in _RIGHT), ""
         return None, whole(value)
     if isinstance(value, dict) and depth == 0:
-        found = [_score(value[key], 1) for key in KEYS if key in value]
+        outcomes = [_score(value[key], 1) for key in KEYS if key in value]
         words = [whole(value[key]) for key in FEEDBACK if isinstance(value.get(key), str)]
-        score = next((score for score, _ in found if score is not None), None)
-        return score, " ".join([*(said for _, said in found if said), *words])
+        score = next((score for score, _ in outcomes if score is not None), None)
+        return score, " ".join([*(text for _, text in outcomes if text), *words])
     return None, ""

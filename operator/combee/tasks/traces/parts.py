@@ -1,10 +1,10 @@
-"""A conversation in parts that a model can read, by rules that can be stated in four lines.
+"""Splits a conversation into parts that a model can read, by four rules.
 
-1. Every word of it is in exactly one part, in order: the parts, one after the other, are the whole.
-2. A turn stays whole: what an agent said, the tools it called then, and what came back.
-3. A turn that is too large by itself is split between its calls, each with its result; a call that is
-   too large with its result, between the two.
-4. Only a text that is too large by itself is cut, at the end of a line where there is one near.
+1. Every word is in exactly one part, in order: joined, the parts are the whole conversation.
+2. A turn stays whole: what an agent said, the tools it then called, and their results.
+3. A turn that is too large is split between its calls, each with its result; a call that is too large
+   with its result is split between the two.
+4. Only a text that is too large by itself is cut, at the end of a line where one is near.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from combee.algo.tokens import BYTES_PER_TOKEN
 from combee.tasks.traces.conversation import Call, Turn
 
 Node = str | tuple["Node", ...]
-"""texts that belong together, and inside them texts that belong together more closely."""
+"""texts that belong together, and nested texts that belong together more closely."""
 _NEAR = 4
-"""A line's end is near in the last quarter of what fits."""
+"""A line's end counts as near in the last quarter of what fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``cut``: texts that had to be cut by rule 4."""
+    """``texts``: the parts; ``cut``: the number of texts that rule 4 cut."""
 
     texts: tuple[str, ...]
     cut: int = 0
 
 
 def parts_of(turns: Sequence[Turn], part_tokens: int) -> Parts:
-    """The conversation in parts of at most ``part_tokens`` (of four bytes); at least one part. Linear."""
+    """Return the conversation in parts of at most ``part_tokens`` (of four bytes); at least one. Linear."""
     packing = _Packing(part_tokens * BYTES_PER_TOKEN)
     for turn in turns:
         packing.place(node_of(turn))
@@ -39,22 +39,22 @@ def parts_of(turns: Sequence[Turn], part_tokens: int) -> Parts:
 
 
 def node_of(turn: Turn) -> Node:
-    """A turn as texts that belong together."""
-    said = f"## {turn.who.upper()}\n\n{turn.text}\n\n"
+    """Return a turn as texts that belong together."""
+    message = f"## {turn.who.upper()}\n\n{turn.text}\n\n"
     if not turn.calls:
-        return said
-    return (*([said] if turn.text.strip() else []), *(_call(call) for call in turn.calls))
+        return message
+    return (*([message] if turn.text.strip() else []), *(_call(call) for call in turn.calls))
 
 
 def _call(call: Call) -> Node:
-    made = f"## AGENT CALLS {call.name}\n\n{call.arguments}\n\n"
+    call_text = f"## AGENT CALLS {call.name}\n\n{call.arguments}\n\n"
     if call.result is None:
-        return made
-    return made, f"## RESULT OF {call.name}\n\n{call.result}\n\n"
+        return call_text
+    return call_text, f"## RESULT OF {call.name}\n\n{call.result}\n\n"
 
 
 def texts_in(node: Node) -> Iterator[str]:
-    """The texts of a node, in order."""
+    """Yield the texts of a node, in order."""
     if isinstance(node, str):
         yield node
         return
@@ -73,7 +73,7 @@ class _Packing:
     _size: int = 0
 
     def place(self, node: Node) -> None:
-        """Add a node: whole, in this part or the next; else in its pieces."""
+        """Add a node: whole, in this part or the next, or else in its pieces."""
         texts = list(texts_in(node))
         size = _bytes(texts)
         if self._size + size <= self.limit:
@@ -88,7 +88,7 @@ class _Packing:
                 self.place(inner)
 
     def close(self) -> None:
-        """End the open part, if anything is in it."""
+        """End the open part, if it holds anything."""
         if self._open:
             self.done.append("".join(self._open))
         self._open, self._size = [], 0
@@ -110,7 +110,7 @@ def _bytes(texts: Iterable[str]) -> int:
 
 
 def _pieces(text: str, limit: int) -> Iterator[str]:
-    """``text`` in pieces of at most ``limit`` bytes (of one character, where that is more)."""
+    """Yield ``text`` in pieces of at most ``limit`` bytes (at least one character each)."""
     data, start = text.encode("utf-8", "surrogatepass"), 0
     while start < len(data):
         end = min(len(data), start + limit)

@@ -1,7 +1,7 @@
-"""Rows of traces, read one at a time: what is kept in memory of each is its name and its size.
+"""Reads rows of traces one at a time, keeping only the id and size of each in memory.
 
-A row that cannot be used is left out, counted, and told with its line; a file of which more than one row in
-ten cannot be used is refused. No message quotes a row.
+An unusable row is left out, counted and reported with its line; a file with more than one unusable row in ten
+is refused. No message quotes a row.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from combee.tasks.traces.recording import Recording
 
 Format = Literal["Auto", "OpenAI", "ATIF"]
 Keep = Callable[[bytes], Load]
-"""Puts bytes somewhere and returns what brings them back."""
+"""Stores bytes and returns a function that loads them."""
 
 MAX_TRACE_BYTES = 4 * 1024 * 1024
 """longest row, in bytes."""
 MAX_DEPTH = 64
-"""objects and lists inside each other."""
+"""deepest nesting of objects and lists."""
 MAX_UNREADABLE = 0.1
-"""share of rows that may be left out."""
+"""largest share of rows that may be left out."""
 MAX_TITLE = 1200
 MAX_ANSWER = 2000
 _SHOWN = 5
@@ -43,12 +43,11 @@ _BOM = b"\xef\xbb\xbf"
 def read_traces(
     lines: Iterable[bytes], *, where: str, format: Format, part_tokens: int, keep: Keep
 ) -> Dataset:
-    """One example a row; its recording goes to ``keep``. The dataset's warnings count what was read in parts,
-    cut, merged or left out.
+    """Return a dataset with one example per row; each recording goes to ``keep``.
 
-    ``lines`` may bring a row that is too long in several pieces: all of them are passed over. Raises
-    DataError (``file:line``) when no row, or too few of the rows, can be used. Memory: one row, besides some
-    hundred bytes for each.
+    The dataset's warnings count rows that were read in parts, cut, merged or left out. ``lines`` may bring a
+    row that is too long in several pieces: all of them are skipped. Raises DataError (``file:line``) when no
+    row, or too few of the rows, can be used. Memory: one row, and some hundred bytes for each.
     """
     reader = _Reader(where, format, part_tokens, keep)
     for number, line in _rows(lines):
@@ -57,7 +56,7 @@ def read_traces(
 
 
 def _rows(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes | None]]:
-    """(line number, row), None for a row that is too long."""
+    """Yield (line number, row), with None for a row that is too long."""
     number, inside = 0, False
     for line in lines:
         if not inside:
@@ -77,25 +76,25 @@ class _Reader:
     recordings: dict[str, Load] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[tuple[int, str]] = field(default_factory=list)
-    """the first of the rows that are left out: line and reason."""
+    """line and reason of the first rows that are left out."""
     _seen: set[bytes] = field(default_factory=set)
 
     def add(self, number: int, line: bytes | None) -> None:
         if line is not None and not line.removeprefix(_BOM).strip():
             return
         self.counts["rows"] += 1
-        found: Counter[str] = Counter()
+        row_counts: Counter[str] = Counter()
         try:
             if line is None:
                 raise UnreadableError(f"is longer than {MAX_TRACE_BYTES:,} bytes")
             row = row_of(line.removeprefix(_BOM) if number == 1 else line)
-            recording, cut = recording_of(row, self.format, self.part_tokens, found)
+            recording, cut = recording_of(row, self.format, self.part_tokens, row_counts)
         except UnreadableError as error:
             self.counts["unreadable"] += 1
             if len(self.faults) < _SHOWN:
                 self.faults.append((number, str(error)))
             return
-        self.counts.update(found)
+        self.counts.update(row_counts)
         self._keep(number, row, recording, cut)
 
     def _keep(self, number: int, row: Row, recording: Recording, cut: int) -> None:
@@ -116,7 +115,7 @@ class _Reader:
             self.counts["parts"] += len(recording.parts)
 
     def _id(self, number: int, row: Row) -> str:
-        """The row's own id, else its line number; an id that another trace has gets the line added."""
+        """Return the row's own id, else its line number; a repeated id gets the line number added."""
         for name in _IDS:
             value = row.get(name)
             text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
@@ -125,20 +124,20 @@ class _Reader:
         return str(number) if str(number) not in self.recordings else f"line:{number}"
 
     def dataset(self) -> Dataset:
-        rows, bad = self.counts["rows"], self.counts["unreadable"]
+        rows, unusable = self.counts["rows"], self.counts["unreadable"]
         if not rows:
             self._refuse("there is no trace in it", self.where, "Write one trace a line")
-        if bad > MAX_UNREADABLE * rows or not self.examples:
+        if unusable > MAX_UNREADABLE * rows or not self.examples:
             line, reason = self.faults[0]
-            many = f"; {bad:,} of {rows:,} rows cannot be used" if rows > 1 else ""
-            self._refuse(f"the trace {reason}{many}", f"{self.where}:{line}", "Mend or remove them")
+            share = f"; {unusable:,} of {rows:,} rows cannot be used" if rows > 1 else ""
+            self._refuse(f"the trace {reason}{share}", f"{self.where}:{line}", "Mend or remove them")
         digest = hashlib.sha256()
         for example in self.examples:
             digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
         return Dataset(
             tuple(self.examples),
             digest.hexdigest(),
-            tuple(f"{self.where}: {said}" for said in self._told()),
+            tuple(f"{self.where}: {warning}" for warning in self._warnings()),
             self.recordings,
         )
 
@@ -146,31 +145,36 @@ class _Reader:
         shape = '{"messages": [...], "outcome": ...} or an ATIF trajectory'
         raise DataError(what, where=where, fix=f"{fix}: {shape}")
 
-    def _told(self) -> Iterator[str]:
-        counts, kept = self.counts, len(self.examples)
+    def _warnings(self) -> Iterator[str]:
+        counts, usable = self.counts, len(self.examples)
         if counts["unreadable"]:
-            named = ", ".join(f"line {line} ({reason})" for line, reason in self.faults)
+            reasons = ", ".join(f"line {line} ({reason})" for line, reason in self.faults)
             more = counts["unreadable"] - len(self.faults)
-            yield f"{counts['unreadable']:,} of {counts['rows']:,} rows are left out: {named}" + (
+            yield f"{counts['unreadable']:,} of {counts['rows']:,} rows are left out: {reasons}" + (
                 f" and {more:,} more" if more else ""
             )
         if counts["merged"]:
             yield f"{counts['merged']:,} traces are identical to earlier ones and are merged with them"
         if counts["long"]:
             yield (
-                f"{counts['long']:,} of {kept:,} traces are longer than {self.part_tokens:,} tokens and are read "
-                f"in {counts['parts']:,} parts"
+                f"{counts['long']:,} of {usable:,} traces are longer than {self.part_tokens:,} tokens "
+                "and are "
+                f"read in {counts['parts']:,} parts"
             )
         if counts["cut"]:
             yield f"{counts['cut']:,} single messages or results are longer than a part and are cut"
         if counts[LEFT_OUT]:
-            yield f"{counts[LEFT_OUT]:,} parts of messages that are no text (images, sounds, files) are left out"
+            yield (
+                f"{counts[LEFT_OUT]:,} parts of messages that are no text (images, sounds, files) are left "
+                "out"
+            )
         if counts["silent"]:
-            yield f"{counts['silent']:,} of {kept:,} traces do not say how they ended"
+            yield f"{counts['silent']:,} of {usable:,} traces do not say how they ended"
 
 
 def row_of(line: bytes) -> Row:
-    """The JSON object of a line; a bare list is one of messages. UnreadableError where it is neither."""
+    """Return the JSON object of a line; a bare list is taken as messages. Raises UnreadableError for
+    others."""
     try:
         value = json.loads(line.rstrip().decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError as error:
@@ -195,11 +199,11 @@ def _refuse_depth(value: Any) -> None:
         if depth > MAX_DEPTH:
             raise UnreadableError(f"is nested deeper than {MAX_DEPTH}")
         inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner += [item for item in one.values() if isinstance(item, dict | list)]
-            elif isinstance(one, list):
-                inner += [item for item in one if isinstance(item, dict | list)]
+        for node in level:
+            if isinstance(node, dict):
+                inner += [item for item in node.values() if isinstance(item, dict | list)]
+            elif isinstance(node, list):
+                inner += [item for item in node if isinstance(item, dict | list)]
         level, depth = inner, depth + 1
 
 
@@ -208,16 +212,20 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def recording_of(row: Row, format: Format, part_tokens: int, counts: Counter[str]) -> tuple[Recording, int]:
-    """The recording of a row, and how many of its texts were cut. UnreadableError where it is none."""
+    """Return the recording of a row, and how many of its texts were cut. Raises UnreadableError."""
     turns = _turns(row, format, counts)
     if not any(turn.who == "agent" for turn in turns):
         raise UnreadableError("holds nothing that an agent said or did")
-    asked = next((turn.text for turn in turns if turn.who == "user" and turn.text.strip()), turns[0].text)
-    said = next((turn.text for turn in reversed(turns) if turn.who == "agent" and turn.text.strip()), "")
+    question = next((turn.text for turn in turns if turn.who == "user" and turn.text.strip()), turns[0].text)
+    answer = next((turn.text for turn in reversed(turns) if turn.who == "agent" and turn.text.strip()), "")
     outcome, parts = outcome_of(row), parts_of(turns, part_tokens)
     return (
         Recording(
-            _short(asked, MAX_TITLE), _short(said, MAX_ANSWER), outcome.score, outcome.feedback, parts.texts
+            _short(question, MAX_TITLE),
+            _short(answer, MAX_ANSWER),
+            outcome.score,
+            outcome.feedback,
+            parts.texts,
         ),
         parts.cut,
     )
@@ -236,6 +244,6 @@ def _turns(row: Row, format: Format, counts: Counter[str]) -> list[Turn]:
 
 
 def _short(text: str, characters: int) -> str:
-    """``text``, or its beginning, told to be cut."""
+    """Return ``text``, or its beginning with a mark that it is cut."""
     text = whole(text).strip()
     return text if len(text) <= characters else f"{text[:characters]} [...]"

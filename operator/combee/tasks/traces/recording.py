@@ -1,4 +1,4 @@
-"""One trace as it is kept until it is its turn: in parts already, as JSON, outside of the memory."""
+"""One trace as it is stored until it is read: as JSON, already in parts, outside of memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NOT_SAID = "How it ended was not recorded: judge by what can be seen."
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """``title``: what was asked, cut; ``answer``: the last thing the agent said, cut; ``score``: None where
-    the row does not say how it ended."""
+    """``title``: what was asked, cut; ``answer``: the agent's last message, cut; ``score``: None where the
+    row does not say how it ended."""
 
     title: str
     answer: str
@@ -24,27 +24,27 @@ class Recording:
     feedback: str
     parts: tuple[str, ...]
     objectives: tuple[tuple[str, float], ...] = ()
-    """as ``Trajectory`` has them"""
+    """as in ``Trajectory``."""
     records: tuple[tuple[str, str], ...] | None = None
-    """as ``Trajectory`` has them"""
+    """as in ``Trajectory``."""
 
     def encode(self) -> bytes:
-        """JSON; equal recordings have equal bytes."""
-        lacks = {"objectives": not self.objectives, "records": self.records is None}
-        row = {name: value for name, value in asdict(self).items() if not lacks.get(name)}
+        """Return the recording as JSON; equal recordings have equal bytes."""
+        absent = {"objectives": not self.objectives, "records": self.records is None}
+        row = {name: value for name, value in asdict(self).items() if not absent.get(name)}
         return json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(data: bytes) -> Recording:
-    """The inverse of ``Recording.encode``."""
+    """Return the recording that ``Recording.encode`` wrote."""
     row = json.loads(data)
     pairs = {name: tuple((key, value) for key, value in row[name]) for name in _PAIRS if name in row}
     return Recording(**{**row, "parts": tuple(row["parts"]), **pairs})
 
 
 def trajectories(example: Example, recording: Recording, epoch: int) -> Iterator[Trajectory]:
-    """The trajectory of a recording, a part at a time. All parts have one id: they are one source."""
-    score, said = recording.score, recording.feedback
+    """Yield the trajectory of a recording, one part at a time. All parts have one id: they are one source."""
+    score, feedback = recording.score, recording.feedback
     for number, part in enumerate(recording.parts, start=1):
         yield Trajectory(
             id=trajectory_id(example.id, epoch),
@@ -54,7 +54,7 @@ def trajectories(example: Example, recording: Recording, epoch: int) -> Iterator
             answer=recording.answer,
             score=score or 0.0,
             correct=score is not None and score >= RIGHT_FROM,
-            feedback=said if score is not None else f"{NOT_SAID} {said}".rstrip(),
+            feedback=feedback if score is not None else f"{NOT_SAID} {feedback}".rstrip(),
             recorded=Recorded(number, len(recording.parts), score is not None),
             objectives=recording.objectives,
             records=recording.records,
