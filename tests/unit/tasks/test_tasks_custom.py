@@ -28,7 +28,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("own_task", None)
 
 
-def test_a_task_is_called_by_the_type_that_the_manifest_names() -> None:
+def test_a_task_is_called_by_the_type_that_the_manifest_names(module: Path) -> None:
+    module.write_text(GOOD)
     assert load_task("own_task:Routing").name == "Custom"
     assert load_task("own_task:Routing", "Figures").name == "Figures"
 
