@@ -29,6 +29,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
 
 
+class Failures:
+    """Names each failed test at once: the suite is long, and its summary comes last."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+            terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped = [r for r in terminalreporter.stats.get("skipped", []) if NO_CLUSTER in str(r.longrepr)]
     if skipped:
