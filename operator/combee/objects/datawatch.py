@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from combee import names
 from combee.api.parts import DataSource
-from combee.objects.jobs import CONTAINER, GRACE_SECONDS
+from combee.objects.chores import chore_job, chore_mounts, chore_pod
 from combee.objects.playbooks import playbook_reference
-from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
 from combee.objects.types import Object, Settings
 from combee.objects.volumes import DATA_FOLDER, Mounts
 from combee.records import Owner
@@ -43,61 +42,32 @@ def datawatch_job(
     until the next one is made: how old it is says when that is."""
     if not (looked := watched(places)):
         return None
-    labels, spec = labels_of(owner.name), _pod(looked, settings)
     digest = hashlib.sha256(f"{owner.uid} {sorted(looked)}".encode()).hexdigest()
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": names.datawatch_name(owner.name, digest, int(now // poll_seconds)),
-            "namespace": owner.namespace,
-            "labels": labels,
-            "ownerReferences": [playbook_reference(owner)],
-        },
-        "spec": {
-            "completions": 1,
-            "parallelism": 1,
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": DEADLINE_SECONDS,
-            "ttlSecondsAfterFinished": poll_seconds + KEPT_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
+    metadata = {
+        "name": names.datawatch_name(owner.name, digest, int(now // poll_seconds)),
+        "namespace": owner.namespace,
+        "labels": labels_of(owner.name),
+        "ownerReferences": [playbook_reference(owner)],
     }
+    return chore_job(
+        metadata,
+        _pod(looked, settings),
+        activeDeadlineSeconds=DEADLINE_SECONDS,
+        ttlSecondsAfterFinished=poll_seconds + KEPT_SECONDS,
+    )
 
 
 def _pod(looked: Mapping[str, DataSource], settings: Settings) -> Object:
-    mounted = _mounts(looked, settings)
-    task = {
+    addresses = {
         key: f"{DATA_FOLDER}/{key}/{source.pvc.path}" if source.pvc is not None else source.uri
         for key, source in looked.items()
     }
-    worker = container(
-        CONTAINER,
-        image=settings.worker_image,
-        command=["combee-worker", "watch-data"],
-        env=[
-            plain("COMBEE_WATCH", json.dumps(task, sort_keys=True)),
-            plain("COMBEE_LOG_LEVEL", settings.log_level),
-            plain("HOME", SCRATCH),
-        ],
-        mounts=mounted.mounts,
-        resources=dict(settings.worker_resources),
-        settings=settings,
-    )
-    return pod_spec(
-        worker,
-        volumes=mounted.volumes,
-        account=settings.worker_account,
-        restart="Never",
-        grace_seconds=GRACE_SECONDS,
-        settings=settings,
-    )
+    task = ("COMBEE_WATCH", json.dumps(addresses, sort_keys=True))
+    return chore_pod("watch-data", task, _mounts(looked, settings), settings, account=settings.worker_account)
 
 
 def _mounts(looked: Mapping[str, DataSource], settings: Settings) -> Mounts:
-    mounted = Mounts()
-    volume, mount = scratch(settings.worker_scratch)
-    mounted.add(volume, mount["mountPath"], read_only=False)
+    mounted = chore_mounts(settings)
     for key, source in looked.items():
         if source.pvc is not None:
             mounted.claim(source.pvc.claim_name, f"data-{key.lower()}", f"{DATA_FOLDER}/{key}")

@@ -11,9 +11,8 @@ import hashlib
 from combee import names
 from combee.api.common import SecretKeyRef
 from combee.names import STORE_FOLDER
-from combee.objects.jobs import CONTAINER, GRACE_SECONDS
+from combee.objects.chores import chore_job, chore_mounts, chore_pod
 from combee.objects.playbooks import playbook_reference
-from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
 from combee.objects.types import Object, Settings
 from combee.objects.volumes import DATA_FOLDER, Mounts
 from combee.plan.playbook.judges import SLOT_SECONDS, JudgeWish, secrets_of
@@ -33,56 +32,30 @@ def judge_job(wish: JudgeWish, now: float, settings: Settings) -> Object:
     """The Job for the stretch of time that ``now`` (seconds since 1970) is in; there is one at most."""
     digest = hashlib.sha256(f"{wish.owner.uid}\n{wish.test.id}".encode()).hexdigest()
     labels = names.canary_labels(wish.owner.name, wish.test.id)
-    task = wish.task()
-    mounted = _mounts(wish, settings)
-    judge = container(
-        CONTAINER,
-        image=settings.worker_image,
-        command=["combee-worker", "judge"],
-        env=[
-            plain("COMBEE_JUDGE", task.model_dump_json(by_alias=True, exclude_none=True)),
-            plain("COMBEE_LOG_LEVEL", settings.log_level),
-            plain("HOME", SCRATCH),
-        ],
-        mounts=mounted.mounts,
-        resources=dict(settings.worker_resources),
-        settings=settings,
-    )
-    spec = pod_spec(
-        judge,
-        volumes=mounted.volumes,
+    task = wish.task().model_dump_json(by_alias=True, exclude_none=True)
+    pod = chore_pod(
+        "judge",
+        ("COMBEE_JUDGE", task),
+        _mounts(wish, settings),
+        settings,
         account=settings.publish_account,
         token=True,
-        restart="Never",
-        grace_seconds=GRACE_SECONDS,
-        settings=settings,
     )
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": names.judge_name(wish.owner.name, digest, int(now // SLOT_SECONDS)),
-            "namespace": wish.owner.namespace,
-            "labels": labels,
-            "annotations": {MADE_OF: wish.made_of(), PAIRS_BEFORE: str(wish.pairs)},
-            "ownerReferences": [playbook_reference(wish.owner)],
-        },
-        "spec": {
-            "completions": 1,
-            "parallelism": 1,
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": DEADLINE_SECONDS,
-            "ttlSecondsAfterFinished": KEPT_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
+    metadata = {
+        "name": names.judge_name(wish.owner.name, digest, int(now // SLOT_SECONDS)),
+        "namespace": wish.owner.namespace,
+        "labels": labels,
+        "annotations": {MADE_OF: wish.made_of(), PAIRS_BEFORE: str(wish.pairs)},
+        "ownerReferences": [playbook_reference(wish.owner)],
     }
+    return chore_job(
+        metadata, pod, activeDeadlineSeconds=DEADLINE_SECONDS, ttlSecondsAfterFinished=KEPT_SECONDS
+    )
 
 
 def _mounts(wish: JudgeWish, settings: Settings) -> Mounts:
     """Only what the mode needs: a pod that judges mirrored pairs sees no playbook and no upstream's key."""
-    made = Mounts()
-    volume, mount = scratch(settings.worker_scratch)
-    made.add(volume, mount["mountPath"], read_only=False)
+    made = chore_mounts(settings)
     store = wish.gateway.capture.store
     if store.pvc is not None and wish.canary.prometheus is None:
         made.claim(store.pvc.claim_name, "store", STORE_FOLDER, read_only=False)

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 
 from combee import names
 from combee.names import STORE_FOLDER
-from combee.objects.jobs import CONTAINER, GRACE_SECONDS
-from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
+from combee.objects.chores import chore_job, chore_mounts, chore_pod
 from combee.objects.types import Object, Settings
-from combee.objects.volumes import Mounts
 from combee.plan.sweep import SLOT_SECONDS, Memory
 
 COMPONENT = "sweep"
@@ -28,53 +26,22 @@ DEADLINE_SECONDS = 1800
 def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) -> Object:
     """The Job that sweeps a store in the stretch of time that ``now`` (seconds since 1970) is in. Where gateways look
     after everything it is suspended: it only remembers."""
-    store, labels = memory.store, _labels()
-    mounted = Mounts()
-    volume, mount = scratch(settings.worker_scratch)
-    mounted.add(volume, mount["mountPath"], read_only=False)
+    store = memory.store
+    mounted = chore_mounts(settings)
     if store.pvc is not None:
         mounted.claim(store.pvc.claim_name, "store", STORE_FOLDER, read_only=False)
     if store.secret_ref is not None:
         mounted.secret(store.secret_ref.name, "store")
-    sweeper = container(
-        CONTAINER,
-        image=settings.worker_image,
-        command=["combee-worker", "sweep"],
-        env=[
-            plain("COMBEE_SWEEP", _told(memory)),
-            plain("COMBEE_LOG_LEVEL", settings.log_level),
-            plain("HOME", SCRATCH),
-        ],
-        mounts=mounted.mounts,
-        resources=dict(settings.worker_resources),
-        settings=settings,
+    pod = chore_pod(
+        "sweep", ("COMBEE_SWEEP", _told(memory)), mounted, settings, account=settings.worker_account
     )
-    spec = pod_spec(
-        sweeper,
-        volumes=mounted.volumes,
-        account=settings.worker_account,
-        restart="Never",
-        grace_seconds=GRACE_SECONDS,
-        settings=settings,
-    )
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": f"combee-sweep-{memory.key}-{int(now // SLOT_SECONDS)}",
-            "namespace": namespace,
-            "labels": labels,
-            "annotations": {KEEPS: memory.to_json()},
-        },
-        "spec": {
-            "completions": 1,
-            "parallelism": 1,
-            "backoffLimit": 0,
-            "suspend": memory.tended,
-            "activeDeadlineSeconds": DEADLINE_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
+    metadata = {
+        "name": f"combee-sweep-{memory.key}-{int(now // SLOT_SECONDS)}",
+        "namespace": namespace,
+        "labels": _labels(),
+        "annotations": {KEEPS: memory.to_json()},
     }
+    return chore_job(metadata, pod, suspend=memory.tended, activeDeadlineSeconds=DEADLINE_SECONDS)
 
 
 def _told(memory: Memory) -> str:
