@@ -3,8 +3,8 @@
 What one worker does in one go is a file, since its tests share what is made once for the module. Workers have lanes.
 Those of the first lane take the tests of the cluster, which mostly wait; those of the second take the rest, which mostly
 compute; a worker whose lane is empty helps the other one. The longest file goes first, so that the last ones are short
-and the workers end together. Files with tests marked ``alone`` go last: such a test waits until nobody else uses the
-cluster, and all others wait for it.
+and the workers end together. Files with tests marked ``alone`` go before all others, to one worker: nobody else may use
+the cluster meanwhile, so all other workers compute until these are over.
 
 ``tests/seconds.json`` says how long each file took; ``--write-seconds`` writes it anew (``make seconds``). A file that is
 not in it counts like the middle one of its folder.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -46,24 +47,51 @@ def expected(file: str, seconds: Mapping[str, float]) -> float:
     return median([took for name, took in seconds.items() if name.split("/")[:2] == layer] or [NOTHING_KNOWN])
 
 
-def next_file(
-    waiting: Iterable[str], cluster_first: bool, seconds: Mapping[str, float], alone: Collection[str] = ()
-) -> str:
-    """Which of the files ``waiting`` a worker takes: the longest of its lane, else the longest of the other.
+@dataclass(frozen=True)
+class Lane:
+    """Which files a worker prefers."""
 
-    >>> waiting = ["tests/unit/test_a.py", "tests/cluster/test_b.py", "tests/e2e/test_c.py"]
-    >>> [next_file(waiting, True, {}), next_file(waiting, False, {"tests/e2e/test_c.py": 60.0})]
-    ['tests/cluster/test_b.py', 'tests/e2e/test_c.py']
+    cluster: bool
+    """whether it takes the files of the cluster before the rest."""
+    alone: bool
+    """whether it takes the files with tests marked ``alone``, before all others."""
+
+
+def next_file(
+    waiting: Iterable[str],
+    lane: Lane,
+    seconds: Mapping[str, float],
+    alone: Collection[str],
+    at_work: Collection[str],
+) -> str:
+    """The file of ``waiting`` that a worker takes: the longest of its lane, else the longest of the other one. The
+    cluster's files come last as long as one of ``alone`` waits or is ``at_work``, except on the worker that takes those.
+
+    >>> waiting, first = ["tests/unit/test_a.py", "tests/cluster/test_b.py", "tests/e2e/test_c.py"], Lane(True, False)
+    >>> next_file(waiting, first, {}, alone=(), at_work=())
+    'tests/cluster/test_b.py'
+    >>> next_file(waiting, Lane(False, False), {"tests/e2e/test_c.py": 60.0}, alone=(), at_work=())
+    'tests/e2e/test_c.py'
+    >>> next_file(waiting, first, {}, alone=["tests/cluster/test_k.py"], at_work=["tests/cluster/test_k.py"])
+    'tests/unit/test_a.py'
     """
+    waiting = list(waiting)
+    closed = not lane.alone and not set(alone).isdisjoint({*waiting, *at_work})
+    cluster_first = lane.cluster and not closed
 
     def rank(file: str) -> tuple[bool, bool, float]:
-        return (file.startswith(CLUSTER) != cluster_first, file in alone, -expected(file, seconds))
+        return (
+            (file in alone) != lane.alone,
+            file.startswith(CLUSTER) != cluster_first,
+            -expected(file, seconds),
+        )
 
     return min(waiting, key=rank)
 
 
 class Lanes(LoadFileScheduling):
-    """Gives each worker the file that ``next_file`` names. Workers with an even number are of the cluster's lane."""
+    """Gives each worker the file that ``next_file`` names. Workers with an even number are of the cluster's lane, and the
+    first one takes the files whose tests are ``alone``."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
@@ -75,7 +103,10 @@ class Lanes(LoadFileScheduling):
 
     def _assign_work_unit(self, node: Any) -> None:
         number = int(node.gateway.id.removeprefix("gw"))
-        file = next_file(self.workqueue, number % 2 == 0, self.seconds, self.alone)
+        lane = Lane(cluster=number % 2 == 0, alone=number == 0)
+        given = (unit for units in self.assigned_work.values() for unit in units.items())
+        at_work = {file for file, tests in given if not all(tests.values())}
+        file = next_file(self.workqueue, lane, self.seconds, self.alone, at_work)
         self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
 

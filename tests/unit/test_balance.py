@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from balance import CLUSTER, NOTHING_KNOWN, expected, next_file, renewed
+from balance import CLUSTER, NOTHING_KNOWN, Lane, expected, next_file, renewed
 
 TESTS = Path(__file__).parents[1]
 names = st.builds(
@@ -21,36 +21,54 @@ files = st.lists(names, unique=True)
 records = st.dictionaries(names, st.floats(0, 1e4))
 
 
-def drained(waiting: list[str], lanes: list[bool], seconds: dict[str, float], alone: set[str]) -> list[str]:
+lanes = st.sampled_from([Lane(cluster, alone) for cluster in (True, False) for alone in (True, False)])
+
+
+def drained(waiting: list[str], order: list[Lane], seconds: dict[str, float], alone: set[str]) -> list[str]:
     """The files in the order in which workers of these lanes take them, until none is left or no worker is."""
     left, taken = list(waiting), []
-    for lane in lanes[: len(waiting)]:
-        taken.append(next_file(left, lane, seconds, alone))
+    for lane in order[: len(waiting)]:
+        taken.append(next_file(left, lane, seconds, alone, at_work=()))
         left.remove(taken[-1])
     return taken
 
 
-@given(files, st.lists(st.booleans(), min_size=30, max_size=30), records, st.sets(names))
+@given(files, st.lists(lanes, min_size=30, max_size=30), records, st.sets(names))
 def test_every_file_is_taken_once_in_whatever_order_workers_ask(
-    waiting: list[str], lanes: list[bool], seconds: dict[str, float], alone: set[str]
+    waiting: list[str], order: list[Lane], seconds: dict[str, float], alone: set[str]
 ) -> None:
-    assert sorted(drained(waiting, lanes, seconds, alone)) == sorted(waiting)
+    assert sorted(drained(waiting, order, seconds, alone)) == sorted(waiting)
+
+
+@given(files, st.booleans(), records)
+def test_a_worker_takes_the_longest_of_its_lane_and_helps_when_that_is_empty(
+    waiting: list[str], cluster_first: bool, seconds: dict[str, float]
+) -> None:
+    order = drained(waiting, [Lane(cluster_first, alone=False)] * len(waiting), seconds, set())
+    cluster = [file.startswith(CLUSTER) for file in order]
+    assert cluster == sorted(cluster, reverse=cluster_first)
+    for of_the_cluster in (True, False):
+        took = [expected(file, seconds) for file in order if file.startswith(CLUSTER) is of_the_cluster]
+        assert took == sorted(took, reverse=True)
 
 
 @given(files, st.booleans(), records, st.sets(names))
-def test_a_worker_takes_the_longest_of_its_lane_and_helps_when_that_is_empty(
-    waiting: list[str], lane: bool, seconds: dict[str, float], alone: set[str]
+def test_one_worker_takes_what_wants_the_cluster_alone_first_and_all_others_take_it_last(
+    waiting: list[str], cluster_first: bool, seconds: dict[str, float], alone: set[str]
 ) -> None:
-    order = drained(waiting, [lane] * len(waiting), seconds, alone)
-    cluster = [file.startswith(CLUSTER) for file in order]
-    assert cluster == sorted(cluster, reverse=lane)
-    for of_the_cluster in (True, False):
-        files = [file for file in order if file.startswith(CLUSTER) is of_the_cluster]
-        keeps_others_away = [file in alone for file in files]
-        assert keeps_others_away == sorted(keeps_others_away)
-        for last in (True, False):
-            took = [expected(file, seconds) for file in files if (file in alone) is last]
-            assert took == sorted(took, reverse=True)
+    for takes in (True, False):
+        order = drained(waiting, [Lane(cluster_first, takes)] * len(waiting), seconds, alone)
+        keeps_others_away = [file in alone for file in order]
+        assert keeps_others_away == sorted(keeps_others_away, reverse=takes)
+
+
+@given(st.lists(names, unique=True, min_size=1), lanes, records, names)
+def test_no_other_worker_goes_to_the_cluster_while_one_has_it_alone(
+    waiting: list[str], lane: Lane, seconds: dict[str, float], one: str
+) -> None:
+    took = next_file(waiting, lane, seconds, {one}, at_work=[one])
+    rest = [file for file in waiting if not file.startswith(CLUSTER) and file != one]
+    assert lane.alone or not rest or took in rest
 
 
 def test_a_new_file_counts_like_the_middle_one_of_its_folder() -> None:
