@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from combee.clients.store.bucket import Objects
 from combee.clients.store.folder import TEMPORARY, Folder, Paths
 from combee.clients.store.s3 import is_passing, is_without_credentials
 from combee.errors import BugError, CombeeError, StoreError, TransientError
@@ -66,6 +65,8 @@ class Store:
             return cls(Folder(root), str(root))
         display_uri = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         try:
+            from combee.clients.store.bucket import Objects  # fsspec is a seventh of a pod's start
+
             return cls(Objects(uri, dict(options or {})), display_uri)
         except (ValueError, ImportError) as error:
             raise StoreError(
