@@ -283,7 +283,7 @@ async def _looked_at(executor: LocalExecutor, held_out: Dataset) -> Learnt:
     context, spec = executor.context, executor.context.spec
     learnt = context.method.from_json(await context.store.aget_blob(executor.state.artifact))
     budget, verify = spec.method.ace.render_token_budget, spec.verify
-    shown = learnt.render(budget_tokens=budget, verify=verify)
+    shown = context.method.render(learnt, budget_tokens=budget, verify=verify)
     seen = await evaluate(
         context, context.asker(), list(held_out.examples), shown.shown, stage="all of heldOut"
     )

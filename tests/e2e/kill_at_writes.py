@@ -16,7 +16,14 @@ from typing import Any
 
 from combee.cli.main import main
 
-LATER = ("combee.cli.run", "combee.methods.ace", "combee.methods.gepa", "httpcore2", "json_repair", "numpy.random")
+LATER = (
+    "combee.cli.run",
+    "combee.methods.ace",
+    "combee.methods.gepa",
+    "httpcore2",
+    "json_repair",
+    "numpy.random",
+)
 """What a run imports when it needs it, which each attempt would import anew."""
 SHARD, DIGEST = re.compile(r"\b\d{5}\b"), re.compile(r"\b[0-9a-f]{2}/[0-9a-f]{16,}\b.*")
 

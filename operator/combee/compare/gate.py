@@ -36,7 +36,7 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
     async with context_on(prepared, cell.folder) as context:
         method, spec = context.method, context.spec
         start = method.initial(context.initial_playbook) if context.initial_playbook else method.empty()
-        shown = start.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+        shown = method.render(start, budget_tokens=spec.method.render_token_budget, verify=spec.verify)
         _, gate = await held_out_split(context)
         found = await evaluate(context, context.asker(), gate, shown.shown, stage="gate baseline")
     text = json.dumps({"baseline": found.by_id, "best": found.by_id}, sort_keys=True)

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from combee.algo.tokens import estimate_tokens
@@ -262,15 +261,11 @@ def data_shape(prepared: Prepared) -> DataShape:
     tokens = sum(one.tokens or estimate_tokens(task.model_input(one)) for one in train) / max(1, len(train))
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
     spec = prepared.run.spec
-    parts = _start_of(prepared).render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    method, text, budget_tokens = method_of(spec), prepared.initial_playbook, spec.method.render_token_budget
+    start = method.initial(text) if text else method.empty()
+    parts = method.render(start, budget_tokens=budget_tokens, verify=spec.verify)
     overhead = estimate_tokens(task.instructions)
     return DataShape(prepared.facts, tokens + overhead, warnings, max(1, len(parts.components)))
-
-
-def _start_of(prepared: Prepared) -> Any:
-    """The artifact that the run starts from."""
-    method, given = method_of(prepared.run.spec), prepared.initial_playbook
-    return method.initial(given) if given else method.empty()
 
 
 async def _until_outcome(executor: LocalExecutor) -> Outcome:

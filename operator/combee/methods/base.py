@@ -74,11 +74,15 @@ class BaseMethod(ABC, Generic[A]):
         """No trials."""
         return Cost()
 
+    @abstractmethod
+    def render(self, artifact: A, *, budget_tokens: int, verify: Verify) -> Rendered:
+        """The text that a model reads."""
+
     def working(
         self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1
     ) -> list[Rendered]:
         """What the artifact says."""
-        return [artifact.render(budget_tokens=budget_tokens, verify=verify)]
+        return [self.render(artifact, budget_tokens=budget_tokens, verify=verify)]
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
         """The task's instructions, the artifact, and the example last."""

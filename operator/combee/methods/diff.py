@@ -40,7 +40,7 @@ class Diff:
         return not (self.added or self.removed or self.changed)
 
 
-def diff_lines(before: str, after: str, section: str = "") -> Diff:
+def diff_lines(before: str, after: str) -> Diff:
     """Two texts line by line, blank lines aside; a line that only moved is the same.
 
     >>> diff_lines("one\\ntwo", "two\\nthree").added
@@ -50,8 +50,8 @@ def diff_lines(before: str, after: str, section: str = "") -> Diff:
         Counter(line.strip() for line in text.splitlines() if line.strip()) for text in (before, after)
     )
     return Diff(
-        tuple(Told(section, "", line) for line in (new - old).elements()),
-        tuple(Told(section, "", line) for line in (old - new).elements()),
+        tuple(Told("", "", line) for line in (new - old).elements()),
+        tuple(Told("", "", line) for line in (old - new).elements()),
         (),
         (old & new).total(),
     )

@@ -15,7 +15,7 @@ The life of one iteration, as the caller drives it; what stands in one line runs
     merge_prompt -> parse_merge -> reconcile_merge   a call a cluster
     apply -> new_entries -> checks -> with_refusals  no call
     trials                                           rounds of rollouts, each round side by side
-    artifact.render                                  the text that is scored on select
+    render                                           the text that is scored on select
 
 ``base.BaseMethod`` says what methods have in common; docs/methods.md writes one in under a hundred lines.
 """
@@ -224,14 +224,6 @@ class Artifact(Protocol):
         """Everything either knows: commutative, associative, idempotent."""
         ...
 
-    def render(self, *, budget_tokens: int, verify: Verify) -> Rendered:
-        """The text a model reads, in at most ``budget_tokens`` tokens."""
-        ...
-
-    def diff(self, newer: Self) -> Diff:
-        """What changed up to ``newer``, for people; empty for equal ones."""
-        ...
-
 
 class LeakCorpus(Protocol):
     """Answers whether a text repeats a rare passage of the data it was built from."""
@@ -267,6 +259,10 @@ class Method(Protocol[A]):
         """The inverse of ``Artifact.to_json``; DataError for anything else."""
         ...
 
+    def render(self, artifact: A, *, budget_tokens: int, verify: Verify) -> Rendered:
+        """The text that a model reads, in at most ``budget_tokens`` tokens."""
+        ...
+
     def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
         """Every entry with its standing, in rank order, for reports."""
         ...
@@ -280,7 +276,7 @@ class Method(Protocol[A]):
         self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1
     ) -> list[Rendered]:
         """The texts that an iteration works with: what its agents see and its proposals change. ``variants`` at most,
-        each of another ``variant``; ``[artifact.render(...)]`` for a method that works on what it would serve."""
+        each of another ``variant``; ``[render(...)]`` for a method that works on what it would serve."""
         ...
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt: ...
@@ -388,5 +384,5 @@ class Method(Protocol[A]):
         ...
 
     def diff_texts(self, before: str, after: str) -> Diff:
-        """``Artifact.diff`` where only the rendered texts are at hand."""
+        """What changed between two rendered texts, for people; empty for equal ones."""
         ...

@@ -94,10 +94,9 @@ def rendered(pod: Pod, artifact: bytes) -> Rendered:
     """What a model would be shown, within the run's token budget."""
     from combee.methods.registry import method_of
 
-    spec = pod.spec
-    read = method_of(spec).from_json(artifact)
-    shown: Rendered = read.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
-    return shown
+    spec, method = pod.spec, method_of(pod.spec)
+    budget_tokens = spec.method.render_token_budget
+    return method.render(method.from_json(artifact), budget_tokens=budget_tokens, verify=spec.verify)
 
 
 def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:

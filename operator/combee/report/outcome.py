@@ -146,7 +146,8 @@ async def _records(session: Session) -> _Records:
         return _Records(iterations, evaluation, around)
     ledger = await load_artifact(session.context, best.artifact)
     spec = session.run.spec
-    rendered = ledger.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    budget_tokens = spec.method.render_token_budget
+    rendered = session.context.method.render(ledger, budget_tokens=budget_tokens, verify=spec.verify)
     return _Records(iterations, evaluation, around, ledger, rendered)
 
 

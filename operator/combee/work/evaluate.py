@@ -72,9 +72,10 @@ async def _pair(
     split: str,
 ) -> tuple[dict[str, Any], str]:
     """Means of both and the paired difference with its interval; and the digest of the scores themselves."""
-    spec = context.spec
+    spec, method = context.spec, context.method
+    budget_tokens = spec.method.render_token_budget
     shown = {
-        name: artifact.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify).shown
+        name: method.render(artifact, budget_tokens=budget_tokens, verify=spec.verify).shown
         for name, artifact in (("baseline", baseline), ("best", best))
     }
     before = await evaluate(context, asker, examples, shown["baseline"], stage=f"{split} baseline")

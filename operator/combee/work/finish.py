@@ -72,7 +72,8 @@ async def run_finish(
     inputs = await _read(context, step, plan)
     asker = context.asker()
     applied = await _apply(context, asker, plan, ledger, shown, inputs)
-    rendered = applied.ledger.render(budget_tokens=plan.render_token_budget, verify=plan.verify)
+    budget_tokens = plan.render_token_budget
+    rendered = context.method.render(applied.ledger, budget_tokens=budget_tokens, verify=plan.verify)
     scores: dict[str, float] = {}
     if plan.evaluate:
         select, _ = await held_out_split(context)

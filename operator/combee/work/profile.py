@@ -53,7 +53,8 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     select, gate = await held_out_split(context)
     artifact = _start(context)
     spec = context.spec
-    rendered = artifact.render(budget_tokens=spec.method.render_token_budget, verify=spec.verify)
+    budget_tokens = spec.method.render_token_budget
+    rendered = context.method.render(artifact, budget_tokens=budget_tokens, verify=spec.verify)
     if context.initial_playbook:
         await _note_passages(context, rendered.text)
     asker = context.asker()

@@ -42,7 +42,7 @@ def test_components_are_named_in_json_or_there_is_one() -> None:
     for text in ("Be brief.", '{"plan": 1}', "{broken", "{}"):
         assert read_components(text) == {"instructions": text}
     several = GEPA.initial('{"plan": "First.", "act": "Then."}')
-    assert several.render(budget_tokens=100, verify="Off").text == "# act\n\nThen.\n\n# plan\n\nFirst."
+    assert GEPA.render(several, budget_tokens=100, verify="Off").text == "# act\n\nThen.\n\n# plan\n\nFirst."
 
 
 def test_who_was_given_is_in_and_others_when_they_beat_their_parent() -> None:
@@ -65,7 +65,7 @@ def test_the_best_mean_leads_and_of_equals_the_older() -> None:
         scores=scored({start: {"a": 0.0, "b": 1.0}, one: {"a": 1.0, "b": 0.0}, other: {"a": 1.0, "b": 1.0}}),
     )
     assert ranked(pool) == [other.digest, start.digest, one.digest]
-    assert pool.render(budget_tokens=100, verify="Replay").text == "other"
+    assert GEPA.render(pool, budget_tokens=100, verify="Replay").text == "other"
 
 
 def test_a_lost_example_is_absent_and_lowers_nothing() -> None:
@@ -79,20 +79,9 @@ def test_a_lost_example_is_absent_and_lowers_nothing() -> None:
 def test_what_does_not_fit_is_left_out_and_said() -> None:
     short, long = variant(instructions="short"), variant(instructions="word " * 100)
     pool = replace(pool_of(short, long), scores=scored({short: {"a": 0.0}, long: {"a": 1.0}}))
-    rendered = pool.render(budget_tokens=20, verify="Off")
+    rendered = GEPA.render(pool, budget_tokens=20, verify="Off")
     assert (rendered.text, rendered.tokens <= 20) == ("short", True)
     assert [(one.digest, one.reason) for one in rendered.left_out] == [(long.digest, "budget")]
-    cut = pool_of(variant(instructions="\n".join(["a line of words"] * 50))).render(
-        budget_tokens=20, verify="Off"
-    )
+    long_alone = pool_of(variant(instructions="\n".join(["a line of words"] * 50)))
+    cut = GEPA.render(long_alone, budget_tokens=20, verify="Off")
     assert cut.tokens <= 20 and cut.text.startswith("a line of words\n")
-
-
-def test_a_difference_is_told_by_component_and_line() -> None:
-    old = pool_of(variant(ask="One.\nTwo.", check="Same."))
-    new = pool_of(variant(ask="Two.\nThree.", check="Same."))
-    found = old.diff(new)
-    assert [(told.section, told.text) for told in found.added] == [("ask", "Three.")]
-    assert [(told.section, told.text) for told in found.removed] == [("ask", "One.")]
-    assert found.same == 2
-    assert old.diff(old).empty

@@ -137,7 +137,7 @@ def test_partial_credit_is_an_objective() -> None:
     tried = settled(start, BATCH, by_words("right", "rounded", "right"), SELECT)
     found = scores(tried.artifact, "partial")
     assert set(
-        found[GEPA.initial("Answer.").render(budget_tokens=9, verify="Off").ids["variant"]].values()
+        found[GEPA.render(GEPA.initial("Answer."), budget_tokens=9, verify="Off").ids["variant"]].values()
     ) == {0.0}
 
 

@@ -26,11 +26,9 @@ from typing import Any, Literal
 
 from combee.errors import DataError
 from combee.methods.ace.entries import entry_digest
-from combee.methods.diff import Diff
-from combee.methods.protocol import Refusal, Rendered, Verdict, Verify
+from combee.methods.protocol import Refusal, Verdict
 
 VERSION = 1
-MAX_DIFF_TOKENS = 10_000_000
 """A difference is looked for in everything, however long."""
 
 
@@ -102,21 +100,6 @@ class Ledger:
     def join(self, other: Ledger) -> Ledger:
         """Everything either knows: set union, fact by fact."""
         return join(self, other)
-
-    def render(self, *, budget_tokens: int, verify: Verify) -> Rendered:
-        """The playbook that a model reads: what stands, best first, in at most ``budget_tokens`` tokens."""
-        from combee.methods.ace.render import render  # it derives everything from the facts kept here
-
-        return render(self, budget_tokens=budget_tokens, verify=verify)
-
-    def diff(self, newer: Ledger) -> Diff:
-        """What changed up to ``newer``, bullet by bullet, over all entries that are let in."""
-        from combee.methods.ace.diff import diff_playbooks
-
-        before, after = (
-            one.render(budget_tokens=MAX_DIFF_TOKENS, verify="Off").text for one in (self, newer)
-        )
-        return diff_playbooks(before, after)
 
     def to_json(self) -> bytes:
         """Canonical JSON: sorted facts, sorted keys, ASCII, no blanks."""

@@ -73,6 +73,10 @@ class GepaMethod(BaseMethod[Pool]):
     def from_json(self, data: bytes) -> Pool:
         return pool.from_json(data)
 
+    def render(self, artifact: Pool, *, budget_tokens: int, verify: Verify) -> Rendered:
+        """The variant that leads, or the best that fits into the budget."""
+        return standing.render(artifact, budget_tokens=budget_tokens)
+
     def working(
         self, artifact: Pool, *, budget_tokens: int, verify: Verify, variants: int = 1
     ) -> list[Rendered]:

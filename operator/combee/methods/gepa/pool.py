@@ -24,9 +24,8 @@ from typing import Any
 
 from combee.algo.seeds import canonical_json, digest_of
 from combee.errors import DataError
-from combee.methods.diff import Changed, Diff, Told, diff_lines
 from combee.methods.lineage import VariantKind
-from combee.methods.protocol import Refusal, Rendered, Verify
+from combee.methods.protocol import Refusal
 
 VERSION = 1
 MAIN = "instructions"
@@ -150,28 +149,6 @@ class Pool:
         """Everything either knows."""
         united = {name: getattr(self, name) | getattr(other, name) for name in _FACTS}
         return Pool(seed=max(self.seed, other.seed), drawn=max(self.drawn, other.drawn), **united)
-
-    def render(self, *, budget_tokens: int, verify: Verify) -> Rendered:
-        """The variant that leads, or the best that fits into the budget."""
-        from combee.methods.gepa.standing import render  # it derives everything from the facts kept here
-
-        return render(self, budget_tokens=budget_tokens)
-
-    def diff(self, newer: Pool) -> Diff:
-        """What changed up to ``newer`` in the variant that leads: components that came or went, and lines."""
-        from combee.methods.gepa.standing import best
-
-        old, new = (dict(best(one).components) for one in (self, newer))
-        added = [Told(name, "", text) for name, text in new.items() if name not in old]
-        removed = [Told(name, "", text) for name, text in old.items() if name not in new]
-        changed: list[Changed] = []
-        same = 0
-        for name in sorted(set(old) & set(new)):
-            lines = diff_lines(old[name], new[name], section=name)
-            added += lines.added
-            removed += lines.removed
-            same += lines.same
-        return Diff(tuple(added), tuple(removed), tuple(changed), same)
 
 
 _FACTS: Mapping[str, type[Any]] = {
