@@ -1,7 +1,7 @@
 """What most base methods have in common. A method says what differs, and no more.
 
 Everything here may be replaced: what is passed over is a choice for a simple method, not for a good one. The
-defaults let every update in that passes the checks of ``content``, without merging and without trials.
+defaults let every update in that passes the checks of ``content``, without merging and without a rollout to verify it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from combee.methods.protocol import (
     Verify,
 )
 from combee.methods.retention import carried_all
-from combee.methods.trials import Tried, Trying
+from combee.methods.verification import Verified, Verifying
 from combee.records import Lesson, Message, Prompt, Reflection, Trajectory
 
 A = TypeVar("A", bound=Artifact)
@@ -71,7 +71,7 @@ class BaseMethod(ABC, Generic[A]):
         self.options: Any = self.Options() if spec is None else spec.method.stated
 
     def cost(self, of: Iteration) -> Cost:
-        """No trials."""
+        """No rollouts but those of its examples."""
         return Cost()
 
     @abstractmethod
@@ -165,12 +165,12 @@ class BaseMethod(ABC, Generic[A]):
         """None."""
         return []
 
-    def trials(
+    def verification(
         self, artifact: A, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
-    ) -> Trying[A]:
+    ) -> Verifying[A]:
         """No rollouts: what was applied is believed."""
         yield from ()
-        return Tried(artifact)
+        return Verified(artifact)
 
     def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
         """A line of the text an entry."""

@@ -14,7 +14,7 @@ The life of one iteration, as the caller drives it; what stands in one line runs
     group                                            no call
     merge_prompt -> parse_merge -> reconcile_merge   a call a cluster
     apply -> new_entries -> checks -> with_refusals  no call
-    trials                                           rounds of rollouts, each round side by side
+    verification                                     rounds of rollouts, each round side by side
     render                                           the text that is scored on select
 
 ``base.BaseMethod`` says what methods have in common; docs/methods.md writes one in under a hundred lines.
@@ -31,7 +31,7 @@ from combee.errors import CombeeError
 from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff
 from combee.methods.lineage import VariantView
-from combee.methods.trials import Trying
+from combee.methods.verification import Verifying
 from combee.records import Prompt, Reflection, Shown, Trajectory
 
 Op = Literal["ADD", "UPDATE", "MERGE", "DELETE"]
@@ -363,9 +363,9 @@ class Method(Protocol[A]):
         ...
 
     # evaluation
-    def trials(
+    def verification(
         self, artifact: A, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
-    ) -> Trying[A]:
+    ) -> Verifying[A]:
         """The rollouts it takes to believe what ``apply`` added, and the artifact that follows from them.
 
         ``trajectories``: of this iteration, by id, without their texts. A trajectory sent with an ``error`` was

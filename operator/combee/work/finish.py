@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.methods.protocol import Refusal, Rendered
-from combee.methods.trials import Tried
+from combee.methods.verification import Verified
 from combee.plan.engine import engine_digest
 from combee.plan.playbook.content import findings_json
 from combee.plan.types import IterationPlan, Step, StepSummary
@@ -38,7 +38,7 @@ from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.splits import held_out_split
 from combee.work.traces import typical_seconds
 from combee.work.variants import of_text
-from combee.work.verify import run_trials
+from combee.work.verify import run_verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Applied:
 
     ledger: Any
     refusals: list[Refusal]
-    tried: Tried[Any]
+    tried: Verified[Any]
 
 
 async def run_finish(
@@ -142,13 +142,13 @@ async def _apply(
         after = method.apply(after, updates, reflections, iteration=plan.iteration, ids=one.ids)
     refusals = await _refused(context, before, after, inputs)
     after = method.with_refusals(after, refusals)
-    trying = method.trials(
+    trying = method.verification(
         after,
         trajectories=inputs.trajectories,
         budget_tokens=plan.render_token_budget,
         verify=plan.verify,
     )
-    tried = await run_trials(context, asker, plan, trying)
+    tried = await run_verification(context, asker, plan, trying)
     return _Applied(tried.artifact, refusals, tried)
 
 

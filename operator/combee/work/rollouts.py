@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from combee.errors import CombeeError, RolloutError, TransientError
 from combee.methods.protocol import RolloutReply
-from combee.methods.trials import Known
+from combee.methods.verification import Known
 from combee.records import Example, Shown, Trajectory, trajectory_id
 from combee.tasks.container import remedy
 from combee.tasks.traces import trajectories

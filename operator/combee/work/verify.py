@@ -1,13 +1,13 @@
 """The rollouts that a method asks for before it believes an update: a round side by side, rounds in their order.
 
-A trial is a rollout and is charged as one.
+Each rollout is charged like those of the map.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from combee.methods.trials import Page, Round, Tried, Trying
+from combee.methods.verification import Page, Round, Verified, Verifying
 from combee.plan.types import IterationPlan
 from combee.records import Example, Trajectory
 from combee.work.asker import Asker
@@ -21,14 +21,16 @@ _Rollout = tuple[Example, Page, int]
 """example, text, which repeat of the same question."""
 
 
-async def run_trials(context: WorkContext, asker: Asker, plan: IterationPlan, trying: Trying[A]) -> Tried[A]:
-    """Drive a method's trials to their end."""
+async def run_verification(
+    context: WorkContext, asker: Asker, plan: IterationPlan, trying: Verifying[A]
+) -> Verified[A]:
+    """Drive a method's verification to its end."""
     try:
         asked = next(trying)
         while True:
             asked = trying.send(await _answers(context, asker, asked, await _rollouts(context, plan, asked)))
     except StopIteration as done:
-        tried: Tried[A] = done.value
+        tried: Verified[A] = done.value
         return tried
 
 
@@ -36,10 +38,10 @@ async def _rollouts(context: WorkContext, plan: IterationPlan, asked: Round) -> 
     """Those of a round, in their order. On train they are repeats of the epoch's rollouts, on select of its
     evaluations: the same question is asked once."""
     found: list[_Rollout] = []
-    if asked.trials:
+    if asked.rollouts:
         train = {example.id: example for example in (await context.data.train()).examples}
         repeat = plan.epoch + asked.repeat
-        found += [(train[trial.example_id], trial.page, repeat) for trial in asked.trials]
+        found += [(train[rollout.example_id], rollout.page, repeat) for rollout in asked.rollouts]
     if asked.sweep:
         select, _ = await held_out_split(context)
         found += [(example, page, asked.repeat) for page in asked.sweep for example in select]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from combee.methods.gepa import GepaMethod, GepaOptions, Pool
 from combee.methods.gepa.pool import Judged, Merged, Origin, Scored, Variant
 from combee.methods.protocol import Refusal, Update
-from combee.methods.trials import Round, Tried
+from combee.methods.verification import Round, Verified
 from combee.records import Trajectory
 
 GEPA = GepaMethod(GepaOptions(seed=7))
@@ -63,15 +63,17 @@ Answering = Callable[[str, str], Trajectory]
 """(text, example) -> what came of it."""
 
 
-def settled(pool: Pool, before: Mapping[str, Trajectory], answering: Answering, select: list[str]) -> Tried:
-    """Drive the trials of a pool; ``answering`` stands for the models."""
-    trying = GEPA.trials(
+def settled(
+    pool: Pool, before: Mapping[str, Trajectory], answering: Answering, select: list[str]
+) -> Verified:
+    """Drive the verification of a pool; ``answering`` stands for the models."""
+    trying = GEPA.verification(
         pool, trajectories={one.id: one for one in before.values()}, budget_tokens=8000, verify="Off"
     )
     try:
         asked: Round = next(trying)
         while True:
-            answers = [answering(trial.page.text, trial.example_id) for trial in asked.trials]
+            answers = [answering(rollout.page.text, rollout.example_id) for rollout in asked.rollouts]
             answers += [answering(page.text, example) for page in asked.sweep for example in select]
             asked = trying.send(answers)
     except StopIteration as done:

@@ -56,7 +56,7 @@ def test_without_records_of_its_own_an_example_is_one_record_of_all_components()
 def test_what_is_tried_is_shown_with_its_components() -> None:
     pool = GEPA.initial('{"ask": "Ask.", "check": "Check."}')
     (working,) = GEPA.working(pool, budget_tokens=8000, verify="Off")
-    trying = GEPA.trials(
+    trying = GEPA.verification(
         GEPA.apply(pool, [rewrite("Ask right.", "ask")], [], iteration=0, ids=working.ids),
         trajectories=BATCH,
         budget_tokens=8000,
@@ -65,8 +65,8 @@ def test_what_is_tried_is_shown_with_its_components() -> None:
     minibatch = next(trying)
     components = (("ask", "Ask right."), ("check", "Check."))
     text = "# ask\n\nAsk right.\n\n# check\n\nCheck."
-    assert {trial.page.shown for trial in minibatch.trials} == {Shown(text, components)}
-    select = trying.send([answer(trial.example_id, 1.0) for trial in minibatch.trials])
+    assert {rollout.page.shown for rollout in minibatch.rollouts} == {Shown(text, components)}
+    select = trying.send([answer(rollout.example_id, 1.0) for rollout in minibatch.rollouts])
     assert {page.shown.components for page in select.sweep} == {
         (("ask", "Ask."), ("check", "Check.")),
         components,

@@ -11,7 +11,7 @@ from combee.errors import BugError
 from combee.methods import registry
 from combee.methods.gepa import GepaMethod, GepaOptions, options_of
 from combee.methods.gepa.templates import WHOLE_TEXTS, Templates
-from combee.methods.gepa.trials import Rules
+from combee.methods.gepa.verification import Rules
 from combee.methods.registry import diff_texts, method_of, served_text
 
 ENDPOINT = {"endpoint": {"url": "http://h/v1", "model": "m"}}

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 from combee.algo.ranges import Range
 from combee.methods import retention
-from combee.methods.ace import answers, change, checks, diff, group, ledger, prompts, render, replay, trials
+from combee.methods.ace import (
+    answers,
+    change,
+    checks,
+    diff,
+    group,
+    ledger,
+    prompts,
+    render,
+    replay,
+    verification,
+)
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.prompts import OutputTokens
 from combee.methods.base import BaseMethod
@@ -28,7 +39,7 @@ from combee.methods.protocol import (
     Verdict,
     Verify,
 )
-from combee.methods.trials import Trying
+from combee.methods.verification import Verifying
 from combee.records import Prompt, Reflection, Trajectory
 
 
@@ -166,10 +177,12 @@ class AceMethod(BaseMethod[Ledger]):
     def with_verdicts(self, artifact: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
         return change.with_verdicts(artifact, verdicts)
 
-    def trials(
+    def verification(
         self, artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
-    ) -> Trying[Ledger]:
-        return trials.trials(artifact, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify)
+    ) -> Verifying[Ledger]:
+        return verification.verification(
+            artifact, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
+        )
 
     def carried(self, reflection: Reflection, updates: Sequence[Update]) -> tuple[str, ...]:
         return retention.carried(reflection, updates)

@@ -14,7 +14,7 @@ from combee.algo.tokens import estimate_tokens
 from combee.methods import content
 from combee.methods.base import BaseMethod, summary_of
 from combee.methods.cost import Cost, Iteration
-from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, trials
+from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, verification
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.options import GepaOptions
 from combee.methods.gepa.pareto import choose_parents
@@ -38,7 +38,7 @@ from combee.methods.protocol import (
     Update,
     Verify,
 )
-from combee.methods.trials import Trying
+from combee.methods.verification import Verifying
 from combee.records import Lesson, Prompt, Reflection, Trajectory
 
 LINE_TOKENS = 8
@@ -205,7 +205,7 @@ class GepaMethod(BaseMethod[Pool]):
         drawn = replace(artifact, drawn=artifact.drawn + 1)
         found = children(artifact.by_digest[parent], updates, budget_tokens=self.options.budget_tokens)
         kept = [child for child in found if child[0] == "rewrite"] if self.options.whole_texts else found
-        return trials.with_children(drawn, parent, kept, iteration)
+        return verification.with_children(drawn, parent, kept, iteration)
 
     def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:
         return tuple(digest for digest in after.by_digest if digest not in before.by_digest)
@@ -232,10 +232,10 @@ class GepaMethod(BaseMethod[Pool]):
     def refusals(self, artifact: Pool) -> list[Refusal]:
         return sorted(artifact.refusals)
 
-    def trials(
+    def verification(
         self, artifact: Pool, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
-    ) -> Trying[Pool]:
-        return trials.trials(
+    ) -> Verifying[Pool]:
+        return verification.verification(
             artifact, trajectories=trajectories, rules=self.options.rules, budget_tokens=budget_tokens
         )
 

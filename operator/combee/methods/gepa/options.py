@@ -11,7 +11,7 @@ from combee.api.run import RunSpec
 from combee.methods.gepa.pareto import Frontier
 from combee.methods.gepa.prompts import OutputTokens
 from combee.methods.gepa.templates import WHOLE_TEXTS, Templates
-from combee.methods.gepa.trials import Rules
+from combee.methods.gepa.verification import Rules
 
 _FRONTIERS: Mapping[StatedFrontier, Frontier] = {
     "Instance": "instance",

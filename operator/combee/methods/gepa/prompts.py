@@ -14,7 +14,7 @@ from combee.methods.gepa.lessons import backers
 from combee.methods.gepa.templates import Templates, fill
 from combee.methods.protocol import Rendered, Update
 from combee.methods.replies import quote_line
-from combee.methods.trials import Page
+from combee.methods.verification import Page
 from combee.records import Message, Prompt, Reflection, Trajectory
 
 MAX_GIVEN_CHARS = 12_000

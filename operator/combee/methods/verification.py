@@ -1,7 +1,7 @@
 """What evaluation a method needs before it believes an update, said as data: rounds of rollouts.
 
-A method's ``trials`` is a generator. It yields a ``Round``, is sent one trajectory for each rollout of it, in order,
-and ends with what it settled on. Whoever drives it runs the trials of a round side by side and rounds one
+A method's ``verification`` is a generator. It yields a ``Round``, is sent one trajectory for each rollout of it, in order,
+and ends with what it settled on. Whoever drives it runs the rollouts of a round side by side and rounds one
 after the other; the method itself calls no model and knows nothing of who does.
 """
 
@@ -53,7 +53,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Rollout:
     """One rollout: an example of the batch, answered with a text in the artifact's place."""
 
     example_id: str
@@ -62,14 +62,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Trials that may all run at once."""
+    """Rollouts that may all run at once."""
 
     stage: str
     """what progress and the call graph call it."""
-    trials: tuple[Trial, ...] = ()
+    rollouts: tuple[Rollout, ...] = ()
     sweep: tuple[Page, ...] = ()
     """texts to be scored on every example of select, the half of heldOut that chooses. Their trajectories follow
-    those of ``trials``, text after text, each in the order of the examples."""
+    those of ``verification``, text after text, each in the order of the examples."""
     repeat: int = 0
     """which repeat of the same question this is: 0 shares an answer with the epoch's own rollouts, another
     number is a new look."""
@@ -80,18 +80,18 @@ Known = tuple[float, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Tried(Generic[A]):
-    """What trials settled: the artifact that follows from them, and the counts that reports show."""
+class Verified(Generic[A]):
+    """What a verification settled: the artifact that follows from them, and the counts that reports show."""
 
     artifact: A
     candidates: int = 0
     """what could be tried."""
     judged: int = 0
-    """of these, what was decided; a trial that was lost decides nothing."""
+    """of these, what was decided; a rollout that was lost decides nothing."""
     passed: int = 0
     """of these, what was found good."""
     known: Mapping[str, Known] = field(default_factory=dict)
     """by example of select, what the text that the artifact renders is known to score: it is not asked again."""
 
 
-Trying = Generator[Round, Sequence[Trajectory], Tried[A]]
+Verifying = Generator[Round, Sequence[Trajectory], Verified[A]]

@@ -20,7 +20,7 @@ from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.render import render
 from combee.methods.ace.replay import replay_candidates, replay_controls, replay_request
 from combee.methods.protocol import Verdict, Verify
-from combee.methods.trials import Page, Round, Trial, Tried, Trying
+from combee.methods.verification import Page, Rollout, Round, Verified, Verifying
 from combee.records import Trajectory, example_of
 
 SECOND_LOOK = 1000
@@ -58,13 +58,13 @@ Evidence = Mapping[str, _Evidence]
 _Asking = Generator[Round, Sequence[Trajectory], None]
 
 
-def trials(
+def verification(
     ledger: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
-) -> Trying[Ledger]:
+) -> Verifying[Ledger]:
     """A verdict for every candidate of the ledger. A replay whose call is lost has no verdict: the
     entry stays unverified and is a candidate again."""
     if verify != "Replay":
-        return Tried(ledger)
+        return Verified(ledger)
     shown = render(ledger, budget_tokens=budget_tokens, verify=verify).text
     requests = []
     for digest in replay_candidates(ledger, trajectories=trajectories):
@@ -88,11 +88,11 @@ def trials(
         if (seen := evidence[r.entry_digest]).fixed is not None and seen.harmed is not None
     ]
     won = sum(verdict.won for verdict in verdicts)
-    return Tried(with_verdicts(ledger, verdicts), len(requests), len(verdicts), won)
+    return Verified(with_verdicts(ledger, verdicts), len(requests), len(verdicts), won)
 
 
 def _own_examples(own: Sequence[_Try], evidence: Evidence) -> _Asking:
-    answers = yield Round("replay", tuple(Trial(one.example_id, one.page) for one in own))
+    answers = yield Round("replay", tuple(Rollout(one.example_id, one.page) for one in own))
     doubted = _doubted(own, answers)
     again = _second_look(doubted, (yield _both_ways(doubted, "replay again")))
     for one, answer in zip(own, answers, strict=True):
@@ -110,7 +110,7 @@ def _controls(
         for request in requests
         for example_id in controls.get(request.entry_digest, ())
     ]
-    answers = yield Round("controls", tuple(Trial(one.example_id, one.page) for one in tries))
+    answers = yield Round("controls", tuple(Rollout(one.example_id, one.page) for one in tries))
     doubted = _doubted(tries, answers)
     again = _second_look(doubted, (yield _both_ways(doubted, "controls again")))
     for one, answer in zip(tries, answers, strict=True):
@@ -132,7 +132,7 @@ def _doubted(tries: Sequence[_Try], answers: Sequence[Trajectory]) -> list[_Try]
 def _both_ways(tries: Sequence[_Try], stage: str) -> Round:
     """Each example without the entry, then with it."""
     pages = ((one, page) for one in tries for page in (Page(one.page.base, len(one.page.base), ""), one.page))
-    return Round(stage, tuple(Trial(one.example_id, page) for one, page in pages), repeat=SECOND_LOOK)
+    return Round(stage, tuple(Rollout(one.example_id, page) for one, page in pages), repeat=SECOND_LOOK)
 
 
 def _second_look(tries: Sequence[_Try], answers: Sequence[Trajectory]) -> dict[tuple[str, str], bool | None]:

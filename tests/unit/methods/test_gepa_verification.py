@@ -56,7 +56,7 @@ def test_what_the_leader_scored_on_select_is_told_but_for_lost_answers_and_a_cut
     tried = settled(start, BATCH, answering, SELECT)
     assert tried.known == dict.fromkeys(("s1", "s3", "s4"), (1.0, 1.0))
     with pytest.raises(StopIteration) as ended:
-        next(GEPA.trials(tried.artifact, trajectories=BATCH, budget_tokens=1, verify="Off"))
+        next(GEPA.verification(tried.artifact, trajectories=BATCH, budget_tokens=1, verify="Off"))
     assert ended.value.value.known == {}
 
 

@@ -1,4 +1,4 @@
-"""A method's trials are driven round after round, each rollout in its place, whatever comes back when."""
+"""A method's verification is driven round after round, each rollout in its place, whatever comes back when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from combee.methods.trials import Page, Round, Trial, Tried, Trying
+from combee.methods.verification import Page, Rollout, Round, Verified, Verifying
 from combee.records import Example, Shown, Trajectory
 from combee.work import rollouts, verify
 
@@ -51,20 +51,20 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
     monkeypatch.setattr(verify, "held_out_split", split)
     seen: list[list[tuple[str, str]]] = []
 
-    def method() -> Trying[str]:
+    def method() -> Verifying[str]:
         shared = "the text that all share"
         pages = [Page.of(f"{shared} {k}", shared) for k in range(2)]
-        answers: Sequence[Trajectory] = yield Round("first", (Trial("2", pages[0]), Trial("0", pages[1])))
+        answers: Sequence[Trajectory] = yield Round("first", (Rollout("2", pages[0]), Rollout("0", pages[1])))
         seen.append([(one.example_id, one.output) for one in answers])
-        answers = yield Round("second", (Trial("1", pages[0]),), sweep=tuple(pages), repeat=1000)
+        answers = yield Round("second", (Rollout("1", pages[0]),), sweep=tuple(pages), repeat=1000)
         seen.append([(one.example_id, one.output[-1]) for one in answers])
-        return Tried("done", 2, 1, 1)
+        return Verified("done", 2, 1, 1)
 
     progress = Quiet()
     context: Any = SimpleNamespace(data=Data(), progress=progress, concurrency=4)
     plan: Any = SimpleNamespace(epoch=3)
-    tried = await verify.run_trials(context, None, plan, method())  # type: ignore[arg-type]
-    assert tried == Tried("done", 2, 1, 1)
+    tried = await verify.run_verification(context, None, plan, method())  # type: ignore[arg-type]
+    assert tried == Verified("done", 2, 1, 1)
     assert seen[0] == [("2", "the text that all share 0"), ("0", "the text that all share 1")]
     assert seen[1] == [("1", "0"), ("s0", "0"), ("s1", "0"), ("s0", "1"), ("s1", "1")]
     assert {(stage, example, epoch) for stage, example, _, epoch in asked} == {
@@ -77,13 +77,13 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
     assert progress.stages == [("first", 2), ("second", 5)]
 
 
-async def test_trials_that_ask_nothing_cost_nothing() -> None:
-    def method() -> Trying[str]:
-        return Tried("as it was")
+async def test_a_verification_that_asks_nothing_costs_nothing() -> None:
+    def method() -> Verifying[str]:
+        return Verified("as it was")
         yield
 
     nothing: Any = None
-    assert (await verify.run_trials(nothing, nothing, nothing, method())).artifact == "as it was"
+    assert (await verify.run_verification(nothing, nothing, nothing, method())).artifact == "as it was"
 
 
 async def test_what_is_known_of_a_text_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

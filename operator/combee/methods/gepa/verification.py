@@ -23,7 +23,7 @@ from combee.methods.gepa.pareto import Frontier
 from combee.methods.gepa.pool import VALUE, Judged, Kind, Merged, Origin, Pool, Scored, Variant
 from combee.methods.gepa.propose import Child, parts
 from combee.methods.gepa.standing import members, pending, render, scores
-from combee.methods.trials import Known, Page, Round, Trial, Tried, Trying
+from combee.methods.verification import Known, Page, Rollout, Round, Verified, Verifying
 from combee.records import Trajectory
 
 PARTIAL = "partial"
@@ -50,9 +50,9 @@ def with_children(pool: Pool, parent: str, children: Iterable[Child], iteration:
     )
 
 
-def trials(
+def verification(
     pool: Pool, *, trajectories: Mapping[str, Trajectory], rules: Rules, budget_tokens: int
-) -> Trying[Pool]:
+) -> Verifying[Pool]:
     """Settle what ``with_children`` added."""
     before = _minibatches(trajectories.values())
     known = pool.judged
@@ -71,7 +71,7 @@ def trials(
     fresh = pool.judged - known
     won = sum(fact.accepted for fact in fresh)
     seen = _seen(pool, render(pool, budget_tokens=budget_tokens).included)
-    return Tried(pool, max(len(waiting), len(fresh)), len(fresh), won, seen)
+    return Verified(pool, max(len(waiting), len(fresh)), len(fresh), won, seen)
 
 
 def _seen(pool: Pool, whole: Sequence[str]) -> Mapping[str, Known]:
@@ -112,16 +112,16 @@ def _of_losing_parents(pool: Pool, children: Sequence[str]) -> list[str]:
 
 
 def _judged(pool: Pool, children: Sequence[str], before: _Minibatches, stage: str) -> _Asking:
-    trials_: list[Trial] = []
+    rollouts: list[Rollout] = []
     asked: list[tuple[str, Mapping[str, float | None], int]] = []
     for digest in children:
         parent, child = pool.by_digest[_origin(pool, digest).parents[0]], pool.by_digest[digest]
         page = Page.of(child.text, parent.text, child.components)
         minibatch = before.get(parent.digest, before.get("", {}))
         examples = sorted(example for example, score in minibatch.items() if score is not None)
-        trials_ += [Trial(example, page) for example in examples]
+        rollouts += [Rollout(example, page) for example in examples]
         asked.append((digest, minibatch, len(examples)))
-    answers = iter((yield Round(stage, tuple(trials_))))
+    answers = iter((yield Round(stage, tuple(rollouts))))
     found = set[Judged]()
     for digest, minibatch, count in asked:
         own = islice(answers, count)
