@@ -6,7 +6,6 @@ Retention is not quality (DESIGN section 5): *carried* means in the ledger with 
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,27 +137,6 @@ def retention(
         Rarity(name, distinct, carried_count) for name, (distinct, carried_count) in rows.items()
     )
     return Retention(len(copies), len(carried_clusters), len(rendered_clusters), by_rarity)
-
-
-def retention_bound(r: float, p: int, n: int, delta: float = 0.05) -> float:
-    """Return the share of n distinct lessons that is kept with probability >= 1 - delta, in [0, 1].
-
-    It is max(0, 1 - (1 - r)^p - sqrt(ln(1/delta) / (2 n))) when a call keeps each of its lessons with
-    probability ``r`` and each is sent ``p`` times to different calls (Hoeffding 1963). It needs *exchangeable
-    selection*: which lessons a call keeps must not depend on what they say. Salience bias breaks that for
-    duplication (a dull lesson loses in every copy, so 1 - (1 - r)^p is too high); it does not for
-    retransmission with p rounds, where the lessons that lost compete anew among themselves. 0 for n < 1.
-    ``BugError`` for r outside [0, 1], p < 1 or delta outside (0, 1]. Source: DESIGN section 5 (Retention).
-    Cost: O(1).
-
-    >>> round(retention_bound(0.58, 3, 1000), 3), retention_bound(0.58, 3, 0)
-    (0.887, 0.0)
-    """
-    if not 0 <= r <= 1 or p < 1 or not 0 < delta <= 1:
-        raise BugError(f"r={r}, p={p}, delta={delta} give no bound", where="retention_bound")
-    if n < 1:
-        return 0.0
-    return max(0.0, 1 - (1 - r) ** p - math.sqrt(math.log(1 / delta) / (2 * n)))
 
 
 def _cluster_of(lessons: Mapping[str, str], clusters: Sequence[int] | None) -> dict[str, int]:

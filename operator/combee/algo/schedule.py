@@ -53,23 +53,6 @@ def critical_path(stages: Sequence[Stage]) -> float:
     return math.fsum(max(map(math.fsum, _checked(stage)), default=0.0) for stage in stages)
 
 
-def lower_bound(stages: Sequence[Stage], slots: int) -> float:
-    """A time no schedule on ``slots`` beats: per stage max(longest chain, work / slots). Seconds.
-
-    Errors as ``list_schedule``. Source: Graham 1966. Cost: O(c).
-
-    >>> lower_bound([[[3.0], [2.0, 2.0], [3.0]]], slots=2)
-    5.0
-    """
-    if slots < 1:
-        raise BugError(f"slots must be at least 1, not {slots}", where="lower_bound")
-    bounds = []
-    for stage in stages:
-        chains = [math.fsum(chain) for chain in _checked(stage)]
-        bounds.append(max(max(chains, default=0.0), math.fsum(chains) / slots))
-    return math.fsum(bounds)
-
-
 def _checked(stage: Stage) -> Stage:
     for chain in stage:
         for seconds in chain:

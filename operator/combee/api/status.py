@@ -209,19 +209,6 @@ def _of(done: int, limit: int | None) -> str:
     return str(done) if limit is None else f"{done}/{limit}"
 
 
-def with_iteration(status: RunStatus, record: IterationStatus) -> RunStatus:
-    """``status`` with ``record`` in its history (replacing one of the same number), the last 20 kept."""
-    others = [old for old in status.history if old.iteration != record.iteration]
-    history = sorted([*others, record], key=lambda old: old.iteration)[-MAX_HISTORY:]
-    return status.model_copy(update={"history": tuple(history)})
-
-
-def with_observation(status: RunStatus, observation: DelayObservation) -> RunStatus:
-    """``status`` with one more delay observation, the newest 200 kept."""
-    kept = (*status.delay_observations, observation)[-MAX_OBSERVATIONS:]
-    return status.model_copy(update={"delay_observations": kept})
-
-
 def status_json(status: RunStatus) -> str:
     """Canonical JSON with YAML's names."""
     return json.dumps(status.dump(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)

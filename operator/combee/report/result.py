@@ -9,8 +9,7 @@ empty, never invented. No prompt, row of data or secret has a place here, but wh
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -381,11 +380,6 @@ def read_result(data: bytes, *, where: str = "result.json") -> Result:
         return Result.model_validate_json(data, strict=True)
     except ValidationError as error:
         raise _data_error(error, where) from None
-
-
-def validate_result(data: Any, *, where: str = "result.json") -> Result:
-    """The same for a parsed JSON value."""
-    return read_result(json.dumps(data).encode(), where=where)
 
 
 def _data_error(error: ValidationError, where: str) -> DataError:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from combee.api import conditions as c
 from combee.api.conditions import TABLE, Condition, ConditionType, Reason, allowed, merge
 from combee.api.status import (
     MAX_HISTORY,
+    MAX_OBSERVATIONS,
     MAX_STATUS_BYTES,
     DelayObservation,
     IterationStatus,
@@ -19,8 +18,6 @@ from combee.api.status import (
     RunStatus,
     bounded,
     status_json,
-    with_iteration,
-    with_observation,
 )
 from combee.generate.docs import reference_markdown
 
@@ -90,13 +87,6 @@ def record(n: int, reason: str = "") -> IterationStatus:
     return IterationStatus(iteration=n, batch_size=84, batch_reason=reason, select=0.8)
 
 
-def test_history_keeps_the_last_twenty_and_replaces_by_number() -> None:
-    status = RunStatus()
-    for n in [*range(30), 29]:
-        status = with_iteration(status, record(n))
-    assert [r.iteration for r in status.history] == list(range(30 - MAX_HISTORY, 30))
-
-
 @pytest.mark.parametrize("letter", ["x", "é", "😀", "\n", '"'])
 def test_a_status_is_bounded_whatever_is_in_it(letter: str) -> None:
     long = letter * 5000
@@ -106,11 +96,10 @@ def test_a_status_is_bounded_whatever_is_in_it(letter: str) -> None:
         resolved={f"k{n}{long}": long for n in range(80)},
         conditions=tuple(condition(type, "False", Reason.PENDING, message=long) for type in ConditionType),
     )
-    for n in range(40):
-        status = with_iteration(status, record(n, long))
-    for n in range(300):
-        status = with_observation(status, DelayObservation(batch_size=n + 1, seconds=1.5))
-    small = bounded(status.model_copy(update={"best_digest": "d", "gain": 0.2}))
+    history = tuple(record(n, long) for n in range(40)[-MAX_HISTORY:])
+    observed = tuple(DelayObservation(batch_size=n + 1, seconds=1.5) for n in range(MAX_OBSERVATIONS))
+    more = {"history": history, "delay_observations": observed, "best_digest": "d", "gain": 0.2}
+    small = bounded(status.model_copy(update=more))
     assert len(status_json(small).encode()) <= MAX_STATUS_BYTES
     assert (small.best_digest, small.gain, len(small.conditions)) == ("d", 0.2, len(ConditionType))
 
@@ -129,16 +118,6 @@ def test_a_status_of_a_newer_version_is_read() -> None:
         ).spend.rollouts
         == 4
     )
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 50), max_size=60))
-def test_history_is_a_function_of_the_last_records(numbers: list[int]) -> None:
-    status = RunStatus()
-    for n in numbers:
-        status = with_iteration(status, record(n))
-    assert len(status.history) <= MAX_HISTORY
-    assert list(status.history) == sorted(status.history, key=lambda r: r.iteration)
 
 
 def test_phases_that_are_over() -> None:

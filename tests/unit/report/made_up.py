@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from combee.report.result import Result, validate_result
+from combee.report.result import Result, read_result
 
 TEXTS = [
     (
@@ -23,6 +24,11 @@ TEXTS = [
     ),
     ("PITFALLS", "If working capital is negative, keep the sign: the ratio is below zero."),
 ]
+
+
+def read_back(data: dict[str, Any]) -> Result:
+    """A result.json with these contents, read."""
+    return read_result(json.dumps(data).encode())
 
 
 def stage(step: str, name: str, calls: int, seconds: float) -> dict[str, Any]:
@@ -235,12 +241,12 @@ def result(**changes: Any) -> Result:
             },
         ],
     }
-    return validate_result({**data, **changes})
+    return read_back({**data, **changes})
 
 
 def bare(outcome: str = "Failed", code: int = 5, **changes: Any) -> Result:
     """A run that ended before it had anything to show."""
-    return validate_result(
+    return read_back(
         {
             "run": "formula-ace",
             "manifestDigest": "5f2a" * 16,
