@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness import FORMULA, MODEL, Row, formula_key, simulated
-from combee.algo.latency import LatencyLaw, replay
+from combee.algo.latency import LatencyLaw, retime
 from combee.methods.ace.prompts import rollout_prompt
 from combee.sim.prompts import tokens
 
@@ -63,7 +63,7 @@ def _wave(url: str, n: int, *, last: bool) -> tuple[float, float]:
         )
     chains = [[(prompt - cached, OUT_TOKENS)] for prompt, cached in used]
     share = sum(cached for _, cached in used) / sum(prompt for prompt, _ in used)
-    return replay([chains], n, LatencyLaw()).seconds, share
+    return retime([chains], n, LatencyLaw()).seconds, share
 
 
 def _messages(name: str, *, last: bool) -> list[dict[str, str]]:

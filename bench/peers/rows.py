@@ -17,7 +17,7 @@ from typing import Any
 from bench.harness import FORMULA, MODEL, Row, formula_rows
 from bench.learning import BEST, ROWS, SEEDS, SEQUENTIAL, SLOTS, STRATEGIES, comparison, worlds
 from bench.peers.score import halves, score
-from combee.algo.latency import LatencyLaw, replay
+from combee.algo.latency import LatencyLaw, retime
 
 LOOPS = Path(__file__).parent
 
@@ -170,7 +170,7 @@ def modelled(calls: Sequence[Sequence[Any]]) -> float:
         [[(max(0, prompt - cached), completion)] for _, _, prompt, cached, completion in together]
         for _, together in groupby(calls, key=lambda call: call[0])
     ]
-    return replay(stages, SLOTS, LatencyLaw()).seconds
+    return retime(stages, SLOTS, LatencyLaw()).seconds
 
 
 def from_arguments(named: Sequence[str], python: str | None) -> Checkouts:

@@ -52,44 +52,26 @@ class LatencyLaw:
         return out_tokens * self.step(concurrent) + self.prefill_seconds_per_token * uncached_in_flight
 
 
-def replay(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> Schedule:
+def retime(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> Schedule:
     """Seconds that recorded calls take on ``slots`` under ``law``, and of each stage. No clock enters.
 
     A stage is a set of chains, a chain is calls made one after the other; a stage starts when the one
     before has ended. Ready calls are started first come, first served (ties in the order of the chains)
     while a slot is free. Calls that run share the decoder: it serves all of them at the pace of how many
     there are at that moment, and stands still while the prompts of those just started are read. The
-    next event is always the end of the call with the fewest tokens to go, so the replay is exact and
+    next event is always the end of the call with the fewest tokens to go, so the schedule is exact and
     deterministic. Empty stages and chains take no time. ``slots`` < 1, and NaN, infinite or negative
     token counts, raise ``BugError``. Source: DESIGN section 6 ("Modelled time"). Cost: O(c log slots)
     for c calls.
 
     >>> law = LatencyLaw(decode_seconds=0.01, decode_per_concurrent=0.001, prefill_seconds_per_token=0.0)
-    >>> [round(replay([[[(0, 100)], [(0, 100)]]], slots, law).seconds, 6) for slots in (1, 2)]
+    >>> [round(retime([[[(0, 100)], [(0, 100)]]], slots, law).seconds, 6) for slots in (1, 2)]
     [2.2, 1.2]
     """
     if slots < 1:
-        raise BugError(f"slots must be at least 1, not {slots}", where="replay")
+        raise BugError(f"slots must be at least 1, not {slots}", where="retime")
     per_stage = tuple(_stage_seconds(stage, slots, law) for stage in stages)
     return Schedule(math.fsum(per_stage), per_stage)
-
-
-def lower_bound(stages: Sequence[Stage], slots: int, law: LatencyLaw) -> float:
-    """Return seconds that no order of the calls beats: per stage the longest chain alone on the server, or
-    all tokens at the pace of full slots, and every prompt read once. Errors as ``replay``. Cost: O(c).
-
-    >>> round(lower_bound([[[(0, 100)], [(0, 100)]]], 2, LatencyLaw()), 4)
-    1.6488
-    """
-    if slots < 1:
-        raise BugError(f"slots must be at least 1, not {slots}", where="lower_bound")
-    total = 0.0
-    for stage in stages:
-        chains = [(sum(u for u, _ in chain), sum(out for _, out in chain)) for chain in stage]
-        reading = law.prefill_seconds_per_token * sum(u for u, _ in chains)
-        longest = max((out * law.step(1) for _, out in chains), default=0.0)
-        total += reading + max(longest, sum(out for _, out in chains) * law.step(slots) / slots)
-    return total
 
 
 def _stage_seconds(stage: Stage, slots: int, law: LatencyLaw) -> float:
@@ -117,5 +99,5 @@ def _stage_seconds(stage: Stage, slots: int, law: LatencyLaw) -> float:
 
 def _checked(call: Call) -> Call:
     if not all(math.isfinite(tokens) and tokens >= 0 for tokens in call):
-        raise BugError(f"a call cannot have {call} tokens", where="replay")
+        raise BugError(f"a call cannot have {call} tokens", where="retime")
     return call

@@ -98,7 +98,7 @@ class Thresholds(Part):
     )
 
 
-class CanaryTest(Part):
+class TrafficComparison(Part):
     """A comparison on traffic that is under way: what the gateway and the evaluating Job go by."""
 
     id: str = Field(description="Names this test; pairs of another one do not count.")
@@ -143,7 +143,9 @@ class VersionStatus(Part):
     watch: Verdict | None = Field(
         default=None, description="What traffic says of it since it became active, against the one before."
     )
-    test: CanaryTest | None = Field(default=None, description="The comparison on traffic that is under way.")
+    test: TrafficComparison | None = Field(
+        default=None, description="The comparison on traffic that is under way."
+    )
     state: dict[str, Any] = Field(default_factory=dict, description="The operator's memory; not for people.")
 
 

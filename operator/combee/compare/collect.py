@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.algo.latency import LatencyLaw, replay
+from combee.algo.latency import LatencyLaw, retime
 from combee.clients.store.store import Store
 from combee.compare.cells import Cell
 from combee.compare.gate import Scores, read_scores
@@ -74,7 +74,7 @@ class CellFacts:
 
 
 def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
-    """Read a finished cell and replay its calls on ``slots``. DataError when its store is gone."""
+    """Read a finished cell and re-time its calls on ``slots``. DataError when its store is gone."""
     result = read_result((cell.folder / "result.json").read_bytes(), where=str(cell.folder / "result.json"))
     if not (cell.folder / "store").is_dir():
         raise DataError(
@@ -99,7 +99,7 @@ def facts_of(
     slots: int,
     law: LatencyLaw,
 ) -> CellFacts:
-    """What a cell says whose calls, ``rows`` by step, are replayed on ``slots``."""
+    """What a cell says whose calls, ``rows`` by step, are re-timed on ``slots``."""
     parts = [part for step in steps for part in _parts(step, rows[step.step], slots, law)]
     return CellFacts(cell, result, scores, tuple(parts))
 
@@ -146,7 +146,7 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
                 calls=len(calls),
                 tokens=sum(row.prompt_tokens + row.completion_tokens for row in calls),
                 longest_output=max(row.completion_tokens for row in calls),
-                seconds=replay([chains], slots, law).seconds,
+                seconds=retime([chains], slots, law).seconds,
             )
         )
     return found

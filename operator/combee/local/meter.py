@@ -71,12 +71,12 @@ class Meter:
     def begin(self, stage: str, total: int) -> None:
         """A stage of ``total`` units starts."""
         self.stage, self.done, self.total = stage, 0, total
-        self.listener.progress(self.snapshot())
+        self.listener.progress(self.screen_state())
 
     def advance(self, units: int = 1) -> None:
         """Count ``units`` more as done."""
         self.done += units
-        self.listener.progress(self.snapshot())
+        self.listener.progress(self.screen_state())
 
     def note(self, text: str) -> None:
         """Pass a text to the listener, unless it was passed before."""
@@ -106,7 +106,7 @@ class Meter:
             if before.iteration in plans:
                 self.planned(plans[before.iteration], before)
             self.state = after
-            self.listener.iteration(self.snapshot())
+            self.listener.iteration(self.screen_state())
         self.state = after
         if after.iteration in plans:
             self.planned(plans[after.iteration], after)
@@ -115,9 +115,9 @@ class Meter:
         """Pass snapshots to the listener regularly, so that a run with a long call does not look dead."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self.listener.progress(self.snapshot())
+            self.listener.progress(self.screen_state())
 
-    def snapshot(self) -> ProgressState:
+    def screen_state(self) -> ProgressState:
         """Return everything that a screen shows."""
         state, plan = self.state, self.current
         elapsed = self.earlier_seconds + time.monotonic() - self.started

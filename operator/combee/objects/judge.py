@@ -61,7 +61,7 @@ def _mounts(wish: JudgeWish, settings: Settings) -> Mounts:
         made.claim(store.pvc.claim_name, "store", STORE_FOLDER, read_only=False)
     for use, ref in secrets_of(wish.canary, wish.gateway).items():
         made.secret(ref.name, use, (ref.key,) if isinstance(ref, SecretKeyRef) else ())
-    if not wish.replays:
+    if not wish.repeats:
         return made
     for side, digest in (("tested", wish.digest), ("against", wish.test.against)):
         if digest:

@@ -29,7 +29,7 @@ class Judged:
     """The ConfigMaps that hold judged pairs of canaries under way."""
 
     by_name: Mapping[str, str]
-    """The name of a ConfigMap -> the ``CanaryTest.id`` of its pairs."""
+    """The name of a ConfigMap -> the ``TrafficComparison.id`` of its pairs."""
     stale: tuple[str, ...] = ()
     """The ConfigMaps of canaries that are over: nobody waits for them."""
     more: bool = False
@@ -40,7 +40,7 @@ class Judged:
         """Return those among a Playbook's ConfigMaps (``metas``) that hold results of its versions'
         canaries."""
         versions = list(versions)
-        running, paused = set(tests_of(versions)), set(paused_of(versions))
+        running, paused = set(canaries_of(versions)), set(paused_of(versions))
         canaries_by_name = {
             meta["metadata"]["name"]: str(meta["metadata"]["labels"][names.LABEL_CANARY])
             for meta in metas
@@ -70,7 +70,7 @@ class Judged:
         return results
 
 
-def tests_of(versions: Iterable[Object]) -> list[str]:
+def canaries_of(versions: Iterable[Object]) -> list[str]:
     """Return the sorted ids of the canaries that are under way."""
     canaries = (((version.get("status") or {}).get("test") or {}).get("id") for version in versions)
     return sorted({str(canary) for canary in canaries if canary})

@@ -90,7 +90,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         ),
         teller=Teller(kube, settings.pod_name, fence.check),
         versions=Versions(kube, fence.check),
-        settings=manifest_settings(settings),
+        settings=object_settings(settings),
         policy=Policy(settings.allow_custom_tasks, settings.secret_policy),
         fence=fence.check,
         seen=metrics.saw,
@@ -100,12 +100,12 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
     keeper = GatewayKeeper(
         kube=kube,
         fence=fence.check,
-        settings=manifest_settings(settings),
+        settings=object_settings(settings),
         make_accounts=settings.make_accounts,
         teller=ticker.teller,
         secret_policy=settings.secret_policy,
         sweeper=Sweeper(
-            kube, fence.check, manifest_settings(settings), settings.make_accounts, settings.secret_policy
+            kube, fence.check, object_settings(settings), settings.make_accounts, settings.secret_policy
         ),
     )
     ticks = (ticker.tick, playbook_ticker.tick, keeper.tick)
@@ -123,14 +123,14 @@ def _playbook_ticker(
         judges=Judges(
             kube,
             fence.check,
-            manifest_settings(settings),
+            object_settings(settings),
             make_accounts=settings.make_accounts,
             secret_policy=settings.secret_policy,
         ),
         data=DataWatch(
             kube,
             fence.check,
-            manifest_settings(settings),
+            object_settings(settings),
             make_accounts=settings.make_accounts,
             secret_policy=settings.secret_policy,
         ),
@@ -158,7 +158,7 @@ def _queue(
     return DueQueue(timed, resync_seconds=settings.resync_seconds, reacted=observe)
 
 
-def manifest_settings(settings: OperatorSettings) -> Settings:
+def object_settings(settings: OperatorSettings) -> Settings:
     """What manifests follow of the operator's settings."""
     chosen = Settings(
         worker_image=settings.worker_image,

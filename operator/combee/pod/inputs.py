@@ -8,7 +8,7 @@ from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.steps import KINDS
-from combee.work.context import WorkContext, read_manifest
+from combee.work.context import WorkContext, read_receipt
 
 GRACE_SECONDS = 10.0
 """A file that another pod wrote may be seen a little later on a network file system."""
@@ -44,7 +44,7 @@ async def read_inputs(
     since = context.clock()
     until = since + (GRACE_SECONDS if wait_seconds is None else wait_seconds)
     while True:
-        new = {one: await read_manifest(context, *one) for one in await _present(context, missing)}
+        new = {one: await read_receipt(context, *one) for one in await _present(context, missing)}
         found += [manifest for manifest in new.values() if manifest is not None]
         missing = [one for one in missing if new.get(one) is None]
         if not missing or any(manifest.error for manifest in found):

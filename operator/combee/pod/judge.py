@@ -42,7 +42,7 @@ from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
 from combee.pod.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
 from combee.pod.log import PodLog
 from combee.pod.looking import Looking
-from combee.pod.replay import Replay
+from combee.pod.repeat import Repeat
 from combee.settings import JudgeSettings
 from combee.work.asker import Asker
 from combee.work.judge import ROLE, Sampled, judge_all
@@ -135,7 +135,7 @@ class Bench:
     task: JudgeTask
     log: PodLog
     _judging: Judging | None = None
-    _replay: Replay | None = None
+    _repeat: Repeat | None = None
     _asker: Asker | None = field(default=None)
 
     async def run(self) -> None:
@@ -160,7 +160,7 @@ class Bench:
     def counts(self) -> dict[str, int]:
         """What became of the pairs, and what it cost."""
         found = dict(self._judging.counts) if self._judging is not None else {}
-        found |= dict(self._replay.counts) if self._replay is not None else {}
+        found |= dict(self._repeat.counts) if self._repeat is not None else {}
         if self._asker is not None:
             hits = sum(row.hit for row in self._asker.rows)
             found |= {"calls": len(self._asker.rows) - hits, "hits": hits}
@@ -183,13 +183,13 @@ class Bench:
             pass  # what an earlier Job had asked for
         if client.ready is not None:
             await client.ready()  # nothing is asked again of an upstream for a judge that is not there
-        self._replay = Replay(self.settings, self.task, store)
-        async with self._replay as replay:
-            while judging.counts["judged"] < MOST_PAIRS and await replay.once():
+        self._repeat = Repeat(self.settings, self.task, store)
+        async with self._repeat as repeat:
+            while judging.counts["judged"] < MOST_PAIRS and await repeat.once():
                 while await judging.once():
                     pass
-                await self._leave_out(replay.taken(at_least=MOST_IN_CONFIG_MAP))
-            await self._leave_out(replay.taken())
+                await self._leave_out(repeat.taken(at_least=MOST_IN_CONFIG_MAP))
+            await self._leave_out(repeat.taken())
 
     async def _leave_out(self, refused: Sequence[LeftOut]) -> None:
         """Tell which requests the upstream refuses: no later Job asks for them."""

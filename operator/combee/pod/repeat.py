@@ -94,7 +94,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Replay:
+class Repeat:
     """``once`` asks for some more pairs. Use it as a context manager."""
 
     settings: JudgeSettings

@@ -37,7 +37,7 @@ from combee.report.outcome import Session, data_pinned
 from combee.report.result import DataInfo
 from combee.steps import EVALUATE, PROFILE, kind_of
 from combee.tasks.traces import TracesTask
-from combee.work.context import WorkContext, read_manifest
+from combee.work.context import WorkContext, read_receipt
 from combee.work.steps import rolled_up
 
 PLANS_FOLDER = "/etc/combee/plans"
@@ -156,7 +156,7 @@ async def summaries_in(
             shards[step.rpartition("/")[2]].append(int(shard))
     found: dict[str, StepSummary] = {}
     for name, numbers in shards.items():
-        read = [await read_manifest(context, name, number) for number in sorted(numbers)]
+        read = [await read_receipt(context, name, number) for number in sorted(numbers)]
         parts = [one for one in read if one is not None]
         if not parts or any(one.error for one in parts):
             continue

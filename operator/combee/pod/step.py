@@ -43,7 +43,7 @@ from combee.steps import EVALUATE, KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask
-from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.context import WorkContext, read_receipt, write_receipt
 from combee.work.steps import help_map, run_shard
 
 DONE, AGAIN, BUG = 0, 1, 70
@@ -82,7 +82,7 @@ class _Worker:
         try:
             async with self._context(store) as (context, guard):
                 self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
-                done = await read_manifest(context, pod.step.name, pod.shard)
+                done = await read_receipt(context, pod.step.name, pod.shard)
                 if done is None:
                     done = await self._result(context, guard)
                 self.tell(done)
@@ -106,7 +106,7 @@ class _Worker:
             self.log.say("ERROR", str(error), error=error.code)
             failed = self.summary(error.code, str(error))
         try:
-            return await write_manifest(context, failed, pod.shard)
+            return await write_receipt(context, failed, pod.shard)
         except CombeeError as error:
             self.tell(failed)
             raise TransientError(f"the step's error cannot be kept: {error}", where=pod.step.name) from None
@@ -123,7 +123,7 @@ class _Worker:
                 return self.summary(YIELDED, "its inputs were not there in time")
             if (broken := next((one for one in read if one.error), None)) is not None:
                 passed_on = self.summary(broken.error, broken.message)
-                return await write_manifest(context, passed_on, pod.shard)
+                return await write_receipt(context, passed_on, pod.shard)
             inputs = read
             self.log.say("INFO", "the inputs are there")
         self._start_guard(guard, inputs)
@@ -292,7 +292,7 @@ async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
     """What ``profile`` left: the digests of the splits and of the untouched artifact."""
     if pod.step.kind == PROFILE.name:
         return {}
-    manifest = await read_manifest(context, step_name(pod.name, pod.uid, 0, PROFILE.name))
+    manifest = await read_receipt(context, step_name(pod.name, pod.uid, 0, PROFILE.name))
     return dict(manifest.outputs) if manifest is not None else {}
 
 

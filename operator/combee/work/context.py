@@ -104,14 +104,14 @@ class WorkContext:
         return Asker(self.clients, samplings)
 
 
-def manifest_path(context: WorkContext, step: str, shard: int = 0) -> str:
+def receipt_path(context: WorkContext, step: str, shard: int = 0) -> str:
     """Where a shard's last act goes."""
     return f"{context.prefix}/steps/{step}/{shard:05d}.manifest.json"
 
 
-async def read_manifest(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
+async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
     """A shard's manifest, or None when it is not finished."""
-    data = await context.store.aget(manifest_path(context, step, shard))
+    data = await context.store.aget(receipt_path(context, step, shard))
     if data is None:
         return None
     raw = json.loads(data)
@@ -120,22 +120,22 @@ async def read_manifest(context: WorkContext, step: str, shard: int = 0) -> Step
     return StepSummary(**raw)
 
 
-async def write_manifest(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
+async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
     """Write a shard's manifest; the first one wins and is returned."""
     data = json.dumps(asdict(summary), indent=1, sort_keys=True, ensure_ascii=False).encode()
-    if await context.store.aput_new(manifest_path(context, summary.step, shard), data):
+    if await context.store.aput_new(receipt_path(context, summary.step, shard), data):
         return summary
-    written = await read_manifest(context, summary.step, shard)
+    written = await read_receipt(context, summary.step, shard)
     if written is None:
         raise BugError(
-            "a manifest that exists cannot be read", where=manifest_path(context, summary.step, shard)
+            "a manifest that exists cannot be read", where=receipt_path(context, summary.step, shard)
         )
     return written
 
 
-async def require_manifests(context: WorkContext, step: str, shards: int) -> list[StepSummary]:
+async def require_receipts(context: WorkContext, step: str, shards: int) -> list[StepSummary]:
     """The manifests of all shards of a finished step. Raises BugError when one is missing."""
-    found = await asyncio.gather(*(read_manifest(context, step, shard) for shard in range(shards)))
+    found = await asyncio.gather(*(read_receipt(context, step, shard) for shard in range(shards)))
     missing = [shard for shard, manifest in enumerate(found) if manifest is None]
     if missing:
         raise BugError(f"shards {missing} of step {step} left no manifest", where=context.prefix)

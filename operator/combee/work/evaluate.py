@@ -13,7 +13,7 @@ from combee.algo.stats import paired_difference
 from combee.plan.types import Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker, modelled_seconds
-from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.context import WorkContext, read_receipt, write_receipt
 from combee.work.happened import happened
 from combee.work.rollouts import evaluate, mean
 from combee.work.splits import held_out_split
@@ -21,7 +21,7 @@ from combee.work.splits import held_out_split
 
 async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: Any) -> StepSummary:
     """Score both artifacts on gate and, where there is one, on test; paired by example."""
-    done = await read_manifest(context, step.name)
+    done = await read_receipt(context, step.name)
     if done is not None:
         return done
     started = context.clock()
@@ -59,7 +59,7 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
             "modelled": round(modelled_seconds(asker.rows, context.slots), 6),
         },
     )
-    return await write_manifest(context, summary)
+    return await write_receipt(context, summary)
 
 
 async def _pair(

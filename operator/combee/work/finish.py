@@ -24,11 +24,11 @@ from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
 from combee.work.context import (
     WorkContext,
     get_lines,
-    read_manifest,
-    require_manifests,
+    read_receipt,
+    require_receipts,
     total,
     total_usage,
-    write_manifest,
+    write_receipt,
 )
 from combee.work.decode import outcome_of, update_of, without_diagnosis
 from combee.work.happened import happened
@@ -65,7 +65,7 @@ async def run_finish(
     context: WorkContext, step: Step, plan: IterationPlan, ledger: Any, shown: Sequence[Rendered]
 ) -> StepSummary:
     """Finish an iteration, or find it finished. ``shown``: the texts that its agents saw."""
-    before = await read_manifest(context, step.name)
+    before = await read_receipt(context, step.name)
     if before is not None:
         return before
     started = context.clock()
@@ -102,8 +102,8 @@ class _Finished:
 
 
 async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Inputs:
-    mapped = await require_manifests(context, step.inputs[MAP.name], plan.shards)
-    (reduced,) = await require_manifests(context, step.inputs[REDUCE.name], 1)
+    mapped = await require_receipts(context, step.inputs[MAP.name], plan.shards)
+    (reduced,) = await require_receipts(context, step.inputs[REDUCE.name], 1)
     trajectories: dict[str, Trajectory] = {}
     reflections: list[Reflection] = []
     for manifest in mapped:
@@ -210,7 +210,7 @@ async def _write(context: WorkContext, step: Step, plan: IterationPlan, done: _F
         seconds={"wall": round(wall, 6), "modelled": modelled},
         observations=((plan.batch_size, round(typical_seconds(learning, context.slots), 6)),),
     )
-    return await write_manifest(context, summary)
+    return await write_receipt(context, summary)
 
 
 async def _found(context: WorkContext, text: str) -> dict[str, str]:

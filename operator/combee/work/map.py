@@ -15,7 +15,7 @@ from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Example, Reflection, Shown, Trajectory
 from combee.work.asker import Asker
-from combee.work.context import WorkContext, line_of, put_lines, read_manifest, write_manifest
+from combee.work.context import WorkContext, line_of, put_lines, read_receipt, write_receipt
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
 from combee.work.recorded import learn_from_recording, learn_from_runs
@@ -64,7 +64,7 @@ async def help_others(
         claims = Claims(context, step.name, other, me=shard)
         chunks = list(enumerate(pieces(parts[other], context.concurrency)))
         for piece, chunk in chunks[rank :: plan.shards - 1]:
-            if await read_manifest(context, step.name, other) is not None or not await claims.take(piece):
+            if await read_receipt(context, step.name, other) is not None or not await claims.take(piece):
                 break
             asker = context.asker()
 
@@ -85,7 +85,7 @@ async def run_map(
 ) -> StepSummary:
     """Do one shard, or find it done. ``shown``: the texts of the iteration. Raises TransientError when most of its
     examples were lost."""
-    done = await read_manifest(context, step.name, shard)
+    done = await read_receipt(context, step.name, shard)
     batch_members = await members(context, plan)
     positions = dealt(batch_members, plan)[shard]
     if done is not None:
@@ -121,7 +121,7 @@ async def run_map(
         usage=asker.usage(),
         seconds={"wall": round(context.clock() - started, 6)},
     )
-    return await write_manifest(context, summary, shard)
+    return await write_receipt(context, summary, shard)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
 from combee.work.aggregation.topk import probe
 from combee.work.asker import Asker, modelled_seconds
-from combee.work.context import WorkContext, read_manifest, write_manifest
+from combee.work.context import WorkContext, read_receipt, write_receipt
 from combee.work.happened import happened
 from combee.work.passages import repeated
 from combee.work.pool import pooled
@@ -45,7 +45,7 @@ def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int
 
 async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     """Profile, or find it done. Raises TransientError when most rollouts were lost."""
-    done = await read_manifest(context, step.name)
+    done = await read_receipt(context, step.name)
     if done is not None:
         return done
     started = context.clock()
@@ -84,7 +84,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         seconds={"wall": round(context.clock() - started, 6), "modelled": _modelled(context, asker)},
         observations=tuple(waves),
     )
-    return await write_manifest(context, summary)
+    return await write_receipt(context, summary)
 
 
 async def _splits(context: WorkContext) -> dict[str, Dataset]:

@@ -17,7 +17,7 @@ from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection
 from combee.steps import MAP
 from combee.work.aggregation.table import reduce_of
-from combee.work.context import WorkContext, get_lines, read_manifest, require_manifests, write_manifest
+from combee.work.context import WorkContext, get_lines, read_receipt, require_receipts, write_receipt
 from combee.work.decode import reflection_of
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction, input_tokens, joined
@@ -30,7 +30,7 @@ async def run_reduce(
     context: WorkContext, step: Step, plan: IterationPlan, shown: Sequence[Rendered]
 ) -> StepSummary:
     """Do the reduce of an iteration, or find it done. ``shown``: the texts that it works with."""
-    done = await read_manifest(context, step.name)
+    done = await read_receipt(context, step.name)
     if done is not None:
         return done
     started = context.clock()
@@ -62,7 +62,7 @@ async def run_reduce(
         usage=reduction.asker.usage(),
         seconds={"wall": round(context.clock() - started, 6)},
     )
-    return await write_manifest(context, summary)
+    return await write_receipt(context, summary)
 
 
 async def _parts(
@@ -89,7 +89,7 @@ async def _parts(
 async def read_reflections(context: WorkContext, map_step: str, plan: IterationPlan) -> list[Reflection]:
     """The reflections of all shards that hold a lesson, in the batch's order."""
     found: list[Reflection] = []
-    for manifest in await require_manifests(context, map_step, plan.shards):
+    for manifest in await require_receipts(context, map_step, plan.shards):
         rows = await get_lines(context, manifest.outputs["reflections"], reflection_of)
         found.extend(reflection for reflection in rows if reflection.lessons)
     return sorted(found, key=lambda reflection: reflection.id)

@@ -13,7 +13,7 @@ import pytest
 
 from combee.algo.canary import LeftOut, Pair, Tally
 from combee.api.playbook import PlaybookSpec
-from combee.api.playbook_status import CanaryTest, PlaybookStatus, VersionStatus
+from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
 from combee.objects.types import Settings
 from combee.observe.judged import Judged
 from combee.observe.playbooks import Observed
@@ -116,7 +116,7 @@ class Scene:
                 CanaryWish(
                     TESTED,
                     "formula-b",
-                    CanaryTest(id=test, kind="Promotion", mode=mode, against=AGAINST),
+                    TrafficComparison(id=test, kind="Promotion", mode=mode, against=AGAINST),
                     self.tally.pairs,
                     None,
                 )

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from combee.api.playbook import PlaybookSpec
-from combee.api.playbook_status import CanaryTest
+from combee.api.playbook_status import TrafficComparison
 from combee.objects.judge import MADE_OF, judge_job
 from combee.objects.types import Object, Settings
 from combee.plan.playbook.judges import SLOT_SECONDS, JudgeWish
@@ -86,7 +86,9 @@ SPECS: dict[str, dict[str, Any]] = {
 def wish(way: str) -> JudgeWish:
     spec = PlaybookSpec.model_validate(SPECS[way])
     assert spec.canary is not None
-    test = CanaryTest(id="bbbb-aaaa-12345678-p0", kind="Promotion", mode=spec.canary.mode, against=AGAINST)
+    test = TrafficComparison(
+        id="bbbb-aaaa-12345678-p0", kind="Promotion", mode=spec.canary.mode, against=AGAINST
+    )
     return JudgeWish(
         owner=OWNER,
         canary=spec.canary,

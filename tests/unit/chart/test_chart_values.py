@@ -11,7 +11,7 @@ import yaml
 from chart_tools import CHART, REPOSITORY, SERVER, helm, objects
 
 from combee import __version__
-from combee.operator.main import manifest_settings
+from combee.operator.main import object_settings
 from combee.settings import operator_settings
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -80,7 +80,7 @@ def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: py
     assert settings.namespaces == ()
     assert settings.engine_images == ("localhost/combee-sim", "registry.example.com/vllm")
     assert settings.allow_custom_tasks and settings.secret_policy and settings.make_accounts
-    made = manifest_settings(settings)
+    made = object_settings(settings)
     assert made.worker_image == "registry.example.com/combee-worker:0.1.0"
     assert made.image_pull_secrets == ("registry",)
     assert made.worker_resources == VALUES["worker"]["resources"]

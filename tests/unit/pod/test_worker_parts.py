@@ -22,7 +22,7 @@ from combee.pod.inputs import read_inputs, wanted
 from combee.pod.log import PodLog
 from combee.settings import WorkerSettings
 from combee.tasks.dataset import Dataset
-from combee.work.context import write_manifest
+from combee.work.context import write_receipt
 
 whole = st.integers(0, 10_000)
 
@@ -95,7 +95,7 @@ async def read(tmp_path: Path, wait: float | None, *manifests: tuple[StepSummary
     clock = Clock()
     context = SimpleNamespace(store=Store.open(str(tmp_path)), prefix="runs/run", clock=clock)
     for summary, shard in manifests:
-        await write_manifest(context, summary, shard)  # type: ignore[arg-type]
+        await write_receipt(context, summary, shard)  # type: ignore[arg-type]
     found = await read_inputs(context, FINISH, PLAN, wait_seconds=wait, sleep=clock.sleep)  # type: ignore[arg-type]
     return found, clock
 

@@ -19,9 +19,9 @@ from combee.clients.store.store import Store
 from combee.errors import EndpointError, TransientError
 from combee.methods.registry import served_text
 from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs
-from combee.pod import replay as module
+from combee.pod import repeat as module
 from combee.pod.judge import config_map
-from combee.pod.replay import Replay, in_hash_order
+from combee.pod.repeat import Repeat, in_hash_order
 from combee.settings import JudgeSettings
 from combee.work.judge import read_samples
 
@@ -91,7 +91,7 @@ class Scene:
         return self
 
     async def _run(self, task: JudgeTask, store: Store) -> list[LeftOut]:
-        async with Replay(JudgeSettings(self.root, "", "", "INFO"), task, store) as replay:
+        async with Repeat(JudgeSettings(self.root, "", "", "INFO"), task, store) as replay:
             try:
                 while await replay.once():
                     pass

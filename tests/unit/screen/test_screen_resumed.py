@@ -54,13 +54,13 @@ def test_an_iteration_that_was_begun_is_told_of_once(meter: tuple[Meter, io.Stri
     for _ in range(3):
         it.moved(state, state, PLANS)
     assert said.getvalue().count("iteration 1: 50 examples") == 1
-    assert it.snapshot().iteration == 1
+    assert it.screen_state().iteration == 1
 
 
 def test_time_goes_on_from_where_the_last_session_ended(meter: tuple[Meter, io.StringIO]) -> None:
     it, _ = meter
     it.earlier_seconds = 600.0
-    assert it.snapshot().elapsed_seconds >= 600
+    assert it.screen_state().elapsed_seconds >= 600
 
 
 def test_a_run_that_stopped_early_expects_no_more_iterations_and_says_no_time_for_them(
@@ -70,7 +70,7 @@ def test_a_run_that_stopped_early_expects_no_more_iterations_and_says_no_time_fo
     before = RunState(phase="Learning", iteration=2, examples_done=100)
     it.planned(PLANS[2], before)
     it.started -= 60
-    assert it.snapshot().iterations_expected == 10 and it.snapshot().eta_seconds is not None
+    assert it.screen_state().iterations_expected == 10 and it.screen_state().eta_seconds is not None
     it.moved(before, replace(before, phase="Evaluating", iteration=3, examples_done=152), PLANS)
-    closing = it.snapshot()
+    closing = it.screen_state()
     assert (closing.iteration, closing.iterations_expected, closing.eta_seconds) == (3, 3, None)

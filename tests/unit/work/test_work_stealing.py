@@ -23,7 +23,7 @@ from combee.plan.state import DataFacts, RunState
 from combee.plan.types import Step
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_for
-from combee.work.context import WorkContext, read_manifest
+from combee.work.context import WorkContext, read_receipt
 from combee.work.map import dealt, help_others, members, run_map
 from combee.work.pieces import Claims
 
@@ -147,7 +147,7 @@ async def test_a_finished_pod_takes_work_from_the_far_end_and_nothing_is_asked_t
     assert hits > 0 and len(slow_answers.asked) == calls - hits
     asked = slow_answers.asked + quick_answers.asked
     assert len(asked) == len(set(asked))
-    both = [await read_manifest(slow, step.name, shard) for shard in (0, 1)]
+    both = [await read_receipt(slow, step.name, shard) for shard in (0, 1)]
     assert sum(manifest.counts["examples"] for manifest in both if manifest) == ROWS
 
 

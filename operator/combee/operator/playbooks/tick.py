@@ -14,7 +14,7 @@ from combee.api.playbook_status import PlaybookStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
-from combee.observe.judged import tests_of
+from combee.observe.judged import canaries_of
 from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
 from combee.operator.playbooks.apply import PlaybookExecutor
 from combee.operator.playbooks.datawatch import DataWatch
@@ -67,7 +67,7 @@ class PlaybookTicker:
         data = await self.data.look(owner, spec)
         seen = replace(
             there.seen,
-            not_judged=at_work.why(tests_of(there.versions.values())),
+            not_judged=at_work.why(canaries_of(there.versions.values())),
             blocked=self._why_blocked(owner, there),
             data_marks=data.marks,
         )

@@ -15,7 +15,7 @@ class Curve:
     """The looks at one test, thinned. Of each kind of test the last one's is kept."""
 
     test: str
-    """``CanaryTest.id``."""
+    """``TrafficComparison.id``."""
     kind: str
     """Promotion or Watch."""
     against: str

@@ -13,7 +13,7 @@ from typing import Any
 from combee.api.common import NameRef, SecretKeyRef
 from combee.api.gateway import Gateway
 from combee.api.playbook import Canary, PlaybookSpec
-from combee.api.playbook_status import CanaryTest
+from combee.api.playbook_status import TrafficComparison
 from combee.errors import BugError
 from combee.names import STORE_FOLDER
 from combee.plan.playbook.judging import JudgeTask, Span
@@ -41,7 +41,7 @@ class JudgeWish:
     owner: Owner
     canary: Canary
     gateway: Gateway
-    test: CanaryTest
+    test: TrafficComparison
     digest: str
     """of the version under test."""
     contents: Mapping[str, str]
@@ -57,7 +57,7 @@ class JudgeWish:
     """with Prometheus: the first window that was not asked for yet."""
 
     @property
-    def replays(self) -> bool:
+    def repeats(self) -> bool:
         """Whether requests are asked again first."""
         return self.test.mode == "Replay"
 
@@ -83,13 +83,13 @@ class JudgeWish:
             raise BugError("a canary without evaluator passed admission", where=self.owner.name)
         return JudgeTask(
             **about,
-            mode="Replay" if self.replays else "Shadow",
+            mode="Replay" if self.repeats else "Shadow",
             evaluator=self.canary.evaluator,
             store=self.gateway.capture.store.uri or STORE_FOLDER,
             retention=self.gateway.capture.retention_seconds,
             since=self.since,
-            upstream=self.gateway.upstream if self.replays else None,
-            requests=self.canary.replay.requests if self.replays else None,
+            upstream=self.gateway.upstream if self.repeats else None,
+            requests=self.canary.replay.requests if self.repeats else None,
             done=dict(self.done),
         )
 

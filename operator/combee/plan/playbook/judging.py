@@ -23,7 +23,7 @@ class JudgeTask(Model):
     playbook: Label = Field(description="Name of the Playbook.")
     namespace: Label = Field(description="Its namespace.")
     uid: Str = Field(description="Its uid: judged pairs go with it.")
-    test: Str = Field(pattern="^[a-z0-9][a-z0-9-]{0,62}$", description="CanaryTest.id.")
+    test: Str = Field(pattern="^[a-z0-9][a-z0-9-]{0,62}$", description="TrafficComparison.id.")
     mode: Literal["Shadow", "Replay", "Prometheus"] = Field(description="canary.mode.")
     evaluator: Endpoint | None = Field(default=None, description="Who judges; absent with Prometheus.")
     store: Line = Field(

@@ -85,7 +85,7 @@ class VersionMemory:
     curves: tuple[Curve, ...] = ()
     """how the last test's interval came about, of each kind; for people, nothing is decided by it."""
     test: str = ""
-    """``CanaryTest.id`` that ``since``, ``tally`` and ``reading`` are of; it may go on after a pause."""
+    """``TrafficComparison.id`` that ``since``, ``tally`` and ``reading`` are of; it may go on after a pause."""
     first: float = 0.0
     """when the first of its tests began that came one after the other."""
 

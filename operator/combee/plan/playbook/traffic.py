@@ -15,7 +15,7 @@ from combee.algo.curve import Look
 from combee.algo.power import ASSUMED_SD, decidable_epsilon, pairs_needed
 from combee.algo.verdict import Judgement, number
 from combee.api.playbook import Canary, PlaybookSpec
-from combee.api.playbook_status import CanaryTest, Thresholds
+from combee.api.playbook_status import Thresholds, TrafficComparison
 from combee.plan.playbook.board import Board, Record, verdict_of
 from combee.plan.playbook.curve import Curve, looked
 from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
@@ -135,7 +135,7 @@ def _begin(
         record.remember(since=board.seen.now, tally=Tally(), reading=None)
     record.remember(test=name, first=record.memory.first or record.memory.since)
     since = record.memory.since
-    test = CanaryTest(
+    test = TrafficComparison(
         id=name,
         kind=kind,
         mode=canary.mode,

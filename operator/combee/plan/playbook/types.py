@@ -26,7 +26,7 @@ from typing import Literal
 
 from combee.algo.canary import LeftOut, Pair
 from combee.api.playbook import PlaybookSpec, VersionSpec
-from combee.api.playbook_status import CanaryTest, PlaybookStatus, VersionStatus
+from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
 from combee.api.run import RunSpec
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.readings import Reading
@@ -106,13 +106,13 @@ class PlaybookSeen:
     altered: bool = False
     """the delivered ConfigMap holds something else than what was written into it."""
     pairs: Mapping[str, tuple[Pair, ...]] = field(default_factory=dict)
-    """``CanaryTest.id`` -> judged pairs of it; those that were handed in before do no harm."""
+    """``TrafficComparison.id`` -> judged pairs of it; those that were handed in before do no harm."""
     left_out: Mapping[str, tuple[LeftOut, ...]] = field(default_factory=dict)
-    """``CanaryTest.id`` -> requests that the upstream refuses, of which no pair can be made."""
+    """``TrafficComparison.id`` -> requests that the upstream refuses, of which no pair can be made."""
     readings: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
-    """``CanaryTest.id`` -> what Prometheus said."""
+    """``TrafficComparison.id`` -> what Prometheus said."""
     not_judged: Mapping[str, str] = field(default_factory=dict)
-    """``CanaryTest.id`` -> why its pairs are not being judged, in a sentence that says what to do."""
+    """``TrafficComparison.id`` -> why its pairs are not being judged, in a sentence that says what to do."""
     opaque: tuple[Version, ...] = ()
     """versions that this release cannot read, as far as the serving rule needs them."""
     blocked: str = ""
@@ -149,7 +149,7 @@ class CanaryWish:
     digest: str
     version: str
     """name of the PlaybookVersion."""
-    test: CanaryTest
+    test: TrafficComparison
     pairs: int
     """judged so far."""
     needed: int | None
