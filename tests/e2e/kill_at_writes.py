@@ -1,7 +1,8 @@
 """Runs ``combee`` until it ends, and kills it before each write of another kind and after each step: ``python
 kill_at_writes.py DEATHS LOG ARGUMENT...``. Every attempt is a process of its own, forked from this one, so that nothing
-but what it wrote goes on. DEATHS names the writes at which one died, each with the bytes that LOG had by then. With ``-``
-in place of LOG nothing is killed, and DEATHS names all writes."""
+but what it wrote goes on. DEATHS names the writes at which one died, a line each, and DEATHS.ends the bytes that LOG, the
+model's, had when all calls of that attempt were over. With ``-`` in place of LOG nothing is killed, and DEATHS names all
+writes."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from combee.cli.main import main
 
@@ -31,8 +34,8 @@ SHARD, DIGEST = re.compile(r"\b\d{5}\b"), re.compile(r"\b[0-9a-f]{2}/[0-9a-f]{16
 class Writes:
     """Stands before ``os.link`` and ``os.replace``, by which a folder gives every object its name."""
 
-    def __init__(self, deaths: Path, log: Path | None, out: Path) -> None:
-        self.deaths, self.log, self.out = deaths, log, out
+    def __init__(self, deaths: Path, kills: bool, out: Path) -> None:
+        self.deaths, self.kills, self.out = deaths, kills, out
         self.known = set(names_of(deaths))
         over = [path for kind in ("plans", "steps") for path in (out / kind).glob("*.json")]
         last = max(over, key=lambda path: (path.stat().st_mtime_ns, path), default=None)
@@ -55,8 +58,8 @@ class Writes:
             return
         self.known.add(name)
         with self.deaths.open("a") as file:
-            file.write(f"{self.log.stat().st_size if self.log else 0} {name}\n")
-        if self.log:
+            file.write(f"{name}\n")
+        if self.kills:
             os.killpg(0, signal.SIGKILL)
 
 
@@ -67,8 +70,22 @@ def kind_of(path: str) -> str:
 
 def names_of(deaths: Path) -> list[str]:
     """At which writes something died, in order."""
-    lines = deaths.read_text().splitlines() if deaths.exists() else []
-    return [line.partition(" ")[2] for line in lines]
+    return deaths.read_text().splitlines() if deaths.exists() else []
+
+
+def ends_of(deaths: Path) -> list[int]:
+    """Bytes that the model's log had when the calls of each attempt that died were over."""
+    return [int(line) for line in deaths.with_name(f"{deaths.name}.ends").read_text().splitlines()]
+
+
+def wait_until_idle(url: str) -> None:
+    """Return once the model has nothing to do: what a dead attempt had asked is answered by then, or given up."""
+    while True:
+        with urlopen(f"{url.removesuffix('/v1')}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        if not sum(float(busy) for busy in re.findall(r"^vllm:num_requests_\w+\{[^}]*\} (\S+)", text, re.M)):
+            return
+        time.sleep(0.01)
 
 
 def attempt(writes: Writes, arguments: list[str]) -> None:
@@ -85,10 +102,13 @@ def until_it_ends(deaths: Path, log: Path | None, arguments: list[str]) -> int:
     while True:
         child = os.fork()
         if child == 0:
-            attempt(Writes(deaths, log, out), arguments)
+            attempt(Writes(deaths, log is not None, out), arguments)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if code != -signal.SIGKILL:
+        if code != -signal.SIGKILL or log is None:
             return code
+        wait_until_idle(arguments[arguments.index("--engine") + 1].partition("=")[2])
+        with deaths.with_name(f"{deaths.name}.ends").open("a") as file:
+            file.write(f"{log.stat().st_size}\n")
 
 
 if __name__ == "__main__":
