@@ -10,15 +10,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from combee.pod.environment import Pod
     from combee.pod.log import PodLog
-
-    _OfRun = Callable[[Pod, PodLog], int]
 
 STOPPED = 143
 BUG = 70
@@ -48,141 +45,94 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Nothing that is imported becomes garbage: looking for some meanwhile is a seventh of the time.
     gc.disable()
     try:
-        work = PROGRAMS[words[0]].prepare()
+        work = _prepared(PROGRAMS[words[0]].read)
     finally:
         gc.enable()
     return work()
 
 
-def _step() -> _OfRun:
-    from combee.pod.step import run
-
-    return run
-
-
-def _publish() -> _OfRun:
-    from combee.pod.publish import run
-
-    return run
-
-
-def _report() -> _OfRun:
-    from combee.pod.report import run
-
-    return run
-
-
-def _of_a_run(load: Callable[[], _OfRun]) -> Callable[[], int]:
-    """A program for a pod of a run; where the pod's files cannot be read, one that only says so."""
+def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
+    """The work that ``read`` returns; where the pod's files or settings cannot be read, one that only says so."""
     from combee.pod.log import PodLog
 
     first = PodLog()
     from combee.errors import CombeeError
 
     try:
-        from combee.pod.environment import read_pod
-        from combee.settings import worker_settings
-
-        settings = worker_settings()
-        pod = read_pod(settings)
+        return read(first)
     except CombeeError as error:
         first.say("ERROR", str(error), error=error.code)
         return lambda: BUG
+
+
+def _of_a_run(word: str, first: PodLog) -> Callable[[], int]:
+    """A pod of a run."""
+    from combee.pod.environment import read_pod
+    from combee.settings import worker_settings
+
+    settings = worker_settings()
+    pod = read_pod(settings)
     about = {"run": pod.name, "iteration": pod.step.iteration, "step": pod.step.name, "shard": pod.shard}
-    log = PodLog(about, settings.log_level, begun=first.begun)
-    work = load()
-    return lambda: work(pod, log)
+    if word == "step":
+        from combee.pod.step import run
+    elif word == "publish":
+        from combee.pod.publish import run
+    else:
+        from combee.pod.report import run
+    return partial(run, pod, replace(first, about=about, level=settings.log_level))
 
 
-def _judge() -> Callable[[], int]:
-    """The same for a canary's pod, which belongs to no run."""
-    from combee.pod.log import PodLog
+def _judge(first: PodLog) -> Callable[[], int]:
+    """A canary's pod, which belongs to no run."""
+    from combee.pod.judge import read_task, run
+    from combee.settings import judge_settings
 
-    first = PodLog()
-    from combee.errors import CombeeError
-
-    try:
-        from combee.pod.judge import read_task, run
-        from combee.settings import judge_settings
-
-        settings = judge_settings()
-        task = read_task(settings)
-    except CombeeError as error:
-        first.say("ERROR", str(error), error=error.code)
-        return lambda: BUG
+    settings = judge_settings()
+    task = read_task(settings)
     about = {"playbook": task.playbook, "test": task.test}
-    return lambda: run(settings, task, PodLog(about, settings.log_level, begun=first.begun))
+    return partial(run, settings, task, replace(first, about=about, level=settings.log_level))
 
 
-def _sweep() -> Callable[[], int]:
-    """The same for a store's pod, which belongs to nobody."""
-    from combee.pod.log import PodLog
+def _sweep(first: PodLog) -> Callable[[], int]:
+    """A store's pod, which belongs to nobody."""
+    from combee.pod.sweep import read_task, run
+    from combee.settings import sweep_settings
 
-    first = PodLog()
-    from combee.errors import CombeeError
-
-    try:
-        from combee.pod.sweep import read_task, run
-        from combee.settings import sweep_settings
-
-        settings = sweep_settings()
-        task = read_task(settings)
-    except CombeeError as error:
-        first.say("ERROR", str(error), error=error.code)
-        return lambda: BUG
-    return lambda: run(settings, task, PodLog({}, settings.log_level, begun=first.begun))
+    settings = sweep_settings()
+    return partial(run, settings, read_task(settings), replace(first, level=settings.log_level))
 
 
-def _watch_data() -> Callable[[], int]:
-    """The same for the pod that looks at a Playbook's data."""
-    from combee.pod.log import PodLog
+def _watch_data(first: PodLog) -> Callable[[], int]:
+    """The pod that looks at a Playbook's data."""
+    from combee.pod.datawatch import read_task, run
+    from combee.settings import data_watch_settings
 
-    first = PodLog()
-    from combee.errors import CombeeError
-
-    try:
-        from combee.pod.datawatch import read_task, run
-        from combee.settings import data_watch_settings
-
-        settings = data_watch_settings()
-        task = read_task(settings)
-    except CombeeError as error:
-        first.say("ERROR", str(error), error=error.code)
-        return lambda: BUG
-    return lambda: run(settings, task, PodLog({}, settings.log_level, begun=first.begun))
+    settings = data_watch_settings()
+    return partial(run, settings, read_task(settings), replace(first, level=settings.log_level))
 
 
-def _attend() -> Callable[[], int]:
-    """The same for the container beside a user's own, which reads nothing of a run."""
-    from combee.pod.log import PodLog
+def _attend(first: PodLog) -> Callable[[], int]:
+    """The container beside a user's own, which reads nothing of a run."""
+    from combee.objects.rollout_layout import PROBES_PORT
+    from combee.pod.attend import run
+    from combee.settings import attend_settings
 
-    first = PodLog()
-    from combee.errors import CombeeError
-
-    try:
-        from combee.objects.rollout_layout import PROBES_PORT
-        from combee.pod.attend import run
-        from combee.settings import attend_settings
-
-        settings = attend_settings(PROBES_PORT)
-    except CombeeError as error:
-        first.say("ERROR", str(error), error=error.code)
-        return lambda: BUG
-    return lambda: run(settings, PodLog({}, settings.log_level, begun=first.begun))
+    settings = attend_settings(PROBES_PORT)
+    return partial(run, settings, replace(first, level=settings.log_level))
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a word means. ``prepare`` imports what the work needs, and returns the work."""
+    """What a word means. ``read`` imports what the work needs, reads what the pod was given, and returns the work."""
 
-    prepare: Callable[[], Callable[[], int]]
+    read: Callable[[PodLog], Callable[[], int]]
     does: str
 
 
 PROGRAMS: Mapping[str, Program] = {
-    "step": Program(partial(_of_a_run, _step), "work of a run: profile, map, reduce, finish or evaluate"),
-    "publish": Program(partial(_of_a_run, _publish), "write what a run learned into a ConfigMap"),
-    "report": Program(partial(_of_a_run, _report), "hand out a run's results, for kubectl combee report"),
+    "step": Program(partial(_of_a_run, "step"), "work of a run: profile, map, reduce, finish or evaluate"),
+    "publish": Program(partial(_of_a_run, "publish"), "write what a run learned into a ConfigMap"),
+    "report": Program(partial(_of_a_run, "report"), "hand out a run's results, for kubectl combee report"),
     "judge": Program(_judge, "compare a candidate's answers with the active version's"),
     "sweep": Program(_sweep, "delete captured traffic after its retention"),
     "watch-data": Program(_watch_data, "tell whether the data that a Playbook learns from changed"),
