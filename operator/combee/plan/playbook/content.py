@@ -1,5 +1,5 @@
-"""What a version's content must not hold, whoever made it: the checks of the method, on every line, every bullet and all
-of it."""
+"""What a version's content must not hold, whoever made it: the checks of the method, on every line, every
+bullet and all of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _KEPT = 100
 def findings(playbook: str) -> tuple[Finding, ...]:
     """What is wrong with the text of a playbook, in its order; nothing of the text is repeated.
 
-    A bullet of several lines is looked at by line and whole, and orders also across bullets, as a model reads them.
+    A bullet of several lines is looked at by line and whole, and orders also across bullets, as a model reads
+    them.
 
     Passages of training rows are not looked for: ``verbatim`` does, where the rows are at hand.
     """

@@ -64,8 +64,8 @@ class JudgeTask(Model):
 
 
 def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
-    """As ``read_pairs`` and ``read_left_out`` read them: some forty bytes a pair. Equal pairs give equal text,
-    whatever their order."""
+    """As ``read_pairs`` and ``read_left_out`` read them: some forty bytes a pair. Equal pairs give equal
+    text, whatever their order."""
     ordered = sorted(pairs, key=lambda pair: (pair.stream, pair.number))
     rows = [
         [

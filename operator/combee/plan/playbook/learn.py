@@ -58,7 +58,8 @@ def learning(board: Board) -> Learning:
 
 
 def _remember(board: Board, learn: Learn, names: list[str]) -> None:
-    """Runs count as made once they are seen, not when they were wished for: a wish that came to nothing comes again."""
+    """Runs count as made once they are seen, not when they were wished for: a wish that came to nothing comes
+    again."""
     new = [name for name in names if name not in board.memory.made]
     if not new:
         return

@@ -25,7 +25,8 @@ class PlaybookMemory:
     """Times are seconds since 1970; 0 means not yet."""
 
     refused: tuple[str, ...] = ()
-    """digests refused by a person or rolled back, oldest first: refused again should their version be made anew."""
+    """digests refused by a person or rolled back, oldest first: refused again should their version be made
+    anew."""
     made: tuple[str, ...] = ()
     """runs of the template that were seen, oldest first: not made again when they are gone."""
     request: str = ""
@@ -38,8 +39,8 @@ class PlaybookMemory:
     """names the last change of data; empty: none was seen."""
 
     def recalling(self, digest: str) -> PlaybookMemory:
-        """With a digest of long ago, where there is room: one that went to make room does not come again, and so the
-        same facts give the same memory."""
+        """With a digest of long ago, where there is room: one that went to make room does not come again, and
+        so the same facts give the same memory."""
         full = digest in self.refused or len(self.refused) >= MAX_REFUSED
         return self if full else replace(self, refused=(digest, *self.refused))
 

@@ -1,4 +1,5 @@
-"""What is left of a Playbook's spec that cannot be read: where its active version is delivered, and the pin."""
+"""What is left of a Playbook's spec that cannot be read: where its active version is delivered, and the
+pin."""
 
 from __future__ import annotations
 
