@@ -32,7 +32,6 @@ class DataFacts:
 
     @property
     def held_out_rows(self) -> int:
-        """select plus gate."""
         return self.select_rows + self.gate_rows
 
 
@@ -153,7 +152,6 @@ def _judge(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunSta
 
 
 def spend_of(summary: StepSummary) -> Spend:
-    """What a step spent."""
     return Spend(
         rollouts=summary.counts.get("rollouts", 0),
         tokens=sum(usage.tokens for usage in summary.usage.values()),

@@ -52,7 +52,6 @@ class Memory:
 
     @property
     def tended(self) -> bool:
-        """Whether gateways look after all of it."""
         return all(traffic.tended for traffic in self.kept)
 
     def to_json(self) -> str:

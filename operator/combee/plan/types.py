@@ -127,7 +127,6 @@ class RoleUsage:
 
     @property
     def tokens(self) -> int:
-        """prompt plus completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
 

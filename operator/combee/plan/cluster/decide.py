@@ -45,7 +45,6 @@ class JobWish:
 
     @property
     def name(self) -> str:
-        """The object's name."""
         return attempt_name(self.step.name, self.attempt)
 
 
@@ -248,7 +247,6 @@ def _published(
 
 
 def publish_step(run: Run, memory: Memory) -> Step:
-    """The step that writes the best playbook into its ConfigMap."""
     best = memory.run.best
     digest = best.artifact if best is not None else ""
     findings = {"findings": best.findings} if best is not None and best.findings else {}

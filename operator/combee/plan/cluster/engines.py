@@ -28,8 +28,8 @@ PAUSE_SECONDS = 20.0
 LONGEST_PAUSE_SECONDS = 600.0
 UNPLACED = ("Unschedulable", "WaitingForQuota")
 _LET_GO = (
-    "some engines find no node while others hold theirs: all are let go for a while, so that another run's can "
-    "come up"
+    "some engines find no node while others hold theirs: all are let go for a while, "
+    "so that another run's can come up"
 )
 
 
@@ -135,8 +135,7 @@ def engines_in_use(spec: RunSpec) -> tuple[str, ...]:
 
 
 def gpu_seconds(spec: RunSpec, memory: Memory, now: float) -> float:
-    """Seconds times GPUs held so far; GPUs count from when an engine's pods are asked for until they
-    are not."""
+    """Seconds times GPUs held so far; GPUs are held for as long as an engine's pods are asked for."""
     return memory.gpu_seconds + _gpu_seconds_since(spec, memory.engines_since, now)
 
 
@@ -159,8 +158,7 @@ def _gpus(spec: RunSpec) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Halfway:
-    """Whether the engines are to be let go of for now. ``message`` is for people; empty while nothing is
-    wrong."""
+    """Whether the engines are let go of for now; ``message`` says why, and is empty otherwise."""
 
     memory: Memory
     let_go: bool = False

@@ -203,8 +203,7 @@ def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, .
 
 
 def _patience(memory: Memory, seen: Seen, due: Step, waiting: list[JobSeen]) -> Wanted:
-    """A pod of the step that is due lost its place, or never had one: those that wait for it may be
-    what keeps it out."""
+    """A pod of the step that is due has no place: those that wait for it may be what keeps it out."""
     since = memory.unplaced_since or seen.now
     seconds_left = UNPLACED_SECONDS - (seen.now - since)
     if seconds_left > 0:

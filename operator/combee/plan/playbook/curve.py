@@ -1,5 +1,4 @@
-"""How the interval of a canary came about: stored with the tally in ``status.state``, for whoever draws
-it."""
+"""How the interval of a canary came about: stored with the tally in ``status.state``, to be drawn."""
 
 from __future__ import annotations
 
@@ -28,7 +27,6 @@ class Curve:
     looks: tuple[Look, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a status: three kilobytes at most."""
         plain = {name: getattr(self, name) for name in ("test", "kind", "against", "epsilon", "since")}
         return {**plain, "looks": [look.to_json() for look in self.looks]}
 

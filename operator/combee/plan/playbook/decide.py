@@ -87,8 +87,7 @@ def _judge(board: Board) -> Hold:
 
 
 def _still_waits(board: Board) -> str:
-    """The candidate of the last tick, where it may be one: its canary stays as it is while nothing is
-    judged."""
+    """The candidate of the last tick, where it may still be one; its canary stays as it is."""
     record = board.get(board.before.candidate_digest)
     waits = record is not None and record.phase is P.CANDIDATE and record.digest != board.active
     return board.before.candidate_digest if waits else ""
@@ -225,7 +224,7 @@ def _gates(board: Board, held: str) -> bool:
         _activate(board, record.digest, "Gates")
         return True
     if record.status.test is None and _candidate(board) is not record:
-        # It waits for a person and no canary goes on: the last one made takes its place now, not a tick later.
+        # It waits for a person and no canary goes on: the last one made takes its place in this tick.
         return True
     board.candidate = record.digest
     return False

@@ -122,18 +122,17 @@ def _figures(comparison: Comparison | Compared) -> dict[str, Any]:
 def _not_measured(version: VersionSeen, active: VersionSeen) -> Judgement:
     parent = (version.spec.parent_digest or "")[:SHORT] or "an empty playbook"
     without = "it" if version.gate is None else "the active one"
-    message = (
-        f"it was learned from {parent}, and {active.digest[:SHORT]} is active now; {without} has no scores on "
-        "gate, example by example, to compare the two: learn from the active version, or promote it by name"
-    )
+    bases = f"it was learned from {parent}, and {active.digest[:SHORT]} is active now"
+    cause = f"{without} has no scores on gate, example by example, to compare the two"
+    message = f"{bases}; {cause}: learn from the active version, or promote it by name"
     return Judgement("Error", "StaleBase", message)
 
 
 def _moved(pinned: str, measured: str) -> Judgement:
     if measured:
         cause = (
-            f"it was scored on {measured[:SHORT]}: give the rows back, or set spec.heldOut.digest to {measured} "
-            "and learn from the active version"
+            f"it was scored on {measured[:SHORT]}: give the rows back, or set spec.heldOut.digest to "
+            f"{measured} and learn from the active version"
         )
     else:
         cause = "nobody said which one it was scored on: let a run make it, or promote it by name"

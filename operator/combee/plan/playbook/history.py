@@ -34,8 +34,7 @@ def settle_phases(board: Board) -> None:
 
 
 def _remember_promotion(board: Board, record: Record) -> None:
-    """A version whose own status was not written when it became active learns it from the Playbook's
-    history."""
+    """A version whose own status was not written when it became active reads it in the history."""
     if record.memory.promoted:
         return
     known = next((one for one in reversed(board.history) if one.digest == record.digest and one.by), None)

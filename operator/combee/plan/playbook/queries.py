@@ -105,8 +105,7 @@ def ready_seconds(asked: Prometheus, begins: int, first: int, now: float) -> flo
 
 
 def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Values | Trouble:
-    """The numbers of a range query's answer. ``times``: seconds since 1970 -> window; it may hold no
-    others."""
+    """The numbers of a range query's answer. ``times``: seconds since 1970 -> window, and no others."""
     try:
         raw = json.loads(content)
         if raw.get("status") == "error":
@@ -191,28 +190,25 @@ def compare(
 
 
 def query_warnings(canary: Canary, asked: Prometheus) -> tuple[str, ...]:
-    """What the canary asks for and can hardly get: enough windows in time, and windows that do not
-    overlap."""
+    """What the canary can hardly get: enough windows in time, and windows that do not overlap."""
     warnings = []
     expected, seconds = canary.deadline_seconds // asked.window_seconds, f"{asked.window_seconds} s"
     least = least_pairs(canary.epsilon)
     if least is None:
         warnings.append("canary.epsilon 0: no number of windows would show an equal candidate to be no worse")
     elif least > expected:
-        warnings.append(
-            f"canary.epsilon {number(canary.epsilon)}: {least:,} windows at least would show an equal candidate to "
-            f"be no worse, and {expected:,} of {seconds} end before the deadline: take a larger epsilon, shorter "
-            "windows or a later deadline"
-        )
+        demand = f"{least:,} windows at least would show an equal candidate to be no worse"
+        advice = "take a larger epsilon, shorter windows or a later deadline"
+        supply = f"{expected:,} of {seconds} end before the deadline"
+        warnings.append(f"canary.epsilon {number(canary.epsilon)}: {demand}, and {supply}: {advice}")
     if canary.min_samples > expected:
         windows = f"{expected:,} windows of {seconds} end before the deadline"
         warnings.append(f"canary.minSamples {canary.min_samples:,}: {windows}")
     for measure, text in _texts(asked):
         if ranges := sorted(set(_RANGE.findall(_QUOTED.sub("", text))) - {WINDOW}):
-            warnings.append(
-                f"canary.prometheus.{measure}.query looks back over {', '.join(ranges)}: where that is more than a "
-                f"window, windows overlap, and the chance of a false promotion is not bounded; write [{WINDOW}]"
-            )
+            cause = f"canary.prometheus.{measure}.query looks back over {', '.join(ranges)}"
+            effect = "windows overlap, and the chance of a false promotion is not bounded"
+            warnings.append(f"{cause}: where that is more than a window, {effect}; write [{WINDOW}]")
     return tuple(warnings)
 
 

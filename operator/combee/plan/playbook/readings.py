@@ -51,7 +51,6 @@ class Reading:
     latency: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a status or a ConfigMap."""
         plain: dict[str, Any] = {"first": self.first, "last": self.last, "at": round(self.at, 3)}
         plain["compared"] = self.compared
         if self.trouble is not None:
@@ -81,8 +80,7 @@ def read_reading(text: str) -> Reading | None:
 
 
 def latest(before: Reading | None, came: Iterable[Reading], over: int) -> Reading | None:
-    """The reading of the latest windows. ``over``: windows that are over by now; a reading of others is
-    ignored."""
+    """The reading of the latest windows, of those among the first ``over``, which are over by now."""
     usable = [reading for reading in (before, *came) if reading is not None and reading.last < over]
     return max(usable, key=lambda reading: (reading.last, reading.at), default=None)
 

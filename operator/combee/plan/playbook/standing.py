@@ -53,7 +53,6 @@ def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: s
 
 
 def version_status(board: Board, record: Record, held: str) -> VersionStatus:
-    """A version's status."""
     generation, conditions = record.seen.generation, _of_version(board, record, held)
     promoted = next(condition for condition in conditions if condition.type == PROMOTED)
     changed = {

@@ -1,5 +1,4 @@
-"""What a candidate is judged by, frozen when its canary begins: a change afterwards starts it anew,
-visibly."""
+"""What a candidate is judged by, frozen when its canary begins: a later change starts it anew."""
 
 from __future__ import annotations
 
@@ -60,7 +59,6 @@ def changes(before: Thresholds, after: Thresholds) -> str:
 
 
 def rules_of(thresholds: Thresholds) -> Rules:
-    """The canary's rules."""
     return Rules(**{name: getattr(thresholds, name) for name in _RULES})
 
 
