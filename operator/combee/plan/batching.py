@@ -6,7 +6,7 @@
 2. The rule (algo.batch) on the delay law that wins (algo.laws) on what was measured since the workload
    last changed (algo.drift) on this engine (plan.engine); on profile's waves while no two sizes were
    measured; the stated fallback without any.
-3. Just after a change another size than the last is taken, half or twice it, since two sizes tell the new law.
+3. Just after a change, half or twice the last size is taken, since two sizes tell the new law.
 4. Caps: bounds, budget, hardware, verified retention, reward variance.
 
 What is left of an epoch is dealt out evenly, so that no last batch is a stub.
@@ -20,15 +20,16 @@ from dataclasses import dataclass
 
 from combee.algo.batch import Cap, choose_batch, rule_size, tightest
 from combee.algo.delay import Observation, usable
-from combee.algo.drift import Today, spread, today
+from combee.algo.drift import SPREAD, Today, spread, today
 from combee.algo.laws import Law, fit_laws
 from combee.api.run import Batching, RunSpec
 from combee.errors import BugError
 from combee.plan.engine import engine_digest, hardware_slots
 from combee.plan.observed import Observed, of_engine, retention_cap, variance_cap
 from combee.plan.state import RunState
-from combee.plan.trials import allowance, next_trial
 
+EPOCH_SHARE = 0.2
+"""All trials of an epoch together take at most this share of its examples."""
 PROBE = 2
 """After a change the next size differs from the last by this factor."""
 YOUNG = 5
@@ -69,14 +70,13 @@ def delay_of(spec: RunSpec, state: RunState) -> Delay:
     ``b_half = c0 / c1`` is a ratio, so waves of rollouts alone can stand in for whole iterations:
     both grow with the same slope per example relative to their floor, as far as is known then.
     """
-    whole = tuple(one.timing for one in measured(spec, state))
+    whole = tuple(observation.timing for observation in measured(spec, state))
     now = today(whole)
     if now.law is not None:
         return Delay(now, whole[now.start :], "iterations")
     waves = tuple(Observation(size, seconds) for size, seconds in state.waves)
-    if state.wave_engine in ("", engine_digest(spec)) and spread(
-        [one.batch_size for one in waves if usable([one])]
-    ):
+    sizes = [wave.batch_size for wave in waves if usable([wave])]
+    if state.wave_engine in ("", engine_digest(spec)) and spread(sizes):
         laws = fit_laws(waves)
         if laws is not None:
             return Delay(Today(laws, laws.chosen, 0), waves, "profiling waves")
@@ -104,13 +104,14 @@ def next_batch(spec: RunSpec, state: RunState, *, affordable: int | None) -> Nex
 
 def _caps(spec: RunSpec, state: RunState, affordable: int | None) -> list[Cap]:
     """Every cap that knows a value now; the bounds are ``choose_batch``'s own."""
-    seen = measured(spec, state)
-    slots, said = hardware_slots(spec)
-    caps = [Cap("hardware", slots, f"{slots} calls can be in flight at once, {said}")]
+    observations = measured(spec, state)
+    slots, source = hardware_slots(spec)
+    caps = [Cap("hardware", slots, f"{slots} calls can be in flight at once, {source}")]
     if affordable is not None:
         caps.insert(0, Cap("budget", affordable))
-    rewards = variance_cap(seen) if spec.rolls_out else None  # recorded ones say nothing of what is learned
-    caps += [cap for cap in (retention_cap(seen), rewards) if cap is not None]
+    # The rewards of recorded traces say nothing of what is learned.
+    rewards = variance_cap(observations) if spec.rolls_out else None
+    caps += [cap for cap in (retention_cap(observations), rewards) if cap is not None]
     return caps
 
 
@@ -120,7 +121,7 @@ def _trial(spec: RunSpec, state: RunState, left: int, caps: Sequence[Cap]) -> Ne
     cap = tightest(caps)
     size = next_trial(
         spec.batching.sizes,
-        seen=[one.batch_size for one in measured(spec, state)],
+        seen=[observation.batch_size for observation in measured(spec, state)],
         train_rows=rows,
         spent=state.trial_examples,
         at_most=min(left, cap.value if cap else math.inf),
@@ -139,17 +140,19 @@ def _trial(spec: RunSpec, state: RunState, left: int, caps: Sequence[Cap]) -> Ne
 def _planned(spec: RunSpec, state: RunState, left: int, caps: list[Cap]) -> NextBatch:
     """The rule's size; just after a change one that tells the new law."""
     batching, delay = spec.batching, delay_of(spec, state)
+    sizes = batching.sizes
     choice = choose_batch(
         fit=delay.law(batching),
         rule=batching.rule,
         share=batching.share,
-        sizes=batching.sizes,
-        fallback=_fallback(batching.sizes),
+        sizes=sizes,
+        # The middle candidate: neither the slowest nor the one that trusts an unknown server most.
+        fallback=sorted(sizes)[len(sizes) // 2],
         lower=1,
         upper_caps=caps,
     )
     reason = f"{choice.reason} (fit on {delay.source})" if choice.fit is not None else choice.reason
-    size, reason = _after_a_change(delay, choice.size, reason, batching.sizes)
+    size, reason = _after_a_change(delay, choice.size, reason, sizes)
     cap = tightest(caps)
     return _evened(max(1, math.floor(min(size, cap.value if cap else math.inf))), left, reason)
 
@@ -157,24 +160,22 @@ def _planned(spec: RunSpec, state: RunState, left: int, caps: list[Cap]) -> Next
 def _after_a_change(delay: Delay, size: int, reason: str, sizes: Sequence[int]) -> tuple[int, str]:
     """While the new law rests on one size: half the last size, or twice it where half is below the
     bounds. While it rests on few observations: at most twofold beyond what they were made at."""
-    factor, known = delay.today.factor, [int(one.batch_size) for one in delay.observations]
-    if factor is None or not known or len(known) >= YOUNG:
+    factor, measured_sizes = delay.today.factor, [int(seen.batch_size) for seen in delay.observations]
+    if factor is None or not measured_sizes or len(measured_sizes) >= YOUNG:
         return size, reason
     changed = f"iterations take {factor:.2g} times what was expected, so earlier ones count no more"
     if delay.today.borrowed:
-        half = known[-1] // PROBE
-        probe = half if half >= min(sizes) else min(known[-1] * PROBE, max(sizes))
-        return probe, f"{changed}: {probe} examples, since another size than {known[-1]} tells the new law"
-    low, high = math.ceil(min(known) / PROBE), max(known) * PROBE
+        half = measured_sizes[-1] // PROBE
+        probe = half if half >= min(sizes) else min(measured_sizes[-1] * PROBE, max(sizes))
+        return (
+            probe,
+            f"{changed}: {probe} examples, since another size than {measured_sizes[-1]} tells the new law",
+        )
+    low, high = math.ceil(min(measured_sizes) / PROBE), max(measured_sizes) * PROBE
     near = min(max(size, low), high)
     if near != size:
         reason = f"{reason}; {near} for now, at most twofold from what was measured since"
     return near, f"{changed}. {reason}"
-
-
-def _fallback(sizes: Sequence[int]) -> int:
-    """The middle candidate: neither the slowest nor the one that trusts an unknown server most."""
-    return sorted(sizes)[len(sizes) // 2]
 
 
 def _evened(size: int, left: int, reason: str) -> NextBatch:
@@ -183,7 +184,61 @@ def _evened(size: int, left: int, reason: str) -> NextBatch:
     even = math.ceil(left / batches)
     if even == size:
         return NextBatch(size, reason)
-    return NextBatch(
-        even,
-        f"{reason}; {left} examples left are dealt out as {batches} batch{'es' if batches > 1 else ''} of about {even}",
-    )
+    dealt = f"{batches} batch{'es' if batches > 1 else ''} of about {even}"
+    return NextBatch(even, f"{reason}; {left} examples left are dealt out as {dealt}")
+
+
+def allowance(train_rows: int) -> int:
+    """Examples that the trials of an epoch may take.
+
+    >>> allowance(250)
+    50
+    """
+    return int(EPOCH_SHARE * train_rows + 1e-9)
+
+
+def trial_order(sizes: Sequence[int], examples: int) -> tuple[int, ...]:
+    """The candidates to try with ``examples`` to spend: the largest that leaves room for the smallest,
+    the smallest, the largest of the rest, and so on, so that size and time of day are not confounded.
+
+    Nothing where not even two fit: one size tells no slope.
+
+    >>> trial_order((5, 10, 25, 50, 100), 200)
+    (100, 5, 50, 10, 25)
+    >>> trial_order((5, 10, 25, 50, 100), 50)
+    (25, 5, 10)
+    >>> trial_order((5, 10, 25), 14)
+    ()
+    """
+    untried, order = sorted(set(sizes)), list[int]()
+    while untried:
+        smallest = untried[0]
+        if len(order) % 2:
+            pick = smallest
+        else:
+            room = examples - (smallest if not order else 0)
+            pick = max((size for size in untried if size <= room and (order or size > smallest)), default=0)
+        if not pick or pick > examples:
+            break
+        order.append(pick)
+        untried.remove(pick)
+        examples -= pick
+    return tuple(order) if len(order) > 1 else ()
+
+
+def next_trial(
+    sizes: Sequence[int], *, seen: Sequence[int], train_rows: int, spent: int, at_most: float
+) -> int | None:
+    """The next size to try, or None when nothing is left to try or to spend.
+
+    ``seen``: sizes observed (a candidate within a factor of 1.5 of one counts as observed); ``spent``:
+    examples of trials in this epoch; ``at_most``: what the caps and the epoch leave.
+
+    >>> next_trial((5, 10, 25, 50), seen=[25], train_rows=250, spent=25, at_most=64)
+    5
+    """
+    room = min(at_most, allowance(train_rows) - spent)
+    for size in trial_order([size for size in sizes if size <= at_most], allowance(train_rows)):
+        if size <= room and not any(max(size, other) < SPREAD * min(size, other) for other in seen):
+            return size
+    return None

@@ -9,7 +9,7 @@ deterministic, so asking again is harmless).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from combee.algo.budget import Limits, Spend, fits, largest_affordable
@@ -19,14 +19,12 @@ from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge
-from combee.plan.stop import StopFacts, stop_reason
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import EVALUATE, ITERATION, PROFILE
 
 EVALUATIONS_PER_RUN = 20
 """heldOut's select half is scored about this often in a run, whatever the batch size is, so that
 strategies are compared at equal numbers of examples."""
-"""More inputs, and more tokens, than any call has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ def _profile(facts: _Facts, state: RunState) -> Plan:
 def _learn(facts: _Facts, state: RunState) -> Plan:
     plan = facts.snapshot.plans.get(state.iteration)
     if plan is None or _not_ours(facts, state, plan):
-        stop = stop_reason(StopFacts(facts.spec, state, facts.snapshot)) or _over_budget(facts, state)
+        stop = _enough(facts, state) or _over_budget(facts, state)
         if stop is not None:
             return Plan(replace(state, phase="Evaluating", stop=stop))
         return Plan(state, freeze=iteration_plan(facts.spec, state))
@@ -119,6 +117,24 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
     return Plan(after_iteration(state, plan, facts.snapshot.summaries[steps[-1].name]))
 
 
+def _enough(facts: _Facts, state: RunState) -> Outcome | None:
+    """Why learning stops, other than for the budget; None: it goes on.
+
+    Given plans are obeyed before anything else, and the budget is asked last: a run that has converged is not
+    reported as one that ran out of money.
+    """
+    given, done = facts.snapshot.given_iterations, state.examples_done
+    epochs, patience = facts.spec.method.epochs, facts.spec.stopping.patience
+    if given is not None and state.iteration >= given:
+        return Outcome("Done", f"all {given} given iteration plans are done")
+    if state.epoch >= epochs:
+        times = f"{epochs} epoch{'s' if epochs > 1 else ''}"
+        return Outcome("Done", f"{times} of {done // epochs} examples done")
+    if given is None and state.evaluations_since_best >= patience:
+        return Outcome("Done", f"select has not improved in {patience} evaluations")
+    return None
+
+
 def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:
     """A plan left behind for an iteration that given plans say the run does not have."""
     given = facts.snapshot.given_iterations
@@ -127,15 +143,12 @@ def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:
 
 def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tuple[Step, ...]:
     """The steps of one iteration, each reading what those before it left."""
-    made: dict[str, Step] = {}
+    steps: dict[str, Step] = {}
     for kind in ITERATION:
-        made[kind.name] = facts.step(
-            kind.name,
-            plan.iteration,
-            shards=plan.shards if kind.sharded else 1,
-            inputs={"artifact": state.artifact, **{name: made[name].name for name in kind.waits_for}},
-        )
-    return tuple(made.values())
+        inputs = {"artifact": state.artifact, **{name: steps[name].name for name in kind.waits_for}}
+        shards = plan.shards if kind.sharded else 1
+        steps[kind.name] = facts.step(kind.name, plan.iteration, shards=shards, inputs=inputs)
+    return tuple(steps.values())
 
 
 def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
@@ -145,13 +158,8 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
     batch = next_batch(spec, state, affordable=_affordable(spec, state))
     aggregation = spec.method.stated.aggregation(spec.aggregation)
     variants = min(spec.method.variants_in_flight, batch.size)
-    redundancy = choose_redundancy(
-        aggregation.redundancy.mode,
-        -(-batch.size // variants),
-        aggregation.redundancy.copies,
-        aggregation.redundancy.max_rounds,
-    )
-    done = state.examples_done + batch.size
+    stated = aggregation.redundancy
+    redundancy = choose_redundancy(stated.mode, -(-batch.size // variants), stated.copies, stated.max_rounds)
     return IterationPlan(
         iteration=state.iteration,
         epoch=state.epoch,
@@ -173,7 +181,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         subgroups=aggregation.subgroups or "",
         render_token_budget=spec.method.render_token_budget,
         reflection_rounds=spec.method.reflection_rounds,
-        evaluate=evaluation_due(spec, state, done),
+        evaluate=evaluation_due(spec, state, state.examples_done + batch.size),
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,
         variants=variants,
@@ -198,14 +206,7 @@ def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
 
 def limits_of(spec: RunSpec) -> Limits:
     """The manifest's budget; an absent figure is no limit."""
-    budget = spec.budget
-    return Limits(
-        rollouts=budget.rollouts,
-        tokens=budget.tokens,
-        gpu_seconds=budget.gpu_seconds,
-        wall_clock_seconds=budget.wall_clock_seconds,
-        primary=budget.primary,
-    )
+    return Limits(**{limit.name: getattr(spec.budget, limit.name) for limit in fields(Limits)})
 
 
 def _closing_cost(spec: RunSpec, state: RunState) -> Spend:
@@ -213,9 +214,12 @@ def _closing_cost(spec: RunSpec, state: RunState) -> Spend:
     if state.facts is None or state.facts.select_rows == 0:
         return Spend()
     rollouts = state.facts.select_rows + 2 * (state.facts.gate_rows + state.facts.test_rows)
+    return Spend(rollouts=rollouts, tokens=int(rollouts * _tokens_a_rollout(state)))
+
+
+def _tokens_a_rollout(state: RunState) -> float:
     task = state.usage.get("task")
-    tokens = task.tokens / max(task.calls, 1) if task else 0.0
-    return Spend(rollouts=rollouts, tokens=int(rollouts * tokens))
+    return task.tokens / max(task.calls, 1) if task else 0.0
 
 
 def _affordable(spec: RunSpec, state: RunState) -> int | None:
@@ -229,9 +233,7 @@ def _first_guess(state: RunState) -> Spend:
     three replays, each about as long as profile's rollouts were. Nothing is known where none was made."""
     if state.facts is not None and not state.facts.held_out_rows:
         return Spend()
-    task = state.usage.get("task")
-    tokens = task.tokens / max(task.calls, 1) if task else 0.0
-    return Spend(rollouts=4, tokens=int(6 * tokens))
+    return Spend(rollouts=4, tokens=int(6 * _tokens_a_rollout(state)))
 
 
 def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
@@ -245,10 +247,8 @@ def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
         return Outcome("BudgetExhausted", f"the budget of {exceeded.limit:,.0f} {exceeded.name} is spent")
     affordable = _affordable(facts.spec, state)
     if affordable is not None and affordable < 1 and facts.snapshot.given_iterations is None:
-        return Outcome(
-            "BudgetExhausted",
-            "what is left of the budget does not pay for another iteration and the closing evaluation",
-        )
+        reason = "what is left of the budget does not pay for another iteration and the closing evaluation"
+        return Outcome("BudgetExhausted", reason)
     return None
 
 
@@ -272,23 +272,16 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
     if stop.name == "BudgetExhausted":
         return _done(state, stop)
     if gain <= 0:
-        return _done(
-            state,
-            Outcome(
-                "NothingBetter",
-                f"the best artifact on select does not hold on gate ({gain:+.3f}); {stop.reason}",
-            ),
-        )
+        reason = f"the best artifact on select does not hold on gate ({gain:+.3f}); {stop.reason}"
+        return _done(state, Outcome("NothingBetter", reason))
     return _done(state, Outcome("Learned", f"held-out gate rose by {gain:+.3f}; {stop.reason}"))
 
 
 def _no_gain(state: RunState, stop: Outcome) -> Outcome:
     if stop.name == "BudgetExhausted":
         return stop
-    return Outcome(
-        "NothingBetter",
-        f"no playbook scored above the start ({state.baseline_select:.3f}) on select; {stop.reason}",
-    )
+    start = f"{state.baseline_select:.3f}"
+    return Outcome("NothingBetter", f"no playbook scored above the start ({start}) on select; {stop.reason}")
 
 
 def _unscored(state: RunState, best: Best, stop: Outcome) -> Outcome:
@@ -296,11 +289,10 @@ def _unscored(state: RunState, best: Best, stop: Outcome) -> Outcome:
     if stop.name == "BudgetExhausted":
         return stop
     if best.iteration < 0:
-        more = "a lesson is shown once two traces support it, or with aggregation.verify: Off"
-        return Outcome("NothingBetter", f"no lesson came to be shown: {more}; {stop.reason}")
-    return Outcome(
-        "Learned", f"learned from {state.examples_done:,} traces, and scored on nothing; {stop.reason}"
-    )
+        advice = "a lesson is shown once two traces support it, or with aggregation.verify: Off"
+        return Outcome("NothingBetter", f"no lesson came to be shown: {advice}; {stop.reason}")
+    learned = f"learned from {state.examples_done:,} traces"
+    return Outcome("Learned", f"{learned}, and scored on nothing; {stop.reason}")
 
 
 def _done(state: RunState, outcome: Outcome) -> Plan:
@@ -309,7 +301,5 @@ def _done(state: RunState, outcome: Outcome) -> Plan:
 
 def _failed(state: RunState, summary: StepSummary) -> Plan:
     name = "BudgetExhausted" if summary.error == "BudgetExhausted" else "Failed"
-    return _done(
-        charge(state, summary),
-        Outcome(name, summary.message or f"step {summary.step} failed: {summary.error}"),
-    )
+    reason = summary.message or f"step {summary.step} failed: {summary.error}"
+    return _done(charge(state, summary), Outcome(name, reason))

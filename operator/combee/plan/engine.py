@@ -38,10 +38,10 @@ def hardware_slots(spec: RunSpec) -> tuple[int, str]:
 
 def _max_num_seqs(args: tuple[str, ...]) -> int | None:
     """The value of the last ``--max-num-seqs N`` or ``--max-num-seqs=N``; None when absent or no number."""
-    found = None
-    for here, after in zip(args, (*args, "")[1:], strict=True):
-        flag, _, value = here.replace("_", "-").partition("=")
+    last = None
+    for arg, after in zip(args, (*args, "")[1:], strict=True):
+        flag, _, value = arg.replace("_", "-").partition("=")
         number = value or after
         if flag == "--max-num-seqs" and number.isascii() and number.isdigit() and int(number) > 0:
-            found = int(number)
-    return found
+            last = int(number)
+    return last

@@ -44,23 +44,19 @@ class GateScores:
     def to_json(self) -> str:
         """Compact: some twenty bytes an example."""
         rows = {name: [_short(self.baseline[name]), _short(self.best[name])] for name in sorted(self.best)}
-        return json.dumps(
-            {"version": GATE_VERSION, "heldOut": self.held_out, "scores": rows}, separators=(",", ":")
-        )
+        body = {"version": GATE_VERSION, "heldOut": self.held_out, "scores": rows}
+        return json.dumps(body, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "gate.json") -> GateScores:
-        """Read what ``to_json`` wrote. UserError when it is something else: anybody may have made the ConfigMap."""
+        """Read what ``to_json`` wrote. UserError for anything else: anybody may have made the ConfigMap."""
         try:
             raw = json.loads(text)
             if raw["version"] != GATE_VERSION:
                 raise ValueError(f"version {raw['version']}")
-            rows = {str(name): (_score(pair[0]), _score(pair[1])) for name, pair in raw["scores"].items()}
-            return cls(
-                str(raw["heldOut"]),
-                {name: pair[0] for name, pair in rows.items()},
-                {name: pair[1] for name, pair in rows.items()},
-            )
+            rows = raw["scores"].items()
+            baseline = {str(name): _score(pair[0]) for name, pair in rows}
+            return cls(str(raw["heldOut"]), baseline, {str(name): _score(pair[1]) for name, pair in rows})
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise UserError(
                 f"the scores on gate cannot be read ({type(error).__name__})",

@@ -22,12 +22,10 @@ class Served:
 
     @property
     def keeps_traffic(self) -> bool:
-        """Whether anything of its traffic is kept."""
         return self.gateway.capture.enabled or self.mirrors
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Names of the Secrets that its gateway is given."""
         upstream, keys, store = self.gateway.upstream, self.gateway.keys, self.gateway.capture.store
         refs = (
             upstream.api_key_secret_ref if upstream is not None else None,
@@ -84,8 +82,8 @@ def decide_gateway(seen: GatewaySeen) -> GatewayPlan:
     """
     if seen.unread:
         return GatewayPlan(keeps=True)
-    served = tuple(one for one in seen.wanted if seen.secret_policy or not one.secrets)
-    refused = tuple(one for one in seen.wanted if one not in served)
+    served = tuple(playbook for playbook in seen.wanted if seen.secret_policy or not playbook.secrets)
+    refused = tuple(playbook for playbook in seen.wanted if playbook not in served)
     deployment = seen.deployment
     if deployment is not None and not deployment.ours:
         return GatewayPlan(refused=refused, foreign=True)

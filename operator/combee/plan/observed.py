@@ -65,13 +65,13 @@ def observed(summary: StepSummary) -> tuple[Observed, ...]:
 
 def of_engine(observations: Sequence[Observed], engine: str) -> tuple[Observed, ...]:
     """Those measured on ``engine``, or on an unknown one; what precedes a change of engine is gone."""
-    kept: list[Observed] = []
-    for one in observations:
-        if one.engine in ("", engine):
-            kept.append(one)
+    latest: list[Observed] = []
+    for observation in observations:
+        if observation.engine in ("", engine):
+            latest.append(observation)
         else:
-            kept.clear()
-    return tuple(kept)
+            latest.clear()
+    return tuple(latest)
 
 
 def retention_cap(observations: Sequence[Observed]) -> Cap | None:
@@ -82,23 +82,16 @@ def retention_cap(observations: Sequence[Observed]) -> Cap | None:
     sizes that hold had together, both with at least 40 lessons. The cap is then the largest size below
     the smallest that fails. None: nothing speaks against growth.
     """
-    sizes = sorted({one.batch_size for one in observations})
-    kept = {size: _carried([one for one in observations if one.batch_size == size]) for size in sizes}
-    failed: dict[int, tuple[float, float]] = {}
-    for index, size in enumerate(sizes):
-        smaller = _carried(
-            [one for one in observations if one.batch_size in sizes[:index] and one.batch_size not in failed]
-        )
-        here = kept[size]
-        if here is not None and smaller is not None and here < HELD_SHARE * smaller:
-            failed[size] = (here, smaller)
-    if not failed:
-        return None
-    worst = min(failed)
-    here, smaller = failed[worst]
-    holding = [size for size in sizes if size < worst]
-    why = f"{_percent(here)} of the lessons were carried at {worst}, {_percent(smaller)} at smaller sizes"
-    return Cap("verified retention", max(holding), why)
+    holding: list[int] = []
+    for size in sorted({observation.batch_size for observation in observations}):
+        share = _carried([o for o in observations if o.batch_size == size])
+        smaller = _carried([o for o in observations if o.batch_size in holding])
+        if share is not None and smaller is not None and share < HELD_SHARE * smaller:
+            low, high = f"{100 * share:.0f} %", f"{100 * smaller:.0f} %"
+            why = f"{low} of the lessons were carried at {size}, {high} at smaller sizes"
+            return Cap("verified retention", holding[-1], why)
+        holding.append(size)
+    return None
 
 
 def variance_cap(observations: Sequence[Observed]) -> Cap | None:
@@ -110,18 +103,15 @@ def variance_cap(observations: Sequence[Observed]) -> Cap | None:
     time saved would be bought with nothing, so the size stays at most what it was. None: they vary.
     """
     recent = observations[-RECENT:]
-    examples, correct = sum(one.examples for one in recent), sum(one.correct for one in recent)
+    examples, correct = sum(o.examples for o in recent), sum(o.correct for o in recent)
     q = (min(correct, examples) + 1) / (examples + 2)
     if not recent or examples == 0 or q * (1 - q) >= LEAST_VARIANCE:
         return None
-    why = f"{correct} of the last {examples} train examples were right, so a larger batch has little more to tell"
+    right = f"{correct} of the last {examples} train examples were right"
+    why = f"{right}, so a larger batch has little more to tell"
     return Cap("reward variance", recent[-1].batch_size, why)
 
 
-def _carried(these: Sequence[Observed]) -> float | None:
-    lessons = sum(one.lessons for one in these)
-    return sum(one.carried for one in these) / lessons if lessons >= LEAST_LESSONS else None
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _carried(observations: Sequence[Observed]) -> float | None:
+    lessons = sum(o.lessons for o in observations)
+    return sum(o.carried for o in observations) / lessons if lessons >= LEAST_LESSONS else None

@@ -92,52 +92,40 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
 
 
 def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Range, Range]:
-    """Rollouts and reflections; a recorded trajectory is reflected on once for each of its parts, at least once."""
-    facts = shape.facts
-    closing = 2 * (facts.gate_rows + facts.test_rows)
+    """Rollouts and reflections; a recorded trajectory is reflected on once a part, at least once."""
+    facts, rounds = shape.facts, spec.method.reflection_rounds
     learning = facts.train_rows * spec.method.epochs
-    every = spec.stopping.evaluate_every
-    marks = math.ceil(learning / every) if every else EVALUATIONS_PER_RUN
     if not spec.rolls_out:
         return Range(0, 0), Range(learning, learning)
-    rounds = spec.method.reflection_rounds
-    evaluations = 1 + min(len(batches), marks)
-    fixed = learning + facts.select_rows * evaluations + closing
-    early = min(len(batches), spec.stopping.patience)
-    cost = _cost(spec, shape, 1, 1)
-    scored = min(early, 1) if cost.knows_select else early
-    first = sum(batch.size for batch in batches[:early]) + facts.select_rows * (1 + scored)
+    every = spec.stopping.evaluate_every
+    marks = math.ceil(learning / every) if every else EVALUATIONS_PER_RUN
+    closing = 2 * (facts.gate_rows + facts.test_rows)
+    fixed = learning + facts.select_rows * (1 + min(len(batches), marks)) + closing
+    least = batches[: spec.stopping.patience]
+    examples, cost = sum(batch.size for batch in least), _cost(spec, shape, 1, 1)
+    scored = min(len(least), 1) if cost.knows_select else len(least)
+    low = examples + facts.select_rows * (1 + scored)
     replays = total([batch.replays for batch in batches])
-    rollouts = Range(min(first, fixed), fixed + replays.high + (rounds - 1) * learning)
-    if not cost.reflects:
-        return rollouts, Range(0, 0)
-    return rollouts, Range(sum(batch.size for batch in batches[:early]), learning * rounds)
+    rollouts = Range(min(low, fixed), fixed + replays.high + (rounds - 1) * learning)
+    return rollouts, Range(examples, learning * rounds) if cost.reflects else Range(0, 0)
 
 
 def refusal(facts: DataFacts) -> str:
     """Why heldOut cannot judge anything, whatever the gain; empty when it can."""
     if can_ever_detect(facts.gate_rows, 0.05):
         return ""
-    return (
-        f"heldOut has {facts.gate_rows} gate rows: even if every one of them went from wrong to right, chance "
-        "could not be ruled out at 5 %; give at least 12 heldOut rows"
-    )
+    cause = "even if every one of them went from wrong to right, chance could not be ruled out at 5 %"
+    return f"heldOut has {facts.gate_rows} gate rows: {cause}; give at least 12 heldOut rows"
 
 
 def _warnings(spec: RunSpec, facts: DataFacts, gain: float) -> list[str]:
-    warnings = []
-    if gain > spec.stopping.target_gain:
-        needed = (
-            math.ceil(2 * facts.gate_rows * (gain / spec.stopping.target_gain) ** 2)
-            if spec.stopping.target_gain
-            else 0
-        )
-        more = f"; about {needed:,} heldOut rows would show it" if needed else ""
-        warnings.append(
-            f"the smallest gain that {facts.gate_rows} gate rows can show is {gain:.3f}, "
-            f"larger than stopping.targetGain {spec.stopping.target_gain}{more}"
-        )
-    return warnings
+    target = spec.stopping.target_gain
+    if gain <= target:
+        return []
+    needed = math.ceil(2 * facts.gate_rows * (gain / target) ** 2) if target else 0
+    advice = f"; about {needed:,} heldOut rows would show it" if needed else ""
+    least = f"the smallest gain that {facts.gate_rows} gate rows can show is {gain:.3f}"
+    return [f"{least}, larger than stopping.targetGain {target}{advice}"]
 
 
 def _batches(spec: RunSpec, shape: DataShape) -> tuple[list[Batch], str]:
@@ -155,12 +143,9 @@ def _batches(spec: RunSpec, shape: DataShape) -> tuple[list[Batch], str]:
             batches.append(_batch(spec, shape, len(batches), choice.size))
             offset += choice.size
             if choice.trial:
-                untimed = Observed(choice.size, 0.0)
-                state = replace(
-                    state,
-                    trial_examples=state.trial_examples + choice.size,
-                    observations=(*state.observations, untimed),
-                )
+                observations = (*state.observations, Observed(choice.size, 0.0))
+                spent = state.trial_examples + choice.size
+                state = replace(state, trial_examples=spent, observations=observations)
     return batches, reason
 
 
@@ -176,23 +161,22 @@ def _batch(spec: RunSpec, shape: DataShape, iteration: int, size: int) -> Batch:
     cost = _cost(spec, shape, size, most)
     batch = _of_one_part(spec, iteration, size, cost)
     shares = [_of_one_part(spec, iteration, len(range(place, size, most)), cost) for place in range(most)]
-    alone, dealt = batch.aggregator_calls, total([one.aggregator_calls for one in shares])
+    alone, dealt = batch.aggregator_calls, total([share.aggregator_calls for share in shares])
     low, high = min(alone.low, dealt.low), max(alone.high, dealt.high)
     return replace(batch, aggregator_calls=Range(low * shape.components, high * shape.components))
 
 
 def _of_one_part(spec: RunSpec, iteration: int, size: int, cost: Cost) -> Batch:
-    how = spec.method.stated.aggregation(spec.aggregation)
-    calls = strategies.cost_of(how)(
-        how,
-        strategies.Batch(
-            size=size,
-            seed=spec.seed,
-            iteration=iteration,
-            overhead_tokens=spec.method.render_token_budget // 2,
-            clusters=cost.clusters,
-        ),
+    aggregation = spec.method.stated.aggregation(spec.aggregation)
+    overhead_tokens = spec.method.render_token_budget // 2
+    batch = strategies.Batch(
+        size=size,
+        seed=spec.seed,
+        iteration=iteration,
+        overhead_tokens=overhead_tokens,
+        clusters=cost.clusters,
     )
+    calls = strategies.cost_of(aggregation)(aggregation, batch)
     return Batch(
         iteration, size, calls.leaves, calls.leaf_inputs, calls.levels, calls.rounds, calls.calls, cost.tried
     )

@@ -16,6 +16,7 @@ from combee.plan.observed import Observed, observed
 from combee.plan.types import IterationPlan, Outcome, StepSummary, Usage, add_usage
 
 MAX_OBSERVATIONS = 64
+SPLITS = ("train", "heldOut", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,6 @@ class DataFacts:
 
     @property
     def held_out_rows(self) -> int:
-        """select plus gate."""
         return self.select_rows + self.gate_rows
 
 
@@ -90,15 +90,11 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         select_rows=counts["select"],
         gate_rows=counts["gate"],
         test_rows=counts.get("test", 0),
-        digests={
-            split: summary.outputs[split]
-            for split in ("train", "heldOut", "test")
-            if split in summary.outputs
-        },
+        digests={split: summary.outputs[split] for split in SPLITS if split in summary.outputs},
     )
     select = summary.scores["select"]
     return replace(
-        _spend(state, summary),
+        charge(state, summary),
         phase="Learning",
         facts=facts,
         artifact=summary.outputs["artifact"],
@@ -118,7 +114,7 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
     offset = plan.offset + plan.batch_size
     over = offset >= state.facts.train_rows
     done = state.examples_done + plan.batch_size
-    rolled = _spend(state, summary)
+    rolled = charge(state, summary)
     used = rolled.spend - state.spend
     learning = max(used.rollouts - summary.counts.get("evaluated", 0), 1 if state.facts.select_rows else 0)
     per_example = Spend(
@@ -142,25 +138,20 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
 def _judge(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
     """Select decides what is best; an iteration without an evaluation changes nothing. Without heldOut what
     knows most is best, once any of it is shown."""
-    found = summary.outputs.get("findings", "")
+    findings = summary.outputs.get("findings", "")
     if state.facts is not None and not state.facts.select_rows and summary.counts.get("rendered", 0):
-        return replace(state, best=Best(state.artifact, 0.0, plan.iteration, found))
+        return replace(state, best=Best(state.artifact, 0.0, plan.iteration, findings))
     if "select" not in summary.scores:
         return state
     select = summary.scores["select"]
     state = replace(state, last_select=select, evaluated_at=state.examples_done)
     if state.best is None or select > state.best.select:
-        best = Best(state.artifact, select, plan.iteration, found)
+        best = Best(state.artifact, select, plan.iteration, findings)
         return replace(state, best=best, evaluations_since_best=0)
     return replace(state, evaluations_since_best=state.evaluations_since_best + 1)
 
 
-def _spend(state: RunState, summary: StepSummary) -> RunState:
-    return replace(state, spend=state.spend + spend_of(summary), usage=add_usage(state.usage, summary.usage))
-
-
 def spend_of(summary: StepSummary) -> Spend:
-    """What a step spent."""
     return Spend(
         rollouts=summary.counts.get("rollouts", 0),
         tokens=sum(usage.tokens for usage in summary.usage.values()),
@@ -170,5 +161,5 @@ def spend_of(summary: StepSummary) -> Spend:
 
 
 def charge(state: RunState, summary: StepSummary) -> RunState:
-    """``state`` with what a step spent that changed nothing else (a failed one, or the gate)."""
-    return _spend(state, summary)
+    """``state`` with what a step spent."""
+    return replace(state, spend=state.spend + spend_of(summary), usage=add_usage(state.usage, summary.usage))

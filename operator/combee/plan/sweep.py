@@ -1,7 +1,8 @@
 """When kept traffic ends: which stores still hold some, and what their Jobs do next. Pure.
 
-The operator keeps no memory of its own. One Job for each store carries it in an annotation: whose traffic is in the
-store and until when, also after a gateway was turned off, its store was changed or its Playbook was deleted.
+The operator has no memory of its own. One Job for each store carries it in an annotation: whose traffic is in
+the store and until when, also after a gateway was turned off, its store was changed or its Playbook was
+deleted.
 
     Playbooks, sweep Jobs, claims -> observe -> SweepSeen -> decide_sweep(seen, now) -> SweepPlan -> apply
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from pydantic import ValidationError
 
@@ -51,12 +52,11 @@ class Memory:
 
     @property
     def tended(self) -> bool:
-        """Whether gateways look after all of it."""
-        return all(one.tended for one in self.kept)
+        return all(traffic.tended for traffic in self.kept)
 
     def to_json(self) -> str:
         """As the annotation has it; equal ones are equal."""
-        kept = [[one.playbook, one.retention_seconds, one.until, one.tended] for one in self.kept]
+        kept = [list(astuple(traffic)) for traffic in self.kept]
         store = self.store.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps({"store": store, "kept": kept}, sort_keys=True)
 
@@ -76,20 +76,19 @@ def remembered(
 ) -> tuple[Kept, ...]:
     """What is kept in a store now, by Playbook.
 
-    ``before``: as it was remembered. ``live``: of which more may come. ``unread``: Playbooks that cannot be read, of
-    which nothing is forgotten. ``swept``: when the last sweep began that came to a good end.
+    ``before``: as it was remembered. ``live``: of which more may come. ``unread``: Playbooks that cannot be
+    read, of which nothing is forgotten. ``swept``: when the last sweep began that came to a good end.
     """
-    found = {one.playbook: one for one in live}
-    for one in before:
-        if one.playbook in found:
+    current = {traffic.playbook: traffic for traffic in live}
+    for traffic in before:
+        if traffic.playbook in current:
             continue
-        if one.playbook in unread:
-            found[one.playbook] = one
-            continue
-        until = one.until or round(now + one.retention_seconds + MARGIN_SECONDS)
-        if swept < until and now < until + GIVE_UP_SECONDS:
-            found[one.playbook] = replace(one, until=until, tended=False)
-    return tuple(found[name] for name in sorted(found))
+        until = traffic.until or round(now + traffic.retention_seconds + MARGIN_SECONDS)
+        if traffic.playbook in unread:
+            current[traffic.playbook] = traffic
+        elif swept < until and now < until + GIVE_UP_SECONDS:
+            current[traffic.playbook] = replace(traffic, until=until, tended=False)
+    return tuple(current[name] for name in sorted(current))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +149,9 @@ def decide_sweep(seen: SweepSeen, now: float) -> SweepPlan:
         jobs.setdefault(job.memory.key, []).append(job)
     plans = [_store_plan(seen, jobs.get(key, []), key, now) for key in jobs.keys() | seen.live.keys()]
     return SweepPlan(
-        start=tuple(one for plan in plans for one in plan.start),
-        delete=tuple(one for plan in plans for one in plan.delete),
-        note=tuple(one for plan in plans for one in plan.note),
+        start=tuple(start for plan in plans for start in plan.start),
+        delete=tuple(job for plan in plans for job in plan.delete),
+        note=tuple(note for plan in plans for note in plan.note),
         keeps=any(plan.keeps for plan in plans),
     )
 
@@ -175,12 +174,10 @@ def _store_plan(seen: SweepSeen, jobs: list[SweepJob], key: str, now: float) -> 
 
 def _memory_now(seen: SweepSeen, jobs: list[SweepJob], key: str, now: float) -> Memory:
     """Return what is kept in one store: what its last Job remembers, and what today's Playbooks say."""
-    wanted = seen.live.get(key)
     swept = max((job.created for job in jobs if job.complete), default=0.0)
-    before = jobs[-1].memory.kept if jobs else ()
-    kept = remembered(before, wanted.kept if wanted else (), seen.unread, now, swept)
-    store = jobs[-1].memory.store if jobs else seen.live[key].store
-    return Memory(store, kept)
+    before = jobs[-1].memory if jobs else Memory(seen.live[key].store, ())
+    live = seen.live.get(key, Memory(before.store, ()))
+    return Memory(before.store, remembered(before.kept, live.kept, seen.unread, now, swept))
 
 
 def _slot(seconds: float) -> int:

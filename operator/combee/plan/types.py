@@ -23,6 +23,7 @@ ONE_TEXT_VERSION = 2
 OLDEST_PLAN_VERSION = 1
 """A plan of version 1 is read as one that is no trial."""
 SUMMARY_VERSION = 1
+_GIVE_PLANS = "Give the folder `plans` of an earlier run"
 MAX_SUMMARY_BYTES = 2048
 """The kubelet keeps 4,096 bytes of a termination message for a pod; sidecars share them."""
 
@@ -62,7 +63,7 @@ class IterationPlan:
     version: int = PLAN_VERSION
 
     def to_json(self) -> bytes:
-        """Canonical bytes: equal plans have equal bytes, which are those of the oldest version that can say it."""
+        """Canonical bytes: equal plans have equal bytes, those of the oldest version that can hold them."""
         body = asdict(self)
         if self.variants == 1:
             del body["variants"]
@@ -75,11 +76,7 @@ class IterationPlan:
         try:
             version = json.loads(data)["version"]
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"not an iteration plan ({error})",
-                where=where,
-                fix="Give the folder `plans` of an earlier run",
-            ) from None
+            raise UserError(f"not an iteration plan ({error})", where=where, fix=_GIVE_PLANS) from None
         if not isinstance(version, int) or not OLDEST_PLAN_VERSION <= version <= PLAN_VERSION:
             raise UserError(
                 f"iteration plan of version {version}, this is version {PLAN_VERSION}",
@@ -87,25 +84,18 @@ class IterationPlan:
                 fix="Use the version of combee that wrote it",
             )
         try:
-            read: Self = _plan_adapter(cls).validate_json(data, strict=True)
-            return replace(read, version=PLAN_VERSION)
+            plan: Self = _plan_adapter(cls).validate_json(data, strict=True)
+            return replace(plan, version=PLAN_VERSION)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise UserError(
-                f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
-                where=where,
-                fix="Give the folder `plans` of an earlier run",
-            ) from None
+            what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise UserError(what, where=where, fix=_GIVE_PLANS) from None
 
 
 def _plan_adapter(cls: type[IterationPlan]) -> TypeAdapter[Any]:
     """Refuses wrong types, unknown and missing fields: a plan may come from anywhere."""
-    return TypeAdapter(_strict(cls))
-
-
-def _strict(cls: type[IterationPlan]) -> type[IterationPlan]:
     cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
-    return cls
+    return TypeAdapter(cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +127,6 @@ class RoleUsage:
 
     @property
     def tokens(self) -> int:
-        """prompt plus completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -171,22 +160,17 @@ class StepSummary:
     def encode(self) -> bytes:
         """JSON with its own length and checksum, so that a cut message is noticed."""
         body = asdict(self)
-        body["usage"] = {
-            role: [getattr(u, f.name) for f in fields(RoleUsage)] for role, u in self.usage.items()
-        }
-        text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        data = text.encode()
+        body["usage"] = {role: list(asdict(usage).values()) for role, usage in self.usage.items()}
+        data = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         head = f"{len(data)} {hashlib.sha256(data).hexdigest()[:16]} ".encode()
-        if len(head) + len(data) > MAX_SUMMARY_BYTES:
-            if self.message:
-                over = len(head) + len(data) - MAX_SUMMARY_BYTES
-                return replace(
-                    self, message=self.message.encode()[: -over - 8].decode(errors="ignore")
-                ).encode()
-            raise BugError(
-                f"step summary of {len(data)} bytes", where=self.step, fix=f"The limit is {MAX_SUMMARY_BYTES}"
-            )
-        return head + data
+        over = len(head) + len(data) - MAX_SUMMARY_BYTES
+        if over <= 0:
+            return head + data
+        if self.message:
+            message = self.message.encode()[: -over - 8].decode(errors="ignore")
+            return replace(self, message=message).encode()
+        limit = f"The limit is {MAX_SUMMARY_BYTES}"
+        raise BugError(f"step summary of {len(data)} bytes", where=self.step, fix=limit)
 
     @classmethod
     def decode(cls, data: bytes) -> Self | None:

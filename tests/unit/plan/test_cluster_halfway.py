@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combee.plan.cluster.halfway import halfway
+from combee.plan.cluster.engines import halfway
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, Seen, Trouble
 
@@ -33,7 +33,7 @@ def test_one_that_has_half_lets_go_after_a_while_and_tries_again() -> None:
     assert not first.let_go and first.wake_after_seconds is not None
     assert 15 <= first.wake_after_seconds <= 30 and first.memory.halfway_since == 100.0
     later = halfway("x", USED, first.memory, seen(161.0, a=up("a"), b=nowhere("b")))
-    assert later.let_go and later.memory.let_goes == 1 and "let go" in later.said
+    assert later.let_go and later.memory.let_goes == 1 and "let go" in later.message
     until = later.memory.let_go_until
     assert halfway("x", USED, later.memory, seen(until - 1)).let_go
     over = halfway("x", USED, later.memory, seen(until + 1))
@@ -115,7 +115,7 @@ def test_runs_that_share_too_few_gpus_all_end(gpus: int, runs: int, order: list[
 
 
 def test_without_letting_go_two_runs_would_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("combee.plan.cluster.halfway.PATIENCE_SECONDS", 1e9)
+    monkeypatch.setattr("combee.plan.cluster.engines.PATIENCE_SECONDS", 1e9)
     world = World(2, 2, [0, 1])
     for _ in range(600):
         world.tick()

@@ -13,13 +13,12 @@ from test_decide import FACTS, LEARNING, spec
 
 from combee.api.run import RunSpec
 from combee.errors import UserError
-from combee.plan.batching import delay_of, next_batch
+from combee.plan.batching import EPOCH_SHARE, allowance, delay_of, next_batch, next_trial, trial_order
 from combee.plan.decide import iteration_plan
 from combee.plan.engine import engine_digest, hardware_slots
 from combee.plan.observed import Observed, of_engine, retention_cap, variance_cap
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import RunState, after_iteration
-from combee.plan.trials import EPOCH_SHARE, allowance, next_trial, trial_order
 from combee.plan.types import PLAN_VERSION, IterationPlan, StepSummary
 
 LAW = (36.0, 1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,6 @@ from playbook_bench import CANARY, World, digest_of, gate
 from combee.algo.verdict import Judgement
 from combee.errors import UserError
 from combee.methods.ace.checks import leak_corpus
-from combee.plan.playbook import conditions
 from combee.plan.playbook.conditions import ORDER, TABLE, Said
 from combee.plan.playbook.content import findings, findings_from, findings_json, judge_content, verbatim
 from combee.plan.playbook.serving import Version, Wanted, serving
@@ -163,12 +161,10 @@ def test_nothing_flaps_while_pairs_come(values: list[float]) -> None:
     assert len([1 for one, next_ in pairwise(seen) if one != next_]) <= 1
 
 
-def test_the_docstring_names_every_pair_of_the_table() -> None:
-    text = conditions.__doc__ or ""
+def test_a_reason_of_the_table_has_one_status() -> None:
     for (type_, status), reasons in TABLE.items():
         assert type_ in ORDER
         for reason in reasons:
-            assert re.search(rf"\b{reason}\b", text), reason
             assert Said(type_, reason, "").status == status
 
 

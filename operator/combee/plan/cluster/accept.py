@@ -40,10 +40,10 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
         run = parse_run(body, "")
         for problem in (*check_cluster(run), *not_available_on_a_cluster(run)):
             raise problem
-    except NotAvailableError as error:
-        raise RefusedError(Reason.NOT_AVAILABLE, error.what, where=error.where, fix=error.fix) from None
-    except ManifestError as error:
-        raise RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix) from None
+    except (NotAvailableError, ManifestError) as error:
+        missing = isinstance(error, NotAvailableError)
+        reason = Reason.NOT_AVAILABLE if missing else Reason.INVALID_MANIFEST
+        raise RefusedError(reason, error.what, where=error.where, fix=error.fix) from None
     if run.spec.task.type == "Custom" and not policy.allow_custom_tasks:
         raise RefusedError(
             Reason.PODS_NOT_ALLOWED,

@@ -45,7 +45,6 @@ class JobWish:
 
     @property
     def name(self) -> str:
-        """The object's name."""
         return attempt_name(self.step.name, self.attempt)
 
 
@@ -104,11 +103,12 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
         if published.step is None:
             return _ended(run, memory, published.outcome, seen, finished)
         start = (published.step,)
-    elif (late := deadline(run.spec, memory, seen.now).passed) is not None:
-        return _ended(run, memory, late, seen, finished)
+    elif (passed := deadline(run.spec, memory, seen.now).passed) is not None:
+        return _ended(run, memory, passed, seen, finished)
     elif plan.freeze is not None:
         return _to_freeze(run, memory, seen, upkeep, plan.freeze, finished)
-    return _at_work(run, memory, seen, upkeep, start[0], plan.then, finished)
+    at_work = _at_work(run, memory, seen, (start[0], *plan.then))
+    return replace(at_work, delete=(*upkeep.delete, *at_work.delete), expire=finished)
 
 
 def _clocked(run: Run, memory: Memory, seen: Seen) -> Memory:
@@ -123,38 +123,27 @@ def _to_freeze(
     run: Run, memory: Memory, seen: Seen, upkeep: Upkeep, plan: IterationPlan, finished: tuple[str, ...]
 ) -> ClusterPlan:
     """Nothing of an iteration starts before its plan is written; its engines may."""
-    wished = engines_wished(run.spec, memory, seen, due=True, uid=run.who.uid)
-    memory = account(run.spec, wished.memory, wished.wishes, seen.now)
-    return ClusterPlan(memory, freeze=plan, delete=upkeep.delete, engines=wished.wishes, expire=finished)
+    engines = engines_wished(run.spec, memory, seen, due=True, uid=run.who.uid)
+    memory = account(run.spec, engines.memory, engines.wishes, seen.now)
+    return ClusterPlan(memory, freeze=plan, delete=upkeep.delete, engines=engines.wishes, expire=finished)
 
 
-def _at_work(
-    run: Run,
-    memory: Memory,
-    seen: Seen,
-    upkeep: Upkeep,
-    due: Step,
-    then: tuple[Step, ...],
-    finished: tuple[str, ...],
-) -> ClusterPlan:
-    """The Jobs and engines for the step that is due."""
-    wished = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
-    jobs = wanted_jobs(run.spec, wished.memory, seen, due, then, engines_ready=wished.ready)
-    memory = account(run.spec, jobs.memory, wished.wishes, seen.now)
+def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> ClusterPlan:
+    """The Jobs and engines for the first of ``steps``, which is due, and for those that follow it."""
+    due, *then = steps
+    engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
+    jobs = wanted_jobs(run.spec, engines.memory, seen, due, tuple(then), engines_ready=engines.ready)
+    memory = account(run.spec, jobs.memory, engines.wishes, seen.now)
+    seconds_left = deadline(run.spec, memory, seen.now).seconds_left
+    wakes = (engines.wake_after_seconds, jobs.wake_after_seconds, next_look(seen), seconds_left)
     return ClusterPlan(
         memory,
         jobs=tuple(JobWish(step, memory.attempt(step.name)) for step in jobs.steps),
-        delete=(*upkeep.delete, *jobs.delete),
-        expire=finished,
-        engines=wished.wishes,
+        delete=jobs.delete,
+        engines=engines.wishes,
         rollouts=rollouts_wished(run.spec, seen, due),
-        wake_after_seconds=_soonest(
-            wished.wake_after_seconds,
-            jobs.wake_after_seconds,
-            next_look(seen),
-            deadline(run.spec, memory, seen.now).seconds_left,
-        ),
-        waiting=wished.waiting or jobs.waiting,
+        wake_after_seconds=min((seconds for seconds in wakes if seconds is not None), default=None),
+        waiting=engines.waiting or jobs.waiting,
     )
 
 
@@ -215,10 +204,10 @@ def _note(plan: IterationPlan, after: RunState, summary: StepSummary) -> Iterati
 
 
 def _judged(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
-    looked = next((s for s in summaries.values() if s.kind == EVALUATE.name and not s.error), None)
-    if looked is None:
+    summary = next((s for s in summaries.values() if s.kind == EVALUATE.name and not s.error), None)
+    if summary is None:
         return memory
-    scores, counts = looked.scores, looked.counts
+    scores, counts = summary.scores, summary.counts
     gate = Gate(
         baseline=scores["gateBaseline"],
         best=scores["gateBest"],
@@ -227,8 +216,7 @@ def _judged(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
         rows=counts["gateRows"],
         discordant=counts["gateDiscordant"],
     )
-    record = looked.outputs.get("record", "")
-    return replace(memory, gate=gate, test=scores.get("testBest"), record=record)
+    return replace(memory, gate=gate, test=scores.get("testBest"), record=summary.outputs.get("record", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +247,9 @@ def _published(
 
 
 def publish_step(run: Run, memory: Memory) -> Step:
-    """The step that writes the best playbook into its ConfigMap."""
     best = memory.run.best
     digest = best.artifact if best is not None else ""
-    found = {"findings": best.findings} if best is not None and best.findings else {}
+    findings = {"findings": best.findings} if best is not None and best.findings else {}
     facts = memory.run.facts
     named = {"playbook": run.playbook, "digest": digest, "name": published_name(run.playbook, digest)}
     return Step(
@@ -270,7 +257,7 @@ def publish_step(run: Run, memory: Memory) -> Step:
         kind=PUBLISH.name,
         iteration=memory.run.iteration,
         seed=run.spec.seed,
-        inputs={"artifact": digest, "record": memory.record, **found},
+        inputs={"artifact": digest, "record": memory.record, **findings},
         params={**named, "heldOut": facts.digests.get("heldOut", "") if facts else ""},
     )
 
@@ -281,14 +268,14 @@ def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) 
     memory = account(run.spec, memory, down, seen.now)
     memory = replace(memory.paused(seen.now), unplaced_since=0.0, idle_since=0.0)
     live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
-    held = any(engine.replicas for engine in seen.engines.values())
+    holding = any(engine.replicas for engine in seen.engines.values())
     return ClusterPlan(
         memory,
         delete=live,
         expire=finished,
         engines=down,
         rollouts=rollouts_down(seen),
-        wake_after_seconds=1.0 if live or held or seen.rollouts else None,
+        wake_after_seconds=1.0 if live or holding or seen.rollouts else None,
     )
 
 
@@ -313,18 +300,13 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
 def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
     """The run is over: engines and live Jobs go; finished ones stay a while, to be looked at."""
     live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
-    gone = {name: EngineWish(replicas=0, remove=True) for name in seen.engines}
+    engines = {name: EngineWish(replicas=0, remove=True) for name in seen.engines}
     return ClusterPlan(
         memory,
         delete=live,
         expire=finished,
-        engines=gone,
+        engines=engines,
         rollouts=rollouts_down(seen),
         outcome=memory.run.outcome,
-        wake_after_seconds=1.0 if live or gone or seen.rollouts else None,
+        wake_after_seconds=1.0 if live or engines or seen.rollouts else None,
     )
-
-
-def _soonest(*times: float | None) -> float | None:
-    given = [time for time in times if time is not None]
-    return min(given) if given else None

@@ -41,29 +41,25 @@ def diagnose(pods: Iterable[Object], events: Iterable[Object] = ()) -> Trouble |
     pod, those of what makes them (a Job, a ReplicaSet), which tell why.
     """
     ordered = sorted(pods, key=_name)
-    told = _in_order(events)
-    for look in (_unplaced, _waiting, partial(_not_set_up, told), _died):
+    by_time = _in_order(events)
+    for look in (_unplaced, _waiting, partial(_not_set_up, by_time), _died):
         for pod in ordered:
             for trouble in look(pod):
                 return trouble
     if ordered:
         return None
-    return next(_not_made(told), None)
+    return next(_not_made(by_time), None)
 
 
 def being_set_up(pods: Iterable[Object]) -> Object | None:
     """The first pod that has a node and no container yet: its events say whether something is missing."""
-    found = (pod for pod in sorted(pods, key=_name) if _is_being_set_up(pod))
-    return next(found, None)
+    return next((pod for pod in sorted(pods, key=_name) if _is_being_set_up(pod)), None)
 
 
 def _is_being_set_up(pod: Object) -> bool:
     status = pod.get("status", {})
-    placed = any(
-        c.get("type") == "PodScheduled" and c.get("status") == "True" for c in status.get("conditions", ())
-    )
-    begun = any("waiting" not in one.get("state", {}) for one in _containers(pod))
-    return status.get("phase") == "Pending" and placed and not begun
+    started = any("waiting" not in container.get("state", {}) for container in _containers(pod))
+    return status.get("phase") == "Pending" and _has(pod, "PodScheduled") and not started
 
 
 def probed(events: Iterable[Object]) -> str:
@@ -71,11 +67,15 @@ def probed(events: Iterable[Object]) -> str:
 
     A server that loads fails it, too: it says how far the server is, and is no trouble by itself.
     """
-    told = [event for event in events if event.get("reason") == "Unhealthy"]
-    said = [
-        found.group(1) for event in _in_order(told) if (found := _PROBED.match(str(event.get("message", ""))))
-    ]
-    return one_line(said[-1], MAX_QUOTED) if said else ""
+    failures = _in_order(event for event in events if event.get("reason") == "Unhealthy")
+    matches = (_PROBED.match(str(event.get("message", ""))) for event in failures)
+    causes = [match.group(1) for match in matches if match]
+    return one_line(causes[-1], MAX_QUOTED) if causes else ""
+
+
+def _quoted(source: Object) -> str:
+    """The message of a condition, an event or a container's state, as it is repeated to people."""
+    return one_line(str(source.get("message", "")), MAX_QUOTED)
 
 
 def _in_order(events: Iterable[Object]) -> list[Object]:
@@ -84,16 +84,13 @@ def _in_order(events: Iterable[Object]) -> list[Object]:
 
 def fetch_trouble(job: str, failed: Object | None, trouble: Trouble | None) -> Trouble:
     """How the fetching of an engine's weights stands. ``failed`` is the Job's condition, if it gave up."""
-    said = trouble.message if trouble else ""
+    cause = trouble.message if trouble else ""
     if failed is not None:
-        why = said or one_line(str(failed.get("message", "")), MAX_QUOTED)
-        return Trouble(
-            "LoadFailed",
-            f"its weights cannot be fetched: {why} Mend it and delete Job {job}: it is made anew.",
-        )
+        advice = f"Mend it and delete Job {job}: it is made anew."
+        return Trouble("LoadFailed", f"its weights cannot be fetched: {cause or _quoted(failed)} {advice}")
     if trouble is not None and trouble.reason == "Crashing":
-        return Trouble("Crashing", f"its weights cannot be fetched yet: {said}")
-    return Trouble("Starting", f"its weights are being fetched by Job {job}{': ' + said if said else ''}")
+        return Trouble("Crashing", f"its weights cannot be fetched yet: {cause}")
+    return Trouble("Starting", f"its weights are being fetched by Job {job}{': ' + cause if cause else ''}")
 
 
 def still_at_work(pods: Iterable[Object], now: str) -> str:
@@ -101,11 +98,10 @@ def still_at_work(pods: Iterable[Object], now: str) -> str:
 
     A Job that is deleted leaves its pods to the garbage collector, which may be late: another Job for the
     same step would ask every call of theirs again. One that is being deleted has until its
-    ``deletionTimestamp``, whether or not its node can still say that it ended. ``now``: as the API writes times, which
-    are text in order of time.
+    ``deletionTimestamp``, whether or not its node can still say that it ended. ``now``: as the API writes
+    times, which are text in order of time.
     """
-    working = (str(pod["metadata"]["name"]) for pod in pods if _may_work(pod, now))
-    return min(working, default="")
+    return min((_name(pod) for pod in pods if _may_work(pod, now)), default="")
 
 
 def only_disrupted(pods: Iterable[Object]) -> bool:
@@ -117,7 +113,7 @@ def only_disrupted(pods: Iterable[Object]) -> bool:
 
 def _has(pod: Object, type: str) -> bool:
     conditions = pod.get("status", {}).get("conditions", ())
-    return any(one.get("type") == type and one.get("status") == "True" for one in conditions)
+    return any(c.get("type") == type and c.get("status") == "True" for c in conditions)
 
 
 def _may_work(pod: Object, now: str) -> bool:
@@ -130,36 +126,34 @@ def _may_work(pod: Object, now: str) -> bool:
 def _unplaced(pod: Object) -> Iterator[Trouble]:
     for condition in pod.get("status", {}).get("conditions", ()):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            said = one_line(str(condition.get("message", "")), MAX_QUOTED)
+            cause, pod_name = _quoted(condition), _name(pod)
             if condition.get("reason") == "SchedulingGated":
-                yield Trouble("WaitingForQuota", f"pod {_name(pod)} is held back by its queue: {said}")
+                yield Trouble("WaitingForQuota", f"pod {pod_name} is held back by its queue: {cause}")
             else:
-                yield Trouble(
-                    "Unschedulable", f"pod {_name(pod)} finds no node: {said} {advice(said)}".strip()
-                )
+                message = f"pod {pod_name} finds no node: {cause} {advice(cause)}"
+                yield Trouble("Unschedulable", message.strip())
 
 
-def advice(said: str) -> str:
+def advice(message: str) -> str:
     """What to do about a scheduler's message; empty where there is nothing to add.
 
     >>> advice("0/1 nodes are available: 1 Insufficient memory.")
     'Ask for less memory, or add a node.'
     """
-    return next((fix for words, fix in _ADVICE if words in said), "")
+    return next((fix for words, fix in _ADVICE if words in message), "")
 
 
 def _waiting(pod: Object) -> Iterator[Trouble]:
     for status in _containers(pod):
         waiting = status.get("state", {}).get("waiting") or {}
-        reason, said = waiting.get("reason", ""), one_line(str(waiting.get("message", "")), MAX_QUOTED)
+        reason, image = waiting.get("reason", ""), status.get("image", "")
         if reason in _PULL:
-            yield Trouble(
-                "ImagePullFailed",
-                f"the image {status.get('image', '')} of pod {_name(pod)} cannot be pulled ({reason}: {said}). "
-                "Is its name right, does it exist, and is a pull secret needed?",
-            )
+            cause = f"({reason}: {_quoted(waiting)})"
+            advice = "Is its name right, does it exist, and is a pull secret needed?"
+            message = f"the image {image} of pod {_name(pod)} cannot be pulled {cause}. {advice}"
+            yield Trouble("ImagePullFailed", message)
         elif reason in _CONFIG:
-            yield _unfit(pod, said)
+            yield _unfit(pod, waiting)
         elif reason == "CrashLoopBackOff":
             yield Trouble("Crashing", f"pod {_name(pod)} keeps ending: {_ending(status)}")
 
@@ -171,22 +165,18 @@ def _not_set_up(events: Sequence[Object], pod: Object) -> Iterator[Trouble]:
     for event in reversed(events):
         about = event.get("involvedObject", {})
         if about.get("name") == _name(pod) and event.get("reason") in _SETTING_UP:
-            yield _unfit(pod, str(event.get("message", "")))
+            yield _unfit(pod, event)
 
 
-def _unfit(pod: Object, said: str) -> Trouble:
-    return Trouble(
-        "Unschedulable",
-        f"pod {_name(pod)} cannot be set up: {one_line(said, MAX_QUOTED)}. "
-        "Create what it names, in the run's namespace.",
-    )
+def _unfit(pod: Object, source: Object) -> Trouble:
+    advice = "Create what it names, in the run's namespace."
+    return Trouble("Unschedulable", f"pod {_name(pod)} cannot be set up: {_quoted(source)}. {advice}")
 
 
 def _died(pod: Object) -> Iterator[Trouble]:
     status = pod.get("status", {})
     if status.get("reason") == "Evicted":
-        said = one_line(str(status.get("message", "")), MAX_QUOTED)
-        yield Trouble("Unschedulable", f"pod {_name(pod)} was evicted: {said}")
+        yield Trouble("Unschedulable", f"pod {_name(pod)} was evicted: {_quoted(status)}")
     for container in _containers(pod):
         ended = container.get("state", {}).get("terminated") or {}
         if ended and ended.get("exitCode"):
@@ -199,27 +189,24 @@ def _ending(container: Object) -> str:
     ended = state.get("terminated") or container.get("lastState", {}).get("terminated") or {}
     reason, code = ended.get("reason", ""), ended.get("exitCode", "?")
     if reason == "OOMKilled" or code == 137:
-        return (
-            f"killed with exit code {code} ({reason or 'killed'}), mostly for memory: raise its memory limit."
-        )
-    said = one_line(str(ended.get("message", "")), MAX_QUOTED)
-    return f"exit code {code} ({reason or 'ended'}){': ' + said if said else ''}. See its log: kubectl combee logs."
+        how = f"killed with exit code {code} ({reason or 'killed'})"
+        return f"{how}, mostly for memory: raise its memory limit."
+    how, last_words = f"exit code {code} ({reason or 'ended'})", _quoted(ended)
+    return f"{how}{': ' + last_words if last_words else ''}. See its log: kubectl combee logs."
 
 
 def _not_made(events: Sequence[Object]) -> Iterator[Trouble]:
     for event in reversed(events):
         if event.get("reason") != "FailedCreate":
             continue
-        said = one_line(str(event.get("message", "")), MAX_QUOTED)
-        if "exceeded quota" in said:
-            yield Trouble(
-                "WaitingForQuota",
-                f"a quota of the namespace is used up: {said}. It goes on when there is room.",
-            )
-        elif "violates PodSecurity" in said:
-            yield Trouble("Unschedulable", f"the namespace's pod security forbids the pods: {said}")
+        cause = _quoted(event)
+        if "exceeded quota" in cause:
+            message = f"a quota of the namespace is used up: {cause}. It goes on when there is room."
+            yield Trouble("WaitingForQuota", message)
+        elif "violates PodSecurity" in cause:
+            yield Trouble("Unschedulable", f"the namespace's pod security forbids the pods: {cause}")
         else:
-            yield Trouble("Unschedulable", f"its pods cannot be made: {said}")
+            yield Trouble("Unschedulable", f"its pods cannot be made: {cause}")
 
 
 def _containers(pod: Object) -> Iterator[Object]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec
-from combee.plan.cluster.halfway import halfway
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import Seen
+from combee.plan.cluster.seen import EngineSeen, Seen
 from combee.plan.decide import limits_of
 from combee.plan.types import Outcome
 from combee.steps import kind_of
@@ -20,6 +20,17 @@ LEAST_IDLE_SECONDS = 30.0
 """A pod takes a while to start: an engine is not idle for that."""
 LEAST_WAKE_SECONDS = 1.0
 """Exactly reaching a limit is within it: ask again a little later."""
+
+
+PATIENCE_SECONDS = 15.0
+SPREAD_SECONDS = 15.0
+PAUSE_SECONDS = 20.0
+LONGEST_PAUSE_SECONDS = 600.0
+UNPLACED = ("Unschedulable", "WaitingForQuota")
+_LET_GO = (
+    "some engines find no node while others hold theirs: all are let go for a while, "
+    "so that another run's can come up"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
         wake.append(FETCH_SECONDS)
     ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in used)
     memory = replace(memory, idle_since=idle_since)
-    return Wishes(wishes, ready and not half.let_go, memory, min(wake) if wake else None, half.said)
+    return Wishes(wishes, ready and not half.let_go, memory, min(wake) if wake else None, half.message)
 
 
 def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
@@ -106,41 +117,99 @@ def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
     spent = Spend(gpu_seconds=gpu_seconds(spec, memory, now), wall_clock_seconds=memory.elapsed(now))
     exceeded = fits(spent, Spend(), limits)
     if exceeded is not None:
-        return Deadline(
-            Outcome("BudgetExhausted", f"the budget of {exceeded.limit:,.0f} {exceeded.name} is spent"), None
-        )
-    left = []
+        reason = f"the budget of {exceeded.limit:,.0f} {exceeded.name} is spent"
+        return Deadline(Outcome("BudgetExhausted", reason), None)
+    margins = []
     if limits.wall_clock_seconds is not None and memory.active_since:
-        left.append(limits.wall_clock_seconds - spent.wall_clock_seconds)
+        margins.append(limits.wall_clock_seconds - spent.wall_clock_seconds)
     held = sum(_gpus(spec).get(name, 0) for name in memory.engines_since)
     if limits.gpu_seconds is not None and held:
-        left.append((limits.gpu_seconds - spent.gpu_seconds) / held)
-    return Deadline(None, max(LEAST_WAKE_SECONDS, min(left)) if left else None)
+        margins.append((limits.gpu_seconds - spent.gpu_seconds) / held)
+    return Deadline(None, max(LEAST_WAKE_SECONDS, min(margins)) if margins else None)
 
 
 def engines_in_use(spec: RunSpec) -> tuple[str, ...]:
     """Names of the engines that a role in use refers to, sorted."""
-    return tuple(
-        sorted({m.engine_ref.name for m in spec.roles_in_use().values() if m.engine_ref is not None})
-    )
+    refs = (model.engine_ref for model in spec.roles_in_use().values())
+    return tuple(sorted({ref.name for ref in refs if ref is not None}))
 
 
 def gpu_seconds(spec: RunSpec, memory: Memory, now: float) -> float:
-    """Seconds times GPUs held so far; GPUs count from when an engine's pods are asked for until they
-    are not."""
-    return memory.gpu_seconds + sum(
-        _gpus(spec).get(name, 0) * max(0.0, now - since) for name, since in memory.engines_since.items()
-    )
+    """Seconds times GPUs held so far; GPUs are held for as long as an engine's pods are asked for."""
+    return memory.gpu_seconds + _gpu_seconds_since(spec, memory.engines_since, now)
+
+
+def _gpu_seconds_since(spec: RunSpec, starts: Mapping[str, float], now: float) -> float:
+    return sum(_gpus(spec).get(name, 0) * max(0.0, now - since) for name, since in starts.items())
 
 
 def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], now: float) -> Memory:
     """The memory with what engines held that now go, and the start of those that now come."""
-    held = {name for name, wish in wishes.items() if wish.replicas}
-    gone = {name: since for name, since in memory.engines_since.items() if name not in held}
-    spent = sum(_gpus(spec).get(name, 0) * max(0.0, now - since) for name, since in gone.items())
-    since = {name: memory.engines_since.get(name, now) for name in sorted(held)}
-    return replace(memory, gpu_seconds=memory.gpu_seconds + spent, engines_since=since)
+    holding = {name for name, wish in wishes.items() if wish.replicas}
+    ended = {name: since for name, since in memory.engines_since.items() if name not in holding}
+    since = {name: memory.engines_since.get(name, now) for name in sorted(holding)}
+    spent = memory.gpu_seconds + _gpu_seconds_since(spec, ended, now)
+    return replace(memory, gpu_seconds=spent, engines_since=since)
 
 
 def _gpus(spec: RunSpec) -> dict[str, int]:
     return {engine.name: engine.vllm.gpus_per_replica * engine.vllm.replicas for engine in spec.engines}
+
+
+@dataclass(frozen=True, slots=True)
+class Halfway:
+    """Whether the engines are let go of for now; ``message`` says why, and is empty otherwise."""
+
+    memory: Memory
+    let_go: bool = False
+    wake_after_seconds: float | None = None
+    message: str = ""
+
+
+def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen) -> Halfway:
+    """What to do about engines of which some have a node and others have none.
+
+    Two runs that each hold half of the GPUs that both need would wait for ever. So a run waits a while and
+    then scales all its engines to 0 for a pause. How long differs from run to run and from time to time, so
+    that two of them do not take turns in step; whoever is still waiting then finds what the other let go.
+    """
+    if memory.let_go_until:
+        seconds_left = memory.let_go_until - seen.now
+        if seconds_left > 0:
+            return Halfway(memory, True, seconds_left, _LET_GO)
+        memory = replace(memory, let_go_until=0.0, halfway_since=0.0)
+    stuck = [name for name in used if _stuck(seen.engines.get(name))]
+    if not stuck or len(stuck) == len(used):
+        ready = all(name in seen.engines and seen.engines[name].ready for name in used)
+        return Halfway(replace(memory, halfway_since=0.0, let_goes=0 if ready else memory.let_goes))
+    since = memory.halfway_since or seen.now
+    memory = replace(memory, halfway_since=since)
+    patience = PATIENCE_SECONDS + SPREAD_SECONDS * _luck(uid, memory.let_goes, "patience")
+    seconds_left = patience - (seen.now - since)
+    if seconds_left > 0:
+        return Halfway(memory, wake_after_seconds=seconds_left)
+    pause = _pause(uid, memory.let_goes)
+    memory = replace(memory, halfway_since=0.0, let_go_until=seen.now + pause, let_goes=memory.let_goes + 1)
+    return Halfway(memory, True, pause, _LET_GO)
+
+
+def _stuck(engine: EngineSeen | None) -> bool:
+    return (
+        engine is not None
+        and engine.replicas > 0
+        and engine.ready == 0
+        and engine.trouble is not None
+        and engine.trouble.reason in UNPLACED
+    )
+
+
+def _pause(uid: str, times: int) -> float:
+    """Longer each time, since whoever got the GPUs needs them for longer than a pause."""
+    longest = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(times + 1, 10))
+    return PAUSE_SECONDS + (longest - PAUSE_SECONDS) * _luck(uid, times, "pause")
+
+
+def _luck(uid: str, times: int, purpose: str) -> float:
+    """Uniform in [0, 1), the same whenever it is asked."""
+    digest = hashlib.sha256(f"{uid}:{times}:{purpose}".encode()).digest()
+    return int.from_bytes(digest[:6], "big") / float(1 << 48)

@@ -47,31 +47,19 @@ def _accepted(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
 
 def _worked(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
     if after.held_out.baseline is not None and before.held_out.baseline is None:
-        rows = after.held_out.select_rows
-        yield Happening(
-            "Normal", "Profiled", f"the start scores {after.held_out.baseline:.3f} on {rows} select rows"
-        )
-    known = {record.iteration for record in before.history}
+        score, rows = f"{after.held_out.baseline:.3f}", after.held_out.select_rows
+        yield Happening("Normal", "Profiled", f"the start scores {score} on {rows} select rows")
+    reported = {record.iteration for record in before.history}
     for record in after.history:
-        if record.iteration not in known:
+        if record.iteration not in reported:
             score = "" if record.select is None else f", select {record.select:.3f}"
             best = " (best so far)" if record.best else ""
-            yield Happening(
-                "Normal",
-                "IterationDone",
-                f"iteration {record.iteration + 1}: {record.batch_size} examples in {record.seconds:.1f} s{score}{best}",
-            )
-    planned = (after.iteration, after.batch_size)
-    if (
-        planned != (before.iteration, before.batch_size)
-        and after.phase is Phase.LEARNING
-        and after.batch_size
-    ):
-        yield Happening(
-            "Normal",
-            "IterationPlanned",
-            f"iteration {after.iteration + 1}: {after.batch_size} examples, {after.batch_reason}",
-        )
+            work = f"{record.batch_size} examples in {record.seconds:.1f} s{score}{best}"
+            yield Happening("Normal", "IterationDone", f"iteration {record.iteration + 1}: {work}")
+    is_new = (after.iteration, after.batch_size) != (before.iteration, before.batch_size)
+    if is_new and after.phase is Phase.LEARNING and after.batch_size:
+        work = f"{after.batch_size} examples, {after.batch_reason}"
+        yield Happening("Normal", "IterationPlanned", f"iteration {after.iteration + 1}: {work}")
 
 
 def _troubled(before: RunStatus, after: RunStatus) -> Iterator[Happening]:

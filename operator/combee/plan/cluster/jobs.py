@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.results import result_of, yielded
-from combee.plan.cluster.seen import JobSeen, Seen
+from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
 from combee.plan.types import Outcome, Step, StepSummary
-from combee.steps import EVALUATE, KINDS, PROFILE, kind_of
+from combee.steps import EVALUATE, KINDS, PROFILE, Result, kind_of
 
 UNPLACED_SECONDS = 30.0
 """A map pod that finds no place for so long takes the pods that wait for it down."""
@@ -22,6 +24,9 @@ MAX_LOST_RESULTS = 5
 """Finished one-pod Jobs that left no readable result, in a row, before the run fails."""
 ENGINE_WAIT_SECONDS = 3600
 """How long a step's pod waits for an engine that loads: as long as the engine's startup probe."""
+
+
+_SUMMARY: TypeAdapter[StepSummary] = TypeAdapter(StepSummary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ def look_after(memory: Memory, seen: Seen) -> Upkeep:
     memory = _caught_up(memory, seen)
     jobs = sorted(seen.jobs.values(), key=lambda job: (job.iteration, job.name))
     counting = [job for job in jobs if not _past(memory, job)]
-    summaries = {job.step: summary for job in counting if (summary := result_of(job)) is not None}
+    summaries = {job.step: summary for job in counting if (summary := _result_of(job)) is not None}
     for summary in list(summaries.values()):
         for implied in _implied(summary):
             summaries.setdefault(implied.step, implied)
@@ -91,13 +96,47 @@ def _again(memory: Memory, job: JobSeen) -> tuple[Memory, Outcome | None]:
         return memory, Outcome("Failed", f"step {job.step} failed for good ({job.failed}){why}")
     if not job.complete:
         return memory, None
-    if yielded(job):
+    if _yielded(job):
         return memory.again(job.step, in_turn=True), None
     # Its pod is gone, or what it said was cut: its result is in the store and doing it again is cheap.
     if memory.lost.get(job.step, 0) < MAX_LOST_RESULTS:
         return memory.missed(job.step), None
     times = MAX_LOST_RESULTS + 1
     return memory, Outcome("Failed", f"step {job.step} ended {times} times without a result that can be read")
+
+
+def _result_of(job: JobSeen) -> StepSummary | None:
+    """What came of a Job's step; None while it is not done or says nothing that can be relied on.
+
+    The pods of a map leave their results in the store: it is done when its Job is. The one pod of any
+    other step is done when it has ended, which the Job says a second or two later.
+    """
+    if not (job.complete or job.ended):
+        return None
+    if kind_of(job.kind).sharded:
+        return StepSummary(job.step, job.kind)
+    return None if job.summary is None or _yielded(job) or not _whole(job, job.summary) else job.summary
+
+
+def _yielded(job: JobSeen) -> bool:
+    """Whether its pod waited for inputs as long as it may and let its place go."""
+    return job.summary is not None and job.summary.error == YIELDED
+
+
+def _whole(job: JobSeen, summary: StepSummary) -> bool:
+    """Whether a summary can be relied on: it comes out of a pod, and so from anybody who may write into one.
+    It must be of its step, of the right types, and hold what the fold over it reads."""
+    try:
+        # A number that is not one becomes a null, which is none.
+        _SUMMARY.validate_json(to_json(asdict(summary), inf_nan_mode="null"), strict=True)
+    except (ValidationError, ValueError):
+        return False
+    if (summary.step, summary.kind) != (job.step, job.kind) or min(summary.counts.values(), default=0) < 0:
+        return False
+    needs = Result() if summary.error else kind_of(job.kind).result
+    parts = ("outputs", "counts", "scores")
+    complete = all(set(getattr(needs, part)) <= set(getattr(summary, part)) for part in parts)
+    return complete and all(summary.counts[name] > 0 for name in needs.not_zero)
 
 
 def settled(memory: Memory, seen: Seen) -> tuple[str, ...]:
@@ -125,31 +164,26 @@ def _past(memory: Memory, job: JobSeen) -> bool:
 
 
 def wanted_jobs(
-    spec: RunSpec,
-    memory: Memory,
-    seen: Seen,
-    due: Step,
-    then: tuple[Step, ...],
-    *,
-    engines_ready: bool,
+    spec: RunSpec, memory: Memory, seen: Seen, due: Step, then: tuple[Step, ...], *, engines_ready: bool
 ) -> Wanted:
     """The Jobs for the step that is due, and for those after it that may be placed early.
 
     Early ones come only when every pod of the step before is placed (else two runs could hold each
     other's places under a quota for ever), and go again when one of its pods finds no place.
     """
-    there = _job(memory, seen, due)
-    if there is None and KINDS[due.kind].asks_models and spec.queue is None and not engines_ready:
+    job = _job(memory, seen, due)
+    if job is None and KINDS[due.kind].asks_models and spec.queue is None and not engines_ready:
         return Wanted(memory, waiting="its engines are not ready yet")
-    mine = _equipped(due, spec, memory, early=False)
-    placed = there is not None and there.placed and not there.held and not there.deleting
-    early = [job for step in then if (job := _job(memory, seen, step)) is not None and job.live]
-    if not placed and early:
-        return _patience(memory, seen, mine, early)
+    step = _equipped(due, spec, memory, early=False)
+    placed = job is not None and job.placed and not job.held and not job.deleting
+    followers = (_job(memory, seen, follower) for follower in then)
+    waiting = [follower for follower in followers if follower is not None and follower.live]
+    if not placed and waiting:
+        return _patience(memory, seen, step, waiting)
     memory = replace(memory, unplaced_since=0.0)
     if not placed or spec.workers.overlap == "Never":
-        return Wanted(memory, (mine,), waiting=_queue(spec, there))
-    return Wanted(memory, (mine, *_placed_early(spec, memory, seen, then)))
+        return Wanted(memory, (step,), waiting=_queue(spec, job))
+    return Wanted(memory, (step, *_placed_early(spec, memory, seen, then)))
 
 
 def _queue(spec: RunSpec, job: JobSeen | None) -> str:
@@ -168,16 +202,15 @@ def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, .
             return
 
 
-def _patience(memory: Memory, seen: Seen, due: Step, early: list[JobSeen]) -> Wanted:
-    """A pod of the step that is due lost its place, or never had one: those that wait for it may be
-    what keeps it out."""
+def _patience(memory: Memory, seen: Seen, due: Step, waiting: list[JobSeen]) -> Wanted:
+    """A pod of the step that is due has no place: those that wait for it may be what keeps it out."""
     since = memory.unplaced_since or seen.now
-    left = UNPLACED_SECONDS - (seen.now - since)
-    if left > 0:
-        return Wanted(replace(memory, unplaced_since=since), (due,), wake_after_seconds=left)
-    for job in early:
+    seconds_left = UNPLACED_SECONDS - (seen.now - since)
+    if seconds_left > 0:
+        return Wanted(replace(memory, unplaced_since=since), (due,), wake_after_seconds=seconds_left)
+    for job in waiting:
         memory = memory.again(job.step, in_turn=True)
-    return Wanted(replace(memory, unplaced_since=0.0), (due,), delete=tuple(job.name for job in early))
+    return Wanted(replace(memory, unplaced_since=0.0), (due,), delete=tuple(job.name for job in waiting))
 
 
 def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:

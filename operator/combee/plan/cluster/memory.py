@@ -119,7 +119,7 @@ class Memory:
         """JSON-ready; under 24 KiB whatever the run is."""
         dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
         run = dumped["run"]
-        run["observations"] = [list(one.values()) for one in run["observations"]]
+        run["observations"] = [list(observation.values()) for observation in run["observations"]]
         return dumped
 
     @classmethod
@@ -132,13 +132,12 @@ class Memory:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        wrong = next((said for holds, said in _invariants(memory) if not holds), None)
+        wrong = next((violation for holds, violation in _invariants(memory) if not holds), None)
         if wrong is not None:
             raise _unreadable(wrong)
         return memory
 
     def attempt(self, step: str) -> int:
-        """Which attempt of a step counts."""
         return self.attempts.get(step, 0)
 
     def again(self, step: str, *, in_turn: bool = False) -> Memory:
@@ -148,13 +147,13 @@ class Memory:
 
     def failed(self, step: str) -> Memory:
         """With one more failed Job of a step, which is tried again."""
-        tried = self.again(step, in_turn=True)
-        return replace(tried, failures={**self.failures, step: self.failures.get(step, 0) + 1})
+        again = self.again(step, in_turn=True)
+        return replace(again, failures={**self.failures, step: self.failures.get(step, 0) + 1})
 
     def missed(self, step: str) -> Memory:
         """With one more finished Job of a step that left nothing, which is done again."""
-        tried = self.again(step)
-        return replace(tried, lost={**self.lost, step: self.lost.get(step, 0) + 1})
+        again = self.again(step)
+        return replace(again, lost={**self.lost, step: self.lost.get(step, 0) + 1})
 
     def settled(self, steps: Collection[str]) -> Memory:
         """Without what was noted of steps whose results are in: it would grow with every iteration."""
@@ -167,7 +166,6 @@ class Memory:
         )
 
     def paused(self, now: float) -> Memory:
-        """With the stretch under way ended."""
         return replace(self, active_seconds=self.elapsed(now), active_since=0.0)
 
     def elapsed(self, now: float) -> float:
@@ -178,7 +176,7 @@ class Memory:
 _ADAPTER: TypeAdapter[Memory] = TypeAdapter(Memory)
 MAX_ITERATIONS = 1_000_000
 MAX_ATTEMPTS = 1_000
-_OBSERVED = tuple(one.name for one in fields(Observed))
+_OBSERVED = tuple(field.name for field in fields(Observed))
 
 
 def _without(of: Mapping[str, int], steps: Collection[str]) -> dict[str, int]:
@@ -204,10 +202,8 @@ def _invariants(memory: Memory) -> Iterator[tuple[bool, str]]:
     yield 0 <= run.iteration < MAX_ITERATIONS, f"run.iteration: {run.iteration} cannot be"
     begun = run.facts is not None and run.best is not None
     yield begun or phase in ("Profiling", "Complete"), f"run: {phase} without what profile found"
-    yield (
-        run.stop is not None or phase != "Evaluating",
-        "run: Evaluating without a reason why learning stopped",
-    )
+    stopped = run.stop is not None or phase != "Evaluating"
+    yield stopped, "run: Evaluating without a reason why learning stopped"
     over = run.outcome is not None
     yield over or phase not in ("Publishing", "Complete"), f"run: {phase} without an outcome"
     yield over or not memory.ended, "ended without an outcome"

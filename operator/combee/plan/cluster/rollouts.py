@@ -1,7 +1,8 @@
-"""Pods of the user's image, each for one rollout: when a run has them, and when the next Job of them is made. Pure.
+"""When a run has pods of the user's image, each for one rollout, and when their next Job is made. Pure.
 
-They are all alike and claim what the step at work has to be rolled out, so one Job serves step after step. It comes
-with the first step whose pod is at work, since pods that find nothing to do must never hold a step's place.
+They are all alike and claim what the step at work has to roll out, so one Job serves step after step. It
+comes with the first step whose pod is at work, since pods that find nothing to do must never hold a step's
+place.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from combee.api.run import RunSpec
+from combee.plan.cluster.engines import UNPLACED
 from combee.plan.cluster.seen import RolloutsSeen, Seen
 from combee.plan.types import Step
 from combee.steps import KINDS, kind_of
 
 LOOK_SECONDS = 5.0
-_NO_PLACE = ("Unschedulable", "WaitingForQuota")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,16 @@ def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
     if not jobs and not _at_work(seen):
         return RolloutsWish()
     over = tuple(job.name for job in jobs if job.over and not job.deleting)
-    kept = tuple(job.attempt for job in going)
+    attempts = tuple(job.attempt for job in going)
     if all(job.used_up for job in going):
-        kept = (*kept, jobs[-1].attempt + 1 if jobs else 0)
-    return RolloutsWish(kept, over)
+        attempts = (*attempts, jobs[-1].attempt + 1 if jobs else 0)
+    return RolloutsWish(attempts, over)
 
 
 def rollouts_down(seen: Seen) -> RolloutsWish:
-    """None of it."""
-    there = tuple(sorted(job.name for job in seen.rollouts.values() if not job.deleting))
-    return RolloutsWish(delete=there, remove=bool(there))
+    """No rollouts: their Jobs and the Service go."""
+    present = tuple(sorted(job.name for job in seen.rollouts.values() if not job.deleting))
+    return RolloutsWish(delete=present, remove=bool(present))
 
 
 def troubled(seen: Seen) -> list[RolloutsSeen]:
@@ -68,8 +69,8 @@ def _at_work(seen: Seen) -> bool:
 
 
 def _in_the_way(seen: Seen, due: Step) -> bool:
-    """Whether a pod of the step that is due finds no place: those that wait for it may be what keeps it out."""
+    """Whether a pod of the step that is due finds no place: those that wait for it may keep it out."""
     return any(
-        job.live and job.step == due.name and job.trouble is not None and job.trouble.reason in _NO_PLACE
+        job.live and job.step == due.name and job.trouble is not None and job.trouble.reason in UNPLACED
         for job in seen.jobs.values()
     )

@@ -12,9 +12,11 @@ from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.engines import engines_in_use
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
-from combee.plan.cluster.seen import EngineSeen, Seen, Trouble
+from combee.plan.cluster.seen import Seen, Trouble
 
 T, R = ConditionType, Reason
+Stand = tuple[str, Reason, str]
+"""status, reason and message of a condition."""
 
 ERRORS: Mapping[str, Reason] = {
     "InvalidManifest": R.INVALID_MANIFEST,
@@ -77,22 +79,23 @@ def standing(memory: Memory, plan: ClusterPlan, seen: Seen) -> End:
     state = memory.run
     trouble = _trouble(seen)
     if state.phase == "Profiling":
-        begun = any(job.ready or job.succeeded for job in seen.jobs.values())
-        phase = Phase.PREPARING if begun else Phase.PENDING
-        said = "the start is scored on heldOut" if begun else plan.waiting or "the first pod is being started"
+        started = any(job.ready or job.succeeded for job in seen.jobs.values())
+        phase = Phase.PREPARING if started else Phase.PENDING
+        waiting = plan.waiting or "the first pod is being started"
+        activity = "the start is scored on heldOut" if started else waiting
     elif state.phase == "Learning":
-        phase, said = Phase.LEARNING, f"iteration {state.iteration + 1}"
+        phase, activity = Phase.LEARNING, f"iteration {state.iteration + 1}"
         if (frozen := seen.plans.get(state.iteration)) is not None:
-            said += f", {frozen.batch_size} examples"
+            activity += f", {frozen.batch_size} examples"
     else:
-        phase, said = Phase.FINISHING, "the best artifact is compared with the start on gate, and published"
-    return End(phase, _WORK[phase], f"{said}; {trouble.message}" if trouble else said)
+        phase = Phase.FINISHING
+        activity = "the best artifact is compared with the start on gate, and published"
+    return End(phase, _WORK[phase], f"{activity}; {trouble.message}" if trouble else activity)
 
 
 def _trouble(seen: Seen) -> Trouble | None:
-    jobs = [
-        job.trouble for job in sorted(seen.jobs.values(), key=lambda j: j.name) if job.live and job.trouble
-    ]
+    live = [job for job in sorted(seen.jobs.values(), key=lambda job: job.name) if job.live]
+    jobs = [job.trouble for job in live if job.trouble]
     engines = [engine.trouble for _, engine in sorted(seen.engines.items()) if engine.trouble]
     fetches = [fetch for name, fetch in sorted(seen.fetching.items()) if name not in seen.engines]
     rollouts = [job.trouble for job in troubled(seen)]
@@ -111,24 +114,19 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     yield condition(T.STALLED, "True" if stalled else "False", end.reason, end.message)
     going = R.SUSPENDED if suspended else R.IN_PROGRESS
     complete = over and not failed
-    yield condition(
-        T.COMPLETE, "True" if complete else "False", end.reason if complete else going, end.message
-    )
+    completed = ("True", end.reason) if complete else ("False", going)
+    yield condition(T.COMPLETE, *completed, end.message)
     yield condition(T.FAILED, "True" if failed else "False", end.reason if over else going, end.message)
     if failed and end.reason in _REFUSALS:
         yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
     else:
-        yield condition(
-            T.PLAN_ACCEPTED,
-            "True",
-            R.ACCEPTED,
-            "; ".join(("the plan is good", *spec.task.stakes.sentences())),
-        )
-    yield _quota(spec, seen, suspended)
-    yield _placed(seen, suspended, over)
-    yield _engines(spec, seen, suspended or over)
-    yield _converging(memory)
-    yield _budget(memory)
+        accepted = "; ".join(("the plan is good", *spec.task.stakes.sentences()))
+        yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)
+    yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
+    yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))
+    yield condition(T.ENGINES_READY, *_engines(spec, seen, suspended or over))
+    yield condition(T.CONVERGING, *_converging(memory))
+    yield condition(T.BUDGET_EXHAUSTED, *_budget(memory))
 
 
 _REFUSALS = (
@@ -141,91 +139,79 @@ _REFUSALS = (
 )
 
 
-def _quota(spec: RunSpec, seen: Seen, suspended: bool) -> Condition:
+def _quota(spec: RunSpec, seen: Seen, suspended: bool) -> Stand:
     if suspended:
-        return condition(T.QUOTA_RESERVED, "False", R.SUSPENDED, "the run is suspended")
+        return "False", R.SUSPENDED, "the run is suspended"
     if spec.queue is None:
-        return condition(T.QUOTA_RESERVED, "True", R.NO_QUEUE, "the run uses no queue")
+        return "True", R.NO_QUEUE, "the run uses no queue"
     held = sorted(job.name for job in seen.jobs.values() if job.live and job.held)
     if held:
-        said = f"queue {spec.queue.name} has not admitted Job {held[0]} yet"
-        return condition(T.QUOTA_RESERVED, "False", R.WAITING_FOR_QUOTA, said)
-    return condition(T.QUOTA_RESERVED, "True", R.RESERVED, f"queue {spec.queue.name} admitted its Jobs")
+        message = f"queue {spec.queue.name} has not admitted Job {held[0]} yet"
+        return "False", R.WAITING_FOR_QUOTA, message
+    return "True", R.RESERVED, f"queue {spec.queue.name} admitted its Jobs"
 
 
-def _placed(seen: Seen, suspended: bool, over: bool) -> Condition:
+def _placed(seen: Seen, suspended: bool, over: bool) -> Stand:
     if suspended:
-        return condition(T.PODS_PLACED, "False", R.SUSPENDED, "the run is suspended")
+        return "False", R.SUSPENDED, "the run is suspended"
     live = [job for job in seen.jobs.values() if job.live]
     met = [job.trouble for job in sorted(live, key=lambda job: job.name)]
     for trouble in (*met, *(job.trouble for job in troubled(seen))):
         if trouble is not None and trouble.reason in _UNPLACED:
-            return condition(T.PODS_PLACED, "False", Reason(trouble.reason), trouble.message)
+            return "False", Reason(trouble.reason), trouble.message
     if not live and not over:
-        return condition(T.PODS_PLACED, "Unknown", R.NOT_STARTED, "no pod is asked for now")
-    return condition(T.PODS_PLACED, "True", R.PLACED, "every pod has a node or is being started")
+        return "Unknown", R.NOT_STARTED, "no pod is asked for now"
+    return "True", R.PLACED, "every pod has a node or is being started"
 
 
 _UNPLACED = (R.UNSCHEDULABLE.value, R.IMAGE_PULL_FAILED.value, R.WAITING_FOR_QUOTA.value)
 
 
-def _engines(spec: RunSpec, seen: Seen, down: bool) -> Condition:
+def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
     used = engines_in_use(spec)
     if not used:
-        return condition(T.ENGINES_READY, "True", R.NO_ENGINES, "the run has none of its own")
+        return "True", R.NO_ENGINES, "the run has none of its own"
     if down:
-        return condition(T.ENGINES_READY, "False", R.SCALED_DOWN, "they are taken down")
-    for name in used:
-        if name not in seen.engines and (fetch := seen.fetching.get(name)) is not None:
-            return condition(
-                T.ENGINES_READY, "False", Reason(fetch.reason), f"engine {name}: {fetch.message}"
-            )
-    missing = [name for name in used if name not in seen.engines]
-    if missing:
-        return condition(
-            T.ENGINES_READY, "Unknown", R.NOT_STARTED, f"not asked for yet: {', '.join(missing)}"
-        )
+        return "False", R.SCALED_DOWN, "they are taken down"
+    absent = [name for name in used if name not in seen.engines]
+    for name in absent:
+        if (fetch := seen.fetching.get(name)) is not None:
+            return "False", Reason(fetch.reason), f"engine {name}: {fetch.message}"
+    if absent:
+        return "Unknown", R.NOT_STARTED, f"not asked for yet: {', '.join(absent)}"
     for name in used:
         engine = seen.engines[name]
         if not engine.replicas:
-            return condition(
-                T.ENGINES_READY, "False", R.SCALED_DOWN, f"engine {name} is taken down: it was idle"
-            )
+            return "False", R.SCALED_DOWN, f"engine {name} is taken down: it was idle"
         if not engine.ready:
             reason = R.CRASHING if engine.trouble and engine.trouble.reason == "Crashing" else R.STARTING
-            said = engine.trouble.message if engine.trouble else _loading(engine)
-            return condition(T.ENGINES_READY, "False", reason, f"engine {name}: {said}")
+            loading = "its servers load the model"
+            if engine.probed:
+                loading = f"{loading}; their startup probe says: {engine.probed}"
+            message = engine.trouble.message if engine.trouble else loading
+            return "False", reason, f"engine {name}: {message}"
     counts = ", ".join(f"{n} {seen.engines[n].ready}/{seen.engines[n].replicas}" for n in used)
-    return condition(T.ENGINES_READY, "True", R.SERVING, f"servers ready: {counts}")
+    return "True", R.SERVING, f"servers ready: {counts}"
 
 
-def _loading(engine: EngineSeen) -> str:
-    said = "its servers load the model"
-    return f"{said}; their startup probe says: {engine.probed}" if engine.probed else said
-
-
-def _converging(memory: Memory) -> Condition:
+def _converging(memory: Memory) -> Stand:
     state = memory.run
     if state.facts is not None and not state.facts.held_out_rows:
-        return condition(
-            T.CONVERGING, "Unknown", R.NOT_EVALUATED, "there is no heldOut, so nothing is scored"
-        )
+        return "Unknown", R.NOT_EVALUATED, "there is no heldOut, so nothing is scored"
     if state.best is None or state.last_select is None:
-        return condition(T.CONVERGING, "Unknown", R.NOT_EVALUATED, "heldOut was not scored yet")
+        return "Unknown", R.NOT_EVALUATED, "heldOut was not scored yet"
     if state.evaluations_since_best:
-        said = (
-            f"{state.evaluations_since_best} evaluations without a better score than {state.best.select:.3f}"
-        )
-        return condition(T.CONVERGING, "False", R.PLATEAU, said)
-    return condition(T.CONVERGING, "True", R.IMPROVING, f"best score on select {state.best.select:.3f}")
+        count = state.evaluations_since_best
+        return "False", R.PLATEAU, f"{count} evaluations without a better score than {state.best.select:.3f}"
+    return "True", R.IMPROVING, f"best score on select {state.best.select:.3f}"
 
 
-def _budget(memory: Memory) -> Condition:
+def _budget(memory: Memory) -> Stand:
     stop = memory.run.stop or memory.run.outcome
     if stop is None or stop.name != "BudgetExhausted":
-        return condition(T.BUDGET_EXHAUSTED, "False", R.WITHIN_BUDGET, "no limit is reached")
+        return "False", R.WITHIN_BUDGET, "no limit is reached"
     reason = next((r for name, r in _SPENT.items() if name in stop.reason), R.ROLLOUTS_SPENT)
-    return condition(T.BUDGET_EXHAUSTED, "True", reason, stop.reason)
+    return "True", reason, stop.reason
 
 
 def condition(type: ConditionType, status: str, reason: Reason, message: str) -> Condition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from combee.api.conditions import ConditionType, Reason, merge
 from combee.api.run import RunSpec
@@ -49,22 +49,15 @@ class About:
 
 def refused_status(before: RunStatus, generation: int, reason: Reason, message: str, now: str) -> RunStatus:
     """The status of a run whose plan is not accepted: it waits for a better spec."""
-    new = [
-        condition(T.READY, "False", reason, message),
-        condition(T.RECONCILING, "False", reason, message),
-        condition(T.STALLED, "True", reason, message),
-        condition(T.PLAN_ACCEPTED, "False", reason, message),
-    ]
-    return bounded(
-        before.model_copy(
-            update={
-                "observed_generation": generation,
-                "phase": Phase.PENDING,
-                "message": message,
-                "conditions": merge(before.conditions, dated(new, generation, now)),
-            }
-        )
-    )
+    statuses = {T.READY: "False", T.RECONCILING: "False", T.STALLED: "True", T.PLAN_ACCEPTED: "False"}
+    new = [condition(type, status, reason, message) for type, status in statuses.items()]
+    refused = {
+        "observed_generation": generation,
+        "phase": Phase.PENDING,
+        "message": message,
+        "conditions": merge(before.conditions, dated(new, generation, now)),
+    }
+    return bounded(before.model_copy(update=refused))
 
 
 def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -> RunStatus:
@@ -102,9 +95,9 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         spend=_spend(spec, memory),
         history=_history(memory),
         delay_observations=tuple(
-            DelayObservation(batch_size=one.batch_size, seconds=one.seconds)
-            for one in state.observations
-            if one.seconds > 0
+            DelayObservation(batch_size=observation.batch_size, seconds=observation.seconds)
+            for observation in state.observations
+            if observation.seconds > 0
         ),
         artifact_digest=state.artifact,
         best_digest=state.best.artifact if state.best else "",
@@ -137,45 +130,33 @@ def _pinned(about: About, memory: Memory) -> Pinned:
 
 def _usage(memory: Memory) -> dict[str, RoleUsage]:
     return {
-        role: RoleUsage(
-            calls=used.calls - used.hits,
-            hits=used.hits,
-            prompt_tokens=used.prompt_tokens,
-            completion_tokens=used.completion_tokens,
-            cached_tokens=used.cached_tokens,
-        )
-        for role, used in memory.run.usage.items()
+        role: RoleUsage(**{**asdict(usage), "calls": usage.calls - usage.hits})
+        for role, usage in memory.run.usage.items()
     }
 
 
 def _spend(spec: RunSpec, memory: Memory) -> SpendStatus:
     spent = memory.run.spend
+    last_change = max(memory.engines_since.values(), default=0.0)
     return SpendStatus(
         rollouts=spent.rollouts,
         tokens=spent.tokens,
-        gpu_seconds=round(gpu_seconds(spec, memory, memory.ended or _last_change(memory)), 1),
+        gpu_seconds=round(gpu_seconds(spec, memory, memory.ended or last_change), 1),
         wall_clock_seconds=round(spent.wall_clock_seconds, 1),
     )
 
 
 def _history(memory: Memory) -> tuple[IterationStatus, ...]:
     best = memory.run.best
+    rows = (asdict(note) for note in memory.notes)
     return tuple(
         IterationStatus(
-            iteration=note.iteration,
-            epoch=note.epoch,
-            batch_size=note.batch_size,
-            batch_reason=note.batch_reason,
-            seconds=note.seconds,
-            calls=note.calls,
-            tokens=note.tokens,
-            rollouts=note.rollouts,
-            train_score=note.train,
-            select=note.select,
-            best=best is not None and best.iteration == note.iteration,
-            artifact_digest=note.artifact,
+            train_score=row.pop("train"),
+            artifact_digest=row.pop("artifact"),
+            best=best is not None and best.iteration == row["iteration"],
+            **row,
         )
-        for note in memory.notes
+        for row in rows
     )
 
 
@@ -197,10 +178,6 @@ def _eta(memory: Memory, total: int) -> float | None:
     return round(pace * (total - memory.run.examples_done), 1)
 
 
-def _last_change(memory: Memory) -> float:
-    return max(memory.engines_since.values(), default=0.0)
-
-
 def _held_out(memory: Memory) -> HeldOutStatus:
     state, facts = memory.run, memory.run.facts
     if facts is None or not facts.held_out_rows:
@@ -220,17 +197,7 @@ def _held_out(memory: Memory) -> HeldOutStatus:
 
 def _gate(memory: Memory) -> GateStatus | None:
     gate = memory.gate
-    if gate is None:
-        return None
-    return GateStatus(
-        baseline=gate.baseline,
-        best=gate.best,
-        gain=gate.gain,
-        low=gate.low,
-        high=gate.high,
-        rows=gate.rows,
-        discordant=gate.discordant,
-    )
+    return None if gate is None else GateStatus(**asdict(gate), gain=gate.gain)
 
 
 def _step(job: JobSeen) -> StepStatus:

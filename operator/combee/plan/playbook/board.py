@@ -39,7 +39,6 @@ class Record:
 
     @property
     def digest(self) -> str:
-        """The artifact."""
         return self.seen.digest
 
     @property
@@ -49,7 +48,6 @@ class Record:
 
     @property
     def phase(self) -> VersionPhase:
-        """Where it stands now."""
         return self.status.phase
 
     @property
@@ -58,11 +56,9 @@ class Record:
         return self.seen.created, self.digest
 
     def update(self, **changed: Any) -> None:
-        """Change fields of its status."""
         self.status = self.status.model_copy(update=changed)
 
     def remember(self, **changed: Any) -> None:
-        """Change fields of its memory."""
         self.memory = replace(self.memory, **changed)
 
     def served(self) -> Version:
@@ -129,11 +125,9 @@ class Board:
         return self.about.spec.version.pinned_digest or ""
 
     def latest_first(self) -> Iterator[Record]:
-        """All versions, the last one made first."""
         return iter(sorted(self.records.values(), key=lambda record: record.age, reverse=True))
 
     def get(self, digest: str) -> Record | None:
-        """The version of a digest, if there is one."""
         return self.records.get(digest)
 
     def opaque(self, digest: str) -> bool:

@@ -1,33 +1,10 @@
 """Conditions of a Playbook and of a PlaybookVersion: the types, and which reason may go with which status.
 
-A Playbook has all of them; a version has HeldOutPassed, CanaryPassed and Promoted, which the Playbook shows of
-its candidate (or of the last one). Ready: services get what they should, the active version, or nothing while none is; a
-first version may take days and the very traffic of services that wait for a sync, so it is not waited for. Reconciling and
-Stalled say of Ready's reason what kstatus reads: whether to wait for it, or for a person. Reasons are never renamed.
-
-============= ======= =====================================================================
-type          status  reasons
-============= ======= =====================================================================
-Ready         True    Delivered, NothingActive
-              False   Delivering, ContentMissing, DeliveryBlocked, InvalidManifest, VersionUnreadable
-Reconciling   True    Delivering, ContentMissing
-              False   Delivered, NothingActive, DeliveryBlocked, InvalidManifest, VersionUnreadable
-Stalled       True    DeliveryBlocked, InvalidManifest, VersionUnreadable
-              False   Delivered, NothingActive, Delivering, ContentMissing
-HeldOutPassed True    HeldOutPassed
-              False   ScoreTooLow, NotBetter, HeldOutMoved, NotMeasured, StaleBase, LeakFound, InjectionFound
-              Unknown NoCandidate, NotLookedAt, TooFewExamples
-CanaryPassed  True    CanaryPassed, Approved
-              False   CanaryWorse, DeadlineExceeded, NotAvailable
-              Unknown NoCandidate, NoCanary, NotReached, NoTraffic, NeedPairs, TooSlow, TooEarly,
-                      WaitingForApproval, NotJudged, QueryError
-Promoted      True    ByGates, ByDecision, ByPin, ByRollback
-              False   Refused, RolledBack, GatesFailed, Inconclusive, Superseded, WaitingForDecision,
-                      HeldByPin, HeldByDecision, ContentMissing
-              Unknown NoCandidate, Testing, Waiting
-Pinned        True    Pinned
-              False   NotPinned, PinnedRefused, PinnedUnknown
-============= ======= =====================================================================
+A Playbook has all of them; a version has HeldOutPassed, CanaryPassed and Promoted, which the Playbook shows
+of its candidate (or of the last one). Ready means that services get what they should: the active version, or
+nothing while none is. A first version may take days, and needs the traffic of services that wait for a sync,
+so Ready does not wait for it. Reconciling and Stalled translate Ready's reason for kstatus: whether to wait
+for it, or for a person. Reasons are never renamed.
 """
 
 from __future__ import annotations
@@ -52,25 +29,18 @@ READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED = (
 )
 ORDER = (READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED)
 
+_SETTLED = ("Delivered", "NothingActive")
+_UNDER_WAY = ("Delivering", "ContentMissing")
+_BROKEN = ("DeliveryBlocked", "InvalidManifest", "VersionUnreadable")
+"""only a person can mend these."""
+
 TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
-    (READY, "True"): ("Delivered", "NothingActive"),
-    (READY, "False"): (
-        "Delivering",
-        "ContentMissing",
-        "DeliveryBlocked",
-        "InvalidManifest",
-        "VersionUnreadable",
-    ),
-    (RECONCILING, "True"): ("Delivering", "ContentMissing"),
-    (RECONCILING, "False"): (
-        "Delivered",
-        "NothingActive",
-        "DeliveryBlocked",
-        "InvalidManifest",
-        "VersionUnreadable",
-    ),
-    (STALLED, "True"): ("DeliveryBlocked", "InvalidManifest", "VersionUnreadable"),
-    (STALLED, "False"): ("Delivered", "NothingActive", "Delivering", "ContentMissing"),
+    (READY, "True"): _SETTLED,
+    (READY, "False"): (*_UNDER_WAY, *_BROKEN),
+    (RECONCILING, "True"): _UNDER_WAY,
+    (RECONCILING, "False"): (*_SETTLED, *_BROKEN),
+    (STALLED, "True"): _BROKEN,
+    (STALLED, "False"): (*_SETTLED, *_UNDER_WAY),
     (HELD_OUT, "True"): ("HeldOutPassed",),
     (HELD_OUT, "False"): (
         "ScoreTooLow",
@@ -134,23 +104,23 @@ class Said:
 def merge(
     before: Iterable[PlainCondition], said: Iterable[Said], generation: int, now: str
 ) -> tuple[PlainCondition, ...]:
-    """The conditions said, in their order, and with Ready what follows from it; the time of those whose status did not
-    change is kept, and what a newer generation said is not overwritten."""
-    known = {condition.type: condition for condition in before}
-    told = list(said)
-    for ready in [one for one in told if one.type == READY]:
-        told += [replace(ready, type=RECONCILING), replace(ready, type=STALLED)]
-    for one in told:
-        old = known.get(one.type)
+    """The new conditions over those ``before``, in order, and with Ready what follows from it. A status that
+    did not change keeps its time, and the condition of a newer generation is not overwritten."""
+    merged = {condition.type: condition for condition in before}
+    latest = list(said)
+    for ready in [new for new in latest if new.type == READY]:
+        latest += [replace(ready, type=RECONCILING), replace(ready, type=STALLED)]
+    for new in latest:
+        old = merged.get(new.type)
         if old is not None and old.observed_generation > generation:
             continue
-        same = old is not None and old.status == one.status and old.last_transition_time
-        known[one.type] = PlainCondition(
-            type=one.type,
-            status=one.status,
-            reason=one.reason,
-            message=one_line(one.message, MAX_MESSAGE),
+        unchanged = old is not None and old.status == new.status
+        merged[new.type] = PlainCondition(
+            type=new.type,
+            status=new.status,
+            reason=new.reason,
+            message=one_line(new.message, MAX_MESSAGE),
             observed_generation=generation,
-            last_transition_time=old.last_transition_time if old is not None and same else now,
+            last_transition_time=(old.last_transition_time if old and unchanged else "") or now,
         )
-    return tuple(known[type_] for type_ in ORDER if type_ in known)
+    return tuple(merged[type_] for type_ in ORDER if type_ in merged)

@@ -1,11 +1,11 @@
-"""What a version's content must not hold, whoever made it: the checks of the method, on every line, every bullet and all
-of it."""
+"""What a version's content must not hold: the method's checks on every line, every bullet and all of it."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from itertools import islice
 
 from combee.algo.verdict import Judgement
@@ -26,7 +26,8 @@ _KEPT = 100
 def findings(playbook: str) -> tuple[Finding, ...]:
     """What is wrong with the text of a playbook, in its order; nothing of the text is repeated.
 
-    A bullet of several lines is looked at by line and whole, and orders also across bullets, as a model reads them.
+    A bullet of several lines is looked at by line and whole, and orders also across bullets, as a model reads
+    them.
 
     Passages of training rows are not looked for: ``verbatim`` does, where the rows are at hand.
     """
@@ -37,7 +38,7 @@ def findings(playbook: str) -> tuple[Finding, ...]:
         orders = (reason for text in texts if (reason := injection_reason(text)))
         found += [Finding("leak", entry, reason) for reason in _first(leaks)]
         found += [Finding("injection", entry, reason) for reason in _first(orders)]
-    if not any(one.kind == "injection" for one in found) and (order := injection_reason(playbook)):
+    if not any(finding.kind == "injection" for finding in found) and (order := injection_reason(playbook)):
         found.append(Finding("injection", "several entries together", order))
     return tuple(found)
 
@@ -58,13 +59,13 @@ def verbatim(playbook: str, corpus: LeakCorpus) -> tuple[Finding, ...]:
 
 def findings_json(found: Sequence[Finding]) -> str:
     """As ``findings_from`` reads them."""
-    return json.dumps([[one.kind, one.entry, one.reason] for one in found], separators=(",", ":"))
+    return json.dumps([astuple(finding) for finding in found], separators=(",", ":"))
 
 
 def findings_from(text: str, *, where: str = FINDINGS_KEY) -> tuple[Finding, ...]:
     """What ``findings_json`` wrote. UserError when it is something else."""
     try:
-        return tuple(_finding(*one) for one in json.loads(text))
+        return tuple(_finding(*row) for row in json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:
         raise UserError(
             f"what a run found in the content cannot be read ({type(error).__name__})",

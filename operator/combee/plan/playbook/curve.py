@@ -1,4 +1,4 @@
-"""How the interval of a test on traffic came about: kept with the tally in ``status.state``, for whoever draws it."""
+"""How the interval of a canary came about: stored with the tally in ``status.state``, to be drawn."""
 
 from __future__ import annotations
 
@@ -27,41 +27,34 @@ class Curve:
     looks: tuple[Look, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a status: three kilobytes at most."""
-        return {
-            "test": self.test,
-            "kind": self.kind,
-            "against": self.against,
-            "epsilon": self.epsilon,
-            "since": self.since,
-            "looks": [look.to_json() for look in self.looks],
-        }
+        plain = {name: getattr(self, name) for name in ("test", "kind", "against", "epsilon", "since")}
+        return {**plain, "looks": [look.to_json() for look in self.looks]}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Curve:
         """Read what ``to_json`` wrote. ValueError, TypeError or KeyError when it is something else."""
-        looks = tuple(Look.from_json(one) for one in raw["looks"])
-        if any(late.pairs <= early.pairs for early, late in pairwise(looks)):
+        looks = tuple(Look.from_json(look) for look in raw["looks"])
+        if any(after.pairs <= before.pairs for before, after in pairwise(looks)):
             raise ValueError("looks that do not ascend")
         test, kind, against = (str(raw[name]) for name in ("test", "kind", "against"))
         return cls(test, kind, against, float(raw["epsilon"]), float(raw["since"]), looks)
 
 
 def looked(curves: Iterable[Curve], of: Curve, look: Look) -> tuple[Curve, ...]:
-    """``curves`` with a look at the test that ``of`` (without looks) tells; equal where no pair came since."""
-    known = {one.kind: one for one in curves}
-    now = known.get(of.kind)
-    before = now.looks if now is not None and now.test == of.test else ()
+    """``curves`` with a look at the canary of ``of`` (without looks); equal where no pair came since."""
+    by_kind = {curve.kind: curve for curve in curves}
+    current = by_kind.get(of.kind)
+    before = current.looks if current is not None and current.test == of.test else ()
     after = with_look(before, look)
     if after == before:
-        return tuple(known.values())
-    known[of.kind] = replace(of, looks=after)
-    return tuple(known[kind] for kind in sorted(known))
+        return tuple(by_kind.values())
+    by_kind[of.kind] = replace(of, looks=after)
+    return tuple(by_kind[kind] for kind in sorted(by_kind))
 
 
 def curves_in(state: Mapping[str, Any]) -> tuple[Curve, ...]:
-    """The curves in a version's ``status.state``; none that cannot be read: another release may have written it."""
+    """The curves in a version's ``status.state``; none where another release wrote what cannot be read."""
     try:
-        return tuple(Curve.from_json(one) for one in state.get("curves", ()))
+        return tuple(Curve.from_json(curve) for curve in state.get("curves", ()))
     except (KeyError, TypeError, ValueError, AttributeError):
         return ()

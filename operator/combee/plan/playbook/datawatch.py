@@ -1,7 +1,7 @@
 """Whether the data of ``spec.learn.template`` changed, and when somebody looks at them again. Pure.
 
-A place is one split's source; its key changes with the source, so that another address is no changed content. A mark
-says what a place holds. The first mark of a place is only remembered.
+A place is one split's source; its key changes with the source, so that another address is no changed content.
+A mark says what a place holds. The first mark of a place is only remembered.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def places(learn: Learn) -> dict[str, DataSource]:
 
 
 def remembered(memory: PlaybookMemory, learn: Learn, marks: Mapping[str, str]) -> PlaybookMemory:
-    """The memory with the marks that were seen; ``change`` is a new one when a place that was known holds something
-    else. What was not seen this time stays as it was."""
+    """The memory with the marks that were seen; ``change`` is a new one when a place that was known holds
+    something else. What was not seen this time stays as it was."""
     keys = places(learn)
     if not keys:
         return memory

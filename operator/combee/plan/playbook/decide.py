@@ -6,17 +6,19 @@
 The order is the contract: Refuse, then a pin, then Promote, then the gates. A refused version is never
 active again unless it is named. One candidate is under test at a time: the one whose test goes on, else the
 last one made; older ones that still wait are superseded. Whatever is doubtful leaves the active version
-where it is. While the spec or the active version cannot be read, people's refusals and promotions by name are followed and
-delivered; nothing is judged, learned or pruned.
+where it is. While the spec or the active version cannot be read, people's refusals and promotions by name are
+followed and delivered; nothing is judged, learned or pruned.
 
 Deciding again on the same facts, with the plan's statuses written, gives the same plan and no events.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Literal
 
-from combee.api.playbook_status import Comparison, PlaybookStatus, VersionPhase
+from combee.api.playbook_status import PlaybookStatus, VersionPhase
 from combee.names import delivered_name
 from combee.plan.playbook.board import NO_CANARY, Board, By, Record, verdict_of
 from combee.plan.playbook.content import judge_content
@@ -30,6 +32,7 @@ from combee.plan.playbook.traffic import MAX_RESTARTS, judge_canary, refreeze, w
 from combee.plan.playbook.types import About, CanaryWish, Delivery, Happened, PlaybookPlan, PlaybookSeen
 
 P = VersionPhase
+Hold = Literal["Pin", "Decision", ""]
 
 
 def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) -> PlaybookPlan:
@@ -70,12 +73,12 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
     )
 
 
-def _judge(board: Board) -> str:
+def _judge(board: Board) -> Hold:
     """The watch, the serving rule, the gates; returns what ``_serve`` does."""
     if watch(board):
         record = board.records[board.active]
-        said = record.status.watch.message if record.status.watch else ""
-        board.refuse(record, "Rollback", f"it fell under its floor after promotion: {said}")
+        cause = record.status.watch.message if record.status.watch else ""
+        board.refuse(record, "Rollback", f"it fell under its floor after promotion: {cause}")
     held = _serve(board)
     while _gates(board, held):
         pass
@@ -84,7 +87,7 @@ def _judge(board: Board) -> str:
 
 
 def _still_waits(board: Board) -> str:
-    """The candidate of the last tick, where it may be one: its test stands as it is while nothing is judged."""
+    """The candidate of the last tick, where it may still be one; its canary stays as it is."""
     record = board.get(board.before.candidate_digest)
     waits = record is not None and record.phase is P.CANDIDATE and record.digest != board.active
     return board.before.candidate_digest if waits else ""
@@ -118,22 +121,23 @@ def _recall(board: Board) -> None:
     board.active = board.active or next(unread, "")
 
 
-def _serve(board: Board) -> str:
+def _serve(board: Board) -> Hold:
     """Make active what the serving rule says; returns what holds it there: "Pin", "Decision" or ""."""
     wanted = Wanted(board.pinned, board.active, board.previous, frozenset(board.memory.refused))
-    known = [record.served() for record in board.records.values()]
-    order = ranking(wanted, [*known, *(one for one in board.seen.opaque if board.opaque(one.digest))])
+    versions = [record.served() for record in board.records.values()]
+    versions += [version for version in board.seen.opaque if board.opaque(version.digest)]
+    order = ranking(wanted, versions)
     target = next((digest for digest in order if _deliverable(board, digest)), "")
     target = target or _last_resort(board)
     record = board.get(target)
-    held = ""
+    held: Hold = ""
     if record is not None and target == board.pinned:
         held = "Pin"
     elif record is not None and record.seen.spec.decision == "Promote":
         held = "Decision"
     if target != board.active:
-        left = board.get(board.active)
-        rolled_back = left is not None and left.served().refused
+        former = board.get(board.active)
+        rolled_back = former is not None and former.served().refused
         _activate(board, target, "Rollback" if rolled_back and not held else held or "Rollback")
     return held
 
@@ -148,15 +152,10 @@ def _deliverable(board: Board, digest: str) -> bool:
 
 def _last_resort(board: Board) -> str:
     """What was active most lately, and may be again: when neither the active nor the previous one may."""
-    fit = [
-        record
-        for record in board.latest_first()
-        if record.memory.promoted and record.phase is not P.REFUSED and _deliverable(board, record.digest)
-    ]
-    return max(fit, key=lambda record: record.memory.promoted).digest if fit else ""
+    return _promoted_last(r for r in board.latest_first() if _deliverable(board, r.digest))
 
 
-def _activate(board: Board, digest: str, by: str) -> None:
+def _activate(board: Board, digest: str, by: By) -> None:
     """``digest`` (empty: nothing) is active from now on."""
     old, new = board.get(board.active), board.get(digest)
     back = old is not None and old.served().refused
@@ -167,20 +166,15 @@ def _activate(board: Board, digest: str, by: str) -> None:
     if new is None:
         board.note("RolledBack", "", "no version is active any more", by=by, warn=True)
         return
-    kind: By = (
-        "Gates" if by == "Gates" else "Decision" if by == "Decision" else "Pin" if by == "Pin" else "Rollback"
-    )
     board.memory = replace(board.memory, refused=tuple(d for d in board.memory.refused if d != digest))
-    new.update(
-        phase=P.ACTIVE, refused_by="", promoted_by=kind, promoted_time=board.now, test=None, watch=None
-    )
+    new.update(phase=P.ACTIVE, refused_by="", promoted_by=by, promoted_time=board.now, test=None, watch=None)
     new.remember(promoted=board.seen.now, test="")
-    came = f" after {old.short}" if old is not None else ""
-    event = "RolledBack" if back and kind == "Rollback" else "Promoted"
-    board.note(event, digest, f"{new.short} is active{came}, by {_WORDS[kind]}", by=kind, warn=back)
+    after = f" after {old.short}" if old is not None else ""
+    event = "RolledBack" if back and by == "Rollback" else "Promoted"
+    board.note(event, digest, f"{new.short} is active{after}, by {_WORDS[by]}", by=by, warn=back)
 
 
-_WORDS = {
+_WORDS: Mapping[str, str] = {
     "Gates": "its gates",
     "Decision": "a person's decision",
     "Pin": "spec.version.pinnedDigest",
@@ -190,16 +184,17 @@ _WORDS = {
 
 def _before(board: Board, active: str) -> str:
     """What a further rollback would go back to."""
-    others = [
+    return _promoted_last(
         record
         for record in board.records.values()
-        if record.digest != active
-        and record.memory.promoted
-        and record.phase is not P.REFUSED
-        and not record.served().refused
-        and record.seen.has_content
-    ]
-    return max(others, key=lambda record: record.memory.promoted).digest if others else ""
+        if record.digest != active and not record.served().refused and record.seen.has_content
+    )
+
+
+def _promoted_last(records: Iterable[Record]) -> str:
+    """Digest of the version that became active most lately and is not refused; empty where there is none."""
+    fit = [record for record in records if record.memory.promoted and record.phase is not P.REFUSED]
+    return max(fit, key=lambda record: record.memory.promoted).digest if fit else ""
 
 
 def _gates(board: Board, held: str) -> bool:
@@ -210,11 +205,11 @@ def _gates(board: Board, held: str) -> bool:
     if record.status.thresholds is None:
         record.update(thresholds=board.thresholds)
     elif not unchanged(record.status.thresholds, board.about.spec):
-        what = changes(record.status.thresholds, board.thresholds)
+        difference = changes(record.status.thresholds, board.thresholds)
         if record.phase is P.INCONCLUSIVE:
             # Somebody asks for it again after it came to an end.
             record.remember(first=0.0)
-        refreeze(board, record, f"{what} changed since they began")
+        refreeze(board, record, f"{difference} changed since they began")
     else:
         record.update(thresholds=filled_in(record.status.thresholds, board.thresholds))
     record.update(phase=P.CANDIDATE, message="")
@@ -229,7 +224,7 @@ def _gates(board: Board, held: str) -> bool:
         _activate(board, record.digest, "Gates")
         return True
     if record.status.test is None and _candidate(board) is not record:
-        # It waits for a person and no test goes on: the last one made takes its place, now and not a tick later.
+        # It waits for a person and no canary goes on: the last one made takes its place in this tick.
         return True
     board.candidate = record.digest
     return False
@@ -241,19 +236,19 @@ def _canary(board: Board, record: Record) -> bool:
         record.update(test=None, canary=NO_CANARY)
         record.remember(test="")
         return True
-    said = judge_canary(board, record, board.about.spec.canary)
-    record.update(canary=verdict_of(said, board.active))
-    if said.outcome == "Failed":
-        board.refuse(record, "Gates", said.message)
-    elif said.outcome != "Passed" and said.final:
-        _give_up(board, record, said.message)
-    elif said.outcome == "Passed":
+    judgement = judge_canary(board, record, board.about.spec.canary)
+    record.update(canary=verdict_of(judgement, board.active))
+    if judgement.outcome == "Failed":
+        board.refuse(record, "Gates", judgement.message)
+    elif judgement.outcome != "Passed" and judgement.final:
+        _give_up(board, record, judgement.message)
+    elif judgement.outcome == "Passed":
         if record.status.test is not None:
-            what = f"{record.short} passed its canary: {said.message}"
-            board.events.append(Happened("Normal", "CanaryPassed", what, record.digest))
+            message = f"{record.short} passed its canary: {judgement.message}"
+            board.events.append(Happened("Normal", "CanaryPassed", message, record.digest))
         record.update(test=None)
         record.remember(test="")
-    return said.outcome == "Passed"
+    return judgement.outcome == "Passed"
 
 
 def _candidate(board: Board) -> Record | None:
@@ -283,11 +278,11 @@ def _waits(board: Board, record: Record, active: Record | None) -> bool:
 
 
 def _content(board: Board, record: Record) -> bool:
-    said = judge_content(record.seen.findings)
-    record.update(content=verdict_of(said))
-    if said.outcome == "Failed":
-        board.refuse(record, "Gates", said.message)
-    return said.outcome == "Passed"
+    judgement = judge_content(record.seen.findings)
+    record.update(content=verdict_of(judgement))
+    if judgement.outcome == "Failed":
+        board.refuse(record, "Gates", judgement.message)
+    return judgement.outcome == "Passed"
 
 
 def _held_out(board: Board, record: Record) -> bool:
@@ -296,28 +291,21 @@ def _held_out(board: Board, record: Record) -> bool:
     pinned = board.about.spec.held_out.digest or board.held_out_digest
     if not pinned and active is not None:
         pinned = held_out_of(active.seen)
-    before: Comparison | None = record.status.comparison
-    found = judge_version(
-        record.seen,
-        active.seen if active is not None else None,
-        thresholds=board.thresholds,
-        pinned=pinned,
-        before=before,
-    )
-    said = found.judgement
-    if found.stale and said.outcome != "Error":
-        parent = (record.seen.spec.parent_digest or "")[:SHORT] or "an empty playbook"
-        said = replace(
-            said, message=f"{said.message}; StaleBase: learned from {parent}, compared with today's active"
-        )
-    record.update(comparison=found.comparison, held_out=verdict_of(said, board.active))
-    if said.outcome != "Error":
-        board.held_out_digest = board.held_out_digest or held_out_of(record.seen)
-    if said.outcome == "Failed":
-        board.refuse(record, "Gates", said.message)
-    elif said.outcome != "Passed":
-        _give_up(board, record, said.message)
-    return said.outcome == "Passed"
+    seen, base, before = record.seen, active.seen if active is not None else None, record.status.comparison
+    held_out = judge_version(seen, base, thresholds=board.thresholds, pinned=pinned, before=before)
+    judgement = held_out.judgement
+    if held_out.stale and judgement.outcome != "Error":
+        parent = (seen.spec.parent_digest or "")[:SHORT] or "an empty playbook"
+        stale = f"StaleBase: learned from {parent}, compared with today's active"
+        judgement = replace(judgement, message=f"{judgement.message}; {stale}")
+    record.update(comparison=held_out.comparison, held_out=verdict_of(judgement, board.active))
+    if judgement.outcome != "Error":
+        board.held_out_digest = board.held_out_digest or held_out_of(seen)
+    if judgement.outcome == "Failed":
+        board.refuse(record, "Gates", judgement.message)
+    elif judgement.outcome != "Passed":
+        _give_up(board, record, judgement.message)
+    return judgement.outcome == "Passed"
 
 
 def _give_up(board: Board, record: Record, message: str) -> None:
@@ -334,8 +322,8 @@ def _delivery(board: Board) -> Delivery:
     if active is not None:
         source = active.seen.spec.config_map_name
         return Delivery(name, active.digest, source, whole and delivered == active.digest)
-    known = board.get(delivered or "")
-    refused = (delivered or "") in board.memory.refused or (known is not None and known.phase is P.REFUSED)
+    record = board.get(delivered or "")
+    refused = (delivered or "") in board.memory.refused or (record is not None and record.phase is P.REFUSED)
     if delivered and not refused:
         return Delivery(name, delivered, "", current=True)
     return Delivery(name, "", "", current=whole and delivered == "")
@@ -347,7 +335,7 @@ def _canaries(board: Board) -> tuple[CanaryWish, ...]:
         test = record.status.test
         if test is None:
             continue
-        told = record.status.canary if test.kind == "Promotion" else record.status.watch
-        needed = told.needed if told is not None else None
+        verdict = record.status.canary if test.kind == "Promotion" else record.status.watch
+        needed = verdict.needed if verdict is not None else None
         wishes.append(CanaryWish(record.digest, record.seen.name, test, record.memory.tally.pairs, needed))
     return tuple(wishes)

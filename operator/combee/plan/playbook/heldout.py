@@ -1,13 +1,15 @@
-"""The held-out gate of a candidate against today's active version, from what their runs measured. No model is asked.
+"""The held-out gate of a candidate against today's active version, from what their runs measured.
 
 A run compares what it learned with what it started from. Where that is today's active version, its word
 holds; where not (``StaleBase``), the candidate's and the active version's scores on the same examples are
-compared, which both brought along in their ConfigMaps. On another heldOut nothing can be compared.
+compared, which both brought along in their ConfigMaps. On another heldOut nothing can be compared. No model
+is asked.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from combee.algo.gates import Compared, compare, judge_held_out
 from combee.algo.verdict import Judgement
@@ -53,12 +55,12 @@ def judge_version(
     stale = active is not None and (version.spec.parent_digest or "") != active.digest
     comparison = _again(before, active, measured, thresholds.confidence)
     if comparison is None:
-        found = _measured(version, active, thresholds.confidence, stale=stale)
-        if isinstance(found, Judgement):
-            return HeldOut(found, stale=stale)
-        comparison = found
+        measurement = _measured(version, active, thresholds.confidence, stale=stale)
+        if isinstance(measurement, Judgement):
+            return HeldOut(measurement, stale=stale)
+        comparison = measurement
     judged = judge_held_out(
-        _compared(comparison),
+        Compared(**_figures(comparison)),
         min_score=thresholds.min_score,
         min_gain=thresholds.min_gain,
         confidence=thresholds.confidence,
@@ -85,32 +87,22 @@ def _measured(
             return _not_measured(version, active)
         if version.gate.held_out != active.gate.held_out:
             return _moved(active.gate.held_out, version.gate.held_out)
-        other = active.gate.best
+        scores = active.gate.best
     elif version.gate is not None:
-        other = version.gate.baseline
+        scores = version.gate.baseline
     else:
         return _recorded(version, against)
     assert version.gate is not None
-    found = compare(version.gate.best, other, confidence=confidence)
-    return Comparison(
-        against=against,
-        held_out_digest=version.gate.held_out,
-        score=found.score,
-        other=found.other,
-        low=found.low,
-        high=found.high,
-        confidence=found.confidence,
-        rows=found.rows,
-        discordant=found.discordant,
-    )
+    compared = compare(version.gate.best, scores, confidence=confidence)
+    return Comparison(against=against, held_out_digest=version.gate.held_out, **_figures(compared))
 
 
 def _recorded(version: VersionSeen, against: str) -> Comparison | Judgement:
     """By what the version's record says alone."""
     gate = version.spec.scores.gate
     if gate is None:
-        said = "it has no scores on heldOut; let a run make it, or promote it by name"
-        return Judgement("Error", "NotMeasured", said)
+        message = "it has no scores on heldOut; let a run make it, or promote it by name"
+        return Judgement("Error", "NotMeasured", message)
     return Comparison(
         against=against,
         held_out_digest=held_out_of(version),
@@ -123,36 +115,26 @@ def _recorded(version: VersionSeen, against: str) -> Comparison | Judgement:
     )
 
 
-def _compared(comparison: Comparison) -> Compared:
-    return Compared(
-        comparison.score,
-        comparison.other,
-        comparison.low,
-        comparison.high,
-        comparison.rows,
-        comparison.confidence,
-        comparison.discordant,
-    )
+def _figures(comparison: Comparison | Compared) -> dict[str, Any]:
+    return {field.name: getattr(comparison, field.name) for field in fields(Compared)}
 
 
 def _not_measured(version: VersionSeen, active: VersionSeen) -> Judgement:
     parent = (version.spec.parent_digest or "")[:SHORT] or "an empty playbook"
     without = "it" if version.gate is None else "the active one"
-    return Judgement(
-        "Error",
-        "StaleBase",
-        f"it was learned from {parent}, and {active.digest[:SHORT]} is active now; {without} has no scores on gate, "
-        "example by example, to compare the two: learn from the active version, or promote it by name",
-    )
+    bases = f"it was learned from {parent}, and {active.digest[:SHORT]} is active now"
+    cause = f"{without} has no scores on gate, example by example, to compare the two"
+    message = f"{bases}; {cause}: learn from the active version, or promote it by name"
+    return Judgement("Error", "StaleBase", message)
 
 
 def _moved(pinned: str, measured: str) -> Judgement:
-    if not measured:
-        said = f"versions are compared on heldOut {pinned[:SHORT]}, and nobody said which one it was scored on: let a"
-        return Judgement("Error", "HeldOutMoved", f"{said} run make it, or promote it by name")
-    return Judgement(
-        "Error",
-        "HeldOutMoved",
-        f"versions are compared on heldOut {pinned[:SHORT]}, and it was scored on {measured[:SHORT]}: give the rows "
-        f"back, or set spec.heldOut.digest to {measured} and learn from the active version",
-    )
+    if measured:
+        cause = (
+            f"it was scored on {measured[:SHORT]}: give the rows back, or set spec.heldOut.digest to "
+            f"{measured} and learn from the active version"
+        )
+    else:
+        cause = "nobody said which one it was scored on: let a run make it, or promote it by name"
+    message = f"versions are compared on heldOut {pinned[:SHORT]}, and {cause}"
+    return Judgement("Error", "HeldOutMoved", message)

@@ -34,7 +34,7 @@ def settle_phases(board: Board) -> None:
 
 
 def _remember_promotion(board: Board, record: Record) -> None:
-    """A version whose own status was not written when it became active learns it from the Playbook's history."""
+    """A version whose own status was not written when it became active reads it in the history."""
     if record.memory.promoted:
         return
     known = next((one for one in reversed(board.history) if one.digest == record.digest and one.by), None)
@@ -45,8 +45,8 @@ def _remember_promotion(board: Board, record: Record) -> None:
 
 
 def prunable_contents(board: Board) -> tuple[str, ...]:
-    """Names of the refused versions beyond the history's limit whose content is there, oldest first: that they were
-    refused is all that must be known of them. Never of one that somebody names."""
+    """Names of the refused versions beyond the history's limit whose content is there, oldest first: that
+    they were refused is all that must be known of them. Never of one that somebody names."""
     refused = [
         record
         for record in board.latest_first()

@@ -135,9 +135,9 @@ def next_job_seconds(
 ) -> float | None:
     """Seconds until the next Job of a test may be made; None while one is at work.
 
-    There are ``pause`` seconds between two at least. A Job that brought no pair (there were none, or it failed) makes
-    the next one wait as long as it has been so already, LONGEST_PAUSE_SECONDS at most. Another evaluator or upstream
-    is tried at once.
+    There are ``pause`` seconds between two at least. A Job that brought no pair (there were none, or it
+    failed) makes the next one wait as long as it has been so already, LONGEST_PAUSE_SECONDS at most. Another
+    evaluator or upstream is tried at once.
 
     >>> first, second = JudgeJob(1000, False, "a", 7), JudgeJob(1100, False, "a", 7)
     >>> [next_job_seconds([first, second], "a", pairs, 1110.0) for pairs in (7, 8)]
@@ -198,8 +198,8 @@ def refusal(spec: PlaybookSpec, *, secret_policy: bool) -> str:
     if not names:
         return ""
     return (
-        f"SecretNotAllowed: without the chart's admission policy {', '.join(names)} is not mounted. Ask whoever "
-        "installed the chart for admissionPolicy.install"
+        f"SecretNotAllowed: without the chart's admission policy {', '.join(names)} is not mounted. Ask "
+        "whoever installed the chart for admissionPolicy.install"
     )
 
 
@@ -211,8 +211,7 @@ def decide_judges(
     seen: JudgesSeen,
     now: float,
 ) -> JudgesPlan:
-    """Return which Jobs are made and which end. ``contents``: digest -> ConfigMap of each version; ``now``: seconds
-    since 1970."""
+    """Return which Jobs are made and which end. ``contents``: digest -> ConfigMap of each version."""
     wishes = [wish for wish in plan.canaries if wish.test.mode in MODES]
     over = seen.jobs.keys() - {wish.test.id for wish in wishes}
     delete = tuple(job for test in sorted(over) for job in seen.jobs[test] if job.live)
@@ -245,7 +244,7 @@ def _wait_seconds(wish: JudgeWish, jobs: Iterable[JudgeJob], now: float) -> floa
 def _judge_wish(
     owner: Owner, spec: PlaybookSpec, plan: PlaybookPlan, contents: Mapping[str, str], wish: CanaryWish
 ) -> JudgeWish | None:
-    """Return what a test's Job is to do; None while a version's content is missing that it must put in front."""
+    """Return what a canary's Job is to do; None while the content of a version that it needs is missing."""
     if spec.canary is None or (wish.test.against and wish.test.against not in contents):
         return None
     memory = VersionMemory.from_json(plan.versions[wish.version].state)

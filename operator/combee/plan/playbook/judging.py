@@ -64,22 +64,17 @@ class JudgeTask(Model):
 
 
 def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
-    """As ``read_pairs`` and ``read_left_out`` read them: some forty bytes a pair. Equal pairs give equal text,
-    whatever their order."""
+    """Some forty bytes a pair. Equal pairs give equal text, whatever their order."""
     ordered = sorted(pairs, key=lambda pair: (pair.stream, pair.number))
     rows = [
-        [
-            p.stream,
-            p.number,
-            round(p.difference, 6),
-            _short(p.latency_ratio),
-            *([p.failed] if p.failed else []),
-        ]
+        [p.stream, p.number, round(p.difference, 6), _short(p.latency_ratio), *filter(None, [p.failed])]
         for p in ordered
     ]
-    refused = [[one.stream, one.number, one.status] for one in sorted(left_out, key=_identity)]
-    more = {"leftOut": refused} if refused else {}
-    return json.dumps({"version": 1, "pairs": rows, **more}, separators=(",", ":"))
+    refused = sorted(left_out, key=lambda request: (request.stream, request.number))
+    body: dict[str, Any] = {"version": 1, "pairs": rows}
+    if refused:
+        body["leftOut"] = [[request.stream, request.number, request.status] for request in refused]
+    return json.dumps(body, separators=(",", ":"))
 
 
 def read_pairs(text: str) -> tuple[Pair, ...]:
@@ -89,7 +84,7 @@ def read_pairs(text: str) -> tuple[Pair, ...]:
 
 def read_left_out(text: str) -> tuple[LeftOut, ...]:
     """The requests in ``text`` of which no pair can be made; those that cannot be are left out."""
-    return tuple(one for row in _rows(text, "leftOut") if (one := _refused(row)) is not None)
+    return tuple(out for row in _rows(text, "leftOut") if (out := _refused(row)) is not None)
 
 
 def _rows(text: str, name: str) -> Sequence[Any]:
@@ -99,10 +94,6 @@ def _rows(text: str, name: str) -> Sequence[Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
     return rows if isinstance(rows, list) else ()
-
-
-def _identity(one: LeftOut) -> tuple[str, int]:
-    return one.stream, one.number
 
 
 def _refused(row: Any) -> LeftOut | None:

@@ -58,15 +58,12 @@ def learning(board: Board) -> Learning:
 
 
 def _remember(board: Board, learn: Learn, names: list[str]) -> None:
-    """Runs count as made once they are seen, not when they were wished for: a wish that came to nothing comes again."""
+    """Runs count as made once they are seen: a wish that came to nothing comes again."""
     new = [name for name in names if name not in board.memory.made]
-    if not new:
-        return
     board.memory = replace(board.memory, made=(*board.memory.made, *new)[-MAX_MADE:])
-    for name in new:
-        if board.before.observed_generation:
-            said = f"run {name} learns for it ({learn.trigger})"
-            board.events.append(Happened("Normal", "RunCreated", said))
+    for name in new if board.before.observed_generation else ():
+        message = f"run {name} learns for it ({learn.trigger})"
+        board.events.append(Happened("Normal", "RunCreated", message))
 
 
 def _due(board: Board, learn: Learn, *, busy: bool) -> tuple[str, float]:

@@ -25,7 +25,7 @@ class PlaybookMemory:
     """Times are seconds since 1970; 0 means not yet."""
 
     refused: tuple[str, ...] = ()
-    """digests refused by a person or rolled back, oldest first: refused again should their version be made anew."""
+    """digests refused by a person or rolled back, oldest first: still refused when made anew."""
     made: tuple[str, ...] = ()
     """runs of the template that were seen, oldest first: not made again when they are gone."""
     request: str = ""
@@ -38,20 +38,19 @@ class PlaybookMemory:
     """names the last change of data; empty: none was seen."""
 
     def recalling(self, digest: str) -> PlaybookMemory:
-        """With a digest of long ago, where there is room: one that went to make room does not come again, and so the
-        same facts give the same memory."""
+        """With a digest of long ago, where there is room: one that went to make room does not come again, and
+        so the same facts give the same memory."""
         full = digest in self.refused or len(self.refused) >= MAX_REFUSED
         return self if full else replace(self, refused=(digest, *self.refused))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a status."""
+        optional = {"marks": dict(self.marks), "change": self.change}
         return {
             "refused": list(self.refused[-MAX_REFUSED:]),
             "made": list(self.made[-MAX_MADE:]),
             "request": self.request,
             "scheduled": self.scheduled,
-            **({"marks": dict(self.marks)} if self.marks else {}),
-            **({"change": self.change} if self.change else {}),
+            **{name: value for name, value in optional.items() if value},
         }
 
     @classmethod
@@ -90,12 +89,15 @@ class VersionMemory:
     """when the first of its tests began that came one after the other."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a status."""
-        told: dict[str, Any] = {"promoted": self.promoted, "since": self.since, "tally": self.tally.to_json()}
-        told |= {"reading": self.reading.to_json()} if self.reading is not None else {}
-        told |= {"test": self.test} if self.test else {}
-        told |= {"first": self.first} if self.first else {}
-        return {**told, **({"curves": [one.to_json() for one in self.curves]} if self.curves else {})}
+        plain: dict[str, Any] = {
+            "promoted": self.promoted,
+            "since": self.since,
+            "tally": self.tally.to_json(),
+        }
+        reading = self.reading.to_json() if self.reading is not None else None
+        curves = [curve.to_json() for curve in self.curves]
+        optional = {"reading": reading, "test": self.test, "first": self.first, "curves": curves}
+        return plain | {name: value for name, value in optional.items() if value}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> VersionMemory:

@@ -1,8 +1,8 @@
 """What a canary asks Prometheus, window by window, and how the answers are compared. Pure.
 
-Window k of a test ends at ``begins + (k + 1) windowSeconds``. Both queries are evaluated there, for both versions;
-a window in which all of them gave a number makes one pair: the candidate's score minus the active version's, as a
-share of the scale. Every window is asked for once. An answer is a stranger's: nothing of it is taken for granted.
+Window k of a canary ends at ``begins + (k + 1) windowSeconds``. Both queries are evaluated there, for both
+versions; a window in which all of them gave a number makes one pair: the candidate's score minus the active
+version's, as a share of the scale. Every window is asked for once. Nothing in an answer is taken for granted.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ MAX_DETAIL = 200
 _QUOTED = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`""")
 _RANGE = re.compile(r"\[\s*([^\]:\s]+)")
 
+Measure = Literal["score", "latency"]
+Side = Literal["active", "candidate"]
 Values = Mapping[int, float]
 """window -> number; NaN and infinities are as they came."""
 
@@ -44,8 +46,8 @@ Values = Mapping[int, float]
 class Query:
     """One question about one version."""
 
-    what: Literal["score", "latency"]
-    side: Literal["active", "candidate"]
+    what: Measure
+    side: Side
     text: str
 
     def trouble(self, problem: Any, detail: str = "") -> Trouble:
@@ -55,31 +57,30 @@ class Query:
 
 def queries(asked: Prometheus, candidate: str, active: str) -> tuple[Query, ...]:
     """The questions, for two digests."""
-    texts = [("score", asked.score.query)]
-    texts += [("latency", asked.latency.query)] if asked.latency is not None else []
-    sides = (("candidate", candidate, asked.sides.candidate), ("active", active, asked.sides.active))
-    made: list[Query] = []
-    for what, text in texts:
-        for side, digest, name in sides:
-            filled = {
-                "$(digest)": digest,
-                "$(version)": digest[:SHORT],
-                "$(side)": name,
-                WINDOW: f"{asked.window_seconds}s",
-            }
-            made.append(Query(what, side, _filled(text, filled)))  # type: ignore[arg-type]
-    return tuple(made)
+    sides: tuple[tuple[Side, str, str], ...] = (
+        ("candidate", candidate, asked.sides.candidate),
+        ("active", active, asked.sides.active),
+    )
+    return tuple(
+        Query(measure, side, _filled(text, asked, digest, name))
+        for measure, text in _texts(asked)
+        for side, digest, name in sides
+    )
 
 
-def _filled(text: str, places: Mapping[str, str]) -> str:
-    for place, value in places.items():
-        text = text.replace(place, value)
-    return text
+def _texts(asked: Prometheus) -> list[tuple[Measure, str]]:
+    texts: list[tuple[Measure, str]] = [("score", asked.score.query)]
+    return texts if asked.latency is None else [*texts, ("latency", asked.latency.query)]
+
+
+def _filled(text: str, asked: Prometheus, digest: str, side: str) -> str:
+    text = text.replace("$(digest)", digest).replace("$(version)", digest[:SHORT])
+    return text.replace("$(side)", side).replace(WINDOW, f"{asked.window_seconds}s")
 
 
 def begins_at(since: float, asked: Prometheus) -> int:
-    """When window 0 of a test that began at ``since`` begins: at a multiple of the window's length, for servers
-    that move the times they are asked about there."""
+    """When window 0 of a canary that began at ``since`` begins: at a multiple of the window's length, for
+    servers that move the times they are asked about there."""
     return math.ceil(since / asked.window_seconds) * asked.window_seconds
 
 
@@ -104,7 +105,7 @@ def ready_seconds(asked: Prometheus, begins: int, first: int, now: float) -> flo
 
 
 def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Values | Trouble:
-    """The numbers of a range query's answer. ``times``: seconds since 1970 -> window; others must not be in it."""
+    """The numbers of a range query's answer. ``times``: seconds since 1970 -> window, and no others."""
     try:
         raw = json.loads(content)
         if raw.get("status") == "error":
@@ -164,64 +165,51 @@ def share_of(score: ScoreQuery, value: float) -> float | None:
 def compare(
     asked: Prometheus, answers: Mapping[Query, Values | Trouble], looked_at: range, at: float
 ) -> tuple[list[Pair], Reading]:
-    """The pairs of the windows ``looked_at``, and what is to be said of them. ``at``: when they were asked for.
+    """The pairs of the windows ``looked_at``, and what is to be said of them. ``at``: when they were asked
+    for.
 
-    No pairs where an answer cannot be used. Windows that lack a number are left out; one that is NaN or infinite
-    is trouble besides: other windows count, and nothing passes on this reading.
+    There are no pairs where an answer cannot be used. Windows that lack a number are left out; one that is
+    NaN or infinite is trouble besides: other windows count, and nothing passes on this reading.
     """
-    troubles = [one for one in answers.values() if isinstance(one, Trouble)]
+    first, last = looked_at[0], looked_at[-1]
+    troubles = [answer for answer in answers.values() if isinstance(answer, Trouble)]
     if troubles:
-        return [], Reading(looked_at[0], looked_at[-1], at, 0, troubles[0])
-    values = {(q.what, q.side): one for q, one in answers.items() if not isinstance(one, Trouble)}
+        return [], Reading(first, last, at, 0, troubles[0])
+    values = {(q.what, q.side): answer for q, answer in answers.items() if not isinstance(answer, Trouble)}
     for query in answers:
         wrong = next((v for v in values[query.what, query.side].values() if _outside(asked, query, v)), None)
         if wrong is not None:
-            trouble = query.trouble("OutOfRange", f"{wrong:g}")
-            return [], Reading(looked_at[0], looked_at[-1], at, 0, trouble)
+            return [], Reading(first, last, at, 0, query.trouble("OutOfRange", f"{wrong:g}"))
     odd = next((q for q in answers if not all(map(math.isfinite, values[q.what, q.side].values()))), None)
-    complete = [
-        window
-        for window in looked_at
-        if all(math.isfinite(given.get(window, math.nan)) for given in values.values())
-    ]
+    trouble = None if odd is None else odd.trouble("NotANumber")
+    numbers = values.values()
+    complete = [w for w in looked_at if all(math.isfinite(by.get(w, math.nan)) for by in numbers)]
     pairs = [_pair(asked, values, window) for window in complete]
-    return pairs, Reading(
-        looked_at[0],
-        looked_at[-1],
-        at,
-        len(pairs),
-        None if odd is None else odd.trouble("NotANumber"),
-        _means(values, "score", complete),
-        _means(values, "latency", complete) if asked.latency is not None else None,
-    )
+    latency = _means(values, "latency", complete) if asked.latency is not None else None
+    return pairs, Reading(first, last, at, len(pairs), trouble, _means(values, "score", complete), latency)
 
 
 def query_warnings(canary: Canary, asked: Prometheus) -> tuple[str, ...]:
-    """What the canary asks for and can hardly get: windows enough until the deadline, windows that do not overlap."""
-    said = []
-    come = canary.deadline_seconds // asked.window_seconds
+    """What the canary can hardly get: enough windows in time, and windows that do not overlap."""
+    warnings = []
+    expected, seconds = canary.deadline_seconds // asked.window_seconds, f"{asked.window_seconds} s"
     least = least_pairs(canary.epsilon)
     if least is None:
-        said.append("canary.epsilon 0: no number of windows would show an equal candidate to be no worse")
-    elif least > come:
-        said.append(
-            f"canary.epsilon {number(canary.epsilon)}: {least:,} windows at least would show an equal candidate to be no "
-            f"worse, and {come:,} of {asked.window_seconds} s end before the deadline: take a larger epsilon, shorter "
-            "windows or a later deadline"
-        )
-    if canary.min_samples > come:
-        said.append(
-            f"canary.minSamples {canary.min_samples:,}: {come:,} windows of {asked.window_seconds} s end before the deadline"
-        )
-    texts = [("score", asked.score.query)]
-    texts += [("latency", asked.latency.query)] if asked.latency is not None else []
-    for what, text in texts:
+        warnings.append("canary.epsilon 0: no number of windows would show an equal candidate to be no worse")
+    elif least > expected:
+        demand = f"{least:,} windows at least would show an equal candidate to be no worse"
+        advice = "take a larger epsilon, shorter windows or a later deadline"
+        supply = f"{expected:,} of {seconds} end before the deadline"
+        warnings.append(f"canary.epsilon {number(canary.epsilon)}: {demand}, and {supply}: {advice}")
+    if canary.min_samples > expected:
+        windows = f"{expected:,} windows of {seconds} end before the deadline"
+        warnings.append(f"canary.minSamples {canary.min_samples:,}: {windows}")
+    for measure, text in _texts(asked):
         if ranges := sorted(set(_RANGE.findall(_QUOTED.sub("", text))) - {WINDOW}):
-            said.append(
-                f"canary.prometheus.{what}.query looks back over {', '.join(ranges)}: where that is more than a window, "
-                f"windows overlap, and the chance of a false promotion is not bounded; write [{WINDOW}]"
-            )
-    return tuple(said)
+            cause = f"canary.prometheus.{measure}.query looks back over {', '.join(ranges)}"
+            effect = "windows overlap, and the chance of a false promotion is not bounded"
+            warnings.append(f"{cause}: where that is more than a window, {effect}; write [{WINDOW}]")
+    return tuple(warnings)
 
 
 def _outside(asked: Prometheus, query: Query, value: float) -> bool:
@@ -236,13 +224,12 @@ def _pair(asked: Prometheus, values: Mapping[tuple[Any, Any], Values], window: i
     ratio = None
     if asked.latency is not None:
         slow, usual = (values["latency", side][window] for side in ("candidate", "active"))
-        # Nothing takes no time: a zero is less than the clock can tell.
-        ratio = _bounded(slow / usual) if slow > 0 and usual > 0 else 1.0 if slow == usual else None
+        if slow > 0 and usual > 0:
+            ratio = min(LARGEST_RATIO, max(1 / LARGEST_RATIO, slow / usual))
+        elif slow == usual:
+            # Nothing takes no time: a zero is less than the clock can tell.
+            ratio = 1.0
     return Pair(STREAM, window, candidate - active, ratio)
-
-
-def _bounded(ratio: float) -> float:
-    return min(LARGEST_RATIO, max(1 / LARGEST_RATIO, ratio))
 
 
 def _means(

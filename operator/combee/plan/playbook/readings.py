@@ -1,7 +1,7 @@
-"""What a canary of mode Prometheus was told last, kept beside its tally; and the sentence that it makes. Pure.
+"""The last answer to a canary of mode Prometheus, stored beside its tally, and the sentence for people. Pure.
 
-A reading is what one Job brought: which windows it asked for, what both versions had in them, or why the answer
-cannot be used. The Job hands it over in a ConfigMap, and a ConfigMap can be anybody's.
+A reading is what one Job brought: which windows it asked for, what both versions had in them, or why the
+answer cannot be used. The Job hands it over in a ConfigMap, and anybody may have written a ConfigMap.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal, get_args
 
 from combee.algo.canary import Rules, Tally, judge
@@ -18,14 +18,7 @@ from combee.api.common import one_line
 from combee.api.prometheus import Prometheus
 
 Problem = Literal[
-    "BadQuery",
-    "Empty",
-    "NotANumber",
-    "OutOfRange",
-    "SeveralSeries",
-    "TooLarge",
-    "Unreadable",
-    "WrongType",
+    "BadQuery", "Empty", "NotANumber", "OutOfRange", "SeveralSeries", "TooLarge", "Unreadable", "WrongType"
 ]
 MAX_DETAIL = 200
 LARGEST_WINDOW = 2**40
@@ -58,20 +51,14 @@ class Reading:
     latency: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a status or a ConfigMap."""
-        told: dict[str, Any] = {
-            "first": self.first,
-            "last": self.last,
-            "at": round(self.at, 3),
-            "compared": self.compared,
-        }
+        plain: dict[str, Any] = {"first": self.first, "last": self.last, "at": round(self.at, 3)}
+        plain["compared"] = self.compared
         if self.trouble is not None:
-            one = self.trouble
-            told["trouble"] = [one.problem, one.what, one.side, one.detail]
+            plain["trouble"] = list(astuple(self.trouble))
         for name, means in (("score", self.score), ("latency", self.latency)):
             if means is not None:
-                told[name] = [float(f"{mean:.8g}") for mean in means]
-        return told
+                plain[name] = [float(f"{mean:.8g}") for mean in means]
+        return plain
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Reading:
@@ -80,16 +67,8 @@ class Reading:
         at = _finite(raw["at"])
         if not first <= last < LARGEST_WINDOW or compared > last - first + 1:
             raise ValueError("a reading that cannot be")
-        trouble = raw.get("trouble")
-        return cls(
-            first,
-            last,
-            at,
-            compared,
-            None if trouble is None else _trouble(trouble),
-            _means(raw.get("score")),
-            _means(raw.get("latency")),
-        )
+        trouble = _trouble(raw["trouble"]) if raw.get("trouble") is not None else None
+        return cls(first, last, at, compared, trouble, _means(raw.get("score")), _means(raw.get("latency")))
 
 
 def read_reading(text: str) -> Reading | None:
@@ -101,10 +80,9 @@ def read_reading(text: str) -> Reading | None:
 
 
 def latest(before: Reading | None, came: Iterable[Reading], over: int) -> Reading | None:
-    """The one that asked for the latest windows. ``over``: windows that are over by now; a reading of others
-    cannot be, and counts for nothing."""
-    known = [one for one in (before, *came) if one is not None and one.last < over]
-    return max(known, key=lambda one: (one.last, one.at), default=None)
+    """The reading of the latest windows, of those among the first ``over``, which are over by now."""
+    usable = [reading for reading in (before, *came) if reading is not None and reading.last < over]
+    return max(usable, key=lambda reading: (reading.last, reading.at), default=None)
 
 
 def words_of(asked: Prometheus) -> Words:
@@ -119,20 +97,19 @@ def words_of(asked: Prometheus) -> Words:
 def judge_reading(
     asked: Prometheus, tally: Tally, reading: Reading | None, rules: Rules, elapsed: float
 ) -> Judgement:
-    """What the windows say, and what the last reading does: an Error says what to do, and nothing passes on it; the
-    test goes on until the deadline."""
-    said = judge(tally, rules, elapsed, words=words_of(asked))
-    said = replace(said, message=said.message + _lately(asked, tally, reading))
-    if reading is None or reading.trouble is None or said.outcome == "Failed":
-        return said
-    sentence = wrong(asked, reading.trouble)
+    """What the windows say, and what the last reading does: an Error says what to do, and nothing passes on
+    it; the canary goes on until the deadline."""
+    judged = judge(tally, rules, elapsed, words=words_of(asked))
+    judged = replace(judged, message=judged.message + _lately(asked, tally, reading))
+    if reading is None or reading.trouble is None or judged.outcome == "Failed":
+        return judged
+    cause = wrong(asked, reading.trouble)
     if elapsed >= rules.deadline_seconds:
-        over = "" if said.outcome == "Inconclusive" else "the deadline is over; "
-        message = f"{said.message}; {over}{sentence}"
-        return replace(said, outcome="Inconclusive", reason="DeadlineExceeded", message=message, final=True)
-    return replace(
-        said, outcome="Error", reason="QueryError", message=f"{sentence}; {said.message}", final=False
-    )
+        over = "" if judged.outcome == "Inconclusive" else "the deadline is over; "
+        message = f"{judged.message}; {over}{cause}"
+        return replace(judged, outcome="Inconclusive", reason="DeadlineExceeded", message=message, final=True)
+    message = f"{cause}; {judged.message}"
+    return replace(judged, outcome="Error", reason="QueryError", message=message, final=False)
 
 
 def wrong(asked: Prometheus, trouble: Trouble) -> str:
@@ -146,8 +123,8 @@ def wrong(asked: Prometheus, trouble: Trouble) -> str:
         said = {
             "BadQuery": f"is refused ({detail}): correct it",
             "Empty": "gives no series: is this version measured, and do the labels fit?",
-            "NotANumber": "gives NaN or an infinity, mostly 0 / 0: divide by (... > 0), so that a window without "
-            "requests gives nothing",
+            "NotANumber": "gives NaN or an infinity, mostly 0 / 0: divide by (... > 0), so that a window "
+            "without requests gives nothing",
             "SeveralSeries": f"gives {detail} series: make one of them, as sum(...) does",
             "TooLarge": "gives more than is read: make one series of it, as sum(...) does",
             "Unreadable": f"gives what is no answer of Prometheus ({detail}): see canary.prometheus.url",
@@ -168,21 +145,15 @@ def _lately(asked: Prometheus, tally: Tally, reading: Reading | None) -> str:
     if reading is None:
         return ""
     parts = []
-    if reading.score is not None:
-        unit = words_of(asked).unit
-        parts.append(f"{_amount(reading.score[0])} against {_amount(reading.score[1])} {unit}")
-    if reading.latency is not None and asked.latency is not None:
-        unit = _UNITS[asked.latency.unit]
-        parts.append(f"{_amount(reading.latency[0])} against {_amount(reading.latency[1])} {unit}")
+    latency_unit = _UNITS[asked.latency.unit] if asked.latency is not None else ""
+    for means, unit in ((reading.score, words_of(asked).unit), (reading.latency, latency_unit)):
+        if means is not None and unit:
+            parts.append(f"{means[0]:.4g} against {means[1]:.4g} {unit}")
     count = f"last {reading.compared:,} window{'' if reading.compared == 1 else 's'}"
-    said = f"; {count}: {', '.join(parts)}" if parts else ""
-    gone = reading.last + 1 - tally.pairs
-    are = "window is" if gone == 1 else "windows are"
-    return f"{said}; {gone:,} {are} left out, for want of a number" if gone > 0 else said
-
-
-def _amount(value: float) -> str:
-    return f"{value:.4g}"
+    numbers = f"; {count}: {', '.join(parts)}" if parts else ""
+    omitted = reading.last + 1 - tally.pairs
+    are = "window is" if omitted == 1 else "windows are"
+    return f"{numbers}; {omitted:,} {are} left out, for want of a number" if omitted > 0 else numbers
 
 
 def _count(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What is left of a Playbook's spec that cannot be read: where its active version is delivered, and the pin."""
+"""What is left of a Playbook's spec that cannot be read: the pin, and where a version is delivered."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ def salvaged(raw: Any) -> PlaybookSpec:
 
     It has no canary, no thresholds and learns nothing: it is for ``About.unreadable`` alone.
 
-    >>> salvaged({"canary": {"mode": "Shadow"}, "delivery": {"configMap": {"name": "mounted"}}}).delivery.config_map.name
+    >>> raw = {"canary": {"mode": "Shadow"}, "delivery": {"configMap": {"name": "mounted"}}}
+    >>> salvaged(raw).delivery.config_map.name
     'mounted'
     """
-    made: dict[str, dict[str, Any]] = {}
+    readable: dict[str, dict[str, Any]] = {}
     for part, name in _KEPT:
-        told = raw.get(part) if isinstance(raw, dict) else None
-        if not isinstance(told, dict) or name not in told:
+        fields = raw.get(part) if isinstance(raw, dict) else None
+        if not isinstance(fields, dict) or name not in fields:
             continue
-        more = {**made, part: {**made.get(part, {}), name: told[name]}}
+        larger = {**readable, part: {**readable.get(part, {}), name: fields[name]}}
         try:
-            PlaybookSpec.model_validate(more)
+            PlaybookSpec.model_validate(larger)
         except ValidationError:
             continue
-        made = more
-    return PlaybookSpec.model_validate(made)
+        readable = larger
+    return PlaybookSpec.model_validate(readable)

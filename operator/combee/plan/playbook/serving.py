@@ -21,8 +21,8 @@ class Wanted:
     previous: str = ""
     """as the operator recorded them."""
     refused: frozenset[str] = frozenset()
-    """digests that it recorded as refused by a person or rolled back: a version of one that was deleted and made
-    anew says nothing of it itself."""
+    """digests that it recorded as refused by a person or rolled back: a version of one that was deleted and
+    made anew says nothing of it itself."""
 
     @classmethod
     def of(cls, playbook: Mapping[str, Any]) -> Wanted:
@@ -66,8 +66,8 @@ class Version:
 
     @property
     def refused(self) -> bool:
-        """Whether only a Promote of its own brings it back: a person refused it, now or before, or it was rolled
-        back. What the gates refused may also be pinned."""
+        """Whether only a Promote of its own brings it back: a person refused it, now or before, or it was
+        rolled back. What the gates refused may also be pinned."""
         if self.decision == "Promote":
             return False
         before = self.phase == "Refused" and self.refused_by in ("Decision", "Rollback")
@@ -77,8 +77,8 @@ class Version:
 def ranking(wanted: Wanted, versions: Iterable[Version]) -> tuple[str, ...]:
     """Digests that may be served, best first; a later one only where an earlier one cannot be had.
 
-    What a person refused, or was rolled back, is only where a Promote names it; what the gates refused, where a
-    pin or a Promote does. Of several promoted by hand, the one made last.
+    What a person refused, or was rolled back, is only where a Promote names it; what the gates refused, where
+    a pin or a Promote does. Of several promoted by hand, the one made last.
     """
     gone = wanted.refused
     there = (v for v in versions if v.digest and (v.decision == "Promote" or v.digest not in gone))

@@ -21,17 +21,17 @@ def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: s
     shown = _shown(board)
     active, candidate = board.get(board.active), board.get(board.candidate)
     ready = _ready(board, delivery)
-    said = [ready, *_of_version(board, shown, held), _pinned(board)]
+    conditions = [ready, *_of_version(board, shown, held), _pinned(board)]
     held_out = _asked_first(shown) if shown else None
-    # Reckoning them takes a while, and only the spec has a say in them.
+    # Reckoning them takes a while, and they depend on the spec alone.
     same = before.observed_generation == about.generation or bool(about.unreadable)
-    warned = [*(w for w in before.warnings if same), *(() if same else warnings(about.spec))]
+    warned = list(before.warnings if same else warnings(about.spec))
     if learned.warning and learned.warning not in warned:
         warned.append(learned.warning)
     return PlaybookStatus(
         observed_generation=about.generation,
         message=one_line(_sentence(board, ready, held), MAX_SENTENCE),
-        conditions=merge(before.conditions, said, about.generation, board.now),
+        conditions=merge(before.conditions, conditions, about.generation, board.now),
         active_digest=board.active,
         previous_digest=board.previous,
         candidate_digest=board.candidate,
@@ -53,17 +53,15 @@ def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: s
 
 
 def version_status(board: Board, record: Record, held: str) -> VersionStatus:
-    """A version's status."""
-    said = _of_version(board, record, held)
-    promoted = next(one for one in said if one.type == PROMOTED)
-    return record.status.model_copy(
-        update={
-            "observed_generation": record.seen.generation,
-            "message": one_line(promoted.message, MAX_SENTENCE),
-            "conditions": merge(record.status.conditions, said, record.seen.generation, board.now),
-            "state": record.memory.to_json(),
-        }
-    )
+    generation, conditions = record.seen.generation, _of_version(board, record, held)
+    promoted = next(condition for condition in conditions if condition.type == PROMOTED)
+    changed = {
+        "observed_generation": generation,
+        "message": one_line(promoted.message, MAX_SENTENCE),
+        "conditions": merge(record.status.conditions, conditions, generation, board.now),
+        "state": record.memory.to_json(),
+    }
+    return record.status.model_copy(update=changed)
 
 
 def _shown(board: Board) -> Record | None:
@@ -81,28 +79,29 @@ def _asked_first(record: Record) -> Verdict | None:
 
 
 def _ready(board: Board, delivery: Delivery) -> Said:
-    active = board.get(board.active)
+    return Said(READY, *_readiness(board, delivery))
+
+
+def _readiness(board: Board, delivery: Delivery) -> tuple[str, str]:
+    """Reason and message of Ready."""
+    active, target = board.get(board.active), f"ConfigMap {delivery.config_map}"
     if board.about.unreadable:
-        return Said(READY, "InvalidManifest", board.about.unreadable)
+        return "InvalidManifest", board.about.unreadable
     if board.opaque(board.active):
-        what = f"the PlaybookVersion of {board.active[:12]}, which is active, cannot be read by this release: it stays"
-        return Said(READY, "VersionUnreadable", what)
+        version = f"the PlaybookVersion of {board.active[:12]}, which is active,"
+        return "VersionUnreadable", f"{version} cannot be read by this release: it stays"
     if board.seen.blocked and not delivery.current:
-        return Said(READY, "DeliveryBlocked", board.seen.blocked)
+        return "DeliveryBlocked", board.seen.blocked
     if active is None and not delivery.current:
-        return Said(
-            READY, "Delivering", f"no version is active, and ConfigMap {delivery.config_map} is emptied"
-        )
+        return "Delivering", f"no version is active, and {target} is emptied"
     if active is None:
         holds = f"still holds {delivery.digest[:12]}" if delivery.digest else "is empty"
-        return Said(READY, "NothingActive", f"no version is active; ConfigMap {delivery.config_map} {holds}")
+        return "NothingActive", f"no version is active; {target} {holds}"
     if delivery.current:
-        return Said(READY, "Delivered", f"{active.short} is active and in ConfigMap {delivery.config_map}")
+        return "Delivered", f"{active.short} is active and in {target}"
     if not active.seen.has_content:
-        return Said(READY, "ContentMissing", f"ConfigMap {delivery.source} of {active.short} is not there")
-    return Said(
-        READY, "Delivering", f"{active.short} is active and goes into ConfigMap {delivery.config_map}"
-    )
+        return "ContentMissing", f"ConfigMap {delivery.source} of {active.short} is not there"
+    return "Delivering", f"{active.short} is active and goes into {target}"
 
 
 def _pinned(board: Board) -> Said:
@@ -124,46 +123,47 @@ def _of_version(board: Board, record: Record | None, held: str) -> tuple[Said, .
     if record is None:
         none = "no version was made yet"
         return tuple(Said(type_, "NoCandidate", none) for type_ in (HELD_OUT, CANARY, PROMOTED))
-    return (_held_out(record), _canary(board, record), _promoted(board, record, held))
+    return (_held_out(record), _canary(board, record), Said(PROMOTED, *_promoted(board, record, held)))
 
 
 def _held_out(record: Record) -> Said:
-    content, told = record.status.content, _asked_first(record)
-    if told is not None:
-        return Said(HELD_OUT, told.reason, told.message)
+    content, verdict = record.status.content, _asked_first(record)
+    if verdict is not None:
+        return Said(HELD_OUT, verdict.reason, verdict.message)
     return Said(HELD_OUT, "NotLookedAt", content.message if content else "its gates were not asked")
 
 
 def _canary(board: Board, record: Record) -> Said:
-    told = record.status.canary
-    if told is None and board.about.spec.canary is None:
+    verdict = record.status.canary
+    if verdict is None and board.about.spec.canary is None:
         return Said(CANARY, NO_CANARY.reason, NO_CANARY.message)
-    if told is None:
+    if verdict is None:
         return Said(CANARY, "NotReached", "the canary comes after heldOut")
-    missing = f" ({told.needed:,} more needed)" if told.needed and "needed" not in told.message else ""
-    return Said(CANARY, told.reason, f"{told.message}{missing}")
+    needed, message = verdict.needed, verdict.message
+    missing = f" ({needed:,} more needed)" if needed and "needed" not in message else ""
+    return Said(CANARY, verdict.reason, f"{message}{missing}")
 
 
-def _promoted(board: Board, record: Record, held: str) -> Said:
-    by = record.status.promoted_by
+def _promoted(board: Board, record: Record, held: str) -> tuple[str, str]:
+    """Reason and message of Promoted."""
+    status, has_content = record.status, record.seen.has_content
     if record.digest == board.active:
-        since = record.status.promoted_time
-        return Said(PROMOTED, f"By{by or 'Decision'}", f"{record.short} is active since {since}")
-    said = record.status.message
-    if record.phase is P.REFUSED and record.seen.spec.decision == "Promote" and not record.seen.has_content:
-        return Said(
-            PROMOTED, "ContentMissing", f"its content is gone, let a run learn it again; before: {said}"
+        return (
+            f"By{status.promoted_by or 'Decision'}",
+            f"{record.short} is active since {status.promoted_time}",
         )
+    if record.phase is P.REFUSED and record.seen.spec.decision == "Promote" and not has_content:
+        return "ContentMissing", f"its content is gone, let a run learn it again; before: {status.message}"
     if record.phase is P.REFUSED:
         reasons = {"Gates": "GatesFailed", "Rollback": "RolledBack"}
-        return Said(PROMOTED, reasons.get(record.status.refused_by, "Refused"), said)
+        return reasons.get(status.refused_by, "Refused"), status.message
     if record.phase is P.INCONCLUSIVE:
-        return Said(PROMOTED, "Inconclusive", said)
+        return "Inconclusive", status.message
     if record.phase in (P.PREVIOUS, P.SUPERSEDED):
-        return Said(PROMOTED, "Superseded", _overtaken(board, record))
-    if not record.seen.has_content:
-        missing = f"its ConfigMap {record.seen.spec.config_map_name} is not there, or holds something else"
-        return Said(PROMOTED, "ContentMissing", missing)
+        return "Superseded", _overtaken(board, record)
+    if not has_content:
+        config_map = record.seen.spec.config_map_name
+        return "ContentMissing", f"its ConfigMap {config_map} is not there, or holds something else"
     return _waiting(board, record, held)
 
 
@@ -175,22 +175,18 @@ def _overtaken(board: Board, record: Record) -> str:
     return record.status.message or "a later version was tested instead"
 
 
-def _waiting(board: Board, record: Record, held: str) -> Said:
+def _waiting(board: Board, record: Record, held: str) -> tuple[str, str]:
+    """Reason and message of Promoted for a version that waits."""
+    status = record.status
     if record.digest != board.candidate:
-        return Said(
-            PROMOTED, "Waiting", f"it waits until {board.candidate[:12] or 'another version'} is tested"
-        )
-    if held and _passed(record.status.held_out):
-        reason = "HeldByPin" if held == "Pin" else "HeldByDecision"
-        return Said(PROMOTED, reason, record.status.message)
-    unasked = record.status.canary == NO_CANARY
-    if _passed(record.status.held_out) and (unasked or _passed(record.status.canary)):
+        return "Waiting", f"it waits until {board.candidate[:12] or 'another version'} is tested"
+    if held and _passed(status.held_out):
+        return "HeldByPin" if held == "Pin" else "HeldByDecision", status.message
+    if _passed(status.held_out) and (status.canary == NO_CANARY or _passed(status.canary)):
         how = f"kubectl combee playbook promote {board.about.name} {record.short}"
-        return Said(
-            PROMOTED, "WaitingForDecision", f"its gates are passed, and version.policy is Manual: {how}"
-        )
-    told = record.status.canary or record.status.held_out or record.status.content
-    return Said(PROMOTED, "Testing", told.message if told else "its gates are being asked")
+        return "WaitingForDecision", f"its gates are passed, and version.policy is Manual: {how}"
+    verdict = status.canary or status.held_out or status.content
+    return "Testing", verdict.message if verdict else "its gates are being asked"
 
 
 def _passed(verdict: Verdict | None) -> bool:
@@ -201,4 +197,4 @@ def _sentence(board: Board, ready: Said, held: str) -> str:
     candidate = board.get(board.candidate)
     if candidate is None:
         return ready.message
-    return f"{ready.message}; candidate {candidate.short}: {_waiting(board, candidate, held).message}"
+    return f"{ready.message}; candidate {candidate.short}: {_waiting(board, candidate, held)[1]}"

@@ -7,6 +7,7 @@ else: the other version, the thresholds, the kind.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -29,6 +30,7 @@ MAX_RESTARTS = 20
 """of a version's tests, in all: then it cannot be told."""
 MAX_DEADLINES = 3
 """after the first of its tests began, however often they began anew."""
+Kind = Literal["Promotion", "Watch"]
 _DAY = 86_400
 _MANY = 10_000
 """pairs; an epsilon that takes more is warned of, whatever the traffic."""
@@ -39,11 +41,9 @@ def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
 
     Where no version is active it is compared with requests as they are.
     """
-    told, nothing = record.status.canary, not board.active
-    if told is not None and told.outcome == "Passed" and told.against == board.active:
-        return Judgement(
-            "Passed", told.reason, told.message, None, told.gain, told.low, told.high, told.samples
-        )
+    old, nothing = record.status.canary, not board.active
+    if old is not None and old.outcome == "Passed" and old.against == board.active:
+        return Judgement("Passed", old.reason, old.message, None, old.gain, old.low, old.high, old.samples)
     rules = rules_of(record.status.thresholds or board.thresholds)
     _begin(board, record, canary, "Promotion", board.active, rules.deadline_seconds)
     if (spent := _spent(board, record, rules)) is not None:
@@ -57,36 +57,32 @@ def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
     _take(board, record)
     tally = record.memory.tally
     if canary.prometheus is None:
-        said = judge(tally, rules, elapsed, against="no playbook" if nothing else "active")
+        judgement = judge(tally, rules, elapsed, against="no playbook" if nothing else "active")
     else:
-        said = judge_reading(canary.prometheus, tally, record.memory.reading, rules, elapsed)
-        _tell_error(board, record, said)
-    _look(board, record, said)
-    return _with_trouble(board, record, said)
+        judgement = judge_reading(canary.prometheus, tally, record.memory.reading, rules, elapsed)
+        if judgement.reason == "QueryError":
+            _warn_once(board, record, "QueryError", judgement.message)
+    _look(board, record, judgement)
+    return _with_trouble(board, record, judgement)
 
 
-def _tell_error(board: Board, record: Record, said: Judgement) -> None:
-    """An event, the first time that an answer cannot be used."""
-    told = record.status.canary
-    if said.reason == "QueryError" and (told is None or told.reason != "QueryError"):
-        board.events.append(Happened("Warning", "QueryError", said.message, record.digest))
+def _warn_once(board: Board, record: Record, reason: str, message: str) -> None:
+    """An event, unless the canary's verdict had that reason already."""
+    if record.status.canary is None or record.status.canary.reason != reason:
+        board.events.append(Happened("Warning", reason, message, record.digest))
 
 
-def _with_trouble(board: Board, record: Record, said: Judgement) -> Judgement:
+def _with_trouble(board: Board, record: Record, judgement: Judgement) -> Judgement:
     """The same, and why pairs are not being judged, where that is so: the first time as an event, too."""
     test = record.status.test
     why = board.seen.not_judged.get(test.id, "") if test is not None else ""
-    if not why or said.outcome != "Inconclusive":
-        return said
-    message = f"{said.message}; not judged: {why}"
-    if said.final:
-        return replace(said, message=message)
-    told = record.status.canary
-    if told is None or told.reason != "NotJudged":
-        board.events.append(
-            Happened("Warning", "NotJudged", f"the canary is not being judged: {why}", record.digest)
-        )
-    return replace(said, reason="NotJudged", message=message)
+    if not why or judgement.outcome != "Inconclusive":
+        return judgement
+    message = f"{judgement.message}; not judged: {why}"
+    if judgement.final:
+        return replace(judgement, message=message)
+    _warn_once(board, record, "NotJudged", f"the canary is not being judged: {why}")
+    return replace(judgement, reason="NotJudged", message=message)
 
 
 def _by_hand(record: Record, rules: Rules, elapsed: float) -> Judgement:
@@ -94,9 +90,9 @@ def _by_hand(record: Record, rules: Rules, elapsed: float) -> Judgement:
         return Judgement("Passed", "Approved", "somebody approved it")
     if elapsed >= rules.deadline_seconds:
         return Judgement("Inconclusive", "DeadlineExceeded", "nobody approved it before the deadline")
-    named = f"{record.seen.spec.playbook_ref.name} {record.short}"
-    said = f"somebody must approve it: kubectl combee playbook approve {named}"
-    return Judgement("Inconclusive", "WaitingForApproval", said, final=False)
+    version = f"{record.seen.spec.playbook_ref.name} {record.short}"
+    message = f"somebody must approve it: kubectl combee playbook approve {version}"
+    return Judgement("Inconclusive", "WaitingForApproval", message, final=False)
 
 
 def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
@@ -109,18 +105,11 @@ def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
         return None
     times = "once" if restarts == 1 else f"{restarts} times"
     long = "" if restarts >= MAX_RESTARTS else f", and {MAX_DEADLINES} deadlines since the first are over"
-    said = f"its tests began anew {times}{long}: promote it by name, or learn from the active version"
-    return Judgement("Inconclusive", "DeadlineExceeded", said)
+    message = f"its tests began anew {times}{long}: promote it by name, or learn from the active version"
+    return Judgement("Inconclusive", "DeadlineExceeded", message)
 
 
-def _begin(
-    board: Board,
-    record: Record,
-    canary: Canary,
-    kind: Literal["Promotion", "Watch"],
-    against: str,
-    seconds: float,
-) -> None:
+def _begin(board: Board, record: Record, canary: Canary, kind: Kind, against: str, seconds: float) -> None:
     """The test, as it must be now; a new one where the one there, or that paused, is another."""
     thresholds = record.status.thresholds or board.thresholds
     other = against[:12] or "nothing"
@@ -146,8 +135,9 @@ def _begin(
     )
     record.update(test=test)
     if fresh and kind == "Promotion" and not record.status.restarts:
-        said = f"{record.short} passed heldOut and is compared with {against[:12] or 'no playbook'}, mode {canary.mode}, until {test.until}"
-        board.events.append(Happened("Normal", "CanaryBegan", said, record.digest))
+        compared = f"compared with {against[:12] or 'no playbook'}, mode {canary.mode}, until {test.until}"
+        message = f"{record.short} passed heldOut and is {compared}"
+        board.events.append(Happened("Normal", "CanaryBegan", message, record.digest))
 
 
 def _restarted(board: Board, record: Record, why: str) -> None:
@@ -176,15 +166,16 @@ def _take(board: Board, record: Record) -> None:
     record.remember(tally=tally, reading=reading)
 
 
-def _look(board: Board, record: Record, said: Judgement) -> None:
-    """Remember what was said, for the curve of its test."""
+def _look(board: Board, record: Record, judgement: Judgement) -> None:
+    """Remember a judgement, for the curve of its canary."""
     test, thresholds = record.status.test, record.status.thresholds or board.thresholds
-    if test is None or said.gain is None or said.low is None or said.high is None:
+    gain, low, high = judgement.gain, judgement.low, judgement.high
+    if test is None or gain is None or low is None or high is None:
         return
     since = record.memory.since
-    of = Curve(test.id, test.kind, test.against, thresholds.epsilon, since)
-    look = Look(round(board.seen.now - since), said.samples, said.gain, said.low, said.high)
-    record.remember(curves=looked(record.memory.curves, of, look))
+    curve = Curve(test.id, test.kind, test.against, thresholds.epsilon, since)
+    look = Look(round(board.seen.now - since), judgement.samples, gain, low, high)
+    record.remember(curves=looked(record.memory.curves, curve, look))
 
 
 def watch(board: Board) -> bool:
@@ -218,24 +209,20 @@ def watch(board: Board) -> bool:
     _begin(board, record, canary, "Watch", board.previous, canary.watch_seconds)
     _take(board, record)
     board.wakes.append(end)
-    rules = replace(
-        rules_of(frozen), min_samples=0, duration_seconds=0, deadline_seconds=float("inf"), alpha=WATCH_ALPHA
-    )
-    rules = replace(rules, max_latency_ratio=float("inf"))
-    said = judge(record.memory.tally, rules, 0.0, against="the one before")
-    _look(board, record, said)
-    record.update(watch=verdict_of(said, board.previous))
-    return said.outcome == "Failed"
+    rules = Rules(frozen.epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA)
+    judgement = judge(record.memory.tally, rules, 0.0, against="the one before")
+    _look(board, record, judgement)
+    record.update(watch=verdict_of(judgement, board.previous))
+    return judgement.outcome == "Failed"
 
 
 def _another_judge(board: Board, record: Record, frozen: Thresholds) -> Thresholds:
     """The watch begins anew: another judge's scores mean something else. Not so where none was recorded."""
     if frozen.evaluator:
-        what = f"evaluator {frozen.evaluator} -> {board.thresholds.evaluator} changed since it began"
+        cause = f"evaluator {frozen.evaluator} -> {board.thresholds.evaluator} changed since it began"
+        message = f"the watch over {record.short} begins anew: {cause}"
         record.update(restarts=record.status.restarts + 1, watch=None)
-        board.note(
-            "Restarted", record.digest, f"the watch over {record.short} begins anew: {what}", warn=True
-        )
+        board.note("Restarted", record.digest, message, warn=True)
     after = filled_in(frozen, board.thresholds)
     record.update(thresholds=after)
     return after
@@ -244,7 +231,8 @@ def _another_judge(board: Board, record: Record, frozen: Thresholds) -> Threshol
 def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
     """What the canary asks for and can hardly get: epsilon against the traffic there is, or against any.
 
-    Reckoned for an equal candidate and differences of ASSUMED_SD, since nothing is known before traffic comes.
+    It is reckoned for an equal candidate and differences of ASSUMED_SD: nothing is known before traffic
+    comes.
     """
     canary = spec.canary
     if canary is not None and canary.prometheus is not None:
@@ -252,29 +240,23 @@ def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
     if canary is None or canary.mode not in ("Shadow", "Replay"):
         return ()
     needed = pairs_needed(canary.epsilon)
-    many = "no number of pairs" if needed is None else f"about {_rounded(needed):,} pairs"
-    asks = f"canary.epsilon {number(canary.epsilon)}: {many} would show an equal candidate to be no worse"
+    two_digits = None if needed is None else int(float(f"{needed:.2g}"))
+    many = "no number of pairs" if two_digits is None else f"about {two_digits:,} pairs"
+    demand = f"canary.epsilon {number(canary.epsilon)}: {many} would show an equal candidate to be no worse"
     if needed is None:
-        asks = f"{asks}; a larger epsilon can be decided"
+        demand = f"{demand}; a larger epsilon can be decided"
     basis = f"(differences with a standard deviation of {ASSUMED_SD})"
     if canary.expected_requests_per_day is None:
-        return (f"{asks} {basis}",) if needed is None or needed > _MANY else ()
+        return (f"{demand} {basis}",) if needed is None or needed > _MANY else ()
     share = canary.traffic_percent / 100 if canary.mode == "Shadow" else 1.0
-    come = canary.expected_requests_per_day * share * canary.deadline_seconds / _DAY
-    said = []
-    if needed is None or needed > come:
-        better = decidable_epsilon(come)
-        instead = (
-            f"epsilon {number(better)} can be decided"
-            if better
-            else "no epsilon can be decided: look at more requests"
-        )
-        said.append(f"{asks} {basis}, and about {int(come):,} come before the deadline: {instead}")
-    if canary.min_samples > come:
-        said.append(f"canary.minSamples {canary.min_samples:,}: about {int(come):,} come before the deadline")
-    return tuple(said)
-
-
-def _rounded(pairs: int) -> int:
-    """To two digits."""
-    return int(float(f"{pairs:.2g}"))
+    expected = canary.expected_requests_per_day * share * canary.deadline_seconds / _DAY
+    come, texts = f"about {int(expected):,} come before the deadline", []
+    if needed is None or needed > expected:
+        better = decidable_epsilon(expected)
+        instead = "no epsilon can be decided: look at more requests"
+        if better:
+            instead = f"epsilon {number(better)} can be decided"
+        texts.append(f"{demand} {basis}, and {come}: {instead}")
+    if canary.min_samples > expected:
+        texts.append(f"canary.minSamples {canary.min_samples:,}: {come}")
+    return tuple(texts)

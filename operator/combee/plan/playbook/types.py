@@ -9,7 +9,7 @@ The executor goes through a plan in this order, and stops where a write fails (t
 anew from what is there):
 
 1. ``status`` onto the Playbook: the record of what is active, and of what was refused.
-2. ``deliver``: the active content into the delivered ConfigMap; one that cannot be is told, and the rest goes on.
+2. ``deliver``: the active content into the delivered ConfigMap; where it cannot be, the rest goes on.
 3. ``events``, only when 1 was written.
 4. ``versions`` onto the PlaybookVersions, those that differ from what was seen.
 5. ``runs``: wished for again until they are seen; then what is pruned.
@@ -45,10 +45,9 @@ class About:
     spec: PlaybookSpec
     when: When
     learn_request: str = ""
-    """what ``kubectl combee playbook learn`` wrote into the annotation ``names.LEARN_ANNOTATION``: each new text asks for one
-    run."""
+    """text of the annotation ``names.LEARN_ANNOTATION``: each new one asks for one run."""
     unreadable: str = ""
-    """why the spec as it was written cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
+    """why the written spec cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,6 @@ class VersionSeen:
 
     @property
     def digest(self) -> str:
-        """The artifact."""
         return self.spec.digest
 
 
@@ -116,7 +114,7 @@ class PlaybookSeen:
     opaque: tuple[Version, ...] = ()
     """versions that this release cannot read, as far as the serving rule needs them."""
     blocked: str = ""
-    """why what is active cannot be delivered until a person does something, and what; empty: nothing is in the way."""
+    """why delivery waits for a person, and what that person must do; empty: nothing is in the way."""
     data_marks: Mapping[str, str] = field(default_factory=dict)
     """place of the template's data -> what it holds, of those that could be told now (``datawatch``)."""
 
