@@ -36,7 +36,7 @@ def total(ranges: Iterable[Range]) -> Range:
     >>> total([Range(1, 2), Range(0, 5)])
     Range(low=1, high=7)
     """
-    found = Range(0, 0)
-    for one in ranges:
-        found = found.plus(one)
-    return found
+    summed = Range(0, 0)
+    for each in ranges:
+        summed = summed.plus(each)
+    return summed

@@ -72,14 +72,14 @@ def _variables(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
 
 
 def _pairs(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for value in values:
         name, equals, rest = value.partition("=")
         if not equals or not name or not rest:
             where = flag if "=env:" in form else f"{flag} {name}"  # it may be the key itself
             raise UserError(f"not of the form {form.split(',')[0]}", where=where, fix=f"Write {flag} {form}")
-        found[name] = rest
-    return found
+        pairs[name] = rest
+    return pairs
 
 
 def check_stand_ins(run: PromptLearningRun, given: StandIns) -> None:

@@ -27,8 +27,8 @@ class Form:
     name: str = ""
     hint: str = ""
     """name and description, lower case."""
-    told: str = ""
-    """the description alone, in lower case: the asker's words on the field, whatever its name."""
+    description: str = ""
+    """in lower case."""
     fields: tuple[Form, ...] = ()
     item: Form | None = None
     values: tuple[Any, ...] = ()
@@ -56,7 +56,7 @@ class Form:
         """Return whether this is a list of ids (or of groups of ids) of items to carry on unchanged."""
         inner = self.item.item if self.item is not None and self.item.kind == "array" else self.item
         is_list = self.kind == "array" and inner is not None and inner.kind == "string"
-        return is_list and bool(_UNCHANGED.search(self.told) and _IDS.search(self.told))
+        return is_list and bool(_UNCHANGED.search(self.description) and _IDS.search(self.description))
 
     def walk(self) -> Iterator[Form]:
         """Yield this node and all below it."""
@@ -74,8 +74,8 @@ def from_schema(schema: Mapping[str, Any]) -> Form:
 
 def _node(node: Mapping[str, Any], root: Mapping[str, Any], name: str, depth: int) -> Form:
     node, nullable = _resolved(node, root)
-    told = str(node.get("description", "")).lower()
-    hint = f"{name.lower()} {told}"
+    description = str(node.get("description", "")).lower()
+    hint = f"{name.lower()} {description}"
     values = tuple(node["enum"]) if isinstance(node.get("enum"), list) else ()
     if "const" in node:
         values = (node["const"],)
@@ -97,7 +97,7 @@ def _node(node: Mapping[str, Any], root: Mapping[str, Any], name: str, depth: in
             if depth <= _MAX_DEPTH
             else None
         )
-        return Form("array", name, hint, told, item=item, nullable=nullable)
+        return Form("array", name, hint, description, item=item, nullable=nullable)
     return Form(str(kind or "string"), name, hint, nullable=nullable)
 
 

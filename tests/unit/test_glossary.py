@@ -1,0 +1,110 @@
+"""One word per thing: names of modules, classes and functions against docs/glossary.md, and what no local is called."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ROOT / "operator" / "combee"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+NOT_A_NOUN = frozenset({"found", "said", "told", "there", "mine", "theirs", "wished", "asked"})
+"""What happened to a value says not what it is."""
+ROOMS = ("algo/", "assembly/", "gateway/", "local/", "sim/")
+"""whose variables were gone through."""
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table below a heading."""
+    section = GLOSSARY.read_text().partition(f"{title}\n")[2].partition("\n#")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def allowed() -> dict[str, list[str]]:
+    """Word -> the files in which names may have it."""
+    return {word: re.findall(r"`([^`]+)`", files) for word, files in rows("## Names in the code")}
+
+
+def words(name: str) -> set[str]:
+    """The words of a name, in lower case and the singular.
+
+    >>> sorted(words("CanaryTest")), sorted(words("read_manifests"))
+    (['canary', 'test'], ['manifest', 'read'])
+    """
+    parts = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)
+    return {part.lower().removesuffix("s") for part in parts}
+
+
+def names(tree: ast.Module) -> Iterator[str]:
+    """Of classes and functions, of whatever depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def variables(tree: ast.Module) -> Iterator[str]:
+    """Of locals, parameters and what comprehensions bind."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+FILES = sorted(path.relative_to(PRODUCT).as_posix() for path in PRODUCT.rglob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {file: ast.parse((PRODUCT / file).read_text()) for file in FILES}
+
+
+def misnamed(file: str, tree: ast.Module, glossary: dict[str, list[str]]) -> list[str]:
+    """Names of a file with a word that stands for another thing there."""
+    every = [Path(file).stem, *names(tree)]
+    return [
+        f"{file}: {name} ({word})"
+        for name in every
+        for word, files in glossary.items()
+        if word in words(name) and not any(fnmatchcase(file, pattern) for pattern in files)
+    ]
+
+
+def test_a_word_of_the_glossary_names_one_thing(trees: dict[str, ast.Module]) -> None:
+    glossary = allowed()
+    assert {"test", "replay", "manifest", "adapter", "trial", "receipt"} <= set(glossary)
+    assert [line for file, tree in trees.items() for line in misnamed(file, tree, glossary)] == []
+
+
+def test_no_place_of_the_glossary_is_out_of_use(trees: dict[str, ast.Module]) -> None:
+    unused = []
+    for word, patterns in allowed().items():
+        having = [file for file, tree in trees.items() if misnamed(file, tree, {word: []})]
+        unused += [(word, p) for p in patterns if not any(fnmatchcase(file, p) for file in having)]
+    assert unused == []
+
+
+def test_a_wrong_name_is_seen() -> None:
+    tree = ast.parse("class CanaryTest: ...\ndef sign_test(): ...")
+    assert misnamed("api/x.py", tree, {"test": []}) == [
+        "api/x.py: CanaryTest (test)",
+        "api/x.py: sign_test (test)",
+    ]
+    assert misnamed("api/x.py", tree, {"test": ["api/*.py"]}) == []
+
+
+def test_variables_are_called_by_what_they_are(trees: dict[str, ast.Module]) -> None:
+    wrong = {
+        (file, name)
+        for file, tree in trees.items()
+        if file.startswith(ROOMS)
+        for name in variables(tree)
+        if name.strip("_") in NOT_A_NOUN
+    }
+    assert sorted(wrong) == []
