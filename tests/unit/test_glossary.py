@@ -99,6 +99,12 @@ def test_a_wrong_name_is_seen() -> None:
     assert misnamed("api/x.py", tree, {"test": ["api/*.py"]}) == []
 
 
+@pytest.mark.parametrize("name", ["Snapshot", "AceOptions", "GepaOptions"])
+def test_one_class_of_the_name(trees: dict[str, ast.Module], name: str) -> None:
+    classes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assert len([node for node in classes if node.name == name]) == 1
+
+
 def test_variables_are_called_by_what_they_are(trees: dict[str, ast.Module]) -> None:
     wrong = {
         (file, name)

@@ -23,9 +23,9 @@ def _ace(spec: RunSpec | None) -> Method[Any]:
 
 
 def _gepa(spec: RunSpec | None) -> Method[Any]:
-    from combee.methods.gepa import GepaMethod, options_of
+    from combee.methods.gepa import GepaMethod, terms_of
 
-    return GepaMethod() if spec is None else GepaMethod(options_of(spec))
+    return GepaMethod() if spec is None else GepaMethod(terms_of(spec))
 
 
 METHODS: dict[str, Callable[[RunSpec | None], Method[Any]]] = {"ACE": _ace, "GEPA": _gepa}

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from combee.methods.gepa import GepaMethod, GepaOptions, Pool
+from combee.methods.gepa import GepaMethod, Pool, Terms
 from combee.methods.gepa.pool import Judged, Merged, Origin, Scored, Variant
 from combee.methods.protocol import Refusal, Update
 from combee.methods.verification import Round, Verified
 from combee.records import Trajectory
 
-GEPA = GepaMethod(GepaOptions(seed=7))
+GEPA = GepaMethod(Terms(seed=7))
 
 
 def lesson(text: str, *sources: str, component: str = "instructions") -> Update:

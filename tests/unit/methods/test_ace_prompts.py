@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ace_makers import ACE, add, change, learn, playbook, reflection, trajectory
 
-from combee.methods.ace import AceMethod, AceOptions
+from combee.methods.ace import AceMethod
 from combee.methods.ace.prompts import OutputTokens
 from combee.records import Lesson, Prompt, Reflection
 
@@ -116,7 +116,7 @@ def test_a_huge_trajectory_is_shown_without_its_middle() -> None:
 
 
 def test_output_budgets_are_options() -> None:
-    method = AceMethod(AceOptions(OutputTokens(leaf=123)))
+    method = AceMethod(OutputTokens(leaf=123))
     assert method.leaf_prompt(BOOK, []).max_output_tokens == 123
 
 

@@ -6,7 +6,7 @@ import pytest
 from gepa_makers import lesson
 
 from combee.algo.tokens import estimate_tokens
-from combee.methods.gepa import GepaMethod, GepaOptions
+from combee.methods.gepa import GepaMethod, Terms
 from combee.methods.gepa.pool import MAIN
 from combee.methods.gepa.reduction import LAST_CALL
 from combee.methods.protocol import Rendered
@@ -14,7 +14,7 @@ from combee.methods.protocol import Rendered
 
 @pytest.mark.parametrize(("fan_in", "max_tokens"), [(32, 24_000), (4, 24_000), (1000, 6_000)])
 def test_the_last_call_is_within_fan_in_and_tokens(fan_in: int, max_tokens: int) -> None:
-    method = GepaMethod(GepaOptions(budget_tokens=2000))
+    method = GepaMethod(Terms(budget_tokens=2000))
     learned = [
         lesson(f"Rule {n}: multiply item R-{n:05d} by {n}.25 where the year is {1900 + n % 100}.", f"{n}@0")
         for n in range(10_000)

@@ -9,7 +9,7 @@ import pytest
 from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.methods import registry
-from combee.methods.gepa import GepaMethod, GepaOptions, options_of
+from combee.methods.gepa import GepaMethod, Terms, terms_of
 from combee.methods.gepa.templates import WHOLE_TEXTS, Templates
 from combee.methods.gepa.verification import Rules
 from combee.methods.registry import diff_texts, method_of, served_text
@@ -36,19 +36,19 @@ def gepa(**options: Any) -> dict[str, Any]:
 
 def test_a_run_has_the_method_it_names_with_its_options() -> None:
     assert method_of(spec({"type": "ACE"})).name == "ACE"
-    assert method_of(spec({"type": "GEPA"})) == GepaMethod(GepaOptions(seed=7))
+    assert method_of(spec({"type": "GEPA"})) == GepaMethod(Terms(seed=7))
     stated = spec(
         gepa(renderTokenBudget=500, frontier="Hybrid", merges=0, reduceTemplate="<curr_param> <side_info>")
     )
     assert method_of(stated) == GepaMethod(
-        GepaOptions(
+        Terms(
             seed=7,
             budget_tokens=500,
             rules=Rules("hybrid", 0),
             reduce_template="<curr_param> <side_info>",
         )
     )
-    assert options_of(stated).asked_with == Templates(Templates().map, "<curr_param> <side_info>")
+    assert terms_of(stated).asked_with == Templates(Templates().map, "<curr_param> <side_info>")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_run_has_the_method_it_names_with_its_options() -> None:
 def test_where_no_call_follows_the_lessons_whole_texts_are_proposed(
     options: dict[str, Any], aggregation: dict[str, Any], whole: bool
 ) -> None:
-    found = options_of(spec(gepa(**options), **aggregation))
+    found = terms_of(spec(gepa(**options), **aggregation))
     assert found.whole_texts is whole
     assert found.asked_with == (WHOLE_TEXTS if whole else Templates())
 

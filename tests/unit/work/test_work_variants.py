@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from combee.algo.tokens import estimate_tokens
 from combee.api.run import RunSpec
 from combee.clients.model.wire import Answered, ChatRequest, Completion
-from combee.methods.gepa import GepaMethod, GepaOptions
+from combee.methods.gepa import GepaMethod, Terms
 from combee.methods.gepa.pool import MAIN
 from combee.methods.protocol import VARIANT, Rendered, Update
 from combee.plan.decide import iteration_plan
@@ -149,7 +149,7 @@ def reduced(
     shown: list[Rendered], given: list[Reflection], plan: IterationPlan, *, width: int = 8, luck: int = 1
 ) -> tuple[Client, list[Update], Asker]:
     client = Client(random.Random(luck))
-    context: Any = _Context(GepaMethod(GepaOptions(budget_tokens=2000)), Progress(), width, client)
+    context: Any = _Context(GepaMethod(Terms(budget_tokens=2000)), Progress(), width, client)
     done = asyncio.run(_parts(context, plan, shown, given))
     return (
         client,
@@ -201,7 +201,7 @@ def test_paper_compat_is_gepas_two_levels_whatever_the_number(count: int) -> Non
     state = RunState(phase="Learning", facts=DataFacts(count, 50, 50, 0, {}))
     plan = iteration_plan(RunSpec.model_validate(COMPAT | {"batching": fixed(count)}), state)
     client = Client(None)
-    method = GepaMethod(GepaOptions(budget_tokens=2000, whole_texts=True))
+    method = GepaMethod(Terms(budget_tokens=2000, whole_texts=True))
     context: Any = _Context(method, Progress(), 8, client)
     ((reduction, updates),) = asyncio.run(
         _parts(context, plan, [text("v0")], [record(n) for n in range(count)])
@@ -239,7 +239,7 @@ def test_10000_reflections_never_put_more_than_the_caps_into_one_call(
     plan = replace(PLAN, batch_size=10_000, **changes)
     given_ = [record(n, name_of(shown, dealt_to(shown, n)), words=n % 40) for n in range(10_000)]
     client = Client(None)
-    context: Any = _Context(GepaMethod(GepaOptions(budget_tokens=2000)), Progress(), 64, client)
+    context: Any = _Context(GepaMethod(Terms(budget_tokens=2000)), Progress(), 64, client)
     done = asyncio.run(_parts(context, plan, shown, given_))
     leaves = [prompt for prompt in client.asked if prompt.schema_name == "lessons"]
     last = [prompt for prompt in client.asked if prompt.schema_name != "lessons"]

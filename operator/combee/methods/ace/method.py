@@ -43,18 +43,12 @@ from combee.methods.verification import Verifying
 from combee.records import Prompt, Reflection, Trajectory
 
 
-@dataclass(frozen=True, slots=True)
-class AceOptions:
-    """What may be set: the most tokens each kind of call may answer with."""
-
-    output_tokens: OutputTokens = field(default_factory=OutputTokens)
-
-
 @dataclass(frozen=True)
 class AceMethod(BaseMethod[Ledger]):
     """Generator, reflector and curator on a ledger of typed entries. See ``Method`` for each member."""
 
-    options: AceOptions = field(default_factory=AceOptions)
+    output_tokens: OutputTokens = field(default_factory=OutputTokens)
+    """the most that each kind of call may answer with."""
 
     @property
     def name(self) -> str:
@@ -85,7 +79,7 @@ class AceMethod(BaseMethod[Ledger]):
         return render.views(artifact, rendered, verify=verify)
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
-        tokens = self.options.output_tokens.rollout
+        tokens = self.output_tokens.rollout
         return prompts.rollout_prompt(instructions, playbook_text, model_input, tokens=tokens)
 
     def parse_rollout(self, text: str) -> RolloutReply:
@@ -94,7 +88,7 @@ class AceMethod(BaseMethod[Ledger]):
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
     ) -> Prompt:
-        tokens = self.options.output_tokens.reflect
+        tokens = self.output_tokens.reflect
         return prompts.reflect_prompt(playbook_text, trajectory, round, previous, tokens=tokens)
 
     def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
@@ -103,17 +97,17 @@ class AceMethod(BaseMethod[Ledger]):
     def retry_prompt(
         self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
     ) -> Prompt:
-        tokens = self.options.output_tokens.rollout
+        tokens = self.output_tokens.rollout
         return prompts.retry_prompt(instructions, playbook_text, model_input, reflection, tokens=tokens)
 
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
-        return prompts.leaf_prompt(playbook, reflections, tokens=self.options.output_tokens.leaf)
+        return prompts.leaf_prompt(playbook, reflections, tokens=self.output_tokens.leaf)
 
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
         return answers.parse_leaf(text, reflections=reflections, playbook=playbook)
 
     def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
-        return prompts.summary_prompt(reflections, tokens=self.options.output_tokens.summary)
+        return prompts.summary_prompt(reflections, tokens=self.output_tokens.summary)
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
         return answers.parse_summary(text, summary_id=summary_id, reflections=reflections)
@@ -122,7 +116,7 @@ class AceMethod(BaseMethod[Ledger]):
         return group.group(updates, cap=cap)
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
-        return prompts.merge_prompt(playbook, updates, tokens=self.options.output_tokens.merge)
+        return prompts.merge_prompt(playbook, updates, tokens=self.output_tokens.merge)
 
     def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
         return answers.parse_merge(text, updates=updates, playbook=playbook)

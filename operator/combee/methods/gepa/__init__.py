@@ -1,7 +1,7 @@
 """GEPA: variants of a prompt with named components, evolved by reflection on what their agents did."""
 
 from combee.methods.gepa.method import GepaMethod
-from combee.methods.gepa.options import GepaOptions, options_of
 from combee.methods.gepa.pool import Pool
+from combee.methods.gepa.terms import Terms, terms_of
 
-__all__ = ["GepaMethod", "GepaOptions", "Pool", "options_of"]
+__all__ = ["GepaMethod", "Pool", "Terms", "terms_of"]

@@ -16,12 +16,12 @@ from combee.methods.base import BaseMethod, summary_of
 from combee.methods.cost import Cost, Iteration
 from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, verification
 from combee.methods.gepa.draws import Draws
-from combee.methods.gepa.options import GepaOptions
 from combee.methods.gepa.pareto import choose_parents
 from combee.methods.gepa.pool import Pool
 from combee.methods.gepa.prompts import EVERY
 from combee.methods.gepa.propose import children
 from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, Caps, carried_by_reduce
+from combee.methods.gepa.terms import Terms
 from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
@@ -49,7 +49,7 @@ LINE_TOKENS = 8
 class GepaMethod(BaseMethod[Pool]):
     """Variants, Pareto selection, reflective mutation and merges of lineages. See ``Method`` for each member."""
 
-    options: GepaOptions = field(default_factory=GepaOptions)
+    terms: Terms = field(default_factory=Terms)
 
     @property
     def name(self) -> str:
@@ -65,10 +65,10 @@ class GepaMethod(BaseMethod[Pool]):
         return Cost(tried, reflects=False, knows_select=True, clusters=1)
 
     def empty(self) -> Pool:
-        return pool.started({pool.MAIN: ""}, seed=self.options.seed)
+        return pool.started({pool.MAIN: ""}, seed=self.terms.seed)
 
     def initial(self, text: str) -> Pool:
-        return pool.started(pool.read_components(text), seed=self.options.seed)
+        return pool.started(pool.read_components(text), seed=self.terms.seed)
 
     def from_json(self, data: bytes) -> Pool:
         return pool.from_json(data)
@@ -82,7 +82,7 @@ class GepaMethod(BaseMethod[Pool]):
     ) -> list[Rendered]:
         """The variants that the next draws of the pool fall on. ``apply`` makes the draw of each for good."""
         draws = Draws(artifact.seed, artifact.drawn)
-        chosen = choose_parents(artifact, self.options.rules.frontier, draws, variants)
+        chosen = choose_parents(artifact, self.terms.rules.frontier, draws, variants)
         return [standing.rendered_variant(artifact.by_digest[digest]) for digest in chosen]
 
     def views(self, artifact: Pool, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
@@ -104,7 +104,7 @@ class GepaMethod(BaseMethod[Pool]):
         return lineage.variants(artifact, rendered.variant)
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
-        tokens = self.options.output_tokens.rollout
+        tokens = self.terms.output_tokens.rollout
         return prompts.rollout_prompt(instructions, playbook_text, model_input, tokens=tokens)
 
     def parse_rollout(self, text: str) -> RolloutReply:
@@ -136,20 +136,20 @@ class GepaMethod(BaseMethod[Pool]):
         return prompts.map_prompt(
             playbook,
             records,
-            self.options.asked_with,
-            tokens=self.options.output_tokens.map,
-            typed=not self.options.whole_texts,
+            self.terms.asked_with,
+            tokens=self.terms.output_tokens.map,
+            typed=not self.terms.whole_texts,
         )
 
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
         component = playbook.ids.get(COMPONENT, pool.MAIN)
         sources = {one.id: one.trajectory_id for one in reflections}
-        if self.options.whole_texts:
+        if self.terms.whole_texts:
             return [answers.parse_text(text, component=component, sources=sorted(set(sources.values())))]
         return answers.parse_lessons(text, component=component, sources=sources)
 
     def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
-        tokens = self.options.output_tokens.rollout
+        tokens = self.terms.output_tokens.rollout
         return prompts.summary_prompt(reflections, tokens=tokens)
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
@@ -162,7 +162,7 @@ class GepaMethod(BaseMethod[Pool]):
         """Lessons that say the same are one, without a call. Per component those that most examples back, ``LAST_CALL``
         of them or as many as the caps allow, are one cluster: that call. The others pass, and reach the child that
         has all lessons below its text."""
-        if self.options.whole_texts:
+        if self.terms.whole_texts:
             return _by_component(updates)
         passed: list[Update] = []
         clusters: list[list[Update]] = []
@@ -171,7 +171,7 @@ class GepaMethod(BaseMethod[Pool]):
         for component in sorted({one.section for one in found}):
             inside = [one for one in found if one.section == component]
             tokens = [estimate_tokens(one.text) + LINE_TOKENS for one in inside]
-            overhead = self.options.budget_tokens + estimate_tokens(self.options.asked_with.reduce)
+            overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce)
             count = carried_by_reduce(tokens, caps=caps, overhead_tokens=overhead)
             clusters.append(inside[:count])
             passed += inside[count:]
@@ -179,8 +179,8 @@ class GepaMethod(BaseMethod[Pool]):
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
         """Write the component of the updates anew with what was learned of it."""
-        tokens = self.options.output_tokens.reduce
-        return prompts.reduce_prompt(playbook, updates, self.options.asked_with, tokens=tokens)
+        tokens = self.terms.output_tokens.reduce
+        return prompts.reduce_prompt(playbook, updates, self.terms.asked_with, tokens=tokens)
 
     def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
         sources = sorted({source for one in updates for source in one.sources})
@@ -203,8 +203,8 @@ class GepaMethod(BaseMethod[Pool]):
         """Two children of a variant that the iteration worked with (``ids``), and the draw that chose it."""
         parent = (ids or {}).get(VARIANT) or standing.best(artifact).digest
         drawn = replace(artifact, drawn=artifact.drawn + 1)
-        found = children(artifact.by_digest[parent], updates, budget_tokens=self.options.budget_tokens)
-        kept = [child for child in found if child[0] == "rewrite"] if self.options.whole_texts else found
+        found = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
+        kept = [child for child in found if child[0] == "rewrite"] if self.terms.whole_texts else found
         return verification.with_children(drawn, parent, kept, iteration)
 
     def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ class GepaMethod(BaseMethod[Pool]):
         self, artifact: Pool, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
     ) -> Verifying[Pool]:
         return verification.verification(
-            artifact, trajectories=trajectories, rules=self.options.rules, budget_tokens=budget_tokens
+            artifact, trajectories=trajectories, rules=self.terms.rules, budget_tokens=budget_tokens
         )
 
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:

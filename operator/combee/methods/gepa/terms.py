@@ -1,4 +1,4 @@
-"""What of GEPA may be set, and what a manifest says of it."""
+"""The terms that GEPA works by, read from a run's manifest."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ _FRONTIERS: Mapping[StatedFrontier, Frontier] = {
 
 
 @dataclass(frozen=True, slots=True)
-class GepaOptions:
-    """``budget_tokens``: what a variant may take in a prompt; ``whole_texts``: calls about records propose a
-    component's whole new text instead of lessons that cite."""
+class Terms:
+    """What a run's GEPA works by, with every default filled in.
+
+    ``budget_tokens``: the most tokens that a variant may take in a prompt. ``whole_texts``: calls about records
+    propose a component's whole new text instead of lessons that cite their records.
+    """
 
     seed: int = 0
     budget_tokens: int = 8000
@@ -41,16 +44,16 @@ class GepaOptions:
         return Templates(self.map_template or ours.map, self.reduce_template or ours.reduce)
 
 
-def options_of(spec: RunSpec) -> GepaOptions:
-    """The options of a run.
+def terms_of(spec: RunSpec) -> Terms:
+    """The terms of a run.
 
     Whole texts are proposed where no call of its own comes after the lessons: by ``paperCompat``, by the strategies
     of one call, and by ``merge: Model``, whose nodes merge texts.
     """
     stated, how = spec.method.stated, spec.aggregation
     if not isinstance(stated, Stated):
-        return GepaOptions(seed=spec.seed)
-    return GepaOptions(
+        return Terms(seed=spec.seed)
+    return Terms(
         seed=spec.seed,
         budget_tokens=stated.render_token_budget,
         whole_texts=stated.paper_compat or how.merge == "Model" or how.traits.one_call,
