@@ -42,9 +42,9 @@ class FakePod:
         """The pod's life, from its first container to its end."""
         for folder in (TASK, OUT, SCRATCH, BIN, END):
             self.path(folder).mkdir(parents=True)
-        settings = AttendSettings(self.root, self.desk, self.token, 0, Path(BUSYBOX or ""), "ERROR")
-        attendant = Attendant(settings, PodLog({}, "ERROR"))
-        with answering(attendant) as self.port:
+        settings = AttendSettings(self.root, "ERROR", self.desk, self.token)
+        attendant = Attendant(settings, PodLog({}, "ERROR"), Path(BUSYBOX or ""))
+        with answering(attendant, 0) as self.port:
             attending = threading.Thread(target=attendant.run)
             attending.start()
             while not self.asked(READY) and not self.over.is_set():

@@ -29,7 +29,7 @@ from combee.gateway.room import Room
 from combee.gateway.shadow import Shadow
 from combee.gateway.spool import Spool
 from combee.gateway.upstream import Upstreams
-from combee.settings import GatewaySettings, gateway_settings
+from combee.settings import GatewaySettings, read_settings
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE_SECONDS = 75
@@ -44,7 +44,7 @@ PRESSED_SECONDS = 0.05
 def start() -> None:
     """Serve as the environment says; the process ends with an error's exit code."""
     try:
-        settings = gateway_settings()
+        settings = read_settings(GatewaySettings, "combee-gateway")
         to_stderr(settings.log_level)
         # A request that breaks off is logged once, by us; the server's own log would add its stack.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

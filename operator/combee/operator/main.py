@@ -39,7 +39,7 @@ from combee.operator.tell import Teller
 from combee.operator.tick import Key, Ticker
 from combee.operator.versions import Versions
 from combee.plan.cluster.accept import Policy
-from combee.settings import OperatorSettings, cleanup_settings, operator_settings
+from combee.settings import CleanupSettings, OperatorSettings, read_settings
 
 log = logging.getLogger(__name__)
 RUNS = "promptlearningruns"
@@ -53,11 +53,11 @@ def run(*, clean: bool) -> None:
     """Operate, or ``clean`` up; the process ends with an error's exit code."""
     try:
         if clean:
-            last = cleanup_settings()
+            last = read_settings(CleanupSettings, "combee-operator cleanup")
             to_stderr(last.log_level)
             asyncio.run(clean_up(last))
             return
-        settings = operator_settings()
+        settings = read_settings(OperatorSettings, "combee-operator")
         to_stderr(settings.log_level)
         asyncio.run(operate(settings))
     except CombeeError as error:

@@ -34,7 +34,18 @@ from urllib.parse import urlsplit
 from combee.clients.sandbox.deskwire import BEAT, CLAIM, KILLED, LEFT, LOST_SECONDS
 from combee.clients.sandbox.leavings import bytes_below, plain_files
 from combee.clients.sandbox.sandbox import SAID_BYTES
-from combee.objects.rollout_layout import BIN, END, GOING, LAUNCHER, OUT, READY, SCRATCH, SHELL, TASK
+from combee.objects.rollout_layout import (
+    BIN,
+    END,
+    GOING,
+    LAUNCHER,
+    OUT,
+    PROBES_PORT,
+    READY,
+    SCRATCH,
+    SHELL,
+    TASK,
+)
 from combee.pod.log import PodLog
 from combee.settings import AttendSettings
 
@@ -62,6 +73,8 @@ class Attendant:
 
     settings: AttendSettings
     log: PodLog
+    shell: Path = Path("/opt/combee/libexec/busybox")
+    """a static busybox, which starts the user's program."""
     state: State = State.WAITING
     ending: bool = False
     """whether the pod is told to end, which it is when the user's container has."""
@@ -112,7 +125,7 @@ class Attendant:
         )
         (self.path(BIN) / "env").write_text(variables, encoding="utf-8")
         shutil.copy(_SCRIPT, self.path(BIN) / Path(LAUNCHER).name)
-        shutil.copy(self.settings.shell, self.path(BIN) / Path(SHELL).name)
+        shutil.copy(self.shell, self.path(BIN) / Path(SHELL).name)
 
     def watch(self) -> tuple[int, str, float]:
         """The exit code, why it was ended, and how many seconds it took. Negative: there is nothing to hand in."""
@@ -209,8 +222,8 @@ def run(settings: AttendSettings, log: PodLog) -> int:
 class answering:
     """The kubelet's questions, answered by one thread that is there before the user's container is."""
 
-    def __init__(self, attendant: Attendant) -> None:
-        self.server = HTTPServer(("", attendant.settings.port), _handler(attendant))
+    def __init__(self, attendant: Attendant, port: int = PROBES_PORT) -> None:
+        self.server = HTTPServer(("", port), _handler(attendant))
 
     def __enter__(self) -> int:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()

@@ -68,9 +68,9 @@ def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
 def _of_a_run(word: str, first: PodLog) -> Callable[[], int]:
     """A pod of a run."""
     from combee.pod.environment import read_pod
-    from combee.settings import worker_settings
+    from combee.settings import WorkerSettings, read_settings
 
-    settings = worker_settings()
+    settings = read_settings(WorkerSettings, "combee-worker")
     pod = read_pod(settings)
     about = {"run": pod.name, "iteration": pod.step.iteration, "step": pod.step.name, "shard": pod.shard}
     if word == "step":
@@ -85,9 +85,9 @@ def _of_a_run(word: str, first: PodLog) -> Callable[[], int]:
 def _judge(first: PodLog) -> Callable[[], int]:
     """A canary's pod, which belongs to no run."""
     from combee.pod.judge import read_task, run
-    from combee.settings import judge_settings
+    from combee.settings import JudgeSettings, read_settings
 
-    settings = judge_settings()
+    settings = read_settings(JudgeSettings, "combee-worker judge")
     task = read_task(settings)
     about = {"playbook": task.playbook, "test": task.test}
     return partial(run, settings, task, replace(first, about=about, level=settings.log_level))
@@ -96,28 +96,27 @@ def _judge(first: PodLog) -> Callable[[], int]:
 def _sweep(first: PodLog) -> Callable[[], int]:
     """A store's pod, which belongs to nobody."""
     from combee.pod.sweep import read_task, run
-    from combee.settings import sweep_settings
+    from combee.settings import SweepSettings, read_settings
 
-    settings = sweep_settings()
+    settings = read_settings(SweepSettings, "combee-worker sweep")
     return partial(run, settings, read_task(settings), replace(first, level=settings.log_level))
 
 
 def _watch_data(first: PodLog) -> Callable[[], int]:
     """The pod that looks at a Playbook's data."""
     from combee.pod.datawatch import read_task, run
-    from combee.settings import data_watch_settings
+    from combee.settings import DataWatchSettings, read_settings
 
-    settings = data_watch_settings()
+    settings = read_settings(DataWatchSettings, "combee-worker watch-data")
     return partial(run, settings, read_task(settings), replace(first, level=settings.log_level))
 
 
 def _attend(first: PodLog) -> Callable[[], int]:
     """The container beside a user's own, which reads nothing of a run."""
-    from combee.objects.rollout_layout import PROBES_PORT
     from combee.pod.attend import run
-    from combee.settings import attend_settings
+    from combee.settings import AttendSettings, read_settings
 
-    settings = attend_settings(PROBES_PORT)
+    settings = read_settings(AttendSettings, "combee-worker attend")
     return partial(run, settings, replace(first, level=settings.log_level))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from chart_tools import CHART, REPOSITORY, SERVER, helm, objects
 
 from combee import __version__
 from combee.operator.main import object_settings
-from combee.settings import operator_settings
+from combee.settings import OperatorSettings, read_settings
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
@@ -69,14 +70,13 @@ def test_the_chart_and_its_images_have_the_version_of_the_package() -> None:
 
 def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = _environment("everything")
-    source = (REPOSITORY / "operator/combee/settings.py").read_text()
-    read = set(re.findall(r'"(COMBEE_\w+|POD_\w+)"', source.partition("def operator_settings")[2]))
+    read = {stated.metadata["variable"][0] for stated in fields(OperatorSettings)}
     # The accounts have the names that the chart's bindings have.
     assert read - set(environment) == {"COMBEE_WORKER_ACCOUNT", "COMBEE_PUBLISH_ACCOUNT"}
     assert set(environment) <= read
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    settings = operator_settings()
+    settings = read_settings(OperatorSettings, "combee-operator")
     assert settings.namespaces == ()
     assert settings.engine_images == ("localhost/combee-sim", "registry.example.com/vllm")
     assert settings.allow_custom_tasks and settings.secret_policy and settings.make_accounts

@@ -160,8 +160,8 @@ def test_a_second_life_of_the_container_beside_it_claims_nothing(tmp_path: Path)
             from combee.pod.log import PodLog
             from combee.settings import AttendSettings
 
-            settings = AttendSettings(tmp_path, address, TOKEN, 0, Path(BUSYBOX or ""), "OFF")
-            attendant = Attendant(settings, PodLog({}, "OFF"))
+            settings = AttendSettings(tmp_path, "OFF", address, TOKEN)
+            attendant = Attendant(settings, PodLog({}, "OFF"), Path(BUSYBOX or ""))
             attendant.ending = True
             waiting = asyncio.ensure_future(desk.run({}, {}, LIMITS, stop))
             code = await asyncio.to_thread(attendant.run)

@@ -214,7 +214,14 @@ def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
     )
     pod = read_pod(
         WorkerSettings(
-            tmp_path, env["COMBEE_STEP"], 0, env["COMBEE_STORE"], env["COMBEE_ENGINES"], "", "INFO"
+            tmp_path,
+            "INFO",
+            env["COMBEE_STEP"],
+            0,
+            env["COMBEE_STORE"],
+            env["COMBEE_ENGINES"],
+            "",
+            "",
         )
     )
     assert pod.step.kind == "report" and Memory.from_status(pod.step.params["state"]) == Memory()

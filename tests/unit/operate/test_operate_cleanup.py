@@ -21,7 +21,7 @@ from combee.objects.sweep import sweep_job
 from combee.objects.types import Settings
 from combee.operator import cleanup, lease, main, program
 from combee.plan.sweep import Memory
-from combee.settings import CleanupSettings, cleanup_settings
+from combee.settings import CleanupSettings, read_settings
 
 UNIT = Path(__file__).resolve().parents[1]
 LABELS = {names.LABEL_NAME: "combee", names.LABEL_MANAGED_BY: names.MANAGED_BY}
@@ -158,7 +158,7 @@ def test_the_command_cleans_up_and_does_not_begin_to_operate(monkeypatch: pytest
     }.items():
         monkeypatch.setenv(name, value)
     program.main()
-    assert told == [IN_TEAM] == [cleanup_settings()]
+    assert told == [IN_TEAM] == [read_settings(CleanupSettings, "combee-operator cleanup")]
 
 
 def test_the_command_without_its_namespace_says_so_and_fails(

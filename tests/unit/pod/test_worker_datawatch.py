@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def look(root: Path, place: str) -> tuple[int, dict[str, object]]:
-    settings = DataWatchSettings(root, json.dumps({"train-1": place}), "INFO")
+    settings = DataWatchSettings(root, "INFO", json.dumps({"train-1": place}))
     code = datawatch.run(settings, datawatch.read_task(settings), PodLog())
     told: dict[str, object] = json.loads((root / "dev/termination-log").read_text())
     return code, told

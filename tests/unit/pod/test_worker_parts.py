@@ -132,6 +132,7 @@ def settings(root: Path, **changes: object) -> WorkerSettings:
         "store": "/store",
         "engines": "{}",
         "api_server": "",
+        "address": "",
         "log_level": "INFO",
     }
     return WorkerSettings(root=root, **{**values, **changes})  # type: ignore[arg-type]

@@ -66,6 +66,7 @@ def pod(tls: TlsServer, tmp_path: Path) -> Pod:
     settings = WorkerSettings(
         root=tmp_path,
         step=json.dumps({**vars_of(step)}),
+        address="",
         shard=0,
         store="/store",
         engines="{}",

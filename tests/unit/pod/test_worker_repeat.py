@@ -91,7 +91,7 @@ class Scene:
         return self
 
     async def _run(self, task: JudgeTask, store: Store) -> list[LeftOut]:
-        async with Repeat(JudgeSettings(self.root, "", "", "INFO"), task, store) as replay:
+        async with Repeat(JudgeSettings(self.root, "INFO", "", ""), task, store) as replay:
             try:
                 while await replay.once():
                     pass

@@ -59,7 +59,7 @@ def started(root: Path, method: str, key: str = "playbook.md") -> str:
     (root / "etc/combee/run").mkdir(parents=True)
     (root / "etc/combee/run/run.json").write_text(json.dumps(document))
     step = json.dumps({"name": "s", "kind": "profile", "iteration": 0, "seed": 1})
-    return initial_playbook(read_pod(WorkerSettings(root, step, 0, "/store", "{}", "", "INFO")))
+    return initial_playbook(read_pod(WorkerSettings(root, "INFO", step, 0, "/store", "{}", "", "")))
 
 
 def test_gepa_starts_from_the_components_of_a_published_prompt(tmp_path: Path) -> None:
