@@ -1,7 +1,7 @@
-"""What most base methods have in common. A method says what differs, and no more.
+"""What a base method is, with defaults for what many have in common.
 
-Everything here may be replaced: what is passed over is a choice for a simple method, not for a good one. The
-defaults let every update in that passes the checks of ``content``, without merging and without a rollout to verify it.
+The defaults are a choice for a simple method, not for a good one: they let every update in, without merging and without
+a rollout to verify it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def summary_of(text: str, *, summary_id: str, reflections: Sequence[Reflection])
     return Reflection(summary_id, summary_id, all(one.correct for one in reflections), "", lessons)
 
 
-class BaseMethod(ABC, Generic[A]):
-    """A start for a method; ``protocol.Method`` says what each member is for.
+class Method(ABC, Generic[A]):
+    """A base method. What is not abstract has a default that serves a simple method.
 
     ``Options`` is the model of what ``method.options`` may say in a manifest, ``self.options`` what it says.
     """
@@ -70,46 +70,85 @@ class BaseMethod(ABC, Generic[A]):
     def __init__(self, spec: RunSpec | None = None) -> None:
         self.options: Any = self.Options() if spec is None else spec.method.stated
 
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The manifest's ``method.type``."""
+
     def cost(self, of: Iteration) -> Cost:
-        """No rollouts but those of its examples."""
+        """What ``preview`` counts, before anything is spent; by default no rollouts but those of the examples."""
         return Cost()
+
+    # the artifact
+    @abstractmethod
+    def empty(self) -> A:
+        """The artifact that knows nothing."""
+
+    @abstractmethod
+    def initial(self, text: str) -> A:
+        """The artifact that the user's own playbook text stands for; all of it is trusted."""
+
+    @abstractmethod
+    def from_json(self, data: bytes) -> A:
+        """The inverse of ``Artifact.to_json``; DataError for anything else."""
 
     @abstractmethod
     def render(self, artifact: A, *, budget_tokens: int, verify: Verify) -> Rendered:
-        """The text that a model reads."""
+        """The text that a model reads, in at most ``budget_tokens`` tokens."""
 
+    def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
+        """Every entry with its standing, in rank order, for reports; by default each line of the text is one."""
+        lines = (line.strip().removeprefix("- ") for line in rendered.text.splitlines())
+        return [_view(f"line-{k}", line) for k, line in enumerate((one for one in lines if one), start=1)]
+
+    def variants(self, artifact: A, rendered: Rendered) -> list[VariantView]:
+        """The members of its pool, best first; none for a method without one."""
+        return []
+
+    # one example
     def working(
         self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1
     ) -> list[Rendered]:
-        """What the artifact says."""
+        """The texts that an iteration works with: what its agents see and its proposals change.
+
+        There are ``variants`` at most, each of another ``variant``; by default the text that would be served.
+        """
         return [self.render(artifact, budget_tokens=budget_tokens, verify=verify)]
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
-        """The task's instructions, the artifact, and the example last."""
+        """Answer one example; by default the instructions, the artifact, and the example last."""
         return chat(f"{instructions.strip()}\n\n{playbook_text}".strip(), model_input)
 
     def parse_rollout(self, text: str) -> RolloutReply:
-        """The whole reply is the answer."""
+        """ParseError when there is no answer in it; by default the whole reply is the answer."""
         return RolloutReply(text.strip())
+
+    @abstractmethod
+    def reflect_prompt(
+        self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
+    ) -> Prompt | None:
+        """Diagnose a wrong trajectory, or vote on what helped a right one; ``round`` counts from 1.
+
+        None: there is nothing to ask, and ``parse_reflection`` makes its reflection of the trajectory and no text.
+        """
+
+    @abstractmethod
+    def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
+        """The reflection that a model answered with. ParseError when there is none in it."""
 
     def retry_prompt(
         self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
     ) -> Prompt:
-        """The same question again, with the lessons of the reflection."""
+        """Answer again, with the reflection at hand; ``parse_rollout`` reads the answer."""
         lessons = "\n".join(lesson.text for lesson in reflection.lessons)
         return self.rollout_prompt(instructions, f"{playbook_text}\n{lessons}".strip(), model_input)
 
-    def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
-        """Equal updates join their sources, everything passes, and no call is made."""
-        joined: dict[str, Update] = {}
-        for one in updates:
-            known = joined.get(one.key, one)
-            section, reason = min(one.section, known.section), max(one.reason, known.reason)
-            joined[one.key] = _with_sources_of(replace(one, section=section, reason=reason), [one, known])
-        return Grouping([joined[key] for key in sorted(joined)], [])
-
+    # aggregation
     def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-        """Everything."""
+        """What is reduced by itself, side by side: everything, or each component with its own reflections.
+
+        None where there is nothing to reduce. Asked once for each text that the iteration works with.
+        """
         return [Part(playbook, tuple(reflections))] if reflections else []
 
     @abstractmethod
@@ -118,79 +157,109 @@ class BaseMethod(ABC, Generic[A]):
 
     @abstractmethod
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
-        """The updates it answered with, each with the trajectories that back it."""
-
-    def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
-        """As a leaf: updates are read like reflections (only ``merge: Model`` asks, ``group`` leaves no cluster)."""
-        return self.leaf_prompt(playbook, [one for one, _ in _as_reflections(updates)])
-
-    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
-        """As a leaf, with the sources of the updates that were cited."""
-        given = _as_reflections(updates)
-        by_id = {reflection.trajectory_id: update for reflection, update in given}
-        found = self.parse_leaf(text, reflections=[one for one, _ in given], playbook=playbook)
-        return Merged(
-            [_with_sources_of(one, [by_id[source] for source in sorted(one.sources)]) for one in found]
-        )
+        """The updates that it answered with, each with the trajectories that back it."""
 
     def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
-        """Reflections in a few lines, for the strategy ``Summarize``."""
+        """A short text in place of the reflections, for the strategy ``Summarize``."""
         return chat(SUMMARIZE, "\n".join(f"[{one.id}] {_told(one)}" for one in reflections))
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
-        """A lesson a line. ParseError when there is none."""
+        """The summary as one reflection that ``leaf_prompt`` takes, all of the text in its lessons.
+
+        Its trajectory is ``summary_id``, too. ParseError when there is no text.
+        """
         return summary_of(text, summary_id=summary_id, reflections=reflections)
 
+    def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
+        """Which updates pass, and which are merged by a call; the order of ``updates`` does not matter.
+
+        ``cap``: most members of one cluster; ``max_tokens``: most tokens of a cluster's prompt, as estimated. By
+        default equal updates join their sources, everything passes, and no call is made.
+        """
+        joined: dict[str, Update] = {}
+        for one in updates:
+            known = joined.get(one.key, one)
+            section, reason = min(one.section, known.section), max(one.reason, known.reason)
+            joined[one.key] = _with_sources_of(replace(one, section=section, reason=reason), [one, known])
+        return Grouping([joined[key] for key in sorted(joined)], [])
+
+    def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
+        """Merge a cluster; by default as a leaf, to which updates are reflections (only ``merge: Model`` asks)."""
+        return self.leaf_prompt(playbook, [one for one, _ in _as_reflections(updates)])
+
+    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
+        """What is named to be kept is kept word for word; ids that do not exist change nothing.
+
+        By default as a leaf, with the sources of the updates that were cited.
+        """
+        given = _as_reflections(updates)
+        by_id = {reflection.trajectory_id: update for reflection, update in given}
+        merged = self.parse_leaf(text, reflections=[one for one, _ in given], playbook=playbook)
+        return Merged(
+            [_with_sources_of(one, [by_id[source] for source in sorted(one.sources)]) for one in merged]
+        )
+
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-        """Everything that was merged."""
+        """``merged``, less what it made up, plus every member that it lost; by default ``merged``."""
         return list(merged)
 
+    @abstractmethod
+    def apply(
+        self,
+        artifact: A,
+        updates: Sequence[Update],
+        reflections: Sequence[Reflection],
+        *,
+        iteration: int,
+        ids: Mapping[str, str] | None = None,
+    ) -> A:
+        """Add updates and votes, for each text of the iteration in turn; ``ids``: its ``Rendered.ids`` (None: the
+        artifact's)."""
+
+    # what is let in
     def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:
         """The rare passages of the rows."""
         return content.leak_corpus(texts)
 
     def new_entries(self, before: A, after: A) -> tuple[str, ...]:
-        """None that can be told apart: nothing is checked."""
+        """Digests of the entries of ``after`` that ``before`` lacks, sorted; by default none, so none is checked."""
         return ()
 
     def checks(self, artifact: A, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
-        """No refusals."""
+        """Why new entries may not be rendered."""
         return []
 
     def with_refusals(self, artifact: A, refusals: Iterable[Refusal]) -> A:
-        """The artifact as it is."""
+        """The artifact that knows them."""
         return artifact
 
     def refusals(self, artifact: A) -> list[Refusal]:
-        """None."""
+        """Everything that was not let in, the lost replays too, each with its reason; sorted."""
         return []
 
+    # evaluation
     def verification(
         self, artifact: A, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
     ) -> Verifying[A]:
-        """No rollouts: what was applied is believed."""
+        """The rollouts it takes to believe what ``apply`` added, and the artifact that follows; by default none.
+
+        ``trajectories``: of this iteration, by id, without their texts. A trajectory sent with an ``error`` was
+        lost and says nothing of the text, least of all that it scores nothing.
+        """
         yield from ()
         return Verified(artifact)
 
-    def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
-        """A line of the text an entry."""
-        lines = (line.strip().removeprefix("- ") for line in rendered.text.splitlines())
-        return [_view(f"line-{k}", line) for k, line in enumerate((one for one in lines if one), start=1)]
-
-    def variants(self, artifact: A, rendered: Rendered) -> list[VariantView]:
-        """None: there is no pool."""
-        return []
-
+    # what others see
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        """A lesson is carried by an update that cites its reflection and holds its anchors."""
+        """Ids of the lessons that some update carries: it cites their reflection and keeps what they stand on."""
         return carried_all(reflections, updates)
 
     def served_text(self, text: str) -> str:
-        """The text itself."""
+        """A rendered text as a service's model is shown it, without what belongs to learning."""
         return text
 
     def diff_texts(self, before: str, after: str) -> Diff:
-        """Line by line."""
+        """What changed between two rendered texts, for people; empty for equal ones."""
         return diff_lines(before, after)
 
 

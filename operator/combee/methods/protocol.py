@@ -17,22 +17,18 @@ The life of one iteration, as the caller drives it; what stands in one line runs
     verification                                     rounds of rollouts, each round side by side
     render                                           the text that is scored on select
 
-``base.BaseMethod`` says what methods have in common; docs/methods.md writes one in under a hundred lines.
+``base.Method`` is what a method is derived from; docs/methods.md writes one in under a hundred lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self, TypeVar
+from typing import Literal, Protocol, Self
 
 from combee.algo.seeds import digest_of
 from combee.errors import CombeeError
-from combee.methods.cost import Cost, Iteration
-from combee.methods.diff import Diff
-from combee.methods.lineage import VariantView
-from combee.methods.verification import Verifying
-from combee.records import Prompt, Reflection, Shown, Trajectory
+from combee.records import Reflection, Shown
 
 Op = Literal["ADD", "UPDATE", "MERGE", "DELETE"]
 Verify = Literal["Replay", "Support", "Off"]
@@ -230,159 +226,4 @@ class LeakCorpus(Protocol):
 
     def repeats(self, text: str) -> bool:
         """True when ``text`` has a run of words that only very few rows have."""
-        ...
-
-
-A = TypeVar("A", bound=Artifact)
-
-
-class Method(Protocol[A]):
-    """A base method. ``name`` is the manifest's ``method.type``."""
-
-    @property
-    def name(self) -> str: ...
-
-    def cost(self, of: Iteration) -> Cost:
-        """What ``preview`` counts, before anything is spent."""
-        ...
-
-    # the artifact
-    def empty(self) -> A:
-        """The artifact that knows nothing."""
-        ...
-
-    def initial(self, text: str) -> A:
-        """The artifact that the user's own playbook text stands for; all of it is trusted."""
-        ...
-
-    def from_json(self, data: bytes) -> A:
-        """The inverse of ``Artifact.to_json``; DataError for anything else."""
-        ...
-
-    def render(self, artifact: A, *, budget_tokens: int, verify: Verify) -> Rendered:
-        """The text that a model reads, in at most ``budget_tokens`` tokens."""
-        ...
-
-    def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
-        """Every entry with its standing, in rank order, for reports."""
-        ...
-
-    def variants(self, artifact: A, rendered: Rendered) -> list[VariantView]:
-        """The members of its pool, best first; none for a method without one."""
-        ...
-
-    # one example
-    def working(
-        self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1
-    ) -> list[Rendered]:
-        """The texts that an iteration works with: what its agents see and its proposals change. ``variants`` at most,
-        each of another ``variant``; ``[render(...)]`` for a method that works on what it would serve."""
-        ...
-
-    def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt: ...
-
-    def parse_rollout(self, text: str) -> RolloutReply:
-        """ParseError when there is no answer in it."""
-        ...
-
-    def reflect_prompt(
-        self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
-    ) -> Prompt | None:
-        """``round`` counts from 1. A wrong trajectory is diagnosed, a right one is asked for its votes. None: there
-        is nothing to ask, and ``parse_reflection`` makes its reflection of the trajectory and no text."""
-        ...
-
-    def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection: ...
-
-    def retry_prompt(
-        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
-    ) -> Prompt:
-        """Answer again, with the reflection at hand; ``parse_rollout`` reads the answer."""
-        ...
-
-    # aggregation
-    def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-        """What is reduced by itself, side by side: everything, or each component with its own reflections.
-        None where there is nothing to reduce. Asked once for each text that the iteration works with."""
-        ...
-
-    def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt: ...
-
-    def parse_leaf(
-        self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered
-    ) -> list[Update]: ...
-
-    def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
-        """A short text in place of the reflections, for the strategy ``Summarize``."""
-        ...
-
-    def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
-        """The summary as one reflection that ``leaf_prompt`` takes, all of the text in its lessons; its
-        trajectory is ``summary_id``, too. ParseError when there is no text."""
-        ...
-
-    def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
-        """``cap``: most members of one cluster; ``max_tokens``: most tokens of a cluster's prompt, as estimated. The result does not depend on the order of ``updates``."""
-        ...
-
-    def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt: ...
-
-    def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
-        """What is named to be kept is kept word for word; ids that do not exist change nothing."""
-        ...
-
-    def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-        """``merged``, less what it made up, plus every member that it lost: nothing disappears."""
-        ...
-
-    def apply(
-        self,
-        artifact: A,
-        updates: Sequence[Update],
-        reflections: Sequence[Reflection],
-        *,
-        iteration: int,
-        ids: Mapping[str, str] | None = None,
-    ) -> A:
-        """Add updates and votes, for each text of the iteration in turn. ``ids``: its ``Rendered.ids`` (None: the artifact's)."""
-        ...
-
-    # what is let in
-    def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus: ...
-
-    def new_entries(self, before: A, after: A) -> tuple[str, ...]:
-        """Digests of the entries of ``after`` that ``before`` lacks, sorted."""
-        ...
-
-    def checks(self, artifact: A, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]: ...
-
-    def with_refusals(self, artifact: A, refusals: Iterable[Refusal]) -> A: ...
-
-    def refusals(self, artifact: A) -> list[Refusal]:
-        """Everything that was not let in, the lost replays too, each with its reason; sorted."""
-        ...
-
-    # evaluation
-    def verification(
-        self, artifact: A, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
-    ) -> Verifying[A]:
-        """The rollouts it takes to believe what ``apply`` added, and the artifact that follows from them.
-
-        ``trajectories``: of this iteration, by id, without their texts. A trajectory sent with an ``error`` was
-        lost and says nothing of the text, least of all that it scores nothing.
-        """
-        ...
-
-    # retention
-    def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        """Ids of the lessons that some update carries: it cites their reflection and keeps what they stand on."""
-        ...
-
-    # what others see
-    def served_text(self, text: str) -> str:
-        """A rendered text as a service's model is shown it, without what belongs to learning."""
-        ...
-
-    def diff_texts(self, before: str, after: str) -> Diff:
-        """What changed between two rendered texts, for people; empty for equal ones."""
         ...

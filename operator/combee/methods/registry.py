@@ -12,8 +12,8 @@ from typing import Any
 from combee import extensions
 from combee.api.run import RunSpec
 from combee.errors import BugError
+from combee.methods.base import Method
 from combee.methods.diff import Diff, diff_lines
-from combee.methods.protocol import Method
 
 
 def _ace(spec: RunSpec | None) -> Method[Any]:

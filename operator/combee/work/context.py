@@ -13,7 +13,7 @@ from combee.api.run import RunSpec
 from combee.clients.model.chat import ChatClient
 from combee.clients.store.store import Store
 from combee.errors import BugError
-from combee.methods.protocol import Method
+from combee.methods.base import Method
 from combee.plan.types import RoleUsage, StepSummary
 from combee.records import Example, Shown
 from combee.tasks.dataset import Dataset

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.algo.retention import lesson_clusters
-from combee.methods.protocol import Method, Update
+from combee.methods.base import Method
+from combee.methods.protocol import Update
 from combee.records import Reflection
 
 RARITY = ((1, 1, "1"), (2, 4, "2-4"), (5, 10**9, "5+"))

@@ -8,6 +8,7 @@ from ace_makers import ACE, add, change, learn, playbook, reflection, trajectory
 
 from combee.algo.tokens import estimate_tokens
 from combee.methods.ace.entries import entry_digest
+from combee.methods.ace.replay import replay_candidates
 
 GIVEN = "## CALC\n[calc-00001] helpful=3 harmful=0 :: Add back 3 leases for EBITDA\n[calc-00002] helpful=2 harmful=1 :: Add back taxes for EBITDA\n"
 LEASES, TAXES = "Add back 3 leases for EBITDA", "Add back taxes for EBITDA"
@@ -41,7 +42,7 @@ def test_failed_samples_stay_wrong_and_vote_for_nothing() -> None:
     """The denominator is the caller's; here a failed call is never taken for a right or a fixable one."""
     failed = trajectory("1@1", error="deadline")
     ledger = learn(add("Say so", "1@1"))
-    assert not failed.correct and ACE.replay_candidates(ledger, trajectories={"1@1": failed}) == []
+    assert not failed.correct and replay_candidates(ledger, trajectories={"1@1": failed}) == []
 
 
 def test_all_four_operations_work() -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from combee.errors import DataError
 from combee.methods.ace import Ledger
+from combee.methods.ace.change import with_verdicts
+from combee.methods.ace.ledger import join
 from combee.methods.protocol import Refusal, Update, Verdict
 
 TEXTS = st.sampled_from(
@@ -42,7 +44,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
     ledger = ACE.apply(ledger, draw(st.lists(updates(), max_size=6)), [], iteration=draw(st.integers(1, 2)))
     for digest in list(ledger.texts)[:2]:
         if draw(st.booleans()):
-            ledger = ACE.with_verdicts(ledger, [Verdict(digest, "1@1", draw(st.booleans()), 0, ("7", "8"))])
+            ledger = with_verdicts(ledger, [Verdict(digest, "1@1", draw(st.booleans()), 0, ("7", "8"))])
         if draw(st.booleans()):
             ledger = ACE.with_refusals(ledger, [Refusal(digest, "0" * 64, "leak", "it seems private")])
     return ledger
@@ -53,10 +55,10 @@ def ledgers(draw: st.DrawFn) -> Ledger:
 def test_join_is_commutative_associative_idempotent_and_has_an_identity(
     a: Ledger, b: Ledger, c: Ledger
 ) -> None:
-    assert ACE.join(a, b) == ACE.join(b, a)
-    assert ACE.join(ACE.join(a, b), c) == ACE.join(a, ACE.join(b, c))
-    assert ACE.join(a, a) == a == ACE.join(a, ACE.empty())
-    assert ACE.join(ACE.join(a, b), b) == ACE.join(a, b)
+    assert join(a, b) == join(b, a)
+    assert join(join(a, b), c) == join(a, join(b, c))
+    assert join(a, a) == a == join(a, ACE.empty())
+    assert join(join(a, b), b) == join(a, b)
 
 
 @given(ledgers())
@@ -72,7 +74,7 @@ def test_canonical_json_round_trips_to_the_same_bytes_and_digest(ledger: Ledger)
 @settings(max_examples=40, deadline=None)
 def test_a_playbook_depends_on_the_facts_and_not_on_who_joined_first(a: Ledger, b: Ledger) -> None:
     for verify in ("Replay", "Support", "Off"):
-        assert playbook(ACE.join(a, b), verify) == playbook(ACE.join(b, a), verify)
+        assert playbook(join(a, b), verify) == playbook(join(b, a), verify)
 
 
 def test_updates_in_any_order_and_split_over_any_calls_give_one_ledger() -> None:

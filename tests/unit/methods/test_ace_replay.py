@@ -7,7 +7,9 @@ from ace_makers import ACE, add, change, learn, trajectory
 
 from combee.errors import BugError
 from combee.methods.ace import Ledger
+from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.entries import entry_digest
+from combee.methods.ace.replay import replay_candidates, replay_controls, replay_request
 from combee.methods.protocol import Refusal, Verdict
 
 RAN = {
@@ -22,7 +24,7 @@ RAN = {
 
 
 def candidates(ledger: Ledger) -> list[str]:
-    return [ledger.texts[d] for d in ACE.replay_candidates(ledger, trajectories=RAN)]
+    return [ledger.texts[d] for d in replay_candidates(ledger, trajectories=RAN)]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_decided_refused_and_given_entries_are_not_replayed() -> None:
     ledger = learn(add("Say so", "1@1"))
     digest = entry_digest("Say so")
     for fixed in (True, False):
-        assert candidates(ACE.with_verdicts(ledger, [Verdict(digest, "1@1", fixed, 0)])) == []
+        assert candidates(with_verdicts(ledger, [Verdict(digest, "1@1", fixed, 0)])) == []
     assert candidates(ACE.with_refusals(ledger, [Refusal(digest, "0", "leak", "")])) == []
     assert (
         candidates(learn(add("Say so", "1@1"), start=ACE.initial("[a-1] helpful=0 harmful=0 :: Say so")))
@@ -68,9 +70,7 @@ def test_disputed_entries_are_replayed_first_whatever_their_support() -> None:
 
 
 def request(ledger: Ledger, text: str) -> tuple[str, str]:
-    got = ACE.replay_request(
-        ledger, entry_digest(text), trajectories=RAN, budget_tokens=8000, verify="Replay"
-    )
+    got = replay_request(ledger, entry_digest(text), trajectories=RAN, budget_tokens=8000, verify="Replay")
     return got.source, got.text
 
 
@@ -98,12 +98,12 @@ def test_what_has_no_wrong_trajectory_cannot_be_replayed() -> None:
 def test_controls_are_chosen_by_hash_and_never_the_example_itself() -> None:
     right = [str(i) for i in range(50)]
     digest = entry_digest("Say so")
-    got = ACE.replay_controls(digest, right, source="7@1")
-    assert len(got) == 2 and got == ACE.replay_controls(digest, reversed(right), source="7@1")
-    everyone = ACE.replay_controls(digest, right, source="7@1", count=99)
+    got = replay_controls(digest, right, source="7@1")
+    assert len(got) == 2 and got == replay_controls(digest, reversed(right), source="7@1")
+    everyone = replay_controls(digest, right, source="7@1", count=99)
     assert len(everyone) == 49 and "7" not in everyone and everyone[:2] == got
-    assert ACE.replay_controls(digest, []) == ()
-    assert len({ACE.replay_controls(entry_digest(str(i)), right) for i in range(20)}) > 15
+    assert replay_controls(digest, []) == ()
+    assert len({replay_controls(entry_digest(str(i)), right) for i in range(20)}) > 15
 
 
 def test_a_verdict_wins_only_without_harm() -> None:

@@ -6,27 +6,29 @@ from dataclasses import replace
 
 from ace_makers import ACE, add, change, reflection
 
+from combee.methods.retention import carried
+
 SEEN = reflection(1, "For EBITDA add back 3 leases", "Take 21% tax off")
 
 
 def test_a_lesson_is_carried_when_it_is_cited_and_its_anchors_are_there() -> None:
-    assert ACE.carried(SEEN, [add("EBITDA: add back the 3 leases", "1@1")]) == ("r-00001.1",)
-    assert ACE.carried(SEEN, [add("EBITDA: add back the 3 leases", "2@1")]) == ()
-    assert ACE.carried(SEEN, [add("EBITDA: add back the leases", "1@1")]) == ()
-    assert ACE.carried(SEEN, [add("Tax of 21%", "1@1"), add("EBITDA: add back the 3 leases", "1@1")]) == (
+    assert carried(SEEN, [add("EBITDA: add back the 3 leases", "1@1")]) == ("r-00001.1",)
+    assert carried(SEEN, [add("EBITDA: add back the 3 leases", "2@1")]) == ()
+    assert carried(SEEN, [add("EBITDA: add back the leases", "1@1")]) == ()
+    assert carried(SEEN, [add("Tax of 21%", "1@1"), add("EBITDA: add back the 3 leases", "1@1")]) == (
         "r-00001.1",
         "r-00001.2",
     )
-    assert ACE.carried(SEEN, []) == ()
+    assert carried(SEEN, []) == ()
 
 
 def test_a_citation_that_is_no_support_still_carries() -> None:
     folded = replace(add("EBITDA: 3 leases back, tax of 21% off", "9@1"), cited=frozenset({"1@1"}))
-    assert ACE.carried(SEEN, [folded]) == ("r-00001.1", "r-00001.2")
+    assert carried(SEEN, [folded]) == ("r-00001.1", "r-00001.2")
 
 
 def test_a_delete_carries_nothing() -> None:
-    assert ACE.carried(SEEN, [change("DELETE", ("x",), "", "1@1")]) == ()
+    assert carried(SEEN, [change("DELETE", ("x",), "", "1@1")]) == ()
 
 
 def test_an_entry_counts_for_a_few_distinct_lessons_only() -> None:

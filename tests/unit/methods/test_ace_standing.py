@@ -6,6 +6,7 @@ import pytest
 from ace_makers import ACE, add, change, learn, playbook, reflection, why_left_out
 
 from combee.methods.ace import Ledger
+from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.conflicts import contradictions
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.graph import cyclic_pairs
@@ -94,7 +95,7 @@ def test_an_update_replaces_its_base_only_once_it_is_verified() -> None:
     assert why_left_out(once, "Use net revenue of 12 months") == "unverified"
     twice = learn(change("UPDATE", ("Use net revenue",), "Use net revenue of 12 months", "4@1"), start=once)
     assert texts_of(twice) == {"Use net revenue of 12 months"}
-    replayed = ACE.with_verdicts(once, [verdict("Use net revenue of 12 months", fixed=True, source="3@1")])
+    replayed = with_verdicts(once, [verdict("Use net revenue of 12 months", fixed=True, source="3@1")])
     assert texts_of(replayed) == {"Use net revenue of 12 months"}
 
 
@@ -226,7 +227,7 @@ def test_contradictions_are_found_by_topic_condition_and_numbers() -> None:
 def test_a_dispute_is_settled_by_replay_and_the_loser_goes() -> None:
     ledger = learn(add(YEAR, "1@1", "2@1"), add(BANK, "3@1", "4@1"))
     assert playbook(ledger).text.count("(contested: 2 sources say otherwise)") == 2
-    settled = ACE.with_verdicts(ledger, [verdict(YEAR, fixed=True), verdict(BANK, fixed=False, source="3@1")])
+    settled = with_verdicts(ledger, [verdict(YEAR, fixed=True), verdict(BANK, fixed=False, source="3@1")])
     assert texts_of(settled) == {YEAR} and "contested" not in playbook(settled).text
     assert why_left_out(settled, BANK) == "replay"
 
@@ -240,9 +241,9 @@ def test_the_users_own_entry_falls_only_to_a_rival_that_won() -> None:
     start = ACE.initial(f"## A\n[a-1] helpful=0 harmful=0 :: {YEAR}\n")
     ledger = learn(add(BANK, "3@1", "4@1"), add(YEAR, "5@1"), start=start)
     assert playbook(ledger).text.count("contested") == 2
-    lost = ACE.with_verdicts(ledger, [verdict(YEAR, fixed=False, source="5@1")])
+    lost = with_verdicts(ledger, [verdict(YEAR, fixed=False, source="5@1")])
     assert YEAR in texts_of(lost)
-    beaten = ACE.with_verdicts(lost, [verdict(BANK, fixed=True, source="3@1")])
+    beaten = with_verdicts(lost, [verdict(BANK, fixed=True, source="3@1")])
     assert texts_of(beaten) == {BANK}
 
 
@@ -266,7 +267,7 @@ def test_what_each_rule_of_verification_shows(verify: Verify, shown: set[str]) -
         add("Say lost", "5@1"),
         start=start,
     )
-    ledger = ACE.with_verdicts(
+    ledger = with_verdicts(
         ledger,
         [
             verdict("Say won", fixed=True, source="4@1"),
@@ -277,7 +278,7 @@ def test_what_each_rule_of_verification_shows(verify: Verify, shown: set[str]) -
 
 
 def test_a_lost_replay_is_kept_as_a_refusal_and_a_second_example_overturns_it() -> None:
-    ledger = ACE.with_verdicts(learn(add("Say so", "1@1")), [verdict("Say so", fixed=True, harmed=1)])
+    ledger = with_verdicts(learn(add("Say so", "1@1")), [verdict("Say so", fixed=True, harmed=1)])
     assert [(r.kind, r.reason) for r in ledger.refusals] == [("replay", "it harms 1 of 2 control examples")]
     assert why_left_out(ledger, "Say so") == "replay"
     assert texts_of(learn(add("Say so", "2@1"), start=ledger)) == {"Say so"}
@@ -287,7 +288,7 @@ def test_a_lost_replay_is_kept_as_a_refusal_and_a_second_example_overturns_it() 
 def test_a_leak_or_an_injection_is_never_rendered_whoever_supports_it(kind: str) -> None:
     ledger = learn(add("Say so", *[f"{i}@1" for i in range(9)]))
     refused = ACE.with_refusals(ledger, [Refusal(entry_digest("Say so"), "0" * 64, kind, "because")])  # type: ignore[arg-type]
-    refused = ACE.with_verdicts(refused, [verdict("Say so", fixed=True)])
+    refused = with_verdicts(refused, [verdict("Say so", fixed=True)])
     for verify in ("Replay", "Support", "Off"):
         assert why_left_out(refused, "Say so", verify) == kind
     assert "Say so" in refused.texts.values()

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from combee.algo.ranges import Range
-from combee.methods import retention
 from combee.methods.ace import (
     answers,
     change,
@@ -16,12 +15,11 @@ from combee.methods.ace import (
     ledger,
     prompts,
     render,
-    replay,
     verification,
 )
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.prompts import OutputTokens
-from combee.methods.base import BaseMethod
+from combee.methods.base import Method
 from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff
 from combee.methods.protocol import (
@@ -30,13 +28,10 @@ from combee.methods.protocol import (
     Grouping,
     LeakCorpus,
     Merged,
-    Method,
     Refusal,
     Rendered,
-    ReplayRequest,
     RolloutReply,
     Update,
-    Verdict,
     Verify,
 )
 from combee.methods.verification import Verifying
@@ -44,7 +39,7 @@ from combee.records import Prompt, Reflection, Trajectory
 
 
 @dataclass(frozen=True)
-class AceMethod(BaseMethod[Ledger]):
+class AceMethod(Method[Ledger]):
     """Generator, reflector and curator on a ledger of typed entries. See ``Method`` for each member."""
 
     output_tokens: OutputTokens = field(default_factory=OutputTokens)
@@ -66,9 +61,6 @@ class AceMethod(BaseMethod[Ledger]):
 
     def from_json(self, data: bytes) -> Ledger:
         return ledger.from_json(data)
-
-    def join(self, a: Ledger, b: Ledger) -> Ledger:
-        return ledger.join(a, b)
 
     def render(
         self, artifact: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
@@ -147,30 +139,6 @@ class AceMethod(BaseMethod[Ledger]):
     def refusals(self, artifact: Ledger) -> list[Refusal]:
         return sorted(artifact.refusals)
 
-    def replay_candidates(self, artifact: Ledger, *, trajectories: Mapping[str, Trajectory]) -> list[str]:
-        return replay.replay_candidates(artifact, trajectories=trajectories)
-
-    def replay_request(
-        self,
-        artifact: Ledger,
-        entry_digest: str,
-        *,
-        trajectories: Mapping[str, Trajectory],
-        budget_tokens: int,
-        verify: Verify,
-    ) -> ReplayRequest:
-        return replay.replay_request(
-            artifact, entry_digest, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
-        )
-
-    def replay_controls(
-        self, entry_digest: str, right: Iterable[str], *, source: str = "", count: int = 2
-    ) -> tuple[str, ...]:
-        return replay.replay_controls(entry_digest, right, source=source, count=count)
-
-    def with_verdicts(self, artifact: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
-        return change.with_verdicts(artifact, verdicts)
-
     def verification(
         self, artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
     ) -> Verifying[Ledger]:
@@ -178,15 +146,8 @@ class AceMethod(BaseMethod[Ledger]):
             artifact, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
         )
 
-    def carried(self, reflection: Reflection, updates: Sequence[Update]) -> tuple[str, ...]:
-        return retention.carried(reflection, updates)
-
     def served_text(self, text: str) -> str:
         return prompts.served_text(text)
 
     def diff_texts(self, before: str, after: str) -> Diff:
         return diff.diff_playbooks(before, after)
-
-
-_CONFORMS: Method[Ledger] = AceMethod()
-"""The type checker's proof that nothing of the protocol is missing."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods import content
-from combee.methods.base import BaseMethod, summary_of
+from combee.methods.base import Method, summary_of
 from combee.methods.cost import Cost, Iteration
 from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, verification
 from combee.methods.gepa.draws import Draws
@@ -30,7 +30,6 @@ from combee.methods.protocol import (
     Grouping,
     LeakCorpus,
     Merged,
-    Method,
     Part,
     Refusal,
     Rendered,
@@ -46,7 +45,7 @@ LINE_TOKENS = 8
 
 
 @dataclass(frozen=True)
-class GepaMethod(BaseMethod[Pool]):
+class GepaMethod(Method[Pool]):
     """Variants, Pareto selection, reflective mutation and merges of lineages. See ``Method`` for each member."""
 
     terms: Terms = field(default_factory=Terms)
@@ -278,7 +277,3 @@ def _by_component(proposals: Sequence[Update]) -> Grouping:
         else:
             passed += inside
     return Grouping(passed, clusters)
-
-
-_CONFORMS: Method[Pool] = GepaMethod()
-"""The type checker's proof that nothing of the protocol is missing."""

@@ -15,7 +15,8 @@ from typing import Any
 from combee.algo.selection import first_that_fit
 from combee.algo.tree import Level as Groups
 from combee.algo.tree import pack
-from combee.methods.protocol import Method, Update
+from combee.methods.base import Method
+from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.aggregation.calls import note_one_call, one_call
 from combee.work.asker import LOSSES
