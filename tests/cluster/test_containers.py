@@ -27,7 +27,7 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, environment
 from gardener import Gardener, gardener
 
-from combee.objects.isolation import isolation
+from combee.objects.accounts import isolation
 
 pytestmark = pytest.mark.timeout(900)
 GREENHOUSE = REPOSITORY / "examples" / "greenhouse" / "care.py"

@@ -30,3 +30,14 @@ class Options(Model):
     def aggregation(self, stated: Aggregation) -> Aggregation:
         """How a run with these options aggregates, where it says ``stated``."""
         return stated
+
+
+class AceOptions(Options):
+    """Options of ACE."""
+
+    render_token_budget: Int = Field(
+        default=8000, ge=100, le=80_000, description="Tokens that the rendered playbook may take in a prompt."
+    )
+    reflection_rounds: Int = Field(
+        default=1, ge=1, le=5, description="Rounds of reflect and retry on an example answered wrong."
+    )

@@ -22,9 +22,8 @@ from pydantic import (
 from combee import extensions
 from combee.api.common import NOT_FILLED_IN, Int, Model, refuse
 from combee.api.extension import Names
-from combee.api.method_ace import AceOptions
 from combee.api.method_gepa import GepaOptions
-from combee.api.method_options import Options
+from combee.api.method_options import AceOptions, Options
 
 OPTIONS: Mapping[str, type[Options]] = {"ACE": AceOptions, "GEPA": GepaOptions}
 """The product's own methods; ``methods.registry`` makes them."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from combee.api.run import RunSpec, Workers
 from combee.clients.model.adaptive import AdaptiveLimit
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
-from combee.clients.model.hedge import Hedger
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
+from combee.clients.model.race import Hedger
 from combee.clients.model.ready import Gate
 from combee.clients.model.wire import Budget, OnCall
 from combee.clients.store.store import Store

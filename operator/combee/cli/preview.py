@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 
 from combee.api.local import lacking
@@ -12,7 +13,7 @@ from combee.cli.errors import guarded
 from combee.local.flags import StandInFlags
 from combee.local.session import Prepared, data_shape, prepare
 from combee.local.sources import parse_stand_ins
-from combee.plan.preview import preview
+from combee.plan.preview import Batch, Preview, preview
 
 
 def run_preview(path: Path, flags: StandInFlags, *, as_json: bool) -> int:
@@ -24,7 +25,7 @@ def run_preview(path: Path, flags: StandInFlags, *, as_json: bool) -> int:
         if as_json:
             print(json.dumps(asdict(shown), indent=1))  # noqa: T201
         else:
-            from combee.cli.preview_text import preview_text
+            from combee.cli.preview import preview_text
 
             print(preview_text(prepared.run.name, next_command(path, flags, prepared), shown))  # noqa: T201
         return 0
@@ -38,3 +39,64 @@ def next_command(path: Path, flags: StandInFlags, prepared: Prepared) -> str:
         return shlex.join(["kubectl", "apply", "-f", str(path)])
     more = lacking(prepared.run, parse_stand_ins(flags).names())
     return shlex.join(["combee", "run", "-f", str(path), "-o", "out", *flags.words(), *more])
+
+
+LISTED = 12
+
+
+def preview_text(name: str, next_command: str, shown: Preview) -> str:
+    """What people read: batches, tree, calls, tokens, detectable gain, warnings, the next command."""
+    lines = [
+        f"{name}: {len(shown.batches)} iterations at the sizes known now",
+        "",
+        f"batch size: {shown.batch_reason}",
+        "",
+    ]
+    lines += ["  iterations   batch  leaves  inputs/leaf  levels above  aggregator calls"]
+    rows = _runs(shown.batches)
+    lines += [_row(group) for group in rows[:LISTED]]
+    if len(rows) > LISTED:
+        lines.append(f"  ... and {len(rows) - LISTED} more")
+    lines += [
+        "",
+        f"rollouts (map, replay, heldOut)   {shown.rollouts}",
+        f"reflections                       {shown.reflections}",
+        f"aggregator calls                  {shown.aggregator_calls}",
+        f"tokens, estimated                 {shown.tokens}",
+        *_held_out(shown),
+        "",
+    ]
+    lines += [f"warning: {warning}" for warning in shown.warnings]
+    if shown.refused:
+        lines.append(f"would be refused: {shown.refused}")
+    lines.append("Nothing was spent." if shown.refused else f"Nothing was spent. Next: {next_command}")
+    return "\n".join(lines)
+
+
+def _held_out(shown: Preview) -> list[str]:
+    if shown.detectable_gain is None:
+        return ["heldOut                           none: what is learned from traces is scored on nothing"]
+    return [
+        f"heldOut                           {shown.held_out[0]} rows select, {shown.held_out[1]} rows gate",
+        f"smallest detectable gain          {shown.detectable_gain:.3f} on gate (paired, power 0.8 at 5 %)",
+    ]
+
+
+def _key(batch: Batch) -> tuple[object, ...]:
+    return (batch.size, batch.leaves, batch.leaf_inputs, batch.levels, batch.aggregator_calls)
+
+
+def _runs(batches: tuple[Batch, ...]) -> list[list[Batch]]:
+    """Neighbours that look the same, together."""
+    return [list(group) for _, group in groupby(batches, key=_key)]
+
+
+def _row(group: list[Batch]) -> str:
+    first, last = group[0], group[-1]
+    which = f"{first.iteration + 1}" if first is last else f"{first.iteration + 1}-{last.iteration + 1}"
+    above = "none" if first.leaves == 1 else "group-by"
+    levels = " -> ".join(str(calls) for calls in first.levels) or above
+    return (
+        f"  {which:<11}{first.size:>7}{first.leaves:>8}{first.leaf_inputs:>13}{levels:>14}"
+        f"{first.aggregator_calls!s:>18}"
+    )

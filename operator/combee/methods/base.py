@@ -15,14 +15,14 @@ from combee.algo.seeds import digest_of
 from combee.api.method_options import Options
 from combee.api.run import RunSpec
 from combee.methods import content
-from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff, diff_lines
-from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
     Artifact,
+    Cost,
     EntryView,
     Grouping,
+    Iteration,
     LeakCorpus,
     Merged,
     ParseError,
@@ -31,6 +31,7 @@ from combee.methods.protocol import (
     Rendered,
     RolloutReply,
     Update,
+    VariantView,
     Verify,
 )
 from combee.methods.retention import carried_all

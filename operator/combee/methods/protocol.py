@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
 
+from combee.algo.ranges import Range
 from combee.algo.seeds import digest_of
 from combee.errors import CombeeError
 from combee.records import Reflection, Shown
@@ -227,3 +228,53 @@ class LeakCorpus(Protocol):
     def repeats(self, text: str) -> bool:
         """True when ``text`` has a run of words that only very few rows have."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration of a preview, as the cost of a method depends on it."""
+
+    size: int
+    texts: int
+    """that it works with side by side, at most."""
+    components: int
+    select_rows: int
+    verify: str
+    """Replay, Support or Off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a method asks for in an iteration, beside the rollouts of the batch and the aggregator's leaves."""
+
+    tried: Range = Range(0, 0)  # noqa: RUF009
+    """rollouts that it takes to believe what was proposed."""
+    reflects: bool = True
+    """a call is made about each trajectory; not where a trajectory is a record that aggregators read themselves."""
+    knows_select: bool = False
+    """it scores on select what it tries out, so that what it renders is not scored there once more."""
+    clusters: int | None = None
+    """calls of its group-by; None: as many as there are lessons that say nearly the same."""
+
+
+VariantKind = Literal["start", "rewrite", "lessons", "merge"]
+
+
+@dataclass(frozen=True, slots=True)
+class VariantView:
+    """One variant. ``parents`` are digests; ``iteration`` counts from 0, and is -1 for one that was given."""
+
+    digest: str
+    kind: VariantKind
+    parents: tuple[str, ...]
+    iteration: int
+    changed: tuple[str, ...]
+    """names of the components that differ from the first parent's."""
+    gain: float | None
+    """by how much its scores' sum beat its parents' on ``examples``, where it was judged."""
+    examples: int
+    score: float | None
+    """mean over the ``scored`` rows of select that have a score."""
+    scored: int
+    leads: bool
+    """whether it is the one that is rendered."""

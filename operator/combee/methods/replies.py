@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import json_repair
+
+from combee.records import Message, Prompt
 
 MAX_ANSWER_CHARS = 400_000
 """An answer longer than this is not read."""
@@ -56,3 +59,22 @@ def quote_line(text: str, limit: int) -> str:
     """``text`` on one line for a list of ``[id] ...`` items: cut to ``limit`` characters, and no
     bracketed id of its own."""
     return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()
+
+
+REPAIR_KEEPS_CHARS = 6000
+"""How much of an unusable answer is shown to the model that gave it, in characters."""
+
+
+def repair_prompt(prompt: Prompt, broken_text: str, reason: str, round_number: int = 1) -> Prompt:
+    """``prompt`` again, with the unusable answer and what is wrong with it: a repair round.
+
+    Later rounds say which they are: an answer that was spoiled in the same way twice would otherwise
+    make the same request, which the memo (or a model at temperature 0) answers with the same bytes.
+    """
+    shown = broken_text[:REPAIR_KEEPS_CHARS] or "(nothing)"
+    form = (
+        "one JSON object that follows the schema, and nothing else" if prompt.schema else "the answer alone"
+    )
+    again = f" (for the {round_number}. time)" if round_number > 1 else ""
+    ask = f"This answer cannot be used{again}: {reason}. Give it again as {form}."
+    return replace(prompt, messages=(*prompt.messages, Message("assistant", shown), Message("user", ask)))

@@ -9,6 +9,7 @@ from combee.api.parts import Engine
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
 from combee.objects.addresses import PORT
+from combee.objects.allowed import check_templates
 from combee.objects.engine_pods import fetches, prefetch_pod, server_pod
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import pod_labels_and_annotations
@@ -168,3 +169,11 @@ def _selector(owner: Owner, engine: Engine) -> dict[str, str]:
 
 def _path(index: int) -> str:
     return f"spec.engines[{index}].template"
+
+
+def check_run(run: PromptLearningRun, settings: Settings) -> None:
+    """Raises ManifestError for a template or an engine's image that is not allowed here: with it,
+    making the object would raise the same, in the middle of a run."""
+    check_templates(run.spec, settings.allowed_annotations)
+    for index, engine in enumerate(run.spec.engines):
+        engine_image(engine, settings, index)

@@ -10,9 +10,8 @@ from combee import names
 from combee.api.run import PromptLearningRun
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError
-from combee.objects.accounts import account_objects
+from combee.objects.accounts import account_objects, isolation
 from combee.objects.engines import check_model_cache, engine_objects, prefetch_job
-from combee.objects.isolation import isolation
 from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service

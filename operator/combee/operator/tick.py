@@ -14,7 +14,7 @@ from combee.api.status import RunStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ManifestError
 from combee.names import RUN_KIND
-from combee.objects.check import check_run
+from combee.objects.engines import check_run
 from combee.objects.types import Settings
 from combee.observe.runs import Observer
 from combee.operator.apply import BeingDeletedError, Executor

@@ -14,7 +14,7 @@ from combee import strategies
 from combee.algo.ranges import Range, total
 from combee.algo.stats import can_ever_detect, detectable_gain
 from combee.api.run import RunSpec
-from combee.methods.cost import Cost, Iteration
+from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import json
 
-from combee.assembly.crash import bug_text
 from combee.clients.data.marks import mark_of
-from combee.errors import BugError, CombeeError
+from combee.errors import BugError
 from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
 from combee.pod.log import PodLog
 from combee.settings import DataWatchSettings
 
-DONE, FAILED, BUG = 0, 1, 70
 MAX_BYTES = 1000
 """of what is told of an error."""
 
@@ -32,18 +30,13 @@ def read_task(settings: DataWatchSettings) -> dict[str, str]:
 
 def run(settings: DataWatchSettings, task: dict[str, str], log: PodLog) -> int:
     """Look at every place; the exit code. Nothing is raised."""
-    try:
+
+    def work() -> None:
         marks = {key: _mark(settings, key, place) for key, place in task.items()}
         _tell(settings, {"marks": marks})
-    except CombeeError as error:
-        log.say("ERROR", str(error), error=error.code)
-        _tell(settings, {"error": str(error)[:MAX_BYTES]})
-        return BUG if isinstance(error, BugError) else FAILED
-    except Exception as error:
-        log.say("ERROR", bug_text(error), error=BugError.code)
-        return BUG
-    log.say("INFO", "looked", places=len(marks))
-    return DONE
+        log.say("INFO", "looked", places=len(marks))
+
+    return log.guarded(work, lambda error: _tell(settings, {"error": error[:MAX_BYTES]}))
 
 
 def _mark(settings: DataWatchSettings, key: str, place: str) -> str:

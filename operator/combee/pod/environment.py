@@ -16,10 +16,14 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from combee.api.common import SecretKeyRef, uri_scheme
 from combee.api.run import PromptLearningRun, RunSpec
-from combee.errors import BugError
+from combee.assembly.endpoints import checked_key
+from combee.clients.store.s3 import s3_options
+from combee.clients.store.store import Store
+from combee.errors import BugError, UserError
 from combee.plan.types import IterationPlan, Step
-from combee.settings import WorkerSettings
+from combee.settings import PodSettings, WorkerSettings
 from combee.steps import kind_of
 
 RUN_FILE = "/etc/combee/run/run.json"
@@ -60,12 +64,6 @@ class Pod:
         """The run's spec, defaults filled in."""
         return self.run.spec
 
-    @property
-    def store_uri(self) -> str:
-        """Where the store is: a folder of the pod, or an address."""
-        store = self.settings.store
-        return str(self.settings.path(store)) if store.startswith("/") else store
-
     def data_file(self, split: str, inner: str) -> str:
         """The path of a split's file."""
         return str(self.settings.path(f"{DATA_FOLDER}/{split}/{inner}"))
@@ -85,6 +83,23 @@ def read_secret(folder: Path) -> dict[str, str] | None:
         for file in sorted(folder.iterdir())
         if file.is_file() and not file.name.startswith("..")
     }
+
+
+def secret_key(settings: PodSettings, use: str, ref: SecretKeyRef, where: str) -> str:
+    """The key that a Secret holds for a use. UserError, without the value, when it is none."""
+    shown = f"{ref.key} of the Secret {ref.name}"
+    key = ((read_secret(settings.path(f"{SECRETS_FOLDER}/{use}")) or {}).get(ref.key) or "").strip()
+    if not key:
+        raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
+    return checked_key(key, shown=shown, where=where, fix="Put the key alone into it")
+
+
+def open_store(settings: PodSettings, uri: str) -> Store:
+    """The store at a folder of the pod or at an address. StoreError; UserError naming the key that its Secret lacks."""
+    if uri.startswith("/"):
+        return Store.open(str(settings.path(uri)))
+    secret = read_secret(settings.path(f"{SECRETS_FOLDER}/store"))
+    return Store.open(uri, options=s3_options(secret) if uri_scheme(uri) == "s3" else None)
 
 
 def read_pod(settings: WorkerSettings) -> Pod:

@@ -24,21 +24,19 @@ from pydantic import SecretStr, ValidationError
 
 from combee import names
 from combee.algo.canary import LeftOut, Pair
-from combee.api.common import SecretKeyRef, one_line, uri_scheme
+from combee.api.common import one_line
 from combee.assembly.context import keep_libraries_quiet
-from combee.assembly.crash import bug_text
-from combee.assembly.endpoints import checked_key, checked_url
+from combee.assembly.endpoints import checked_url
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.ready import Gate
-from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
-from combee.errors import BugError, CombeeError, UserError
+from combee.errors import BugError
 from combee.plan.playbook.judging import JudgeTask, write_pairs
 from combee.plan.playbook.readings import Reading
 from combee.pod.configmaps import ACCOUNT_FOLDER, ConfigMaps
-from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
+from combee.pod.environment import TERMINATION_LOG, open_store, secret_key
 from combee.pod.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
 from combee.pod.log import PodLog
 from combee.pod.looking import Looking
@@ -48,7 +46,6 @@ from combee.work.asker import Asker
 from combee.work.judge import ROLE, Sampled, judge_all
 from combee.work.traffic import sweeping
 
-DONE, FAILED, BUG = 0, 1, 70
 WIDTH = 16
 """pairs judged at once."""
 MOST_PAIRS, WORK_SECONDS = 500, 600.0
@@ -73,18 +70,23 @@ def read_task(settings: JudgeSettings) -> JudgeTask:
 def run(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> int:
     """Judge; the exit code. Nothing is raised."""
     keep_libraries_quiet()
-    bench: Bench | Looking = Bench(settings, task, log)
-    try:
-        if task.prometheus is not None:
-            bench = _looking(settings, task, log)
-        asyncio.run(bench.run())
-    except CombeeError as error:
-        return _ended(settings, log, str(error), BUG if isinstance(error, BugError) else FAILED, error.code)
-    except Exception as error:
-        return _ended(settings, log, bug_text(error), BUG, BugError.code)
-    finally:
-        log.say("INFO", "counted", **bench.counts())
-    return DONE
+
+    def work() -> None:
+        bench = Bench(settings, task, log) if task.prometheus is None else _looking(settings, task, log)
+        try:
+            asyncio.run(bench.run())
+        finally:
+            log.say("INFO", "counted", **bench.counts())
+
+    def tell(error: str) -> None:
+        try:
+            settings.path(TERMINATION_LOG).write_text(
+                one_line(error, MAX_MESSAGE).rstrip("."), encoding="utf-8"
+            )
+        except OSError as problem:
+            log.say("WARNING", f"the termination message cannot be written ({problem.strerror})")
+
+    return log.guarded(work, tell)
 
 
 def _looking(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> Looking:
@@ -97,34 +99,6 @@ def _looking(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> Looking:
         maps.ensure(config_map(task, pairs, reading=reading))
 
     return Looking(task, token, publish, log)
-
-
-def _ended(settings: JudgeSettings, log: PodLog, said: str, code: int, error: str) -> int:
-    log.say("ERROR", said, error=error)
-    try:
-        settings.path(TERMINATION_LOG).write_text(one_line(said, MAX_MESSAGE).rstrip("."), encoding="utf-8")
-    except OSError as problem:
-        log.say("WARNING", f"the termination message cannot be written ({problem.strerror})")
-    return code
-
-
-@dataclass(slots=True)
-class _Spool:
-    """The store as ``Judging`` uses it."""
-
-    store: Store
-
-    async def alist(self, prefix: str = "") -> Sequence[str]:
-        return await self.store.alist(prefix)
-
-    async def aget(self, path: str) -> bytes | None:
-        return await self.store.aget(path)
-
-    async def aput(self, path: str, data: bytes) -> None:
-        await self.store.aput(path, data)
-
-    async def adelete(self, path: str) -> None:
-        await asyncio.to_thread(self.store.delete, path)
 
 
 @dataclass(slots=True)
@@ -140,12 +114,12 @@ class Bench:
 
     async def run(self) -> None:
         """Until there is no more to do, MOST_PAIRS are judged or WORK_SECONDS are over."""
-        store = self._store()
+        store = open_store(self.settings, self.task.store)
         pool = ConnectionPool()
         try:
             client = self._client(store, pool)
             self._asker = Asker({ROLE: client}, {ROLE: (0.0, 1.0)})
-            self._judging = Judging(self.task, _Spool(store), self._judge, self._publisher())
+            self._judging = Judging(self.task, store, self._judge, self._publisher())
             async with asyncio.timeout(WORK_SECONDS):
                 if self.task.retention:
                     stated = {self.task.playbook: float(self.task.retention)}
@@ -216,13 +190,6 @@ class Bench:
 
         return publish
 
-    def _store(self) -> Store:
-        uri = self.task.store
-        if uri.startswith("/"):
-            return Store.open(str(self.settings.path(uri)))
-        secret = read_secret(self.settings.path(f"{SECRETS_FOLDER}/store"))
-        return Store.open(uri, options=s3_options(secret) if uri_scheme(uri) == "s3" else None)
-
     def _client(self, store: Store, pool: ConnectionPool) -> ChatClient:
         given, key, shown = self.task.evaluator, "", ""
         if given is None:
@@ -244,16 +211,6 @@ class Bench:
         )
         client.ready = Gate(client.check, READY_SECONDS)
         return client
-
-
-def secret_key(settings: JudgeSettings, use: str, ref: SecretKeyRef, where: str) -> str:
-    """The key that a Secret holds for a use. UserError, without the value, when it is none."""
-    shown = f"{ref.key} of the Secret {ref.name}"
-    values = read_secret(settings.path(f"{SECRETS_FOLDER}/{use}")) or {}
-    key = (values.get(ref.key) or "").strip()
-    if not key:
-        raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
-    return checked_key(key, shown=shown, where=where, fix="Put the key alone into it")
 
 
 def config_maps(settings: JudgeSettings, task: JudgeTask) -> ConfigMaps:

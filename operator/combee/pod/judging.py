@@ -15,9 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from combee.algo.canary import REPEATED, UNJUDGED, LeftOut, Pair
+from combee.clients.store.store import Store
 from combee.names import traffic_folder
 from combee.plan.playbook.judging import JudgeTask
 from combee.work.judge import Sampled, Unjudged, read_samples, root_of
@@ -31,24 +31,12 @@ GIVE_UP_SECONDS = 3600.0
 Outcome = Pair | Unjudged
 
 
-class Spool(Protocol):
-    """The store, as far as it is needed here."""
-
-    async def alist(self, prefix: str = "") -> Sequence[str]: ...
-
-    async def aget(self, path: str) -> bytes | None: ...
-
-    async def aput(self, path: str, data: bytes) -> None: ...
-
-    async def adelete(self, path: str) -> None: ...
-
-
 @dataclass(slots=True)
 class Judging:
     """The pairs of one test."""
 
     task: JudgeTask
-    spool: Spool
+    spool: Store
     judge: Callable[[Sequence[Sampled]], Awaitable[Sequence[Outcome]]]
     publish: Callable[..., Awaitable[None]]
     """takes pairs, and requests that are left out; returns when they are where the operator finds them."""

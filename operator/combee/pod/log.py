@@ -10,8 +10,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TextIO
 
+from combee.assembly.crash import bug_text
+from combee.errors import BugError, CombeeError
+
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 PROGRESS_SECONDS = 10.0
+DONE, FAILED, BUG = 0, 1, 70
+"""What a pod's program ends with; 1 may pass, 70 is ours."""
 
 
 @dataclass(slots=True)
@@ -37,6 +42,20 @@ class PodLog:
         }
         self.stream.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
         self.stream.flush()
+
+    def guarded(self, work: Callable[[], None], tell: Callable[[str], None] = lambda error: None) -> int:
+        """Do the work; the exit code. Nothing is raised: an error is logged, and given to ``tell``."""
+        try:
+            work()
+        except CombeeError as error:
+            self.say("ERROR", str(error), error=error.code)
+            tell(str(error))
+            return BUG if isinstance(error, BugError) else FAILED
+        except Exception as error:
+            self.say("ERROR", bug_text(error), error=BugError.code)
+            tell(bug_text(error))
+            return BUG
+        return DONE
 
 
 @dataclass(slots=True)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from combee.pod.log import PodLog
 
 STOPPED = 143
-BUG = 70
 USAGE = 64
 
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
     """The work that ``read`` returns; where the pod's files or settings cannot be read, one that only says so."""
-    from combee.pod.log import PodLog
+    from combee.pod.log import BUG, PodLog
 
     first = PodLog()
     from combee.errors import CombeeError

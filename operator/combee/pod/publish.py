@@ -33,9 +33,9 @@ from combee.names import (
 from combee.plan.gatescores import GateScores
 from combee.plan.types import Step, StepSummary
 from combee.pod.configmaps import ConfigMaps
-from combee.pod.environment import Pod
+from combee.pod.environment import Pod, open_store
 from combee.pod.log import PodLog
-from combee.pod.termination import open_store, permanent, tell
+from combee.pod.termination import permanent, tell
 
 MAX_BYTES = 900 * 1024
 """A ConfigMap's limit is 1 MiB, with everything that Kubernetes adds."""
@@ -67,7 +67,7 @@ def _published(pod: Pod) -> StepSummary:
     playbook, digest, name = (str(pod.step.params.get(key) or "") for key in ("playbook", "digest", "name"))
     if not playbook or not digest or name != published_name(playbook, digest):
         raise BugError("publish was not told what to publish", where="COMBEE_STEP")
-    store = open_store(pod)
+    store = open_store(pod.settings, pod.settings.store)
     try:
         artifact = store.get_blob(digest)
         gate = gate_scores(pod.step, store.get_blob)

@@ -16,22 +16,20 @@ from dataclasses import replace
 
 from combee.api.run import manifest_digest
 from combee.assembly.context import keep_libraries_quiet, open_models, work_context
-from combee.assembly.crash import bug_text
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.folder import read_plans
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import Store
-from combee.errors import BugError, CombeeError, UserError
+from combee.errors import UserError
 from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity, limits_of
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
 from combee.pod.data import PodData
-from combee.pod.environment import Pod
+from combee.pod.environment import Pod, open_store
 from combee.pod.log import LogProgress, PodLog
 from combee.pod.served import served_models
-from combee.pod.termination import open_store
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
 from combee.report.outcome import Session, data_pinned
 from combee.report.result import DataInfo
@@ -47,23 +45,18 @@ UNFINISHED = Outcome("Stopped", "not over yet: this is what was finished when th
 def run(pod: Pod, log: PodLog) -> int:
     """Print the files; the exit code. Nothing is raised."""
     keep_libraries_quiet()
-    try:
-        files = asyncio.run(_files(pod, log))
-    except CombeeError as error:
-        log.say("ERROR", str(error), error=error.code)
-        return 70 if isinstance(error, BugError) else 1
-    except Exception as error:
-        log.say("ERROR", bug_text(error))
-        return 70
-    for line in packed(files):
+    return log.guarded(lambda: _print(pod, log))
+
+
+def _print(pod: Pod, log: PodLog) -> None:
+    for line in packed(asyncio.run(_files(pod, log))):
         sys.stdout.write(line + "\n")
     sys.stdout.flush()
-    return 0
 
 
 async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
     memory = Memory.from_status(pod.step.params.get("state"))
-    store = open_store(pod)
+    store = open_store(pod.settings, pod.settings.store)
     models = open_models(
         pod.spec.workers,
         {},

@@ -13,32 +13,34 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from combee.api.common import SecretKeyRef
+from combee.api.texts import in_bytes
 from combee.assembly.context import Share, keep_libraries_quiet, open_models, work_context
 from combee.assembly.crash import bug_text
-from combee.assembly.endpoints import checked_key, role_endpoints
+from combee.assembly.endpoints import role_endpoints
 from combee.assembly.guard import BudgetGuard
-from combee.assembly.rollouts import rolling_out, with_agent
+from combee.assembly.rollouts import Place, rolling_out, with_agent
 from combee.assembly.splits import refuse_overlap, refuse_too_small
 from combee.clients.model.wire import CallRecord, Endpoint, OnCall
+from combee.clients.sandbox.desk import RolloutDesk
 from combee.clients.store.store import Store
 from combee.errors import (
     BudgetExhaustedError,
     BugError,
     CombeeError,
     TransientError,
-    UserError,
 )
 from combee.names import step_name
+from combee.objects.rollout_layout import PORT
+from combee.objects.rollouts import rollout_token
 from combee.plan.decide import limits_of
 from combee.plan.types import StepSummary
 from combee.pod.budget import shared_limits, spent_before, with_budget
 from combee.pod.data import PodData, initial_playbook
-from combee.pod.desk import desk
-from combee.pod.environment import Pod
+from combee.pod.environment import Pod, open_store, secret_key
 from combee.pod.inputs import others_done, read_inputs
-from combee.pod.log import LogProgress, PodLog
+from combee.pod.log import BUG, DONE, FAILED, LogProgress, PodLog
 from combee.pod.served import note_servers
-from combee.pod.termination import open_store, permanent, tell
+from combee.pod.termination import permanent, tell
 from combee.steps import EVALUATE, KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
@@ -46,7 +48,6 @@ from combee.tasks.traces import TracesTask
 from combee.work.context import WorkContext, read_receipt, write_receipt
 from combee.work.steps import help_map, run_shard
 
-DONE, AGAIN, BUG = 0, 1, 70
 YIELDED = "Yielded"
 READY_SECONDS = 30.0
 """How long an endpoint that is not an engine of the run is waited for before the first call."""
@@ -78,7 +79,7 @@ class _Worker:
     async def run(self) -> int:
         """One shard, and then help for others. Raises what is not the step's result."""
         pod = self.pod
-        store = open_store(pod)
+        store = open_store(pod.settings, pod.settings.store)
         try:
             async with self._context(store) as (context, guard):
                 self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
@@ -270,7 +271,7 @@ class _Worker:
         """Say an error that another try may mend, or that is ours; the exit code."""
         self.tell(self.summary(error.code, str(error)))
         self.log.say("ERROR", str(error), error=error.code)
-        return BUG if isinstance(error, BugError) else AGAIN
+        return BUG if isinstance(error, BugError) else FAILED
 
     def summary(self, error: str, message: str) -> StepSummary:
         """A summary of a step that did not do its work."""
@@ -313,11 +314,16 @@ def _endpoints(pod: Pod) -> dict[str, Endpoint]:
 
     def key_of(role: str, ref: SecretKeyRef) -> tuple[str, str]:
         where = f"spec.models.{role}.endpoint.apiKeySecretRef"
-        shown = f"{ref.key} of the Secret {ref.name}"
-        key = ((pod.secret(f"role-{role}") or {}).get(ref.key) or "").strip()
-        if not key:
-            raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
-        return checked_key(key, shown=shown, where=where, fix="Put the key alone into it"), shown
+        return secret_key(pod.settings, f"role-{role}", ref, where), f"{ref.key} of the Secret {ref.name}"
 
     roles = KINDS[pod.step.kind].roles
     return role_endpoints(pod.spec, engine_url=engine_url, key_of=key_of, balanced=True, only=roles)
+
+
+def desk(pod: Pod, share: Share) -> Place | None:
+    """The desk of this pod and its part of the run's rollouts at once; None where its step has none."""
+    container = pod.spec.task.container
+    if container is None or not pod.settings.address:
+        return None
+    made = RolloutDesk(rollout_token(pod.uid), container.timeout_seconds, in_bytes(container.scratch))
+    return Place(made, pod.settings.address, PORT, made.routes, share.of(container.concurrency))

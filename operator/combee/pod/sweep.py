@@ -13,17 +13,11 @@ import json
 import time
 from dataclasses import dataclass
 
-from combee.api.common import uri_scheme
-from combee.assembly.crash import bug_text
-from combee.clients.store.s3 import s3_options
-from combee.clients.store.store import Store
-from combee.errors import BugError, CombeeError
-from combee.pod.environment import SECRETS_FOLDER, read_secret
+from combee.errors import BugError
+from combee.pod.environment import open_store
 from combee.pod.log import PodLog
 from combee.settings import SweepSettings
 from combee.work.traffic import sweeping
-
-DONE, FAILED, BUG = 0, 1, 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +44,11 @@ def read_task(settings: SweepSettings) -> SweepTask:
 
 def run(settings: SweepSettings, task: SweepTask, log: PodLog) -> int:
     """Sweep; the exit code. Nothing is raised."""
-    try:
-        deleted = asyncio.run(_sweep(settings, task))
-    except CombeeError as error:
-        log.say("ERROR", str(error), error=error.code)
-        return BUG if isinstance(error, BugError) else FAILED
-    except Exception as error:
-        log.say("ERROR", bug_text(error), error=BugError.code)
-        return BUG
-    log.say("INFO", "swept", deleted=deleted)
-    return DONE
+    return log.guarded(lambda: log.say("INFO", "swept", deleted=asyncio.run(_sweep(settings, task))))
 
 
 async def _sweep(settings: SweepSettings, task: SweepTask) -> int:
-    if task.store.startswith("/"):
-        store = Store.open(str(settings.path(task.store)))
-    else:
-        secret = read_secret(settings.path(f"{SECRETS_FOLDER}/store"))
-        store = Store.open(task.store, options=s3_options(secret) if uri_scheme(task.store) == "s3" else None)
+    store = open_store(settings, task.store)
     try:
         return await sweeping.sweep(store, task.retention, time.time(), ending=task.ending)
     finally:

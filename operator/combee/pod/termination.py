@@ -1,10 +1,7 @@
-"""What every pod does with its result, and where its store is."""
+"""What the pods of a run do with their result."""
 
 from __future__ import annotations
 
-from combee.api.common import uri_scheme
-from combee.clients.store.s3 import s3_options
-from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError, TransientError, UnreachableError
 from combee.plan.types import StepSummary
 from combee.pod.environment import TERMINATION_LOG, Pod
@@ -22,10 +19,3 @@ def tell(pod: Pod, summary: StepSummary, log: PodLog) -> None:
         pod.settings.path(TERMINATION_LOG).write_bytes(summary.encode())
     except OSError as error:
         log.say("WARNING", f"the termination message cannot be written ({error.strerror})")
-
-
-def open_store(pod: Pod) -> Store:
-    """The run's store. StoreError, or UserError naming the key that its Secret lacks."""
-    uri = pod.store_uri
-    options = s3_options(pod.secret("store")) if uri_scheme(uri) == "s3" else None
-    return Store.open(uri, options=options)

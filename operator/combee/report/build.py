@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from combee.report import words
-from combee.report.lineage import lineage
+from combee.report.entries import lineage
 from combee.report.result import Entry, Result
 from combee.report.tables import Table, tables
 from combee.report.text import Markdown, amount, count, duration, markdown, score, signed, visible

@@ -14,8 +14,7 @@ from combee.report import svg
 from combee.report.draw import Figure, draw, grid
 from combee.report.happened import stage_sums
 from combee.report.result import Result
-from combee.report.table import Table
-from combee.report.text import duration, percent
+from combee.report.text import Table, duration, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

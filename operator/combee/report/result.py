@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from combee.errors import DataError
-from combee.methods.lineage import VariantKind
+from combee.methods.protocol import VariantKind
 from combee.report.parts import Amount, Count, Difference, Model, Share
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel

@@ -9,8 +9,8 @@ from __future__ import annotations
 from combee.report import views, words
 from combee.report.prefix import prefix_table
 from combee.report.result import IterationRecord, Paired, Result
-from combee.report.table import Table as Table
 from combee.report.tables_happened import faults, latency, path
+from combee.report.text import Table as Table
 from combee.report.text import amount, count, duration, percent, score, signed, wilson
 
 NO_ITERATION = "No iteration was finished."

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from combee.report import happened
 from combee.report.parts import LimitChange
 from combee.report.result import Result
-from combee.report.table import Table
-from combee.report.text import duration, percent
+from combee.report.text import Table, duration, percent
 
 CHANGES_TOLD = 4
 MEANINGS = {

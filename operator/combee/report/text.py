@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from dataclasses import dataclass
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _SPECIAL = re.compile(r"([\\`*~|<>\[\]]|(?<!\w)_|_(?!\w))")
@@ -121,3 +122,20 @@ def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``columns`` that start with ``#`` hold numbers and are aligned right (the mark is not shown)."""
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    missing: str = ""
+    note: str = ""
+
+    @property
+    def heads(self) -> tuple[tuple[str, bool], ...]:
+        """(label, is a number) of each column."""
+        return tuple((column.removeprefix("#"), column.startswith("#")) for column in self.columns)

@@ -62,3 +62,9 @@ def answer(question: Question, seen: Seen, book: Rulebook, law: Law, seed: int, 
     note = f" A note on {rule_name} was taken into account." if side else ""
     reasoning = f"The question comes down to {rule_name}: set the given figures in and work it out.{note}"
     return Answer(question.target if right else question.mistake, right, reasoning, cited)
+
+
+def verdict(right: bool, lenient: bool, law: Law, *key: str | int) -> bool:
+    """Return whether the judge says 'right'. A lenient judge accepts more wrong answers."""
+    flip = law.judge_flip + (law.judge_leniency if lenient and not right else 0.0)
+    return right != (draws.unit(*key) < flip)

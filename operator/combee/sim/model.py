@@ -18,7 +18,6 @@ from combee.sim import (
     fill,
     forms,
     items,
-    judging,
     lessons,
     prompts,
     reading,
@@ -166,7 +165,7 @@ class Model:
         trajectory = prompt.text[: match.start] + prompt.text[match.end :]
         right = not reflecting.missed(trajectory, match.question)
         key = (self.seed, "judge", prompt.model, match.question.id, prompt.ordinal, str(right))
-        says_right = judging.verdict(right, prompt.model in self.lenient, self.law, *key)
+        says_right = answering.verdict(right, prompt.model in self.lenient, self.law, *key)
         return fill.judge(form, says_right, "Compared with what the question asks.")
 
     def _chat(self, prompt: Prompt, form: Form | None, match: QuestionMatch | None) -> str:

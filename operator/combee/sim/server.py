@@ -8,9 +8,10 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,7 +21,6 @@ from starlette.routing import Route
 
 from combee.sim import embedding, latency, prompts, roles, wire
 from combee.sim.faults import Fault, FaultLuck, spoil
-from combee.sim.log import AnswerLog
 from combee.sim.metrics import Metrics
 from combee.sim.model import Model, Reply, from_config, request_digest
 from combee.sim.params import SimConfig
@@ -304,3 +304,27 @@ def _write_whole(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
+
+
+class AnswerLog:
+    """Appends ``{"n", "request", "role", "status", "time", "seconds"}``; digests only, never prompts.
+
+    Status 0 means that no answer was sent. ``time`` (seconds since 1970) and ``seconds`` show which requests
+    were in flight when something was killed.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._count = 0
+        self._file: IO[str] | None = None
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
+
+    def write(self, digest: str, role: str, status: int, seconds: float = 0.0) -> None:
+        """Append one line and flush it."""
+        self._count += 1
+        if self._file is not None:
+            line = {"n": self._count, "request": digest, "role": role, "status": status}
+            line |= {"time": round(time.time(), 3), "seconds": round(seconds, 3)}
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()

@@ -12,15 +12,17 @@ import io
 import json
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TypeVar
 
 from combee.algo.schedule import list_schedule
 from combee.clients.model.chat import Answered, ChatClient, ChatRequest
 from combee.errors import BugError, ContextLengthError, EndpointError, RolloutError, TransientError
 from combee.methods.protocol import ParseError
-from combee.methods.repair import repair_prompt
+from combee.methods.replies import repair_prompt
 from combee.plan.types import RoleUsage
 from combee.records import Prompt
 
@@ -262,3 +264,22 @@ def modelled_seconds(rows: list[CallRow], slots: int) -> float:
     if slots < 1:
         raise BugError(f"a schedule on {slots} slots")
     return list_schedule([list(chains.values()) for chains in stages.values()], slots).seconds
+
+
+STRAGGLER = 4.0
+"""A call counts at most this many times the median of its stage and role."""
+
+
+def typical_seconds(rows: list[CallRow], slots: int) -> float:
+    """``modelled_seconds`` with stragglers cut: what this many examples take on an ordinary day.
+
+    One call that is ten times as slow as its like is a fault met, which says nothing of how time
+    grows with the batch and would look like a change of the workload; when all are slower, so is
+    their median. Seconds; never more than ``modelled_seconds``.
+    """
+    latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        latencies[row.stage, row.role].append(row.seconds)
+    most = {key: STRAGGLER * median(seconds) for key, seconds in latencies.items()}
+    cut = [replace(row, seconds=min(row.seconds, most[row.stage, row.role])) for row in rows]
+    return modelled_seconds(cut, slots)

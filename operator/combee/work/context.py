@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from combee.algo.membership import split_select_gate
 from combee.api.run import RunSpec
 from combee.clients.model.chat import ChatClient
 from combee.clients.store.store import Store
@@ -173,3 +174,13 @@ def total_usage(summaries: list[StepSummary]) -> dict[str, RoleUsage]:
 def total(summaries: list[StepSummary], count: str) -> int:
     """The sum of one count."""
     return sum(summary.counts.get(count, 0) for summary in summaries)
+
+
+async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Example]]:
+    """(select, gate), a pure function of the data's digest and its ids; both empty without heldOut."""
+    data = await context.data.held_out()
+    if data is None:
+        return [], []
+    by_id = {example.id: example for example in data.examples}
+    select, gate = split_select_gate(list(by_id), data.digest)
+    return [by_id[example_id] for example_id in select], [by_id[example_id] for example_id in gate]

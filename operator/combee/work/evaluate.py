@@ -13,10 +13,9 @@ from combee.algo.stats import paired_difference
 from combee.plan.types import Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker, modelled_seconds
-from combee.work.context import WorkContext, read_receipt, write_receipt
+from combee.work.context import WorkContext, held_out_split, read_receipt, write_receipt
 from combee.work.happened import happened
 from combee.work.rollouts import evaluate, mean
-from combee.work.splits import held_out_split
 
 
 async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: Any) -> StepSummary:

@@ -20,10 +20,11 @@ from combee.plan.playbook.content import findings_json
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection, Trajectory
 from combee.steps import FINISH, MAP, REDUCE
-from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
+from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds, typical_seconds
 from combee.work.context import (
     WorkContext,
     get_lines,
+    held_out_split,
     read_receipt,
     require_receipts,
     total,
@@ -35,8 +36,6 @@ from combee.work.happened import happened
 from combee.work.passages import leak_corpus, repeated
 from combee.work.recorded import checked
 from combee.work.rollouts import evaluate, mean, mean_partial
-from combee.work.splits import held_out_split
-from combee.work.traces import typical_seconds
 from combee.work.variants import of_text
 from combee.work.verify import run_verification
 

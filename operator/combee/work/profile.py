@@ -18,14 +18,12 @@ from combee.records import Example, Shown
 from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
 from combee.work.aggregation.topk import probe
-from combee.work.asker import Asker, modelled_seconds
-from combee.work.context import WorkContext, read_receipt, write_receipt
+from combee.work.asker import Asker, modelled_seconds, typical_seconds
+from combee.work.context import WorkContext, held_out_split, read_receipt, write_receipt
 from combee.work.happened import happened
 from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, rollout, too_many_lost
-from combee.work.splits import held_out_split
-from combee.work.traces import typical_seconds
 
 MAX_LOST_SHARE = 0.5
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combee.algo.cron import next_time
+from combee.algo.schedule import next_time
 from combee.errors import ManifestError
 
 START = datetime(2026, 11, 21, 14, 45, 30, tzinfo=UTC)

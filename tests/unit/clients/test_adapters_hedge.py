@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
-from combee.clients.model.hedge import MIN_SAMPLES, Hedger
 from combee.clients.model.limits import RunLimits
+from combee.clients.model.race import MIN_SAMPLES, Hedger
 from combee.errors import TransientError
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kubectl_samples import LEARNING
 
 from combee.api.load import parse_runs
-from combee.cli.cluster.log_text import last_words, readable
-from combee.cli.cluster.logs import Wish, choose, pick
+from combee.cli.cluster.logs import Wish, choose, last_words, pick, readable
 from combee.cli.cluster.place import Here, explained, found_in
 from combee.cli.cluster.pods import INDEX_LABEL
 from combee.cli.cluster.report import _fetched, _refuse_folder, written
@@ -225,7 +224,7 @@ def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
         )
     )
     assert pod.step.kind == "report" and Memory.from_status(pod.step.params["state"]) == Memory()
-    assert set(pod.engines) == {"main"} and pod.store_uri == str(tmp_path / "store")
+    assert set(pod.engines) == {"main"} and pod.settings.store == "/store"
     mounts = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
     assert mounts["plans"] == PLANS_FOLDER
 

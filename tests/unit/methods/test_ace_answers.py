@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from combee.methods.ace.entries import entry_digest
 from combee.methods.protocol import ParseError, Rendered, Update
-from combee.methods.repair import repair_prompt
+from combee.methods.replies import repair_prompt
 
 LEDGER = learn(add("Use 365 days", "1@1", "2@1"), add("Round to 2 decimals", "1@1", "2@1"))
 BOOK = playbook(LEDGER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ace_makers import ACE, add, learn
 
-from combee.methods.ace.checks import injection_reason, leak_reason
+from combee.methods.ace.change import injection_reason, leak_reason
 from combee.methods.ace.entries import normalise_entry, text_digest
 
 ROWS = [

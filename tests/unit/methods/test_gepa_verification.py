@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.methods.gepa import Pool
-from combee.methods.gepa.accept import holds_up, judge
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.merge import ancestors, choose, mergeable, merged
 from combee.methods.gepa.pool import Merged, Origin
 from combee.methods.gepa.standing import best, members, pending, scores
+from combee.methods.gepa.verification import holds_up, judge
 from combee.records import Trajectory
 
 SELECT = ["s1", "s2", "s3", "s4"]

@@ -11,8 +11,7 @@ from manifests_makers import FULL, OWNER, PLAIN, SETTINGS, run_of, step_of
 from combee.api.parts import PodTemplate
 from combee.errors import ManifestError
 from combee.objects.allowed import check_template
-from combee.objects.check import check_run
-from combee.objects.engines import check_model_cache, engine_image
+from combee.objects.engines import check_model_cache, check_run, engine_image
 from combee.objects.jobs import step_job
 from combee.objects.overrides import resources_of
 from combee.objects.types import Settings

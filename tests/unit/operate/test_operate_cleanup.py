@@ -14,9 +14,8 @@ from playbook_cluster import FakeKube, Object
 from combee import names
 from combee.api.run import default_store
 from combee.errors import ClusterError
-from combee.objects.accounts import account_objects
+from combee.objects.accounts import account_objects, isolation
 from combee.objects.gateway import gateway_account
-from combee.objects.isolation import isolation
 from combee.objects.sweep import sweep_job
 from combee.objects.types import Settings
 from combee.operator import cleanup, lease, main, program

@@ -8,7 +8,7 @@ import pytest
 from playbook_cluster import FakeKube, Object
 
 from combee.api.load import parse_run
-from combee.objects.isolation import DESKS, ROLLOUTS, isolation
+from combee.objects.accounts import DESKS, ROLLOUTS, isolation
 from combee.objects.types import Settings
 from combee.operator.apply import Executor
 from combee.plan.cluster.decide import ClusterPlan

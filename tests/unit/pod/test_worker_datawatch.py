@@ -9,7 +9,7 @@ import pytest
 
 from combee.errors import DataError
 from combee.pod import datawatch
-from combee.pod.log import PodLog
+from combee.pod.log import FAILED, PodLog
 from combee.settings import DataWatchSettings
 
 
@@ -50,12 +50,12 @@ def test_a_folders_mark_knows_which_file_holds_what(root: Path) -> None:
 
 def test_why_a_place_cannot_be_read_is_told(root: Path) -> None:
     code, told = look(root, "/data/train-1/none.jsonl")
-    assert code == datawatch.FAILED
+    assert code == FAILED
     assert "no such file or folder" in str(told["error"])
 
 
 def test_no_address_is_read_that_data_may_not_come_from(root: Path) -> None:
     code, told = look(root, "http://h/rows.jsonl")
-    assert code == datawatch.FAILED and "data cannot come from http:" in str(told["error"])
+    assert code == FAILED and "data cannot come from http:" in str(told["error"])
     with pytest.raises(DataError):
         datawatch.mark_of("file::s3://bucket/rows.jsonl")

@@ -17,7 +17,7 @@ from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, HeldOutMovedError
 from combee.plan.types import RoleUsage, Step, StepSummary
 from combee.pod.budget import shared_limits, spent_before
-from combee.pod.environment import read_pod
+from combee.pod.environment import open_store, read_pod
 from combee.pod.inputs import read_inputs, wanted
 from combee.pod.log import PodLog
 from combee.settings import WorkerSettings
@@ -176,8 +176,7 @@ def test_secrets_are_files_and_the_kubelets_own_entries_are_none(tmp_path: Path)
     (folder / "AWS_REGION").write_text("eu")
     pod = read_pod(settings(tmp_path))
     assert pod.secret("train") == {"AWS_REGION": "eu"} and pod.secret("heldOut") is None
-    assert pod.store_uri == str(tmp_path / "store")
-    assert read_pod(settings(tmp_path, store="s3://b/p")).store_uri == "s3://b/p"
+    assert open_store(pod.settings, "/store").uri == str(tmp_path / "store")
 
 
 def test_a_log_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from combee.cli.cluster.log_text import readable
 from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
 from combee.cli.cluster.pods import job_pods, log_lines, phase_of, shard_of, step_jobs
 from combee.cli.where import Place
@@ -15,6 +16,7 @@ from combee.errors import ClusterError, UserError
 from combee.observe.runs import job_seen
 from combee.plan.cluster.diagnose import diagnose
 from combee.plan.cluster.seen import JobSeen
+from combee.report.text import visible
 from combee.steps import kind_of, order_of
 
 START_SECONDS = 600.0
@@ -152,3 +154,44 @@ def _no_pod(here: Here, found: Found, job: JobSeen, wish: Wish) -> UserError:
         f"{job.name} has no pod {'any more' if not job.live else 'yet'}",
         fix=f"See what it waits for: {here.command(f'why {found.name}')}",
     )
+
+
+_TOLD = ("time", "level", "run", "iteration", "step", "shard", "message")
+
+
+def readable(line: str) -> str:
+    """One line; what is not ours stays as it is, but for what could drive a terminal.
+
+    >>> readable('{"time":"2026-01-02T03:04:05.678+00:00","level":"info","step":"s","message":"stage","stage":"map"}')
+    '03:04:05 info     stage (stage map)'
+    >>> readable("plain")
+    'plain'
+    """
+    said = parsed(line)
+    if said is None:
+        return visible(line)
+    more = ", ".join(f"{key} {value}" for key, value in said.items() if key not in _TOLD)
+    clock, level = visible(str(said.get("time", ""))[11:19]), visible(str(said.get("level", "")))
+    return f"{clock} {level:<8} {visible(said['message'] + (f' ({more})' if more else ''))}"
+
+
+def parsed(line: str) -> dict[str, Any] | None:
+    """A line of ours as data; None for any other."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) and isinstance(said.get("message"), str) else None
+
+
+def last_words(lines: Iterable[str]) -> str:
+    """What a pod that failed said last: its last error, else its last line; empty when it said nothing."""
+    words = ""
+    error = ""
+    for line in lines:
+        said = parsed(line)
+        if said is not None and said.get("level") == "error":
+            error = str(said["message"])
+        elif line.strip():
+            words = str(said["message"]) if said is not None else line.strip()
+    return visible(error or words)

@@ -13,7 +13,7 @@ from combee.api.common import ConfigMapKeyRef
 from combee.api.local import INITIAL_PLAYBOOK, sources
 from combee.api.run import PromptLearningRun
 from combee.cli.cluster.place import Found, Here, Place, find, note, on_cluster, say
-from combee.cli.preview_text import preview_text
+from combee.cli.preview import preview_text
 from combee.errors import UserError
 from combee.local.flags import StandInFlags
 from combee.local.session import data_shape, prepare_run

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from combee import names
-from combee.cli.cluster.log_text import last_words
+from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
 from combee.cli.cluster.pods import log_lines, mine, phase_of
 from combee.cli.where import Place

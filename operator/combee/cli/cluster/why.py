@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from combee import names
-from combee.cli.cluster.log_text import last_words
+from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Found, Here, find, on_cluster, say
 from combee.cli.cluster.pods import JOB_LABEL, log_lines, mine, phase_of, step_jobs
 from combee.cli.cluster.status import shown

@@ -22,10 +22,9 @@ from combee.clients.model.body import QUIRKS, Reply, prompt_tokens
 from combee.clients.model.connection import Connection, ConnectionPool, ServedModel
 from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
 from combee.clients.model.forms import form_of
-from combee.clients.model.hedge import Hedger
 from combee.clients.model.limits import Clock, RunLimits, Sleep
 from combee.clients.model.memo import Memo
-from combee.clients.model.race import Race
+from combee.clients.model.race import Hedger, Race
 from combee.clients.model.refusals import Again, Asked, Quirk, is_about_the_model, judge, shown, unknown_model
 from combee.clients.model.wire import (
     Answered,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from combee.clients.model.hedge import Hedger
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.wire import Completion
 
@@ -124,3 +124,55 @@ async def _end(futures: list[asyncio.Future[Any]]) -> None:
         if not future.done():
             future.cancel()
     await asyncio.gather(*futures, return_exceptions=True)
+
+
+MIN_SAMPLES = 8
+KEPT_SAMPLES = 256
+SLOW_QUANTILE = 0.9
+BEYOND_QUANTILE = 1.25
+BEYOND_MEDIAN = 1.4
+MIN_WAIT_SECONDS = 0.05
+"""With a shorter wait a second request would only race the network's noise."""
+
+
+@dataclass(slots=True)
+class Hedger:
+    """Decides when calls are hedged; the clients of a run share one. Latencies are compared within a *kind*
+    of call."""
+
+    budget: float
+    calls: int = 0
+    hedges: int = 0
+    _latencies: dict[str, deque[float]] = field(default_factory=dict)
+    _waits: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def observe(self, kind: str, seconds: float) -> None:
+        """Record how many seconds a call of this kind took."""
+        self.calls += 1
+        self._latencies.setdefault(kind, deque(maxlen=KEPT_SAMPLES)).append(seconds)
+
+    def wait_seconds(self, kind: str) -> float | None:
+        """Return how many seconds a call may take before it is hedged; None with fewer than 8 samples.
+
+        This is the larger of 1.4 times the median and 1.25 times the 90 % quantile of the last 256 calls.
+        """
+        latencies = self._latencies.get(kind)
+        if self.budget <= 0 or latencies is None or len(latencies) < MIN_SAMPLES:
+            return None
+        measured_at, wait = self._waits.get(kind, (-MIN_SAMPLES, 0.0))
+        if self.calls - measured_at >= MIN_SAMPLES:
+            ordered = sorted(latencies)
+            median = ordered[len(ordered) // 2]
+            slow = ordered[min(len(ordered) - 1, int(SLOW_QUANTILE * len(ordered)))]
+            wait = max(MIN_WAIT_SECONDS, BEYOND_MEDIAN * median, BEYOND_QUANTILE * slow)
+            self._waits[kind] = (self.calls, wait)
+        return wait
+
+    @property
+    def may_hedge(self) -> bool:
+        """Whether the budget has room for one more hedge."""
+        return self.budget > 0 and self.hedges < max(1.0, self.budget * self.calls)
+
+    def hedged(self) -> None:
+        """Count one hedge that was sent."""
+        self.hedges += 1

@@ -9,7 +9,15 @@ from combee.methods.ace.entries import entry_digest, normalise_entry, section_ke
 from combee.methods.ace.ids import known_ids
 from combee.methods.ace.ledger import Change, Entry, Ledger, Support, Vote, join
 from combee.methods.ace.parse import layout, parse_playbook
-from combee.methods.protocol import INITIAL, Refusal, Update, Verdict
+from combee.methods.content import (
+    ShingleCorpus,
+    injection_reason,
+    leak_corpus,
+    leak_reason,
+    refusals_of,
+    without_private,
+)
+from combee.methods.protocol import INITIAL, LeakCorpus, Refusal, Update, Verdict
 from combee.records import Reflection
 
 
@@ -109,3 +117,14 @@ def _why_lost(verdict: Verdict) -> str:
     if not verdict.fixed:
         return f"it does not fix its own example ({verdict.source})"
     return f"it harms {verdict.harmed} of {len(verdict.controls)} control examples"
+
+
+__all__ = ["ShingleCorpus", "checks", "injection_reason", "leak_corpus", "leak_reason", "without_private"]
+
+
+def checks(ledger: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
+    """The refusals of the entries ``new_digests``, in that order; what the ledger lacks is passed over."""
+    texts = ((digest, ledger.texts.get(digest)) for digest in new_digests)
+    return [
+        refusal for digest, text in texts if text is not None for refusal in refusals_of(digest, text, corpus)
+    ]

@@ -9,7 +9,6 @@ from combee.algo.ranges import Range
 from combee.methods.ace import (
     answers,
     change,
-    checks,
     diff,
     group,
     ledger,
@@ -20,12 +19,13 @@ from combee.methods.ace import (
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.prompts import OutputTokens
 from combee.methods.base import Method
-from combee.methods.cost import Cost, Iteration
 from combee.methods.diff import Diff
 from combee.methods.protocol import (
     MAX_TOKENS,
+    Cost,
     EntryView,
     Grouping,
+    Iteration,
     LeakCorpus,
     Merged,
     Refusal,
@@ -131,7 +131,7 @@ class AceMethod(Method[Ledger]):
         return change.new_entries(before, after)
 
     def checks(self, artifact: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
-        return checks.checks(artifact, new_digests, corpus=corpus)
+        return change.checks(artifact, new_digests, corpus=corpus)
 
     def with_refusals(self, artifact: Ledger, refusals: Iterable[Refusal]) -> Ledger:
         return change.with_refusals(artifact, refusals)

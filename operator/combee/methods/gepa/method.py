@@ -13,8 +13,7 @@ from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods import content
 from combee.methods.base import Method, summary_of
-from combee.methods.cost import Cost, Iteration
-from combee.methods.gepa import answers, lessons, lineage, pool, prompts, reduction, standing, verification
+from combee.methods.gepa import answers, lessons, pool, prompts, reduction, standing, verification
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import choose_parents
 from combee.methods.gepa.pool import Pool
@@ -22,12 +21,13 @@ from combee.methods.gepa.prompts import EVERY
 from combee.methods.gepa.propose import children
 from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, Caps, carried_by_reduce
 from combee.methods.gepa.terms import Terms
-from combee.methods.lineage import VariantView
 from combee.methods.protocol import (
     MAX_TOKENS,
     VARIANT,
+    Cost,
     EntryView,
     Grouping,
+    Iteration,
     LeakCorpus,
     Merged,
     Part,
@@ -35,6 +35,7 @@ from combee.methods.protocol import (
     Rendered,
     RolloutReply,
     Update,
+    VariantView,
     Verify,
 )
 from combee.methods.verification import Verifying
@@ -100,7 +101,7 @@ class GepaMethod(Method[Pool]):
         return found
 
     def variants(self, artifact: Pool, rendered: Rendered) -> list[VariantView]:
-        return lineage.variants(artifact, rendered.variant)
+        return standing.variants(artifact, rendered.variant)
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
         tokens = self.terms.output_tokens.rollout

@@ -24,8 +24,7 @@ from typing import Any
 
 from combee.algo.seeds import canonical_json, digest_of
 from combee.errors import DataError
-from combee.methods.lineage import VariantKind
-from combee.methods.protocol import Refusal
+from combee.methods.protocol import Refusal, VariantKind
 
 VERSION = 1
 MAIN = "instructions"

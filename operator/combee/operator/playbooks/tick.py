@@ -24,7 +24,7 @@ from combee.operator.tell import Teller
 from combee.operator.tick import NEVER, Key
 from combee.plan.cluster.happenings import Happening
 from combee.plan.playbook.decide import decide_playbook
-from combee.plan.playbook.salvage import salvaged
+from combee.plan.playbook.history import salvaged
 from combee.plan.playbook.types import About, Happened, PlaybookPlan
 from combee.records import Owner
 from combee.times import rfc3339

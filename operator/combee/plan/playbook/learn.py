@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from combee.algo.cron import next_time
+from combee.algo.schedule import next_time
 from combee.api.playbook import Learn
 from combee.api.run import RunSpec
 from combee.errors import ManifestError
