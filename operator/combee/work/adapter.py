@@ -8,12 +8,10 @@ from typing import Any
 
 from combee.api.tasks import CustomAdapter
 from combee.clients.model.proxy import Visit
-from combee.clients.model.wire import Completion
 from combee.clients.sandbox.gepa_host import Hosts
-from combee.errors import BugError, RolloutError
 from combee.tasks.adapter import asked_of, candidate_of, recording_said
-from combee.tasks.container import may_be_tried_again
-from combee.work.programs import ProgramRunner, Wanted, completion_of
+from combee.tasks.traces import Recording
+from combee.work.programs import ProgramRunner, Wanted
 
 ATTEMPTS = 2
 """How often a rollout is tried whose process dies."""
@@ -46,31 +44,25 @@ class AdapterRunner(ProgramRunner):
             "reflected": wanted.reflected,
         }
 
-    async def tried(self, wanted: Wanted, used: list[Visit]) -> Completion:
-        """Until its process did not die, at most ``ATTEMPTS`` times."""
-        asked = asked_of(wanted.example, wanted.shown, reflected=wanted.reflected)
-        met: list[str] = []
-        for attempt in range(1, ATTEMPTS + 1):
-            async with self.hosts.host() as host:
-                began = time.monotonic()
-                with self.proxy.admit(wanted.ordinal, host.key) as visit:
-                    used.append(visit)
-                    said = await host.ask(asked, self.hosts.seconds, visit.fatal)
-                    if visit.fatal.done():
-                        raise visit.fatal.result()
-                seconds = time.monotonic() - began
-            if visit.lost is not None:
-                raise visit.lost
-            try:
-                recording = recording_said(wanted.example, said, self.hosts.factory)
-            except RolloutError as error:
-                if attempt < ATTEMPTS and may_be_tried_again(error):
-                    met.append(error.code)
-                    continue
-                raise
-            self._note(str(said.get("unreflected", "")))
-            return completion_of(recording.encode().decode(), used, seconds, tuple(met))
-        raise BugError("a rollout is tried at least once")
+    @property
+    def attempts(self) -> int:
+        return ATTEMPTS
+
+    async def once(self, wanted: Wanted, used: list[Visit]) -> tuple[Recording, float]:
+        request = asked_of(wanted.example, wanted.shown, reflected=wanted.reflected)
+        async with self.hosts.host() as host:
+            began = time.monotonic()
+            with self.proxy.admit(wanted.ordinal, host.key) as visit:
+                used.append(visit)
+                reply = await host.ask(request, self.hosts.seconds, visit.fatal)
+                if visit.fatal.done():
+                    raise visit.fatal.result()
+            seconds = time.monotonic() - began
+        if visit.lost is not None:
+            raise visit.lost
+        recording = recording_said(wanted.example, reply, self.hosts.factory)
+        self._note(str(reply.get("unreflected", "")))
+        return recording, seconds
 
     def _note(self, raised: str) -> None:
         if raised and not self.noted:

@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 from combee.api.tasks import CustomContainer
 from combee.clients.model.proxy import Visit
-from combee.clients.model.wire import Completion
-from combee.errors import BugError, CombeeError, RolloutError
-from combee.tasks.container import LEFT, Ended, given_files, may_be_tried_again, recording_left
-from combee.work.programs import ROLE, ProgramRunner, Wanted, completion_of
+from combee.errors import CombeeError
+from combee.tasks.container import LEFT, Ended, given_files, recording_left
+from combee.tasks.traces import Recording
+from combee.work.programs import ROLE, ProgramRunner, Wanted
 
 __all__ = ["ROLE", "ContainerRunner", "Executor"]
 
@@ -59,27 +59,20 @@ class ContainerRunner(ProgramRunner):
             "ordinal": wanted.ordinal,
         }
 
-    async def tried(self, wanted: Wanted, used: list[Visit]) -> Completion:
-        """Until it did not die, at most ``attempts`` times."""
-        met: list[str] = []
+    @property
+    def attempts(self) -> int:
+        return self.container.attempts
+
+    async def once(self, wanted: Wanted, used: list[Visit]) -> tuple[Recording, float]:
         files = given_files(wanted.example, wanted.shown.text)
-        for attempt in range(1, self.container.attempts + 1):
-            with self.proxy.admit(wanted.ordinal) as visit:
-                used.append(visit)
-                ended = await self.executor.run(files, self._env(visit), LEFT, visit.fatal)
-                if visit.fatal.done():
-                    raise visit.fatal.result()
-            if visit.lost is not None:
-                raise visit.lost
-            try:
-                recording = recording_left(ended)
-            except RolloutError as error:
-                if attempt < self.container.attempts and may_be_tried_again(error):
-                    met.append(error.code)
-                    continue
-                raise
-            return completion_of(recording.encode().decode(), used, ended.seconds, tuple(met))
-        raise BugError("a rollout is tried at least once")
+        with self.proxy.admit(wanted.ordinal) as visit:
+            used.append(visit)
+            ended = await self.executor.run(files, self._env(visit), LEFT, visit.fatal)
+            if visit.fatal.done():
+                raise visit.fatal.result()
+        if visit.lost is not None:
+            raise visit.lost
+        return recording_left(ended), ended.seconds
 
     def _env(self, visit: Visit) -> dict[str, str]:
         return {

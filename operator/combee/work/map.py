@@ -13,13 +13,13 @@ from combee.algo.membership import batch, shards
 from combee.algo.tokens import estimate_tokens
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
-from combee.records import Example, Reflection, Shown, Trajectory
+from combee.records import Example, Reflection, Trajectory
 from combee.work.asker import Asker
 from combee.work.context import WorkContext, line_of, put_lines, read_receipt, write_receipt
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
-from combee.work.recorded import learn_from_recording, learn_from_runs
-from combee.work.rollouts import LOSSES, judged, rollout, too_many_lost
+from combee.work.recorded import Learning
+from combee.work.rollouts import too_many_lost
 from combee.work.variants import dealt_to, name_of, signed
 
 MAX_LOST_SHARE = 0.5
@@ -70,7 +70,7 @@ async def help_others(
 
             async def one(position: int, asker: Asker = asker) -> None:
                 text = dealt_to(shown, position).shown
-                await _learn_from(context, asker, plan, position, batch_members[position], text)
+                await Learning(context, asker, plan, position, batch_members[position], text).learned()
 
             try:
                 await pooled(chunk, one, width=context.concurrency)
@@ -102,7 +102,8 @@ async def run_map(
             await claims.settled(piece_of[position])
         began = context.clock()
         text = dealt_to(shown, position)
-        learned = await _learn_from(context, asker, plan, position, batch_members[position], text.shown)
+        learning = Learning(context, asker, plan, position, batch_members[position], text.shown)
+        learned = await learning.learned()
         claims.slowest_seconds = max(claims.slowest_seconds, context.clock() - began)
         context.progress.advance()
         return _written(*signed(name_of(shown, text), *learned))
@@ -162,82 +163,3 @@ def _counts(plan: IterationPlan, learned: list[_Learned], asker: Asker) -> dict[
         "lessons": sum(one.lessons for one in learned),
         **asker.counts(),
     }
-
-
-async def _learn_from(
-    context: WorkContext, asker: Asker, plan: IterationPlan, position: int, example: Example, shown: Shown
-) -> tuple[Trajectory, Reflection | None]:
-    """Roll out, score, reflect. Wrong ones get up to ``reflection_rounds`` rounds: reflect, try
-    again with the reflection, stop when right; the votes and lessons of the last round count, and
-    the trajectory stays the first one (its score is the honest one). What was recorded is not rolled out."""
-    if (load := (await context.data.train()).recordings.get(example.id)) is not None:
-        return await learn_from_recording(context, asker, plan, position, example, shown.text, load)
-    if context.runner is not None:
-        return await learn_from_runs(context, asker, context.runner, plan, position, example, shown)
-    playbook = shown.text
-    first = await rollout(context, asker, example, shown, stage="map", chain=position, epoch=plan.epoch)
-    if first.error:
-        return first, None
-    reflection = await _reflect(context, asker, position, first, 1, None, playbook)
-    current = first
-    for round_number in range(2, 2 if first.correct else plan.reflection_rounds + 1):
-        if reflection is None:
-            break
-        retried = await _retry(context, asker, plan, position, example, reflection, playbook)
-        if retried is None or retried.correct:
-            break
-        current = retried
-        reflection = (
-            await _reflect(context, asker, position, current, round_number, reflection, playbook)
-            or reflection
-        )
-    return first, reflection
-
-
-async def _reflect(
-    context: WorkContext,
-    asker: Asker,
-    position: int,
-    trajectory: Trajectory,
-    round_number: int,
-    previous: Reflection | None,
-    playbook: str,
-) -> Reflection | None:
-    """The lessons of one trajectory; None when the reflector's answer is lost or unusable."""
-    prompt = context.method.reflect_prompt(playbook, trajectory, round_number, previous)
-    reflection_id = f"r-{position:05d}"
-    if prompt is None:
-        return context.method.parse_reflection("", reflection_id=reflection_id, trajectory=trajectory)
-    try:
-        return await asker.ask(
-            "proposer",
-            prompt,
-            lambda text: context.method.parse_reflection(
-                text, reflection_id=reflection_id, trajectory=trajectory
-            ),
-            stage="map",
-            chain=position,
-            ordinal=round_number,
-        )
-    except LOSSES:
-        return None
-
-
-async def _retry(
-    context: WorkContext,
-    asker: Asker,
-    plan: IterationPlan,
-    position: int,
-    example: Example,
-    reflection: Reflection,
-    playbook: str,
-) -> Trajectory | None:
-    model_input = context.task.model_input(example)
-    prompt = context.method.retry_prompt(context.task.instructions, playbook, model_input, reflection)
-    try:
-        reply = await asker.ask(
-            "task", prompt, context.method.parse_rollout, stage="map", chain=position, ordinal=plan.epoch
-        )
-    except LOSSES:
-        return None
-    return judged(context, example, model_input, plan.epoch, reply)

@@ -25,6 +25,7 @@ from combee.clients.model.wire import (
 from combee.clients.store.store import Store
 from combee.errors import CombeeError, RolloutError
 from combee.records import Example, Shown
+from combee.tasks.container import may_be_tried_again
 from combee.tasks.traces import Recording, decode
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import Progress
@@ -44,7 +45,7 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class ProgramRunner(ABC):
-    """Implements ``work.context.Runner`` for what ``tried`` does."""
+    """Implements ``work.context.Runner`` for what ``once`` does."""
 
     endpoint: Endpoint
     """of the task model: part of what a rollout is remembered by."""
@@ -74,9 +75,27 @@ class ProgramRunner(ABC):
     async def identity(self, wanted: Wanted) -> dict[str, Any]:
         """All that goes into a rollout: what it is remembered by."""
 
+    @property
     @abstractmethod
+    def attempts(self) -> int:
+        """How often a rollout is tried that dies."""
+
+    @abstractmethod
+    async def once(self, wanted: Wanted, used: list[Visit]) -> tuple[Recording, float]:
+        """One attempt, and its seconds; ``used`` gets its visit to the model. RolloutError when it misbehaved."""
+
     async def tried(self, wanted: Wanted, used: list[Visit]) -> Completion:
-        """The rollout, its recording as the text; ``used`` gets each visit to the model as it is made."""
+        """The rollout, its recording as the text, after so many attempts as it takes one not to die."""
+        faults: list[str] = []
+        while True:
+            try:
+                recording, seconds = await self.once(wanted, used)
+            except RolloutError as error:
+                if len(faults) + 1 >= self.attempts or not may_be_tried_again(error):
+                    raise
+                faults.append(error.code)
+            else:
+                return completion_of(recording.encode().decode(), used, seconds, tuple(faults))
 
     @property
     def model_identity(self) -> list[Any]:
