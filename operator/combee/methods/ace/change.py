@@ -33,19 +33,19 @@ def initial(text: str) -> Ledger:
 
 
 def apply(
-    ledger: Ledger,
+    artifact: Ledger,
     updates: Sequence[Update],
     reflections: Sequence[Reflection],
     *,
     iteration: int,
     ids: Mapping[str, str] | None = None,
 ) -> Ledger:
-    """``ledger`` with the updates' entries, supports and changes, and the reflections' votes.
+    """``artifact`` with the updates' entries, supports and changes, and the reflections' votes.
 
-    Updates without a text (DELETE excepted), without a source, or whose base the ledger does not
+    Updates without a text (DELETE excepted), without a source, or whose base the artifact does not
     have lose that part and keep the rest. Applying the same again changes nothing.
     """
-    known = set(ledger.texts)
+    known = set(artifact.texts)
     entries, supports, changes = set[Entry](), set[Support](), set[Change]()
     for update in updates:
         sources = sorted(update.sources - {INITIAL})
@@ -69,9 +69,9 @@ def apply(
         entries=frozenset(entries),
         supports=frozenset(supports),
         changes=frozenset(changes),
-        votes=_votes(reflections, known_ids(ledger) if ids is None else ids, known),
+        votes=_votes(reflections, known_ids(artifact) if ids is None else ids, known),
     )
-    return join(ledger, added)
+    return join(artifact, added)
 
 
 def _votes(reflections: Sequence[Reflection], ids: Mapping[str, str], known: set[str]) -> frozenset[Vote]:
@@ -97,9 +97,9 @@ def new_entries(before: Ledger, after: Ledger) -> tuple[str, ...]:
     return tuple(sorted(set(after.texts) - set(before.texts)))
 
 
-def with_refusals(ledger: Ledger, refusals: Iterable[Refusal]) -> Ledger:
-    """``ledger`` and these refusals."""
-    return join(ledger, Ledger(refusals=frozenset(refusals)))
+def with_refusals(artifact: Ledger, refusals: Iterable[Refusal]) -> Ledger:
+    """``artifact`` and these refusals."""
+    return join(artifact, Ledger(refusals=frozenset(refusals)))
 
 
 def with_verdicts(ledger: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
@@ -122,9 +122,9 @@ def _why_lost(verdict: Verdict) -> str:
 __all__ = ["ShingleCorpus", "checks", "injection_reason", "leak_corpus", "leak_reason", "without_private"]
 
 
-def checks(ledger: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
-    """The refusals of the entries ``new_digests``, in that order; what the ledger lacks is passed over."""
-    texts = ((digest, ledger.texts.get(digest)) for digest in new_digests)
+def checks(artifact: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
+    """The refusals of the entries ``new_digests``, in that order; what the artifact lacks is passed over."""
+    texts = ((digest, artifact.texts.get(digest)) for digest in new_digests)
     return [
         refusal for digest, text in texts if text is not None for refusal in refusals_of(digest, text, corpus)
     ]

@@ -127,9 +127,9 @@ def _with_playbook(instructions: str, playbook_text: str) -> str:
     return f"{instructions.strip()}\n\n# PLAYBOOK\n\n{playbook_text.strip() or '(empty)'}\n"
 
 
-def served_text(playbook_text: str) -> str:
+def served_text(text: str) -> str:
     """A playbook as a service's model is shown it: as in a rollout, without what belongs to learning."""
-    return _with_playbook(_ADVICE, playbook_text).rstrip()
+    return _with_playbook(_ADVICE, text).rstrip()
 
 
 def rollout_prompt(instructions: str, playbook_text: str, model_input: str, *, tokens: int) -> Prompt:

@@ -23,18 +23,20 @@ from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, V
 """Why a rendered entry's like is left out: the text would exceed the token budget."""
 
 
-def render(ledger: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None) -> Rendered:
-    """The playbook of ``ledger`` in at most ``budget_tokens`` tokens.
+def render(
+    artifact: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
+) -> Rendered:
+    """The playbook of ``artifact`` in at most ``budget_tokens`` tokens.
 
     ``with_entry`` (a digest; for a replay) is appended at the end, on top of the budget, so that the
     text before it stays what other calls share; what it replaces or disputes is taken out. BugError
-    for a digest that the ledger does not have.
+    for a digest that the artifact does not have.
     """
-    state, ids = resolve(ledger, verify), bullet_ids(ledger)
+    state, ids = resolve(artifact, verify), bullet_ids(artifact)
     if with_entry is not None and with_entry not in state.standings:
         raise BugError("the entry to replay is not in the ledger", where=with_entry[:12])
-    page = _Page(facts_of(ledger), ids, budget_tokens * BYTES_PER_TOKEN)
-    aside = _set_aside(ledger, with_entry) if with_entry else set()
+    page = _Page(facts_of(artifact), ids, budget_tokens * BYTES_PER_TOKEN)
+    aside = _set_aside(artifact, with_entry) if with_entry else set()
     left = [LeftOut(text_digest(raw), OVER_BUDGET) for raw in page.dropped]
     for digest in state.ranked:
         if digest not in aside and not page.take(state.standings[digest]):
@@ -172,12 +174,12 @@ def _set_aside(ledger: Ledger, digest: str) -> set[str]:
     return {digest, rep} | rivalries(ledger).get(rep, frozenset()) | replaced
 
 
-def views(ledger: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
+def views(artifact: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
     """Every entry with its standing: those in ``rendered`` first in rank order, then the others."""
-    state, ids = resolve(ledger, verify), bullet_ids(ledger)
+    state, ids = resolve(artifact, verify), bullet_ids(artifact)
     included, reasons = set(rendered.included), {left.digest: left.reason for left in rendered.left_out}
     replays: dict[str, list[Verdict]] = {}
-    for verdict in sorted(ledger.verdicts):
+    for verdict in sorted(artifact.verdicts):
         replays.setdefault(verdict.entry_digest, []).append(verdict)
     ordered = sorted(state.standings.values(), key=lambda s: (s.digest not in included, bool(s.out), s.rank))
     return [

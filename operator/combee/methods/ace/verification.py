@@ -59,17 +59,17 @@ _Asking = Generator[Round, Sequence[Trajectory], None]
 
 
 def verification(
-    ledger: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
+    artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
 ) -> Verifying[Ledger]:
-    """A verdict for every candidate of the ledger. A replay whose call is lost has no verdict: the
+    """A verdict for every candidate of the artifact. A replay whose call is lost has no verdict: the
     entry stays unverified and is a candidate again."""
     if verify != "Replay":
-        return Verified(ledger)
-    shown = render(ledger, budget_tokens=budget_tokens, verify=verify).text
+        return Verified(artifact)
+    shown = render(artifact, budget_tokens=budget_tokens, verify=verify).text
     requests = []
-    for digest in replay_candidates(ledger, trajectories=trajectories):
+    for digest in replay_candidates(artifact, trajectories=trajectories):
         found = replay_request(
-            ledger, digest, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
+            artifact, digest, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
         )
         requests.append(_Request(digest, found.source, Page.of(found.text, shown)))
     right = sorted(trajectory.example_id for trajectory in trajectories.values() if trajectory.correct)
@@ -88,7 +88,7 @@ def verification(
         if (seen := evidence[r.entry_digest]).fixed is not None and seen.harmed is not None
     ]
     won = sum(verdict.won for verdict in verdicts)
-    return Verified(with_verdicts(ledger, verdicts), len(requests), len(verdicts), won)
+    return Verified(with_verdicts(artifact, verdicts), len(requests), len(verdicts), won)
 
 
 def _own_examples(own: Sequence[_Try], evidence: Evidence) -> _Asking:

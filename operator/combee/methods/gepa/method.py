@@ -30,10 +30,8 @@ from combee.methods.protocol import (
     Iteration,
     LeakCorpus,
     Merged,
-    Part,
     Refusal,
     Rendered,
-    RolloutReply,
     Update,
     VariantView,
     Verify,
@@ -47,13 +45,14 @@ LINE_TOKENS = 8
 
 @dataclass(frozen=True)
 class GepaMethod(Method[Pool]):
-    """Variants, Pareto selection, reflective mutation and merges of lineages. See ``Method`` for each member."""
+    """Variants, Pareto selection, reflective mutation and merges of lineages."""
 
     terms: Terms = field(default_factory=Terms)
 
-    @property
-    def name(self) -> str:
-        return "GEPA"
+    name = "GEPA"
+    from_json = staticmethod(pool.from_json)
+    parse_rollout = staticmethod(answers.parse_rollout)
+    parts = staticmethod(reduction.parts)
 
     def cost(self, of: Iteration) -> Cost:
         """Two children of each parent are asked its share of the batch, each component of each by itself where both
@@ -69,9 +68,6 @@ class GepaMethod(Method[Pool]):
 
     def initial(self, text: str) -> Pool:
         return pool.started(pool.read_components(text), seed=self.terms.seed)
-
-    def from_json(self, data: bytes) -> Pool:
-        return pool.from_json(data)
 
     def render(self, artifact: Pool, *, budget_tokens: int, verify: Verify) -> Rendered:
         """The variant that leads, or the best that fits into the budget."""
@@ -107,9 +103,6 @@ class GepaMethod(Method[Pool]):
         tokens = self.terms.output_tokens.rollout
         return prompts.rollout_prompt(instructions, playbook_text, model_input, tokens=tokens)
 
-    def parse_rollout(self, text: str) -> RolloutReply:
-        return answers.parse_rollout(text)
-
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
     ) -> None:
@@ -125,10 +118,6 @@ class GepaMethod(Method[Pool]):
         self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
     ) -> Prompt:
         return self.rollout_prompt(instructions, playbook_text, model_input)
-
-    def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-        """The components of the variant that the iteration works with, each with the records that there are of it."""
-        return reduction.parts(playbook, reflections)
 
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
         component = playbook.ids.get(COMPONENT, pool.MAIN)

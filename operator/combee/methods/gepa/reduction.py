@@ -31,15 +31,15 @@ class Caps:
     max_input_tokens: int = 24_000
 
 
-def parts(shown: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
+def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
     """The components that there is a record for, in the order of names, each with its own records alone; those
     without one are skipped."""
     found = []
-    for name, text in shown.components:
+    for name, text in playbook.components:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)
         if inside:
-            ids = {**shown.ids, COMPONENT: name}
-            found.append(Part(Rendered(text, estimate_tokens(text), shown.included, (), ids), inside))
+            ids = {**playbook.ids, COMPONENT: name}
+            found.append(Part(Rendered(text, estimate_tokens(text), playbook.included, (), ids), inside))
     return found
 
 
