@@ -11,8 +11,12 @@ PUBLISH_ROLE = "combee-publish"
 
 
 def account_objects(namespace: str, settings: Settings) -> tuple[Object, ...]:
-    """Both accounts, and the binding that lets publish pods make ConfigMaps. They belong to no run:
-    the next one of the namespace uses them, too."""
+    """Both accounts, and the binding that lets publish pods make ConfigMaps; none where the chart has made them.
+
+    They belong to no run: the next one of the namespace uses them, too.
+    """
+    if not settings.make_accounts:
+        return ()
     return (
         _account(namespace, settings.worker_account),
         _account(namespace, settings.publish_account),

@@ -59,5 +59,9 @@ class Settings:
     """most that a step pod may write to /tmp."""
     engine_shared_memory: str = "8Gi"
     """size of an engine's /dev/shm; counts as memory of the pod."""
+    make_accounts: bool = False
+    """whether accounts are made where they are needed; otherwise the chart has made them."""
+    secret_policy: bool = False
+    """whether the admission policy that guards Secrets is installed."""
     allowed_annotations: tuple[str, ...] = ()
     """keys, or prefixes ending in ``/``, that templates may set besides the harmless ones."""

@@ -1,4 +1,4 @@
-"""Carry out a ClusterPlan. The fence is asked before every write, and every write may safely be repeated."""
+"""Carry out a ClusterPlan. Every write may safely be repeated."""
 
 from __future__ import annotations
 
@@ -41,10 +41,6 @@ class Executor:
     """Writes the children of runs."""
 
     kube: Kube
-    fence: Callable[[], None]
-    """Raises unless the operator may write."""
-    make_accounts: bool = False
-    """Whether the operator makes the accounts of step pods; otherwise an administrator made them."""
     made: Callable[[str], None] = lambda kind: None
     """Called with the kind of each object that was made."""
     _runs_with_config: set[str] = field(default_factory=set)
@@ -66,15 +62,9 @@ class Executor:
         """Delete, scale, make and let expire what the plan names. Raises ClusterError when a write fails; the
         next tick does the rest."""
         for name in plan.delete:
-            self.fence()
             await self.kube.delete("Job", owner.namespace, name)
-        if (
-            self.make_accounts
-            and owner.namespace not in self._namespaces_with_accounts
-            and (plan.jobs or plan.engines)
-        ):
+        if owner.namespace not in self._namespaces_with_accounts and (plan.jobs or plan.engines):
             for body in account_objects(owner.namespace, settings):
-                self.fence()
                 await self.kube.create(body)
             self._namespaces_with_accounts.add(owner.namespace)
         for name, wish in plan.engines.items():
@@ -84,7 +74,6 @@ class Executor:
                 await self._start(job, run, owner, settings, seen)
         await self._rollouts(plan.rollouts, run, owner, settings, seen)
         for name in plan.expire:
-            self.fence()
             await self.kube.patch(
                 "Job", owner.namespace, name, {"spec": {"ttlSecondsAfterFinished": KEEP_FINISHED_SECONDS}}
             )
@@ -122,10 +111,8 @@ class Executor:
         """Delete or make the Jobs of the user's image, and the Service through which their pods find
         rollouts."""
         for name in wish.delete:
-            self.fence()
             await self.kube.delete("Job", owner.namespace, name)
         if wish.remove:
-            self.fence()
             await self.kube.delete("Service", owner.namespace, names.rollouts_name(owner.name, owner.uid))
         attempts = {job.attempt for job in seen.rollouts.values()}
         missing_attempts = [attempt for attempt in wish.attempts if attempt not in attempts]
@@ -133,7 +120,6 @@ class Executor:
             return
         for policy in isolation(owner.namespace):
             # One of the name stays as it is: whoever may write policies here may allow more, too.
-            self.fence()
             await self.kube.create(policy)
         service = await self._ensure(rollout_service(owner), owner)
         for attempt in missing_attempts:
@@ -153,7 +139,6 @@ class Executor:
         index = next(k for k, engine in enumerate(run.spec.engines) if engine.name == name)
         object_name = names.engine_name(owner.name, owner.uid, index, name)
         if wish.remove:
-            self.fence()
             await self.kube.delete("Deployment", owner.namespace, object_name)
             await self.kube.delete("Service", owner.namespace, object_name)
         elif engine_seen is None and wish.replicas:
@@ -161,7 +146,6 @@ class Executor:
                 for body in engine_objects(run, owner, index, settings):
                     await self._ensure(body, owner)
         elif engine_seen is not None and engine_seen.replicas != wish.replicas:
-            self.fence()
             await self.kube.patch(
                 "Deployment",
                 owner.namespace,
@@ -191,7 +175,6 @@ class Executor:
     async def _ensure(self, body: Object, owner: Owner) -> Object:
         """Make the object, or find it made, and return it. Raises ClusterError when the existing one was not
         made for this very run."""
-        self.fence()
         created = await self.kube.create(body)
         if created is not None:
             self.made(body["kind"])

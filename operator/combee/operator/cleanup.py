@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 
 from combee import names
@@ -41,27 +40,26 @@ async def clean_up(settings: CleanupSettings) -> None:
 async def clean(kube: Kube, settings: CleanupSettings) -> None:
     """The same, on a connection that is there."""
     fence = Fence(kube, settings.pod_namespace, settings.pod_name)
+    fenced = kube.fenced(fence.check)
     log.info("waiting for the operator's Lease", extra={"holder": settings.pod_name})
     await fence.acquire()
     keeping = asyncio.create_task(fence.keep())
     try:
         for kind in (*AT_WORK, *(ACCOUNTS if settings.made_accounts else ())):
             for namespace in settings.namespaces or ("",):
-                count = await _delete_all(kube, fence.check, kind, namespace)
+                count = await _delete_all(fenced, kind, namespace)
                 log.info("deleted", extra={"kind": kind, "namespace": namespace or "all", "count": count})
     finally:
         keeping.cancel()
         with suppress(asyncio.CancelledError):
             await keeping
-    fence.check()
-    await kube.delete("Lease", settings.pod_namespace, NAME)
+    await fenced.delete("Lease", settings.pod_namespace, NAME)
 
 
-async def _delete_all(kube: Kube, fence: Callable[[], None], kind: str, namespace: str) -> int:
+async def _delete_all(kube: Kube, kind: str, namespace: str) -> int:
     """How many there were."""
     found = await kube.list(kind, namespace, labels=MADE, bare=True)
     for one in found:
         meta = one["metadata"]
-        fence()
         await kube.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])
     return len(found)

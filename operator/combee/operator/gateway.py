@@ -31,14 +31,8 @@ class GatewayKeeper:
     """Keeps gateways; ``keep`` may be called at any time and as often as needed."""
 
     kube: Kube
-    fence: Callable[[], None]
-    """Raises unless the operator may write."""
     settings: Settings
-    make_accounts: bool
-    """Whether accounts are made where they are needed; otherwise the chart has made them."""
     teller: Teller
-    secret_policy: bool
-    """Whether the admission policy that guards Secrets is installed."""
     sweeper: Sweeper
     """Sweeps the traffic that the gateway has kept."""
     clock: Callable[[], float] = time.time
@@ -55,7 +49,9 @@ class GatewayKeeper:
         """Keep the gateway for the Playbooks of a namespace, and return whether there is one. This takes two
         reads where there is nothing to do. Raises ClusterError when an object of the gateway's name is not
         the operator's."""
-        observed = await see_gateway(self.kube, namespace, playbooks, secret_policy=self.secret_policy)
+        observed = await see_gateway(
+            self.kube, namespace, playbooks, secret_policy=self.settings.secret_policy
+        )
         plan = decide_gateway(observed.seen)
         by_name = {playbook["metadata"]["name"]: playbook for playbook in playbooks}
         for refused in plan.refused:
@@ -64,7 +60,7 @@ class GatewayKeeper:
         return plan.keeps
 
     async def _apply(self, plan: GatewayPlan, namespace: str, deployment: Object | None) -> None:
-        """Carry out the plan; the fence is asked before each write."""
+        """Carry out the plan."""
         if plan.foreign:
             raise ClusterError(
                 "a Deployment of the gateway's name is there that the operator did not make",
@@ -73,12 +69,10 @@ class GatewayKeeper:
                 status=409,
             )
         if plan.delete_uid:
-            self.fence()
             await self.kube.delete("Deployment", namespace, names.GATEWAY, uid=plan.delete_uid)
         if plan.serve:
             deployment = await self._deploy(plan, namespace, deployment)
         if plan.make_service and deployment is not None:
-            self.fence()
             owner = Owner(names.GATEWAY, namespace, deployment["metadata"]["uid"])
             await self.kube.create(gateway_service(owner))
 
@@ -87,15 +81,12 @@ class GatewayKeeper:
         it."""
         wanted_deployment = gateway_deployment(plan.serve, self.settings)
         if deployment is None:
-            for body in gateway_account(namespace) if self.make_accounts else ():
-                self.fence()
+            for body in gateway_account(namespace) if self.settings.make_accounts else ():
                 await self.kube.create(body)
-            self.fence()
             return await self.kube.create(wanted_deployment)
         patch = gateway_change(wanted_deployment, deployment)
         if patch is None:
             return deployment
-        self.fence()
         return await self.kube.patch("Deployment", namespace, names.GATEWAY, patch)
 
 

@@ -82,61 +82,30 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
     """Everything but kopf and the signals."""
     metrics = Metrics(resync_seconds=settings.resync_seconds)
     fence = Fence(kube, settings.pod_namespace, settings.pod_name)
+    writing, chosen = kube.fenced(fence.check), object_settings(settings)
+    teller = Teller(writing, settings.pod_name)
     ticker = Ticker(
-        kube=kube,
-        observer=Observer(kube, Complaints(kube)),
-        executor=Executor(
-            kube, fence.check, settings.make_accounts, made=lambda kind: metrics.made.labels(kind).inc()
-        ),
-        teller=Teller(kube, settings.pod_name, fence.check),
-        versions=Versions(kube, fence.check),
-        settings=object_settings(settings),
+        kube=writing,
+        observer=Observer(writing, Complaints(writing)),
+        executor=Executor(writing, made=lambda kind: metrics.made.labels(kind).inc()),
+        teller=teller,
+        versions=Versions(writing),
+        settings=chosen,
         policy=Policy(settings.allow_custom_tasks, settings.secret_policy),
-        fence=fence.check,
         seen=metrics.saw,
     )
-
-    playbook_ticker = _playbook_ticker(settings, kube, ticker.teller, fence, metrics)
-    keeper = GatewayKeeper(
-        kube=kube,
-        fence=fence.check,
-        settings=object_settings(settings),
-        make_accounts=settings.make_accounts,
-        teller=ticker.teller,
-        secret_policy=settings.secret_policy,
-        sweeper=Sweeper(
-            kube, fence.check, object_settings(settings), settings.make_accounts, settings.secret_policy
-        ),
-    )
-    ticks = (ticker.tick, playbook_ticker.tick, keeper.tick)
-    return Parts(kube, fence, metrics, *(_queue(tick, metrics, settings) for tick in ticks))
-
-
-def _playbook_ticker(
-    settings: OperatorSettings, kube: Kube, teller: Teller, fence: Fence, metrics: Metrics
-) -> PlaybookTicker:
-    return PlaybookTicker(
-        kube=kube,
-        observer=PlaybookObserver(kube),
-        executor=PlaybookExecutor(kube, fence.check),
+    playbook_ticker = PlaybookTicker(
+        kube=writing,
+        observer=PlaybookObserver(writing),
+        executor=PlaybookExecutor(writing),
         teller=teller,
-        judges=Judges(
-            kube,
-            fence.check,
-            object_settings(settings),
-            make_accounts=settings.make_accounts,
-            secret_policy=settings.secret_policy,
-        ),
-        data=DataWatch(
-            kube,
-            fence.check,
-            object_settings(settings),
-            make_accounts=settings.make_accounts,
-            secret_policy=settings.secret_policy,
-        ),
-        fence=fence.check,
+        judges=Judges(writing, chosen),
+        data=DataWatch(writing, chosen),
         happened=lambda reason: metrics.versions.labels(reason).inc(),
     )
+    keeper = GatewayKeeper(writing, chosen, teller, Sweeper(writing, chosen))
+    ticks = (ticker.tick, playbook_ticker.tick, keeper.tick)
+    return Parts(kube, fence, metrics, *(_queue(tick, metrics, settings) for tick in ticks))
 
 
 def _queue(
@@ -171,6 +140,8 @@ def object_settings(settings: OperatorSettings) -> Settings:
         gateway_image=settings.gateway_image,
         gateway_replicas=settings.gateway_replicas,
         log_level=settings.log_level,
+        make_accounts=settings.make_accounts,
+        secret_policy=settings.secret_policy,
     )
     given = {
         "worker_resources": _resources("COMBEE_WORKER_RESOURCES", settings.worker_resources),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from combee.clients.kubernetes.kube import Kube, Object
@@ -18,18 +18,12 @@ class Sweeper:
     """Makes the Jobs that sweep; ``keep`` may be called at any time and as often as needed."""
 
     kube: Kube
-    fence: Callable[[], None]
-    """Raises unless the operator may write."""
     settings: Settings
-    make_accounts: bool
-    """Whether accounts are made where they are needed; otherwise the chart has made them."""
-    secret_policy: bool
-    """Whether the admission policy that guards Secrets is installed."""
 
     async def keep(self, namespace: str, playbooks: Iterable[Object], now: float) -> bool:
         """Sweep a namespace, and return whether traffic is kept there or was until lately. This takes one
         list where there is nothing to do."""
-        seen = await see_kept(self.kube, namespace, playbooks, secret_policy=self.secret_policy)
+        seen = await see_kept(self.kube, namespace, playbooks, secret_policy=self.settings.secret_policy)
         plan = decide_sweep(seen, now)
         await self._apply(plan, namespace, now)
         return plan.keeps
@@ -37,21 +31,17 @@ class Sweeper:
     async def _apply(self, plan: SweepPlan, namespace: str, now: float) -> None:
         """Carry out the plan. Where a Job of the name exists already, the Jobs it replaces are not deleted
         yet."""
-        if plan.start and self.make_accounts:
+        if plan.start:
             for body in account_objects(namespace, self.settings):
-                self.fence()
                 await self.kube.create(body)
         for start in plan.start:
-            self.fence()
             if await self.kube.create(sweep_job(start.memory, namespace, now, self.settings)) is not None:
                 await self._delete(namespace, start.replaces)
         await self._delete(namespace, plan.delete)
         for job, memory in plan.note:
             notes = sweep_job(memory, namespace, now, self.settings)["metadata"]["annotations"]
-            self.fence()
             await self.kube.patch("Job", namespace, job.name, {"metadata": {"annotations": notes}})
 
     async def _delete(self, namespace: str, jobs: Iterable[SweepJob]) -> None:
         for job in jobs:
-            self.fence()
             await self.kube.delete("Job", namespace, job.name, uid=job.uid)

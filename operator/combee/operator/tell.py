@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from combee.clients.kubernetes.kube import Kube, Object
@@ -23,7 +22,6 @@ class Teller:
 
     kube: Kube
     reporter: str
-    fence: Callable[[], None]
 
     async def tell(self, about: Object, happening: Happening) -> None:
         """Write one Event. When it is told again, since the status could not be written, it has the same name
@@ -60,7 +58,6 @@ class Teller:
             extra={"run": f"{meta['namespace']}/{meta['name']}", "reason": happening.reason},
         )
         try:
-            self.fence()
             await self.kube.create(body)
         except ClusterError as error:
             log.warning("an Event could not be written", extra={"error": str(error)})

@@ -52,7 +52,6 @@ class Ticker:
     versions: Versions
     settings: Settings
     policy: Policy
-    fence: Callable[[], None]
     seen: Callable[[Key, RunStatus | None], None] = lambda key, status: None
     """Called with each current status, or None when the run is gone; for metrics."""
     clock: Callable[[], float] = time.time
@@ -147,7 +146,6 @@ class Ticker:
         patch = status_patch(raw, after.dump())
         if patch is None:
             return
-        self.fence()
         meta = raw["metadata"]
         await self.kube.patch(RUN_KIND, meta["namespace"], meta["name"], patch, part="status")
         self.seen((meta["namespace"], meta["name"]), after)

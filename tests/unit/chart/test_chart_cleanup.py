@@ -64,7 +64,10 @@ def test_its_account_may_list_and_delete_what_is_cleaned_and_reaches_no_data(way
     wanted = {(PLURALS[kind], "*", verb) for kind in AT_WORK for verb in ("list", "delete")}
     if way in CLUSTER_WIDE:
         wanted |= {(PLURALS[kind], "*", "list") for kind in ACCOUNTS}
-        made = [*account_objects("team", Settings(worker_image="w")), *gateway_account("team")]
+        made = [
+            *account_objects("team", Settings(worker_image="w", make_accounts=True)),
+            *gateway_account("team"),
+        ]
         wanted |= {(PLURALS[one["kind"]], one["metadata"]["name"], "delete") for one in made}
     others = [role for role in roles if role not in of_lease]
     assert others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -65,15 +66,8 @@ def playbook(name: str, **gateway: Any) -> Object:
 
 
 def keeper(api: Api, *, policy: bool = True, accounts: bool = True) -> GatewayKeeper:
-    return GatewayKeeper(
-        kube=cast(Kube, api),
-        fence=lambda: None,
-        settings=SETTINGS,
-        make_accounts=accounts,
-        teller=cast(Teller, api),
-        secret_policy=policy,
-        sweeper=Sweeper(cast(Kube, api), lambda: None, SETTINGS, accounts, policy),
-    )
+    kube, settings = cast(Kube, api), replace(SETTINGS, make_accounts=accounts, secret_policy=policy)
+    return GatewayKeeper(kube, settings, cast(Teller, api), Sweeper(kube, settings))
 
 
 async def keep(api: Api, **given: bool) -> bool:

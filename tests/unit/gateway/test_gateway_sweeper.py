@@ -79,7 +79,7 @@ class Api:
         """One look, so many seconds after the beginning."""
         self.now = BEGUN + at
         self.written = []
-        sweeper = Sweeper(cast(Kube, self), lambda: None, Settings(worker_image="w:1"), False, policy)
+        sweeper = Sweeper(cast(Kube, self), Settings(worker_image="w:1", secret_policy=policy))
         return await sweeper.keep("team-a", playbooks, self.now)
 
     @property

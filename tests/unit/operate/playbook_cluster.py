@@ -124,26 +124,14 @@ class Team:
         self.kube.of(names.PLAYBOOK_KIND).setdefault("formula", body)
         kube: Any = self.kube
         self.observer = PlaybookObserver(kube)
+        settings = Settings(worker_image="combee/worker:1", secret_policy=True)
         self.ticker = PlaybookTicker(
             kube,
             self.observer,
-            PlaybookExecutor(kube, _allowed),
-            Teller(kube, "test", _allowed),
-            Judges(
-                kube,
-                _allowed,
-                Settings(worker_image="combee/worker:1"),
-                make_accounts=False,
-                secret_policy=True,
-            ),
-            DataWatch(
-                kube,
-                _allowed,
-                Settings(worker_image="combee/worker:1"),
-                make_accounts=False,
-                secret_policy=True,
-            ),
-            _allowed,
+            PlaybookExecutor(kube),
+            Teller(kube, "test"),
+            Judges(kube, settings),
+            DataWatch(kube, settings),
             clock=lambda: self.now,
         )
 
@@ -230,7 +218,3 @@ async def promoted() -> Team:
     await (await team.add("b", parent="a")).tick(2)
     assert (team.active, team.why("Ready")) == ("b", ("True", "Delivered"))
     return team
-
-
-def _allowed() -> None:
-    pass

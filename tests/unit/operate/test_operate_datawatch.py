@@ -32,8 +32,8 @@ def spec_of(train: Object, held_out: Object, **learn: Any) -> PlaybookSpec:
 
 
 def watch(kube: FakeKube, *, secret_policy: bool = True) -> DataWatch:
-    settings = Settings(worker_image="worker:1")
-    return DataWatch(kube, lambda: None, settings, make_accounts=True, secret_policy=secret_policy)  # type: ignore[arg-type]
+    settings = Settings(worker_image="worker:1", make_accounts=True, secret_policy=secret_policy)
+    return DataWatch(kube, settings)  # type: ignore[arg-type]
 
 
 async def poll(kube: FakeKube, spec: PlaybookSpec, now: float = NOW) -> tuple[dict[str, str], float | None]:

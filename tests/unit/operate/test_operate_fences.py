@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import gc
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
-from playbook_cluster import Team, promoted
 
-from combee.clients.kubernetes.kube import Kube
+from combee.clients.kubernetes.kube import Answer, Kube
 from combee.errors import ClusterError
 from combee.observe.runs import owned
 from combee.operator.lease import DURATION_SECONDS, MARGIN_SECONDS, Fence, NotOursError
+from combee.operator.main import assemble
 from combee.records import Owner
+from combee.settings import OperatorSettings, read_settings
 
 SURE_SECONDS = DURATION_SECONDS - MARGIN_SECONDS
 
@@ -103,44 +104,51 @@ async def test_who_gives_it_up_writes_no_more() -> None:
     assert not fence.held and api.lease is not None and api.lease["spec"]["holderIdentity"] == ""
 
 
-def altered(team: Team) -> None:
-    team.delivered["data"]["playbook.md"] = "somebody else's words"
+class Recorded(Kube):
+    """A connection whose requests are only written down."""
+
+    def __init__(self) -> None:
+        super().__init__(None, namespace="team", deadline_seconds=1.0)
+        self.log: list[str] = []
+
+    async def request(self, method: str, path: str, **given: Any) -> Answer:
+        self.log.append(method)
+        return Answer(200, {"items": []})
 
 
-def refused(team: Team) -> None:
-    team.decide("b", "Refuse")
+async def test_every_write_of_a_fenced_connection_is_asked_of_the_fence_first() -> None:
+    kube = Recorded()
+    fenced = kube.fenced(lambda: kube.log.append("asked"))
+    await fenced.create({"kind": "Job", "metadata": {"name": "map", "namespace": "team"}})
+    await fenced.patch("Job", "team", "map", {})
+    await fenced.delete("Job", "team", "map")
+    await fenced.get("Job", "team", "map")
+    await fenced.list("Job", "team")
+    assert kube.log == ["asked", "POST", "asked", "PATCH", "asked", "DELETE", "GET", "GET"]
 
 
-def gone(team: Team) -> None:
-    del team.kube.of("ConfigMap")["formula-playbook"]
+async def test_nothing_is_written_past_a_fence_that_refuses() -> None:
+    kube = Recorded()
+    fenced = kube.fenced(Leases().fence().check)
+    with pytest.raises(NotOursError):
+        await fenced.create({"kind": "Job", "metadata": {"name": "map", "namespace": "team"}})
+    for write in (fenced.patch("Job", "team", "map", {}), fenced.delete("Job", "team", "map")):
+        with pytest.raises(NotOursError):
+            await write
+    assert kube.log == []
 
 
-@pytest.mark.parametrize("happens", [altered, refused, gone])
-async def test_each_write_about_a_playbook_is_asked_of_the_fence(
-    monkeypatch: pytest.MonkeyPatch, happens: Callable[[Team], None]
-) -> None:
-    team = await promoted()
-    await team.tick(2)
-    happens(team)
-    log: list[str] = []
-
-    def ask() -> None:
-        log.append("asked")
-
-    def noted(write: Any) -> Any:
-        async def wrapped(*given: Any, **more: Any) -> Any:
-            log.append("wrote")
-            return await write(*given, **more)
-
-        return wrapped
-
-    for name in ("create", "patch", "delete"):
-        monkeypatch.setattr(team.kube, name, noted(getattr(team.kube, name)))
-    for one in (team.ticker, team.ticker.executor, team.ticker.judges, team.ticker.teller):
-        monkeypatch.setattr(one, "fence", ask)
-    await team.tick(2)
-    assert "as " in team.delivered["data"]["playbook.md"]
-    assert log == ["asked", "wrote"] * (len(log) // 2) and len(log) >= 4
+def test_only_the_lease_itself_is_written_without_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAMESPACE", "system")
+    monkeypatch.setenv("COMBEE_WORKER_IMAGE", "worker:1")
+    kube = Recorded()
+    parts = assemble(read_settings(OperatorSettings, "combee-operator"), kube)
+    holders = {
+        type(one).__name__
+        for one in gc.get_objects()
+        if str(type(one).__module__).startswith("combee.") and getattr(one, "kube", None) is kube
+    }
+    assert holders == {"Parts", "Fence"} and parts.fence.kube is kube
 
 
 @pytest.mark.parametrize(("uid", "ours"), [("uid-2", True), ("uid-1", False)])

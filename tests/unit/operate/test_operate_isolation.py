@@ -59,7 +59,7 @@ def forget() -> None:
 
 async def follow(kube: Server, *attempts: int) -> None:
     plan = ClusterPlan(memory=Memory(), rollouts=RolloutsWish(attempts))
-    executor = Executor(kube, lambda: None)  # type: ignore[arg-type]
+    executor = Executor(kube)  # type: ignore[arg-type]
     await executor.follow(plan, RUN, OWNER, Settings(worker_image="worker:1"), Seen(now=0.0))
 
 

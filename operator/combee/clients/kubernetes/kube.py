@@ -6,9 +6,10 @@ Nothing is cached here and nothing is tried again: a tick that failed is a tick 
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -66,6 +67,13 @@ class Kube:
         """whom every request acts as, besides whoever makes it."""
         self._headers = identity.headers()
         self._deadline_seconds = deadline_seconds
+        self._fence: Callable[[], None] = lambda: None
+
+    def fenced(self, fence: Callable[[], None]) -> Kube:
+        """The same connection, whose every write asks ``fence`` first, which raises where nothing may be written."""
+        fenced = copy.copy(self)
+        fenced._fence = fence
+        return fenced
 
     @classmethod
     async def connect(
@@ -144,6 +152,7 @@ class Kube:
 
     async def create(self, body: Mapping[str, Any]) -> Object | None:
         """The object made, or None when one of its name is there already (409)."""
+        self._fence()
         meta = body["metadata"]
         answer = await self.request(
             "POST", place(body["kind"], meta.get("namespace", "")), body=body, quiet=(409,)
@@ -163,6 +172,7 @@ class Kube:
     ) -> Object | None:
         """The object after a merge patch; None when there is none. A ``resourceVersion`` in the patch
         that is not the object's any more raises ClusterError with status 409."""
+        self._fence()
         path = place(kind, namespace, name) + (f"/{part}" if part else "")
         answer = await self.request(
             "PATCH", path, body=body, quiet=(404,), content="application/merge-patch+json"
@@ -171,6 +181,7 @@ class Kube:
 
     async def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
         """Delete the object (only that of ``uid``, if given) and what it owns; False: there was none."""
+        self._fence()
         body: Object = {"propagationPolicy": "Background"}
         body |= {"preconditions": {"uid": uid}} if uid else {}
         answer = await self.request("DELETE", place(kind, namespace, name), body=body, quiet=(404, 409))

@@ -1,8 +1,8 @@
-"""Carry out a PlaybookPlan. The fence is asked before every write, and every write may safely be repeated."""
+"""Carry out a PlaybookPlan. Every write may safely be repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,6 @@ class PlaybookExecutor:
     """Writes the objects of Playbooks."""
 
     kube: Kube
-    fence: Callable[[], None]
-    """Raises unless the operator may write."""
 
     async def versions(self, plan: PlaybookPlan, observed: Observed) -> None:
         """Write the statuses of versions that differ from the observed ones, then delete the judged pairs
@@ -32,14 +30,12 @@ class PlaybookExecutor:
         for name, status in plan.versions.items():
             await self._status(observed.versions[name], status)
         for name in observed.judged:
-            self.fence()
             await self.kube.delete("ConfigMap", _namespace(observed), name)
 
     async def _status(self, raw: Object, status: VersionStatus) -> None:
         patch = status_patch(raw, status.dump())
         if patch is None:
             return
-        self.fence()
         meta = raw["metadata"]
         await self.kube.patch(
             names.PLAYBOOK_VERSION_KIND, meta["namespace"], meta["name"], patch, part="status"
@@ -58,7 +54,6 @@ class PlaybookExecutor:
         data = await self._content(owner.namespace, wish)
         owned = spec.delivery.deletion_policy == "Delete"
         body = delivered_config_map(owner, wish.config_map, wish.digest, data, owned=owned)
-        self.fence()
         if observed.delivered is None:
             if await self.kube.create(body) is None:
                 raise ClusterError(
@@ -87,7 +82,6 @@ class PlaybookExecutor:
     async def make(self, plan: PlaybookPlan, owner: Owner) -> None:
         """Make the planned runs; an existing run of the same name stays as it is."""
         for run in plan.runs:
-            self.fence()
             await self.kube.create(learning_run(owner, run.name, run.spec))
 
     async def prune(self, plan: PlaybookPlan, owner: Owner, observed: Observed) -> None:
@@ -95,18 +89,15 @@ class PlaybookExecutor:
         content is left without a record."""
         for name in plan.prune_versions:
             raw = observed.versions[name]
-            self.fence()
             await self.kube.delete("ConfigMap", owner.namespace, raw["spec"]["configMapName"])
             await self.kube.delete(
                 names.PLAYBOOK_VERSION_KIND, owner.namespace, name, uid=raw["metadata"]["uid"]
             )
         for name in plan.prune_contents:
-            self.fence()
             await self.kube.delete(
                 "ConfigMap", owner.namespace, observed.versions[name]["spec"]["configMapName"]
             )
         for name in plan.prune_runs:
-            self.fence()
             await self.kube.delete(
                 names.RUN_KIND, owner.namespace, name, uid=observed.runs[name]["metadata"]["uid"]
             )

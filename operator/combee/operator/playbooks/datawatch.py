@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from combee.api.parts import DataSource
@@ -40,13 +40,7 @@ class DataWatch:
     """``look`` before a decision, ``keep`` after it."""
 
     kube: Kube
-    fence: Callable[[], None]
-    """raises unless we may write."""
     settings: Settings
-    make_accounts: bool
-    """whether accounts are made where they are needed; otherwise the chart has made them."""
-    secret_policy: bool
-    """whether the admission policy that guards Secrets is installed."""
 
     async def look(self, owner: Owner, spec: PlaybookSpec) -> DataSeen:
         """What ConfigMaps and the last Job say. No request for a Playbook that learns on no change of data."""
@@ -85,8 +79,7 @@ class DataWatch:
         wait = wait_seconds(seen.last, poll, now)
         if wait > 0:
             return wait
-        for one in (*(account_objects(owner.namespace, self.settings) if self.make_accounts else ()), body):
-            self.fence()
+        for one in (*account_objects(owner.namespace, self.settings), body):
             await self.kube.create(one)
         return LOOK_SECONDS
 
@@ -95,7 +88,9 @@ class DataWatch:
         if spec.learn is None:
             return {}
         named = places(spec.learn)
-        return {key: one for key, one in named.items() if self.secret_policy or one.secret_ref is None}
+        return {
+            key: one for key, one in named.items() if self.settings.secret_policy or one.secret_ref is None
+        }
 
     async def _config_maps(self, owner: Owner, named: Mapping[str, DataSource]) -> dict[str, str]:
         """Their resource versions; their content is not read."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from combee.api.playbook import PlaybookSpec
 from combee.clients.kubernetes.kube import Kube
@@ -22,19 +21,11 @@ class Judges:
     """Call ``look`` before a decision about the Playbook, and ``keep`` after it."""
 
     kube: Kube
-    fence: Callable[[], None]
-    """Raises unless the operator may write."""
     settings: Settings
-    make_accounts: bool
-    """Whether accounts are made where they are needed; otherwise the chart has made them."""
-    secret_policy: bool
-    """Whether the admission policy that guards Secrets is installed."""
-    _accounts: set[str] = field(default_factory=set)
-    """The namespaces whose accounts were made."""
 
     async def look(self, owner: Owner, spec: PlaybookSpec, now: float) -> JudgesSeen:
         """Return the state of the Playbook's Jobs."""
-        return await see_judges(self.kube, owner, spec, now, secret_policy=self.secret_policy)
+        return await see_judges(self.kube, owner, spec, now, secret_policy=self.settings.secret_policy)
 
     async def keep(
         self, owner: Owner, spec: PlaybookSpec, plan: PlaybookPlan, observed: Observed, seen: JudgesSeen
@@ -49,13 +40,9 @@ class Judges:
 
     async def _apply(self, plan: JudgesPlan, namespace: str, now: float) -> None:
         for job in plan.delete:
-            self.fence()
             await self.kube.delete("Job", namespace, job.name, uid=job.uid)
-        if plan.start and self.make_accounts and namespace not in self._accounts:
+        if plan.start:
             for body in account_objects(namespace, self.settings):
-                self.fence()
                 await self.kube.create(body)
-            self._accounts.add(namespace)
         for wish in plan.start:
-            self.fence()
             await self.kube.create(judge_job(wish, now, self.settings))

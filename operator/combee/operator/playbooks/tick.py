@@ -45,7 +45,6 @@ class PlaybookTicker:
     teller: Teller
     judges: Judges
     data: DataWatch
-    fence: Callable[[], None]
     happened: Callable[[str], None] = lambda reason: None
     """told the reason of each event. For metrics."""
     clock: Callable[[], float] = time.time
@@ -93,7 +92,6 @@ class PlaybookTicker:
     ) -> None:
         patch = status_patch(raw, plan.status.dump())
         if patch is not None:
-            self.fence()
             await self.kube.patch(PLAYBOOK_KIND, owner.namespace, owner.name, patch, part="status")
         # What services get comes first of what follows: it is what somebody waits for after a rollback.
         blocked = await self._deliver(raw, plan, owner, spec, there)
