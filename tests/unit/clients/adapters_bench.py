@@ -83,15 +83,6 @@ async def truncated(_: Request, __: dict[str, Any]) -> Response:
     return Response(b'{"choices": [', 200, {"content-length": "4000"}, "application/json")
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Give others a turn until it holds; a minute at most."""
-    for _ in range(12_000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came true")
-
-
 class Server:
     """Answers with the prompt's last message; ``script`` says what to do with the next requests."""
 

@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 import pytest
-from adapters_bench import LATE, Bench, ask, refuse, slow, until
+from adapters_bench import LATE, Bench, ask, refuse, slow
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +14,7 @@ from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
 from combee.clients.model.hedge import MIN_SAMPLES, Hedger
 from combee.clients.model.limits import RunLimits
 from combee.errors import TransientError
+from waiting import until
 
 
 def warm(budget: float = 0.5, seconds: float = 0.01, kind: str = "task ") -> Hedger:
