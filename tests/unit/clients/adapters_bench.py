@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -73,6 +74,17 @@ def slow(seconds: float) -> Behaviour:
 
     async def behave(_: Request, body: dict[str, Any]) -> Response:
         await asyncio.sleep(seconds)
+        return JSONResponse(answer(body["messages"][-1]["content"]))
+
+    return behave
+
+
+def held(go: threading.Event) -> Behaviour:
+    """The usual answer, once the test says so."""
+
+    async def behave(_: Request, body: dict[str, Any]) -> Response:
+        while not go.is_set():  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(0.005)
         return JSONResponse(answer(body["messages"][-1]["content"]))
 
     return behave
