@@ -39,7 +39,7 @@ def _running() -> Iterator[Server]:
     )
     thread = threading.Thread(target=uvicorn_server.run, daemon=True)
     thread.start()
-    wait_until(lambda: uvicorn_server.started)
+    wait_until("the server", lambda: uvicorn_server.started)
     port = uvicorn_server.servers[0].sockets[0].getsockname()[1]
     server.url = f"http://127.0.0.1:{port}/v1"
     yield server
