@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from combee.cli.main import main
 from combee.report import bundle
 from combee.report.build import Report, build_report, playbook_markdown
 from combee.report.result import Result
+from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMULA = ROOT / "examples" / "data" / "formula"
@@ -146,11 +146,7 @@ class Sims:
             stderr=(self.folder / f"sim{number}.err").open("wb"),
             env=environment(),
         )
-        deadline = time.monotonic() + 240
-        while not port.exists():
-            assert process.poll() is None, (self.folder / f"sim{number}.err").read_text()
-            assert time.monotonic() < deadline, "the simulated model did not come up"
-            time.sleep(0.05)
+        wait_until(f"the model's port, see sim{number}.err", port.exists, process)
         sim = Sim(process, f"http://127.0.0.1:{port.read_text().strip()}/v1", log)
         self.started.append(sim)
         return sim

@@ -6,11 +6,12 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -20,7 +21,6 @@ from bench.gatewayproc import Running, gateway, secret  # noqa: E402
 
 __all__ = [
     "NAMESPACE",
-    "PATIENCE_SECONDS",
     "ApiServer",
     "Running",
     "Upstream",
@@ -29,22 +29,8 @@ __all__ = [
     "playbook",
     "secret",
     "under_test",
-    "until",
     "version",
 ]
-
-
-PATIENCE_SECONDS = 240.0
-"""for what ends as soon as it is so: a busy machine may take its time."""
-
-
-def until(what: str, true: Callable[[], Any]) -> Any:
-    """The first true value; fails, naming ``what``, when there is none in a long time."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (value := true()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return value
 
 
 @dataclass

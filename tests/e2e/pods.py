@@ -11,7 +11,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -183,10 +182,3 @@ class Cluster:
         for pod in self.pods:
             if pod.process.poll() is None:
                 pod.kill()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)

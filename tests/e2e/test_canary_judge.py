@@ -18,6 +18,7 @@ from combee.algo.canary import Tally
 from combee.plan.playbook.judging import read_pairs
 from combee.sim import keyfile, lessons
 from combee.sim.model import Model
+from waiting import wait_until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "pod"))
 from tls_server import Request, TlsServer, make_certificate, serving
@@ -299,9 +300,6 @@ def test_sigterm_ends_it_at_once(pod: Pod) -> None:
     one = known(1)[0]
     pod.spool(f"{int(time.time())}-g-000000.jsonl", [row(0, one["context"], "4", one["target"])])
     process = pod.start()
-    until = time.monotonic() + 240
-    while not pod.made:  # once it has judged the pair, it waits for more
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.05)
+    wait_until("the pair's judgement", lambda: pod.made, process)  # after it, the pod waits for more pairs
     process.terminate()
     assert process.wait(240) == 143

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from gateway_parts import (
-    PATIENCE_SECONDS,
     ApiServer,
     Running,
     Upstream,
@@ -26,9 +25,10 @@ from gateway_parts import (
     gateway,
     playbook,
     secret,
-    until,
     version,
 )
+
+from waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
 A, B, C = (letter * 64 for letter in "abc")
@@ -67,9 +67,25 @@ class Scene:
         finally:
             connection.close()
 
+    def takes_connections(self) -> bool:
+        """Whether somebody listens at the gateway's port."""
+        parts = urlsplit(self.gateway.url)
+        with socket.socket() as link:
+            return link.connect_ex((parts.hostname or "", parts.port or 0)) == 0
+
     def becomes(self, digest: str) -> None:
         """Wait until requests get that version."""
-        until(f"requests get {digest[:4]}", lambda: self.ask().digest == digest)
+        wait_until(f"requests get {digest[:4]}", lambda: self.ask().digest == digest)
+
+    def catch_up(self, turn: int) -> None:
+        """Wait until the gateway knows all that was changed so far: it does once it knows what came later."""
+        digest = f"{turn:x}" * 64
+        self.api.put("configmaps", content("later", digest, rule(digest)))
+        self.api.put("playbookversions", version("later", digest))
+        made = playbook("later", self.upstream.url, active=digest, keys={"secretRef": {"name": "keys"}})
+        self.api.put("playbooks", made)
+        path = CHAT.replace("formula", "later")
+        wait_until("the change that came later", lambda: self.ask(path).digest == digest)
 
     def refuses(self, status: int, key: str = KEY) -> Answer:
         """The first answer with that status: until the gateway hears of a change, it answers as before."""
@@ -78,13 +94,13 @@ class Scene:
             got = self.ask(key=key)
             return got if got.status == status else None
 
-        got: Answer = until(f"requests are answered with {status}", answered)
+        got: Answer = wait_until(f"requests are answered with {status}", answered)
         return got
 
     def counts(self, code: str) -> None:
         """Wait until a request is counted with that code: it is once its answer is sent."""
         line = f'combee_gateway_requests_total{{code="{code}",playbook="formula"}}'
-        until(line, lambda: line in self.gateway.metrics())
+        wait_until(line, lambda: line in self.gateway.metrics())
 
 
 @dataclass
@@ -136,6 +152,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 @contextmanager
 def started(tmp_path: Path, deadline_seconds: int = 600) -> Iterator[Scene]:
     secret(tmp_path, "keys", "formula", first=KEY, second="another-key\n")
+    secret(tmp_path, "keys", "later", first=KEY)
     secret(tmp_path, "upstream", "formula", token=UPSTREAM_KEY)
     with ApiServer() as api, Upstream() as upstream:
         ways = {
@@ -297,7 +314,7 @@ def test_switches_follow_the_record_the_pin_and_the_refusal(scene: Scene) -> Non
     record("playbookversions", name, lambda b: b["spec"].update(decision="Refuse"))
     scene.becomes(A)
     record("playbooks", "formula", lambda b: b["spec"].update(version={"pinnedDigest": B}))
-    time.sleep(0.3)
+    scene.catch_up(1)
     assert scene.ask().digest == A
     record("playbookversions", name, lambda b: b["spec"].update(decision="Auto"))
     scene.becomes(B)
@@ -308,7 +325,7 @@ def test_switches_follow_the_record_the_pin_and_the_refusal(scene: Scene) -> Non
 def test_a_version_whose_content_cannot_be_read_yet_takes_nothing_away(scene: Scene) -> None:
     scene.api.put("playbookversions", version("formula", C))
     scene.api.edit("playbooks", "formula", lambda b: b["status"].update(activeDigest=C))
-    time.sleep(0.5)
+    scene.catch_up(1)
     assert scene.ask().digest == A
     scene.api.put("configmaps", content("formula", C, rule(C)))
     scene.becomes(C)
@@ -339,8 +356,8 @@ def test_each_request_sees_one_version_and_none_is_lost_while_it_switches(scene:
             digest = (B, A)[turn % 2]
             seen = len(answers)
             scene.api.edit("playbooks", "formula", lambda b, d=digest: b["status"].update(activeDigest=d))
-            until(
-                "it is seen",
+            wait_until(
+                "an answer with it",
                 lambda d=digest, at=seen: (
                     any(one.done() for one in asking) or d in {got for _, got in answers[at:]}
                 ),
@@ -357,7 +374,7 @@ def test_each_request_sees_one_version_and_none_is_lost_while_it_switches(scene:
 
 def test_it_serves_on_while_the_api_server_is_away_and_hears_of_what_it_missed(scene: Scene) -> None:
     scene.api.stop()
-    time.sleep(0.3)
+    wait_until("a word about it", lambda: "no watch" in scene.gateway.log.read_text())
     assert (scene.ask().status, scene.ask().digest) == (200, A)
     scene.api.start()
     scene.api.edit("playbooks", "formula", lambda b: b["status"].update(activeDigest=B))
@@ -395,17 +412,21 @@ def test_a_missing_upstream_key_is_said_in_the_log_and_not_to_clients(scene: Sce
     assert json.loads(got.body)["error"]["code"] == "not_ready"
     assert b"llm" not in got.body
     said = "the Secret llm with the upstream's key is not there"
-    until(said, lambda: said in scene.gateway.log.read_text())
+    wait_until(said, lambda: said in scene.gateway.log.read_text())
 
 
 def test_requests_under_way_end_when_it_is_told_to_stop(scene: Scene) -> None:
     scene.upstream.pieces, scene.upstream.pause = [b"data: x\n\n"] * 5, 0.2
-    with ThreadPoolExecutor(1) as pool:
+    scene.upstream.onward = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(scene.ask)
-        while not scene.upstream.seen:
-            time.sleep(0.01)
-        assert scene.gateway.stop() == 0
+        wait_until("the request", lambda: scene.upstream.seen)
+        stopped = pool.submit(scene.gateway.stop)
+        wait_until("the end of its taking connections", lambda: not scene.takes_connections())
+        assert not asked.done() and not stopped.done()
+        scene.upstream.onward.set()
         assert asked.result().body == b"data: x\n\n" * 5
+        assert stopped.result() == 0
 
 
 def test_nothing_of_a_body_or_a_key_reaches_logs_metrics_or_errors(scene: Scene) -> None:

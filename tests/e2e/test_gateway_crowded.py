@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from gateway_parts import (
-    PATIENCE_SECONDS,
     ApiServer,
     Running,
     Upstream,
@@ -20,9 +19,10 @@ from gateway_parts import (
     gateway,
     playbook,
     secret,
-    until,
     version,
 )
+
+from waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
 A, KEY = "a" * 64, "key-of-the-client"
@@ -73,7 +73,7 @@ def test_more_large_bodies_than_there_is_memory_for(tmp_path: Path) -> None:
             asked: list[Future[tuple[int, str, str]]] = [
                 clients.submit(ask, running, body) for _ in range(CLIENTS)
             ]
-            until(
+            wait_until(
                 "all were passed on or answered",
                 lambda: len(upstream.seen) + sum(one.done() for one in asked) >= CLIENTS,
             )
@@ -81,7 +81,7 @@ def test_more_large_bodies_than_there_is_memory_for(tmp_path: Path) -> None:
             upstream.hold.set()
             answers = [one.result() for one in asked]
             # What those took is given back once their answers are sent, which is a moment after they are read.
-            until("there is room again", lambda: ask(running, body)[0] == 200)
+            wait_until("there is room again", lambda: ask(running, body)[0] == 200)
             peak = most_memory(running)
     refused = [one for one in answers if one[0] == 503]
     print(f"{len(refused)} of {CLIENTS} were told to come again; {before / MIB:.0f} -> {peak / MIB:.0f} MiB")

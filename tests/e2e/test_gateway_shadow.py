@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 from gateway_parts import (
-    PATIENCE_SECONDS,
     ApiServer,
     Running,
     Upstream,
@@ -22,9 +20,10 @@ from gateway_parts import (
     playbook,
     secret,
     under_test,
-    until,
     version,
 )
+
+from waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
 A, B = "a" * 64, "b" * 64
@@ -69,8 +68,7 @@ class Scene:
         while True:
             kept, over = self.count("Kept"), self.count("Kept") + self.count("Shed")
             said = self.ask(question)
-            while self.count("Kept") + self.count("Shed") == over:
-                time.sleep(0.05)
+            wait_until("its count", lambda: self.count("Kept") + self.count("Shed") > over)  # noqa: B023
             if self.count("Kept") > kept:
                 return said
 
@@ -83,13 +81,13 @@ class Scene:
 
     def kept(self, folder: str, count: int) -> list[dict[str, Any]]:
         """Records of a folder, once there are so many."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
+
+        def rows() -> list[dict[str, Any]]:
             files = sorted((self.folder / "traffic/formula/traffic/formula" / folder).glob("*.jsonl"))
-            rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-            if len(rows) >= count or time.monotonic() > deadline:
-                return rows
-            time.sleep(0.2)
+            return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+        wait_until(f"{count} records", lambda: len(rows()) >= count)
+        return rows()
 
 
 @pytest.fixture
@@ -136,10 +134,10 @@ def test_active_requests_do_not_wait_for_a_candidate_that_hangs(scene: Scene) ->
     # None of them has its answer where it waits for the candidate, which has none before all are asked.
     assert [scene.ask() for _ in range(20)] == ["by A, to x@example.com"] * 20
     # One is under way and two wait; the others are left out and counted, and more on a busy machine.
-    until("the others are left out", lambda: scene.count("Shed") >= 17)
+    wait_until("the others are left out", lambda: scene.count("Shed") >= 17)
     assert scene.count("Kept") == 0
     scene.upstream.held.set()
-    until("all are counted", lambda: scene.count("Shed") + scene.count("Kept") == 20)
+    wait_until("all are counted", lambda: scene.count("Shed") + scene.count("Kept") == 20)
     left_out = int(scene.count("Shed"))
     assert len(scene.kept("pairs/test-1", 20 - left_out)) == 20 - left_out
 
@@ -172,7 +170,7 @@ def test_nothing_is_kept_unless_it_is_asked_for(scene: Scene, tmp_path: Path) ->
             ),
         )
         # Requests from before it hears of it are not kept.
-        until("a request is kept", lambda: scene.ask() and scene.count("Kept"))
+        wait_until("a request is kept", lambda: scene.ask() and scene.count("Kept"))
         rows = scene.kept("requests", 1)
         assert {row["active"]["answer"]["content"] for row in rows} == {"by A, to [an e-mail address]"}
         assert scene.kept("pairs/test-1", 0) == []

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e_support import FORMULA, Manifest, Sim, Sims, combee, result_of
-from pods import UID, Cluster, Pod, wait_for
+from pods import UID, Cluster, Pod
 
 from combee.clients.store.store import Store
 from combee.names import step_name
 from combee.plan.types import StepSummary
+from waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
 
@@ -86,7 +87,7 @@ def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
     def kill_one(pods: list[Pod], iteration: int) -> None:
         if iteration == 1:
             asked = sum(sim.answered().values())
-            wait_for(lambda: sum(sim.answered().values()) >= asked + 6)
+            wait_until("six more answers", lambda: sum(sim.answered().values()) >= asked + 6)
             pods[1].kill()
 
     state = cluster.to_the_end(kill_one)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e_support import FORMULA, Manifest, Sims
-from pods import UID, Cluster, Pod, wait_for
+from pods import UID, Cluster, Pod
 
 from combee.names import step_name
 from combee.plan.decide import decide
 from combee.plan.types import Snapshot, Step, StepSummary
+from waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -171,7 +172,7 @@ def test_sigterm_stops_at_once(cluster: Cluster, sims: Sims, key: Path) -> None:
     sim = sims.start("--key", key, "--time-scale", "10")
     cluster.engine = sim.url
     pod = cluster.start(next_step(cluster))
-    wait_for(lambda: "profile" in (pod.root / "stderr").read_text())
+    wait_until("the first stage", lambda: "profile" in (pod.root / "stderr").read_text())
     pod.process.send_signal(signal.SIGTERM)
     assert pod.wait() == 143
 

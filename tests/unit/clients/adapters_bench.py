@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -78,18 +79,20 @@ def slow(seconds: float) -> Behaviour:
     return behave
 
 
+def held(go: threading.Event) -> Behaviour:
+    """The usual answer, once the test says so."""
+
+    async def behave(_: Request, body: dict[str, Any]) -> Response:
+        while not go.is_set():  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(0.005)
+        return JSONResponse(answer(body["messages"][-1]["content"]))
+
+    return behave
+
+
 async def truncated(_: Request, __: dict[str, Any]) -> Response:
     """Promises more bytes than it sends."""
     return Response(b'{"choices": [', 200, {"content-length": "4000"}, "application/json")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Give others a turn until it holds; a minute at most."""
-    for _ in range(12_000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came true")
 
 
 class Server:

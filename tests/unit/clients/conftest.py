@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from combee.clients.store.store import Store
+from waiting import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -39,8 +39,7 @@ def _running() -> Iterator[Server]:
     )
     thread = threading.Thread(target=uvicorn_server.run, daemon=True)
     thread.start()
-    while not uvicorn_server.started:
-        time.sleep(0.01)
+    wait_until("the server", lambda: uvicorn_server.started)
     port = uvicorn_server.servers[0].sockets[0].getsockname()[1]
     server.url = f"http://127.0.0.1:{port}/v1"
     yield server

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters_bench import KEY, LATE, Bench, answer, ask, refuse, reply, slow, until
+from adapters_bench import KEY, LATE, Bench, answer, ask, refuse, reply, slow
 from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,6 +18,7 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError, EndpointError, ManifestError
+from waiting import until
 
 
 async def test_an_answer_carries_text_tokens_and_latency(bench: Bench) -> None:

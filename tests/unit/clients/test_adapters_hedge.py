@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from itertools import pairwise
 
 import pytest
-from adapters_bench import LATE, Bench, ask, refuse, slow, until
+from adapters_bench import LATE, Bench, ask, held, refuse, slow
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.race import MIN_SAMPLES, Hedger
 from combee.errors import TransientError
+from waiting import until
 
 
 def warm(budget: float = 0.5, seconds: float = 0.01, kind: str = "task ") -> Hedger:
@@ -61,13 +63,19 @@ async def test_the_slow_first_still_wins_when_the_hedge_fails(bench: Bench) -> N
 async def test_a_hedge_that_fails_is_sent_again_after_its_rest_and_the_straggler_left_behind(
     bench: Bench,
 ) -> None:
+    class PatientWithHedges(Hedger):
+        """Sends one beside the first request, and no further one because that is late, too."""
+
+        def wait_seconds(self, kind: str) -> float:
+            return LATE if self.hedges else 0.0
+
     bench.server.script = [slow(LATE), refuse(500)]
-    # Patient enough for the refusal to come before another one is sent beside it.
-    answered = await bench.client(hedger=warm(seconds=0.5)).ask(ask("late"))
+    hedger = PatientWithHedges(0.5, calls=4 * MIN_SAMPLES)
+    answered = await bench.client(hedger=hedger).ask(ask("late"))
     assert answered.completion.text == "late" and answered.completion.hedged
     assert answered.completion.latency_seconds < LATE
-    # One more where this machine is slower than the hedger's patience.
-    assert answered.completion.retried_for == ("500",) and len(bench.server.asked) >= 3
+    assert answered.completion.retried_for == ("500",)
+    assert (len(bench.server.asked), hedger.hedges) == (3, 2)
 
 
 async def test_a_straggling_hedge_is_left_behind_too(bench: Bench) -> None:
@@ -79,17 +87,30 @@ async def test_a_straggling_hedge_is_left_behind_too(bench: Bench) -> None:
 
 
 async def test_a_hedge_goes_to_the_head_of_the_queue_and_never_beyond_the_slots(bench: Bench) -> None:
-    limits = RunLimits(2)
+    limits, full, go = RunLimits(2), threading.Event(), threading.Event()
+
+    class Waits(Hedger):
+        """Sends nothing beside a request before both slots are taken."""
+
+        def wait_seconds(self, kind: str) -> float | None:
+            return 0.0 if full.is_set() else None
+
     bench.server.script = [slow(LATE)]
-    bench.server.always = slow(0.3)
-    hedger = warm(seconds=0.3)
+    bench.server.always = held(go)
+    hedger = Waits(0.5)
     client = bench.client(hedger=hedger, limits=limits)
     late = asyncio.create_task(client.ask(ask("late")))
     await until(lambda: len(bench.server.asked) == 1)
     queue = [asyncio.create_task(client.ask(ask(str(number)))) for number in range(8)]
+    await until(lambda: len(bench.server.asked) == 2)
+    full.set()
+    # Seven calls wait for a slot, and the first one's hedge: the budget is one.
+    await until(lambda: len(limits._waiting) >= 8)
+    go.set()
     assert (await late).completion.hedged
-    assert sum(task.done() for task in queue) < 4, "the hedge did not wait for the queue"
     await asyncio.gather(*queue)
+    third = bench.server.asked[2]["messages"][-1]["content"]
+    assert third == "late", "the hedge did not wait for the queue"
     assert bench.server.most_in_flight <= 2 + hedger.hedges, "two slots, and what was left behind"
     assert limits.in_flight == 0
 

@@ -8,15 +8,17 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from container_bench import AS_ROOT, MIB, processes_of, run, sandbox
+from container_bench import AS_ROOT, MIB, processes_of, processes_that_say, run, sandbox
 
+from combee.clients.sandbox.sandbox import Run
 from combee.clients.sandbox.users import Users
 from combee.errors import UserError
+from waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")
 FIRST = 61_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 10 * 100
@@ -40,6 +42,20 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
         assert list(Path(folder).glob("combee-*")) == []
     assert processes_of(FIRST) == []
+
+
+async def at_work(
+    users: Users | None, stop: asyncio.Future[object], first: str, *endless: str
+) -> tuple[asyncio.Task[Run], Callable[[], bool]]:
+    """A sandbox that has come to its ``endless`` command, and whether that one still runs."""
+
+    def works() -> bool:
+        return bool(processes_that_say("\0".join(endless)))
+
+    script = f"{first} {' '.join(endless)}"
+    running = asyncio.create_task(sandbox(script, users=users).run({}, {}, {}, stop))
+    await until(works)
+    return running, works
 
 
 def test_one_that_does_its_work_leaves_its_files(users: Users | None) -> None:
@@ -92,11 +108,7 @@ def test_what_it_left_running_is_ended_when_it_ends(users: Users | None, tmp_pat
     seconds = f"98{os.getpid()}"  # of this test alone: others may run beside it
     done = run(f"setsid sh -c 'sleep {seconds}' & exit 0", users=users)
     assert (done.code, done.why) == (0, "")
-    lines = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # whatever else ran here may have ended meanwhile
-            lines.append(entry.read_bytes())
-    assert not [line for line in lines if seconds.encode() in line]
+    assert processes_that_say(seconds) == []
 
 
 @pytest.mark.parametrize(
@@ -114,10 +126,15 @@ def test_one_that_fills_the_disk_is_ended(users: Users | None, script: str) -> N
 
 
 def test_one_that_talks_without_end_fills_no_memory(users: Users | None) -> None:
-    done = run("yes 'and so on'", users=users, seconds=3)
-    assert done.why == "timeout"
-    assert len(done.said) <= 4096
-    assert done.said.rstrip().endswith("and so on") or done.said.rstrip().endswith("and so o")
+    async def stopped() -> None:
+        stop: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        much = "yes 'and so on' | head -c 20000000"
+        running, _ = await at_work(users, stop, f"{much}; exec", "yes", f"still{os.getpid()}")
+        stop.set_result(None)
+        done = await running
+        assert done.why == "stopped" and 0 < len(done.said) <= 4096
+
+    asyncio.run(stopped())
 
 
 def test_one_that_forks_without_end_ends_with_all_of_them(tmp_path: Path) -> None:
@@ -183,10 +200,9 @@ def test_no_more_is_read_than_a_file_may_have(users: Users | None) -> None:
 def test_stopping_ends_it(users: Users | None) -> None:
     async def stopped() -> None:
         stop: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        running = asyncio.create_task(sandbox("sleep 1000", users=users).run({}, {}, {}, stop))
-        await asyncio.sleep(0.2)
+        running, works = await at_work(users, stop, "exec", "sleep", f"97{os.getpid()}")
         stop.set_result(None)
-        assert (await running).why == "stopped"
+        assert (await running).why == "stopped" and not works()
 
     asyncio.run(stopped())
 
@@ -194,11 +210,11 @@ def test_stopping_ends_it(users: Users | None) -> None:
 def test_cancelling_ends_it_and_leaves_nothing(users: Users | None) -> None:
     async def cancelled() -> None:
         never: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        running = asyncio.create_task(sandbox("sleep 1000", users=users).run({}, {}, {}, never))
-        await asyncio.sleep(0.2)
+        running, works = await at_work(users, never, "exec", "sleep", f"97{os.getpid()}")
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+        assert not works()
 
     asyncio.run(cancelled())
 

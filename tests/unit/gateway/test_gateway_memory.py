@@ -8,7 +8,6 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 import pytest
@@ -22,6 +21,7 @@ from combee.gateway.shadow import Shadow
 from combee.gateway.spool import Place, Spool
 from combee.gateway.table import Limits, Mirroring, Route, Served, Table, TrafficComparison
 from combee.gateway.upstream import Upstreams
+from waiting import until
 
 MIB = 1024 * 1024
 A, B = Served("a" * 64, "the rule of A"), Served("b" * 64, "the rule of B")
@@ -132,12 +132,6 @@ async def started(room: int, mirroring: Mirroring | None = None) -> AsyncIterato
                 await runner.cleanup()
                 server.should_exit = True
                 await serving
-
-
-async def until(true: Any) -> None:
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 - what is waited for sets no event
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["told", "chunked"])

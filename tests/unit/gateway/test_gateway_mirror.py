@@ -27,9 +27,12 @@ class Api:
 
     def __init__(self, lists: list[Any], watches: list[list[bytes] | Exception]) -> None:
         self.lists, self.watches, self.asked = lists, watches, list[str]()
+        self.moved = asyncio.Event()
+        """set whenever it is asked, or its copy has changed."""
 
     async def request(self, method: str, path: str, *, query: dict[str, str]) -> Answer:
         self.asked.append(f"list {query.get('continue', '')}".strip())
+        self.moved.set()
         said = self.lists.pop(0)
         if isinstance(said, Exception):
             raise said
@@ -39,6 +42,7 @@ class Api:
         self, path: str, *, query: dict[str, str], silence_seconds: float
     ) -> AsyncIterator[bytes]:
         self.asked.append(f"watch {query['resourceVersion']}")
+        self.moved.set()
         if not self.watches:
             await asyncio.Event().wait()
         said = self.watches.pop(0)
@@ -59,13 +63,15 @@ async def followed(api: Api, until: Callable[[Mirror[str]], bool]) -> tuple[Mirr
     def changed() -> None:
         nonlocal changes
         changes += 1
+        api.moved.set()
 
     mirror: Mirror[str] = Mirror(cast(Kube, api), "Playbook", "n", lambda body: str(body["said"]), changed)
     task = asyncio.create_task(mirror.run())
     try:
         async with asyncio.timeout(60):
-            while not until(mirror):  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.01)
+            while not until(mirror):
+                await api.moved.wait()
+                api.moved.clear()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

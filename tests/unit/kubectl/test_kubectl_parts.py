@@ -232,7 +232,7 @@ def test_the_worker_reads_what_the_pod_is_told(tmp_path: Path) -> None:
 def test_a_pod_that_is_being_made_when_the_command_is_stopped_is_deleted() -> None:
     """The cluster makes what it was asked for, whether or not anybody waits for the answer."""
     done: list[str] = []
-    asked = asyncio.Event()
+    asked, answer = asyncio.Event(), asyncio.Event()
 
     class Api:
         async def list(self, *_: Any, **__: Any) -> list[Any]:
@@ -240,7 +240,7 @@ def test_a_pod_that_is_being_made_when_the_command_is_stopped_is_deleted() -> No
 
         async def create(self, body: dict[str, Any]) -> dict[str, Any]:
             asked.set()
-            await asyncio.sleep(0.05)
+            await answer.wait()
             done.append("made")
             return body
 
@@ -253,6 +253,8 @@ def test_a_pod_that_is_being_made_when_the_command_is_stopped_is_deleted() -> No
         fetching = asyncio.create_task(_fetched(here, a_pod(), 10.0))
         await asked.wait()
         fetching.cancel()
+        await asyncio.sleep(0)  # its turn to hear of it
+        answer.set()
         with pytest.raises(asyncio.CancelledError):
             await fetching
 

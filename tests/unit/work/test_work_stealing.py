@@ -52,20 +52,20 @@ def spec():
 
 @dataclass
 class Answers:
-    """Answers every call after a while; what a slow pod and a quick one share is the store."""
+    """Answers every call once it may: what a slow pod and a quick one share is the store."""
 
-    seconds: float
+    go: asyncio.Event
     asked: list[str] = field(default_factory=list)
 
     async def make(self, request: ChatRequest) -> Completion:
-        await asyncio.sleep(self.seconds)
+        await self.go.wait()
         self.asked.append(request.prompt.messages[-1].content)
         return Completion(
             '{"final_answer": "1", "lessons": ["Divide first."], "diagnosis": "x"}',
             10,
             5,
             0,
-            self.seconds,
+            0.0,
             "stop",
             1,
         )
@@ -99,8 +99,10 @@ class Quiet:
     def note(self, text: str) -> None: ...
 
 
-def pod(folder: Path, seconds: float) -> tuple[WorkContext, Answers]:
-    store, answers = Store.open(str(folder)), Answers(seconds)
+def pod(folder: Path, *, slow: bool = False) -> tuple[WorkContext, Answers]:
+    store, answers = Store.open(str(folder)), Answers(asyncio.Event())
+    if not slow:
+        answers.go.set()
     memo = Memo(store)
     clients = {role: Client(answers, role, memo) for role in ("task", "proposer")}
     context = WorkContext(
@@ -131,12 +133,15 @@ async def test_a_finished_pod_takes_work_from_the_far_end_and_nothing_is_asked_t
     # Nobody dies here: an owner that loses patience with a helper on a busy machine would ask again itself.
     monkeypatch.setattr("combee.work.pieces.LEAST_PATIENCE_SECONDS", 3600.0)
     plan, step = planned()
-    slow, slow_answers = pod(tmp_path, 0.15)
-    quick, quick_answers = pod(tmp_path, 0.001)
+    slow, slow_answers = pod(tmp_path, slow=True)
+    quick, quick_answers = pod(tmp_path)
 
     async def quick_pod() -> int:
-        await run_map(quick, step, plan, 1, ALONE)
-        return await help_others(quick, step, plan, 1, ALONE)
+        try:
+            await run_map(quick, step, plan, 1, ALONE)
+            return await help_others(quick, step, plan, 1, ALONE)
+        finally:
+            slow_answers.go.set()
 
     summary, taken = await asyncio.gather(run_map(slow, step, plan, 0, ALONE), quick_pod())
     parts = dealt(await members(slow, plan), plan)
@@ -153,9 +158,9 @@ async def test_a_finished_pod_takes_work_from_the_far_end_and_nothing_is_asked_t
 
 async def test_stealing_changes_no_result(tmp_path: Path) -> None:
     plan, step = planned()
-    alone, _ = pod(tmp_path / "alone", 0.0)
+    alone, _ = pod(tmp_path / "alone")
     wanted = [(await run_map(alone, step, plan, shard, ALONE)).outputs["trajectories"] for shard in (0, 1)]
-    helped, _ = pod(tmp_path / "helped", 0.0)
+    helped, _ = pod(tmp_path / "helped")
     await help_others(helped, step, plan, 1, ALONE)
     got = [(await run_map(helped, step, plan, shard, ALONE)).outputs["trajectories"] for shard in (0, 1)]
     assert got == wanted
@@ -166,7 +171,7 @@ async def test_an_owner_waits_for_a_helper_that_died_but_not_for_ever(
 ) -> None:
     monkeypatch.setattr("combee.work.pieces.LEAST_PATIENCE_SECONDS", 0.1)
     plan, step = planned()
-    context, answers = pod(tmp_path, 0.0)
+    context, answers = pod(tmp_path)
     assert await Claims(context, step.name, 0, me=1).take(0)
     assert (await run_map(context, step, plan, 0, ALONE)).counts["examples"] > 4
     assert len(answers.asked) == len(set(answers.asked)) > 4
@@ -177,7 +182,7 @@ async def test_a_pod_that_is_started_again_finds_its_own_claims(
 ) -> None:
     monkeypatch.setattr("combee.work.pieces.LEAST_PATIENCE_SECONDS", 3600.0)
     plan, step = planned()
-    context, _ = pod(tmp_path, 0.0)
+    context, _ = pod(tmp_path)
     for piece in range(3):
         assert await Claims(context, step.name, 0, me=0).take(piece)
     assert not await Claims(context, step.name, 0, me=1).take(0)
@@ -187,7 +192,7 @@ async def test_a_pod_that_is_started_again_finds_its_own_claims(
 async def test_a_helper_that_fails_leaves_its_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("combee.work.pieces.LEAST_PATIENCE_SECONDS", 3600.0)
     plan, step = planned()
-    context, answers = pod(tmp_path, 0.0)
+    context, answers = pod(tmp_path)
 
     async def refuse(request: ChatRequest) -> Completion:
         raise EndpointError("no")
@@ -196,13 +201,13 @@ async def test_a_helper_that_fails_leaves_its_piece(tmp_path: Path, monkeypatch:
     with pytest.raises(EndpointError):
         await help_others(context, step, plan, 1, ALONE)
     monkeypatch.undo()
-    context, _ = pod(tmp_path, 0.0)
+    context, _ = pod(tmp_path)
     assert (await run_map(context, step, plan, 0, ALONE)).counts["examples"] > 4
 
 
 async def test_there_is_nothing_to_take_from_finished_shards(tmp_path: Path) -> None:
     plan, step = planned()
-    context, answers = pod(tmp_path, 0.0)
+    context, answers = pod(tmp_path)
     for shard in (0, 1):
         await run_map(context, step, plan, shard, ALONE)
     asked = len(answers.asked)
@@ -215,6 +220,6 @@ async def test_positions_are_dealt_out_once(shards: int, tmp_path: Path) -> None
     from dataclasses import replace
 
     plan, _ = planned()
-    context, _ = pod(tmp_path, 0.0)
+    context, _ = pod(tmp_path)
     parts = dealt(await members(context, plan), replace(plan, shards=shards))
     assert sorted(position for part in parts for position in part) == list(range(ROWS))

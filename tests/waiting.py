@@ -1,0 +1,37 @@
+"""Waiting for what happens elsewhere: as long as it takes, and never longer than a test may."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from subprocess import Popen
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+PATIENCE_SECONDS = 240.0
+"""Long enough for the slowest machine: whoever waits so long waits for what will never come."""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Give other tasks their turns until the condition holds."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - what is waited for sets no event
+            await asyncio.sleep(0.005)
+
+
+def wait_until(what: str, condition: Callable[[], Value], process: Popen[Any] | None = None) -> Value:
+    """Return the first true value of the condition.
+
+    Fails, naming ``what`` is waited for, when it does not come, or when the ``process`` that it should come from
+    has ended without it.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (value := condition()):
+        ended = process is not None and process.poll() is not None
+        if ended and (value := condition()):
+            break
+        assert not ended, f"the process ended, and {what} did not come"
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.01)
+    return value
