@@ -14,12 +14,10 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger
 from combee.clients.model.ready import Gate
-from combee.clients.model.wire import Budget, OnCall
-from combee.clients.store.store import Store
 from combee.methods.registry import method_of
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
-from combee.work.context import Data, Progress, Runner, WorkContext
+from combee.work.context import Accounts, Data, Runner, WorkContext
 
 _TALKATIVE = (
     "openai",
@@ -88,16 +86,14 @@ class Models:
 def open_models(
     workers: Workers,
     endpoints: Mapping[str, Endpoint],
-    store: Store,
+    accounts: Accounts,
     *,
-    on_call: OnCall,
-    budget: Budget,
     share: Share = Share(),
     wait_seconds: float | None = None,
 ) -> Models:
     """Return a client for each role. ``wait_seconds``: how long the first call waits for an endpoint that
     does not answer yet; None: endpoints are not checked before the first call."""
-    pool, memo, limits = ConnectionPool(), Memo(store), share.limits(workers)
+    pool, memo, limits = ConnectionPool(), Memo(accounts.store), share.limits(workers)
     hedger = Hedger(workers.hedge_budget)
     gates: dict[Endpoint, Gate] = {}
     clients = {}
@@ -109,8 +105,8 @@ def open_models(
             limits,
             pool=pool,
             deadline_seconds=workers.call_deadline_seconds,
-            on_call=on_call,
-            budget=budget,
+            on_call=accounts.on_call,
+            budget=accounts.budget,
             hedger=hedger,
             adaptive=AdaptiveLimit(share.of(workers.concurrency)),
         )
@@ -122,14 +118,11 @@ def open_models(
 
 def work_context(
     spec: RunSpec,
-    *,
-    name: str,
-    uid: str,
-    store: Store,
+    accounts: Accounts,
     models: Models,
     data: Data,
-    progress: Progress,
-    initial_playbook: str,
+    *,
+    initial_playbook: str = "",
     share: Share = Share(),
     task: Task | None = None,
     runner: Runner | None = None,
@@ -138,8 +131,8 @@ def work_context(
     ``task`` is the run's task where it is loaded already, or its stand-in where none is needed."""
     return WorkContext(
         spec=spec,
-        prefix=run_prefix(name, uid),
-        store=store,
+        prefix=accounts.prefix,
+        store=accounts.store,
         clients=models.clients,
         task=task or task_of(spec.task),
         method=method_of(spec),
@@ -147,7 +140,7 @@ def work_context(
         concurrency=share.of(spec.workers.concurrency),
         slots=spec.workers.concurrency,
         clock=time.monotonic,
-        progress=progress,
+        progress=accounts.progress,
         initial_playbook=initial_playbook,
         runner=runner,
     )

@@ -1,4 +1,8 @@
-"""What rolls out where a task is a container: on a laptop the manifest's command, in a sandbox; on a cluster a pod."""
+"""What rolls out where a task is a container or an adapter of the gepa package.
+
+A container is on a laptop the manifest's command, in a sandbox, and on a cluster a pod. An adapter runs in processes
+beside this one on both.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,27 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from starlette.routing import Route
 
 from combee.api.run import PromptLearningRun, RunSpec
-from combee.api.tasks import CustomContainer
+from combee.api.tasks import CustomAdapter
 from combee.api.texts import in_bytes
-from combee.assembly.adapters import Accounts, adapter_of, rolling_out_by_adapter
 from combee.assembly.context import Models, Share
 from combee.clients.model.agents import AGENT
 from combee.clients.model.proxy import ModelProxy
-from combee.clients.model.wire import Budget, Endpoint, OnCall
+from combee.clients.model.wire import Endpoint
+from combee.clients.sandbox.gepa_host import Hosts, Served
 from combee.clients.sandbox.sandbox import Limits, Run, Sandbox
 from combee.clients.sandbox.users import FIRST, MOST, Users
-from combee.clients.store.store import Store
 from combee.errors import CombeeError, ManifestError, UserError
 from combee.settings import program_path
 from combee.tasks.container import Ended, Fault
-from combee.work.container import ROLE, ContainerRunner, Executor
-from combee.work.context import Progress, Runner
+from combee.work.adapter import AdapterRunner
+from combee.work.container import ContainerRunner, Executor
+from combee.work.context import Accounts, Runner
+from combee.work.programs import ROLE
 
 ME = "me"
 _LAST_ID = 65_533
@@ -34,14 +40,14 @@ _WHY = {"timeout": Fault.TIMEOUT, "disk": Fault.WROTE_TOO_MUCH, "stopped": Fault
 _FIX = f"Run it as root, or give --task-user {ME} to run the task's command with your own rights"
 
 
-def container_of(spec: RunSpec) -> CustomContainer | None:
-    """The container of the task, if it has one."""
-    return spec.task.container
+def adapter_of(spec: RunSpec) -> CustomAdapter | None:
+    """Return the adapter of the task, or None."""
+    return spec.task.custom.adapter if spec.task.custom is not None else None
 
 
 def with_agent(spec: RunSpec, endpoints: Mapping[str, Endpoint]) -> Mapping[str, Endpoint]:
     """``endpoints`` and, for a container or an adapter, that of the calls of its own: the task model's."""
-    if (container_of(spec) is None and adapter_of(spec) is None) or ROLE not in endpoints:
+    if (spec.task.container is None and adapter_of(spec) is None) or ROLE not in endpoints:
         return endpoints
     return {**endpoints, AGENT: endpoints[ROLE]}
 
@@ -51,7 +57,7 @@ def sandbox_of(run: PromptLearningRun, user: str, base: Path) -> Sandbox | None:
 
     ``user`` is the flag's word. Raises UserErrors: nothing to start, nobody to start it as, a flag without use.
     """
-    container = container_of(run.spec)
+    container = run.spec.task.container
     if container is None:
         if user:
             raise UserError(
@@ -114,7 +120,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
+class _ContainerExecutor:
     """Implements ``work.container.Executor``."""
 
     runs: Executor[Run]
@@ -132,43 +138,58 @@ class _There:
 
 @asynccontextmanager
 async def rolling_out(
-    spec: RunSpec,
-    place: Place | None,
-    models: Models,
-    store: Store,
-    prefix: str,
-    *,
-    on_call: OnCall,
-    budget: Budget,
-    progress: Progress,
-    share: Share,
+    spec: RunSpec, place: Place | None, models: Models, accounts: Accounts, share: Share
 ) -> AsyncIterator[Runner | None]:
     """The runner of a task in a container or an adapter, its proxy served meanwhile; None for any other task.
     ``share``: which part of the run's rollouts is this process's."""
-    if adapter_of(spec) is not None:
-        accounts = Accounts(store, prefix, on_call, budget, progress)
-        async with rolling_out_by_adapter(spec, models, accounts, share) as runner:
-            yield runner
-        return
-    container = container_of(spec)
-    if container is None or place is None or AGENT not in models.clients:
+    container, adapter, client = spec.task.container, adapter_of(spec), models.clients.get(AGENT)
+    if client is None or (adapter is None and (container is None or place is None)):
         yield None
         return
-    model = spec.roles()[ROLE]
-    sampling = (model.sampling.temperature, model.sampling.top_p)
-    client = models.clients[AGENT]
-    proxy = ModelProxy(client, temperature=sampling[0], top_p=sampling[1])
-    async with proxy.serve(place.host, place.port, place.beside):
-        yield ContainerRunner(
-            container=container,
-            endpoint=client.endpoint,
-            sampling=sampling,
-            executor=_There(place.runs),
-            proxy=proxy,
-            store=store,
-            prefix=prefix,
-            budget=budget,
-            on_call=on_call,
-            progress=progress,
-            at_once=place.at_once,
-        )
+    sampling = spec.roles()[ROLE].sampling
+    proxy = ModelProxy(client, temperature=sampling.temperature, top_p=sampling.top_p)
+    common = _Common(
+        endpoint=client.endpoint,
+        sampling=(sampling.temperature, sampling.top_p),
+        proxy=proxy,
+        accounts=accounts,
+    )
+    if adapter is not None:
+        async with proxy.serve(), _hosts(adapter, Served(proxy.model, proxy.url)) as hosts:
+            image = (spec.task.custom.image if spec.task.custom else None) or ""
+            at_once = share.of(adapter.concurrency)
+            yield AdapterRunner(adapter=adapter, image=image, hosts=hosts, at_once=at_once, **common)
+    elif container is not None and place is not None:
+        executor = _ContainerExecutor(place.runs)
+        async with proxy.serve(place.host, place.port, place.beside):
+            yield ContainerRunner(container=container, executor=executor, at_once=place.at_once, **common)
+
+
+class _Common(TypedDict):
+    """The fields that both runners have."""
+
+    endpoint: Endpoint
+    sampling: tuple[float, float]
+    proxy: ModelProxy
+    accounts: Accounts
+
+
+async def check_adapter(spec: RunSpec, endpoints: Mapping[str, Endpoint]) -> None:
+    """Make the adapter once, if the task has one, and drop it. Raises ManifestError where that fails.
+
+    The adapter gets the task model's name, since clients cannot be made without one, and no URL: it must not
+    ask yet.
+    """
+    adapter = adapter_of(spec)
+    if adapter is not None:
+        async with _hosts(adapter, Served(endpoints[ROLE].model)) as hosts:
+            await hosts.ready()
+
+
+@asynccontextmanager
+async def _hosts(adapter: CustomAdapter, served: Served) -> AsyncIterator[Hosts]:
+    hosts = Hosts(adapter.factory, float(adapter.timeout_seconds), served)
+    try:
+        yield hosts
+    finally:
+        await hosts.close()

@@ -12,7 +12,6 @@ from pathlib import Path
 from combee.algo.latency import LatencyLaw
 from combee.api.cluster import check_cluster
 from combee.api.load import parse_run
-from combee.assembly.rollouts import container_of
 from combee.clients.store.store import Store
 from combee.compare.cells import (
     Cell,
@@ -112,7 +111,7 @@ def write_runs(request: Request, comparison: str) -> list[Path]:
 
 
 def _refuse_container(task: CompareTask) -> None:
-    if container_of(task.run.spec) is not None:
+    if task.run.spec.task.container is not None:
         raise NotAvailableError(
             "comparing a task in a container is not available in this version",
             where="spec.task.custom.container",

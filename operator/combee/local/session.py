@@ -17,12 +17,11 @@ from uuid import uuid4
 from combee.algo.tokens import estimate_tokens
 from combee.api.local import check_readable
 from combee.api.run import PromptLearningRun, manifest_digest
-from combee.assembly.adapters import check_adapter
-from combee.assembly.context import Models, Share, keep_libraries_quiet, open_models, run_prefix, work_context
+from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.folder import RunFolder, RunIdentity, given_plans
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_run
-from combee.assembly.rollouts import Place, rolling_out, sandbox_of, with_agent
+from combee.assembly.rollouts import Place, check_adapter, rolling_out, sandbox_of, with_agent
 from combee.assembly.splits import data_facts, refuse_too_small
 from combee.clients.model.chat import ChatClient, ChatRequest, ConnectionPool, Endpoint
 from combee.clients.model.embedding import PROBE
@@ -53,7 +52,7 @@ from combee.report.progress import ProgressState
 from combee.report.result import DataInfo, ModelInfo, Result
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
-from combee.work.context import WorkContext
+from combee.work.context import Accounts, WorkContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +150,6 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     return info
 
 
-def _models(prepared: Prepared, store: Store, meter: Meter, guard: BudgetGuard) -> Models:
-    endpoints = with_agent(prepared.run.spec, prepared.endpoints)
-    models = open_models(prepared.run.spec.workers, endpoints, store, on_call=meter.on_call, budget=guard)
-    meter.limits = models.limits
-    return models
-
-
 async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Result:
     """Work until there is an outcome, then write result, playbook and reports into ``out``.
 
@@ -224,32 +216,15 @@ async def _work(
 async def _contexts(
     prepared: Prepared, who: Identity, store: Store, meter: Meter, guard: BudgetGuard
 ) -> AsyncIterator[WorkContext]:
-    """The context of a session, its models and what rolls out opened meanwhile."""
-    spec = prepared.run.spec
-    models = _models(prepared, store, meter, guard)
+    """The context of a session; its models and what rolls out are open meanwhile."""
+    spec, data, start = prepared.run.spec, _HeldData(prepared.splits), prepared.initial_playbook
+    accounts = Accounts(store, run_prefix(who.name, who.uid), meter.on_call, guard, meter)
+    models = open_models(spec.workers, with_agent(spec, prepared.endpoints), accounts)
+    meter.limits = models.limits
+    place = None if prepared.sandbox is None else Place(prepared.sandbox)
     try:
-        async with rolling_out(
-            spec,
-            None if prepared.sandbox is None else Place(prepared.sandbox),
-            models,
-            store,
-            run_prefix(who.name, who.uid),
-            on_call=meter.on_call,
-            budget=guard,
-            progress=meter,
-            share=Share(),
-        ) as runner:
-            yield work_context(
-                spec,
-                name=who.name,
-                uid=who.uid,
-                store=store,
-                models=models,
-                data=_HeldData(prepared.splits),
-                progress=meter,
-                initial_playbook=prepared.initial_playbook,
-                runner=runner,
-            )
+        async with rolling_out(spec, place, models, accounts, Share()) as runner:
+            yield work_context(spec, accounts, models, data, initial_playbook=start, runner=runner)
     finally:
         await models.pool.aclose()
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from combee.api.run import manifest_digest
-from combee.assembly.context import keep_libraries_quiet, open_models, work_context
+from combee.assembly.context import keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.folder import read_plans
 from combee.assembly.guard import BudgetGuard
@@ -35,7 +35,7 @@ from combee.report.outcome import Session, data_pinned
 from combee.report.result import DataInfo
 from combee.steps import EVALUATE, PROFILE, kind_of
 from combee.tasks.traces import TracesTask
-from combee.work.context import WorkContext, read_receipt
+from combee.work.context import Accounts, WorkContext, read_receipt
 from combee.work.steps import rolled_up
 
 PLANS_FOLDER = "/etc/combee/plans"
@@ -57,24 +57,11 @@ def _print(pod: Pod, log: PodLog) -> None:
 async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
     memory = Memory.from_status(pod.step.params.get("state"))
     store = open_store(pod.settings, pod.settings.store)
-    models = open_models(
-        pod.spec.workers,
-        {},
-        store,
-        on_call=lambda record: None,
-        budget=BudgetGuard(limits_of(pod.spec), lambda: 0.0),
-    )
-    context = work_context(
-        pod.spec,
-        name=pod.name,
-        uid=pod.uid,
-        store=store,
-        models=models,
-        data=PodData(pod),
-        progress=LogProgress(log),
-        initial_playbook="",
-        task=TracesTask(),  # asked nothing here: who reads a result does not run its task's code
-    )
+    guard, prefix = BudgetGuard(limits_of(pod.spec), lambda: 0.0), run_prefix(pod.name, pod.uid)
+    accounts = Accounts(store, prefix, lambda record: None, guard, LogProgress(log))
+    models = open_models(pod.spec.workers, {}, accounts)
+    # The task is asked nothing here: who reads a result does not run its task's code.
+    context = work_context(pod.spec, accounts, models, PodData(pod), task=TracesTask())
     try:
         session = await _session(pod, memory, context, store)
         _, made = await texts(session)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from combee.api.common import SecretKeyRef
 from combee.api.texts import in_bytes
-from combee.assembly.context import Share, keep_libraries_quiet, open_models, work_context
+from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.crash import bug_text
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.guard import BudgetGuard
@@ -45,7 +45,7 @@ from combee.steps import EVALUATE, KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask
-from combee.work.context import WorkContext, read_receipt, write_receipt
+from combee.work.context import Accounts, WorkContext, read_receipt, write_receipt
 from combee.work.steps import help_map, run_shard
 
 YIELDED = "Yielded"
@@ -205,51 +205,22 @@ class _Worker:
 
     @asynccontextmanager
     async def _context(self, store: Store) -> AsyncIterator[tuple[WorkContext, BudgetGuard]]:
-        pod = self.pod
+        pod, data = self.pod, PodData(self.pod)
         part = Share(max(1, pod.step.shards), pod.shard)
         guard = BudgetGuard(limits_of(pod.spec), lambda: 0.0)
         waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
-        on_call = self._noticing(guard)
+        prefix = run_prefix(pod.name, pod.uid)
+        accounts = Accounts(store, prefix, self._noticing(guard), guard, LogProgress(self.log))
         task: Task = TracesTask()
         try:
             endpoints, task = with_agent(pod.spec, _endpoints(pod)), task_of(pod.spec.task)
         except CombeeError as error:
             endpoints, self.refusal = {}, error
-        models = open_models(
-            pod.spec.workers,
-            endpoints,
-            store,
-            on_call=on_call,
-            budget=guard,
-            share=part,
-            wait_seconds=waits,
-        )
-        data, progress = PodData(pod), LogProgress(self.log)
-        context = work_context(
-            pod.spec,
-            name=pod.name,
-            uid=pod.uid,
-            store=store,
-            models=models,
-            data=data,
-            progress=progress,
-            initial_playbook="",
-            share=part,
-            task=task,
-        )
+        models = open_models(pod.spec.workers, endpoints, accounts, share=part, wait_seconds=waits)
+        context = work_context(pod.spec, accounts, models, data, share=part, task=task)
         try:
             data.pinned = await _pinned(context, pod)
-            async with rolling_out(
-                pod.spec,
-                desk(pod, part),
-                models,
-                store,
-                context.prefix,
-                on_call=on_call,
-                budget=guard,
-                progress=progress,
-                share=part,
-            ) as runner:
+            async with rolling_out(pod.spec, desk(pod, part), models, accounts, part) as runner:
                 yield replace(context, runner=runner), guard
         finally:
             await models.pool.aclose()

@@ -1,8 +1,9 @@
-"""A rollout by an adapter of the gepa package: who is asked, and what is made of the answer."""
+"""A rollout by an adapter of the gepa package: what its process is asked, and the recording in its reply."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,7 @@ from combee.clients.model.proxy import Visit
 from combee.clients.sandbox.gepa_host import Hosts
 from combee.tasks.adapter import asked_of, candidate_of, recording_said
 from combee.tasks.traces import Recording
-from combee.work.programs import ProgramRunner, Wanted
-
-ATTEMPTS = 2
-"""How often a rollout is tried whose process dies."""
+from combee.work.programs import ProgramRunner, Rollout
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,48 +23,42 @@ class AdapterRunner(ProgramRunner):
     hosts: Hosts
     image: str = ""
     noted: bool = False
-    """whether it was told that the adapter has nothing to say of an example"""
+    """whether the user was told that the adapter makes no reflective dataset of an example."""
 
     @property
     def concurrency(self) -> int:
         return self.adapter.concurrency
 
-    async def identity(self, wanted: Wanted) -> dict[str, Any]:
-        await self.hosts.ready()
-        return {
-            "v": 1,
-            "kind": "adapter",
-            "factory": [self.hosts.factory, self.hosts.code, self.image],
-            "model": self.model_identity,
-            "example": [wanted.example.id, wanted.example.digest],
-            "candidate": candidate_of(wanted.shown),
-            "ordinal": wanted.ordinal,
-            "reflected": wanted.reflected,
-        }
-
     @property
     def attempts(self) -> int:
-        return ATTEMPTS
+        return 2
 
-    async def once(self, wanted: Wanted, used: list[Visit]) -> tuple[Recording, float]:
-        request = asked_of(wanted.example, wanted.shown, reflected=wanted.reflected)
+    async def identity(self, rollout: Rollout) -> dict[str, Any]:
+        await self.hosts.ready()
+        return {
+            "kind": "adapter",
+            "factory": [self.hosts.factory, self.hosts.code, self.image],
+            "candidate": candidate_of(rollout.shown),
+            "reflected": rollout.reflected,
+        }
+
+    async def attempt(self, rollout: Rollout, visits: list[Visit]) -> tuple[Mapping[str, Any], float]:
+        request = asked_of(rollout.example, rollout.shown, reflected=rollout.reflected)
         async with self.hosts.host() as host:
-            began = time.monotonic()
-            with self.proxy.admit(wanted.ordinal, host.key) as visit:
-                used.append(visit)
+            started = time.monotonic()
+            with self.proxy.admit(rollout.ordinal, host.key) as visit:
+                visits.append(visit)
                 reply = await host.ask(request, self.hosts.seconds, visit.fatal)
                 if visit.fatal.done():
                     raise visit.fatal.result()
-            seconds = time.monotonic() - began
-        if visit.lost is not None:
-            raise visit.lost
-        recording = recording_said(wanted.example, reply, self.hosts.factory)
-        self._note(str(reply.get("unreflected", "")))
-        return recording, seconds
+            return reply, time.monotonic() - started
 
-    def _note(self, raised: str) -> None:
+    def recording(self, rollout: Rollout, end: Mapping[str, Any]) -> Recording:
+        recording = recording_said(rollout.example, end, self.hosts.factory)
+        raised = end.get("unreflected", "")
         if raised and not self.noted:
             self.noted = True
-            self.progress.note(
+            self.accounts.progress.note(
                 f"make_reflective_dataset raised {raised}: nothing is learned of such an example"
             )
+        return recording

@@ -12,10 +12,7 @@ from combee.clients.model.proxy import Visit
 from combee.errors import CombeeError
 from combee.tasks.container import LEFT, Ended, given_files, recording_left
 from combee.tasks.traces import Recording
-from combee.work.programs import ROLE, ProgramRunner, Wanted
-
-__all__ = ["ROLE", "ContainerRunner", "Executor"]
-
+from combee.work.programs import ProgramRunner, Rollout
 
 End = TypeVar("End", covariant=True)
 
@@ -45,39 +42,33 @@ class ContainerRunner(ProgramRunner):
     def concurrency(self) -> int:
         return self.container.concurrency
 
-    async def identity(self, wanted: Wanted) -> dict[str, Any]:
-        container = self.container
-        return {
-            "v": 1,
-            "kind": "container",
-            "image": container.image,
-            "command": [*container.command, *container.args],
-            "localCommand": list(container.local_command),
-            "model": self.model_identity,
-            "example": [wanted.example.id, wanted.example.digest],
-            "artifact": wanted.shown.text,
-            "ordinal": wanted.ordinal,
-        }
-
     @property
     def attempts(self) -> int:
         return self.container.attempts
 
-    async def once(self, wanted: Wanted, used: list[Visit]) -> tuple[Recording, float]:
-        files = given_files(wanted.example, wanted.shown.text)
-        with self.proxy.admit(wanted.ordinal) as visit:
-            used.append(visit)
-            ended = await self.executor.run(files, self._env(visit), LEFT, visit.fatal)
+    async def identity(self, rollout: Rollout) -> dict[str, Any]:
+        return {
+            "kind": "container",
+            "image": self.container.image,
+            "command": [*self.container.command, *self.container.args],
+            "localCommand": list(self.container.local_command),
+            "artifact": rollout.shown.text,
+        }
+
+    async def attempt(self, rollout: Rollout, visits: list[Visit]) -> tuple[Ended, float]:
+        files = given_files(rollout.example, rollout.shown.text)
+        with self.proxy.admit(rollout.ordinal) as visit:
+            visits.append(visit)
+            env = {
+                "OPENAI_BASE_URL": self.proxy.url,
+                "OPENAI_API_KEY": visit.key,
+                "OPENAI_MODEL": self.proxy.model,
+                "COMBEE_ORDINAL": str(visit.ordinal),
+            }
+            ended = await self.executor.run(files, env, LEFT, visit.fatal)
             if visit.fatal.done():
                 raise visit.fatal.result()
-        if visit.lost is not None:
-            raise visit.lost
-        return recording_left(ended), ended.seconds
+        return ended, ended.seconds
 
-    def _env(self, visit: Visit) -> dict[str, str]:
-        return {
-            "OPENAI_BASE_URL": self.proxy.url,
-            "OPENAI_API_KEY": visit.key,
-            "OPENAI_MODEL": self.proxy.model,
-            "COMBEE_ORDINAL": str(visit.ordinal),
-        }
+    def recording(self, rollout: Rollout, end: Ended) -> Recording:
+        return recording_left(end)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from combee.algo.membership import split_select_gate
 from combee.api.run import RunSpec
 from combee.clients.model.chat import ChatClient
+from combee.clients.model.wire import Budget, OnCall
 from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.methods.base import Method
@@ -70,6 +71,18 @@ class Runner(Protocol):
         what only concerns this example. ``ordinal`` numbers repeats of the same; ``reflected``: what was done
         will be reflected on, not only scored."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where a run's calls and rollouts are stored, counted and charged."""
+
+    store: Store
+    prefix: str
+    """the run's folder in the store, ``runs/<name>-<uid8>``."""
+    on_call: OnCall
+    budget: Budget
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,29 +13,20 @@ from typing import Any
 
 from combee.clients.model.memo import Memo
 from combee.clients.model.proxy import ModelProxy, Visit
-from combee.clients.model.wire import (
-    Answered,
-    Budget,
-    CallRecord,
-    Completion,
-    Endpoint,
-    OnCall,
-    canonical_digest,
-)
-from combee.clients.store.store import Store
-from combee.errors import CombeeError, RolloutError
+from combee.clients.model.wire import Answered, CallRecord, Completion, Endpoint, canonical_digest
+from combee.errors import BugError, CombeeError, RolloutError
 from combee.records import Example, Shown
 from combee.tasks.container import may_be_tried_again
 from combee.tasks.traces import Recording, decode
 from combee.work.asker import LOSSES, Asker
-from combee.work.context import Progress
+from combee.work.context import Accounts
 
 ROLE = "task"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A rollout to be made. ``reflected``: it will be reflected on, not only scored."""
+class Rollout:
+    """A rollout to make. ``reflected``: it will be reflected on, not only scored."""
 
     example: Example
     shown: Shown
@@ -45,25 +36,20 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class ProgramRunner(ABC):
-    """Implements ``work.context.Runner`` for what ``once`` does."""
+    """Implements ``work.context.Runner`` on ``attempt`` and ``recording``."""
 
     endpoint: Endpoint
     """of the task model: part of what a rollout is remembered by."""
     sampling: tuple[float, float]
     proxy: ModelProxy
-    store: Store
-    prefix: str
-    """the run's folder in the store."""
-    budget: Budget
-    on_call: OnCall
-    progress: Progress
+    accounts: Accounts
     at_once: int = 0
     """rollouts of this process; 0: as many as the whole run may have."""
     memo: Memo = field(init=False)
     slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.memo = Memo(self.store)
+        self.memo = Memo(self.accounts.store)
         self.slots = asyncio.Semaphore(self.at_once or self.concurrency)
 
     @property
@@ -71,37 +57,33 @@ class ProgramRunner(ABC):
     def concurrency(self) -> int:
         """Rollouts at once, of the whole run."""
 
-    @abstractmethod
-    async def identity(self, wanted: Wanted) -> dict[str, Any]:
-        """All that goes into a rollout: what it is remembered by."""
-
     @property
     @abstractmethod
     def attempts(self) -> int:
-        """How often a rollout is tried that dies."""
+        """How often a rollout is tried whose program dies."""
 
     @abstractmethod
-    async def once(self, wanted: Wanted, used: list[Visit]) -> tuple[Recording, float]:
-        """One attempt, and its seconds; ``used`` gets its visit to the model. RolloutError when it misbehaved."""
+    async def identity(self, rollout: Rollout) -> dict[str, Any]:
+        """What a rollout is remembered by, besides its model, example and ordinal."""
 
-    async def tried(self, wanted: Wanted, used: list[Visit]) -> Completion:
-        """The rollout, its recording as the text, after so many attempts as it takes one not to die."""
-        faults: list[str] = []
-        while True:
-            try:
-                recording, seconds = await self.once(wanted, used)
-            except RolloutError as error:
-                if len(faults) + 1 >= self.attempts or not may_be_tried_again(error):
-                    raise
-                faults.append(error.code)
-            else:
-                return completion_of(recording.encode().decode(), used, seconds, tuple(faults))
+    @abstractmethod
+    async def attempt(self, rollout: Rollout, visits: list[Visit]) -> tuple[Any, float]:
+        """How the program ended and after how many seconds; ``visits`` gets its visit to the model at once."""
 
-    @property
-    def model_identity(self) -> list[Any]:
-        """The part of ``identity`` that is the model."""
+    @abstractmethod
+    def recording(self, rollout: Rollout, end: Any) -> Recording:
+        """The recording in what ``attempt`` returned. Raises RolloutError where the program misbehaved."""
+
+    async def _digest(self, rollout: Rollout) -> str:
+        """The digest of all that goes into a rollout."""
         endpoint = self.endpoint
-        return [endpoint.model, endpoint.revision, list(endpoint.engine_args), list(self.sampling)]
+        common = {
+            "v": 1,
+            "model": [endpoint.model, endpoint.revision, list(endpoint.engine_args), list(self.sampling)],
+            "example": [rollout.example.id, rollout.example.digest],
+            "ordinal": rollout.ordinal,
+        }
+        return canonical_digest(common | await self.identity(rollout))
 
     async def run(
         self,
@@ -116,40 +98,37 @@ class ProgramRunner(ABC):
     ) -> Recording:
         """What was done. RolloutError when the user's program misbehaved, TransientError when the model did."""
         asker.begin(stage)
-        used: list[Visit] = []
+        visits: list[Visit] = []
+        rollout = Rollout(example, shown, ordinal, reflected)
         try:
-            wanted = Wanted(example, shown, ordinal, reflected)
             answered = await self.memo.once(
-                canonical_digest(await self.identity(wanted)),
-                lambda: self._made(wanted, used),
-                slot=self.slots,
+                await self._digest(rollout), lambda: self._charged(rollout, visits), slot=self.slots
             )
         except CombeeError as error:
             asker.lost += isinstance(error, LOSSES)
-            if used:
-                met = (error.code,) if isinstance(error, RolloutError) else ()
-                asker.record(ROLE, stage, chain, Answered(completion_of("", used, 0.0, met), hit=False))
+            if visits:
+                faults = (error.code,) if isinstance(error, RolloutError) else ()
+                asker.record(ROLE, stage, chain, Answered(completion_of("", visits, 0.0, faults), hit=False))
             if isinstance(error, RolloutError):
                 await self._explain(error)
             raise
-        done = answered.completion
         asker.record(ROLE, stage, chain, answered)
-        self._settle(done if answered.hit else None, hit=answered.hit)
-        return decode(done.text.encode())
+        self._settle(answered.completion if answered.hit else None, hit=answered.hit)
+        return decode(answered.completion.text.encode())
 
     async def _explain(self, error: RolloutError) -> None:
-        """Keep the first failure of its kind in the store, last words and all, and say where: they may quote a row."""
-        path = f"{self.prefix}/rollouts/{error.code}.txt"
-        await self.store.aput_new(path, f"{error}\n".encode(errors="replace"))
-        self.progress.note(
+        """Keep the first failure of its kind in the store with its last words, which may quote a row, and say where."""
+        path = f"{self.accounts.prefix}/rollouts/{error.code}.txt"
+        await self.accounts.store.aput_new(path, f"{error}\n".encode(errors="replace"))
+        self.accounts.progress.note(
             f"a rollout failed ({error.code}): {error.fix}; the first one's last words: store/{path}"
         )
 
-    async def _made(self, wanted: Wanted, used: list[Visit]) -> Completion:
-        self.budget(1, 1)
+    async def _charged(self, rollout: Rollout, visits: list[Visit]) -> Completion:
+        self.accounts.budget(1, 1)
         error = ""
         try:
-            return await self.tried(wanted, used)
+            return await self._tried(rollout, visits)
         except CombeeError as failed:
             error = failed.code
             raise
@@ -160,9 +139,26 @@ class ProgramRunner(ABC):
             if error:
                 self._settle(None, hit=False, error=error)
 
+    async def _tried(self, rollout: Rollout, visits: list[Visit]) -> Completion:
+        """The rollout with its recording as the text, tried at most ``attempts`` times until it does not die."""
+        faults: list[str] = []
+        for attempt in range(1, self.attempts + 1):
+            end, seconds = await self.attempt(rollout, visits)
+            if (lost := visits[-1].lost) is not None:
+                raise lost
+            try:
+                recording = self.recording(rollout, end)
+            except RolloutError as error:
+                if attempt < self.attempts and may_be_tried_again(error):
+                    faults.append(error.code)
+                    continue
+                raise
+            return completion_of(recording.encode().decode(), visits, seconds, tuple(faults))
+        raise BugError("a rollout is tried at least once")
+
     def _settle(self, done: Completion | None, *, hit: bool, error: str = "") -> None:
-        """Tell the accounts of one rollout. The calls of one that was made were told as they came."""
-        self.on_call(
+        """Tell the accounts of one rollout. Calls that were made were told as they came."""
+        self.accounts.on_call(
             CallRecord(
                 role=ROLE,
                 started=0.0,
@@ -179,8 +175,8 @@ class ProgramRunner(ABC):
         )
 
 
-def completion_of(text: str, visits: list[Visit], seconds: float, met: tuple[str, ...] = ()) -> Completion:
-    """A rollout as one call. ``met``: how it misbehaved on the way."""
+def completion_of(text: str, visits: list[Visit], seconds: float, faults: tuple[str, ...] = ()) -> Completion:
+    """A rollout as one call. ``faults``: how it misbehaved on the way."""
     return Completion(
         text=text,
         prompt_tokens=sum(visit.prompt_tokens for visit in visits),
@@ -189,5 +185,5 @@ def completion_of(text: str, visits: list[Visit], seconds: float, met: tuple[str
         latency_seconds=seconds,
         finish_reason="stop",
         attempts=len(visits),
-        retried_for=met,
+        retried_for=faults,
     )

@@ -24,6 +24,7 @@ from combee.tasks.container import ContainerTask, Ended, Fault
 from combee.tasks.traces import Recording
 from combee.work.asker import Asker
 from combee.work.container import ContainerRunner
+from combee.work.context import Accounts
 from combee.work.happened import happened
 
 GOOD = Ended(
@@ -116,11 +117,7 @@ def bench(
         sampling=(0.0, 1.0),
         executor=executor,
         proxy=proxy,
-        store=store,
-        prefix="runs/r-1",
-        budget=guard,
-        on_call=guard.settle,
-        progress=progress,
+        accounts=Accounts(store, "runs/r-1", guard.settle, guard, progress),
     )
     return Bench(runner, executor, Asker({}, {}), guard, progress)
 

@@ -24,6 +24,7 @@ from combee.tasks.adapter import AdapterTask
 from combee.tasks.traces import Recording
 from combee.work.adapter import AdapterRunner
 from combee.work.asker import Asker
+from combee.work.context import Accounts
 
 CANDIDATE = Shown("", (("check", "Twice."), ("system_prompt", "weight=1")))
 Drive = Callable[..., Any]
@@ -104,11 +105,7 @@ async def driven(
             endpoint=client.endpoint,
             sampling=(0.0, 1.0),
             proxy=proxy,
-            store=store,
-            prefix="runs/r-1",
-            budget=guard,
-            on_call=guard.settle,
-            progress=notes,
+            accounts=Accounts(store, "runs/r-1", guard.settle, guard, notes),
         )
         try:
             return await work(Bench(runner, Asker({}, {}), guard, notes))

@@ -9,7 +9,7 @@ import pytest
 from adapter_bench import CANDIDATE, Bench, Drive, Upstream
 
 from combee.api.run import RunSpec
-from combee.assembly.adapters import check_adapter
+from combee.assembly.rollouts import check_adapter
 from combee.clients.model.wire import Endpoint
 from combee.errors import BudgetExhaustedError, ManifestError, RolloutError, TransientError
 from combee.records import Shown

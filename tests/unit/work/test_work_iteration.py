@@ -49,7 +49,7 @@ class Model:
 
 async def iteration(folder: Path, shards: int) -> tuple[StepSummary, list[StepSummary], Model]:
     """What finish and the steps before it left."""
-    context, _ = pod(folder, 0.0)
+    context, _ = pod(folder)
     model = Model()
     for client in context.clients.values():
         assert isinstance(client, Client)
