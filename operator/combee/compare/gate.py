@@ -16,8 +16,8 @@ from combee.errors import DataError
 from combee.local.flags import StandInFlags
 from combee.local.session import context_on, prepare
 from combee.local.sources import parse_stand_ins
+from combee.work.context import held_out_split
 from combee.work.rollouts import evaluate
-from combee.work.splits import held_out_split
 
 Scores = dict[str, dict[str, float]]
 """``baseline`` and ``best``: example id -> score in [0, 1]."""

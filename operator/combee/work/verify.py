@@ -11,10 +11,9 @@ from combee.methods.verification import Page, Round, Verified, Verifying
 from combee.plan.types import IterationPlan
 from combee.records import Example, Trajectory
 from combee.work.asker import Asker
-from combee.work.context import WorkContext
+from combee.work.context import WorkContext, held_out_split
 from combee.work.pool import pooled
 from combee.work.rollouts import rollout
-from combee.work.splits import held_out_split
 
 A = TypeVar("A")
 _Rollout = tuple[Example, Page, int]
