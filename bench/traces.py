@@ -21,7 +21,7 @@ from combee.assembly.splits import read_split
 from combee.methods.ace import AceMethod
 from combee.tasks.dataset import Dataset
 from combee.tasks.traces import TracesTask, decode, trajectories
-from combee.work.recorded import checked
+from combee.work.passages import checked
 
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ana", "elo", "iro", "ota", "unu", "ast", "ern", "ilk")]
 LIMIT_MB = 500

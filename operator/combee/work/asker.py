@@ -12,10 +12,9 @@ import io
 import json
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import median
+from functools import partial
 from typing import TypeVar
 
 from combee.algo.schedule import list_schedule
@@ -68,7 +67,6 @@ class Asker:
     """role -> (temperature, top_p)."""
     rows: list[CallRow] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)
-    estimated_tokens: int = 0
     repaired: int = 0
     lost: int = 0
     """asks that ended without an answer that could be used; their work counts as failed."""
@@ -90,21 +88,18 @@ class Asker:
         the guess is taken only when that brings nothing. An answer that was cut keeps what it says.
         """
         try:
-            return await self._answer(role, prompt, parse, stage, chain, ordinal)
+            return await self._answer(partial(self._call, role, stage, chain, ordinal), prompt, parse)
         except LOSSES:
             self.lost += 1
             raise
 
     async def _answer(
         self,
-        role: str,
+        call: Callable[[Prompt], Awaitable[tuple[str, bool]]],
         prompt: Prompt,
         parse: Callable[[str], Parsed],
-        stage: str,
-        chain: int,
-        ordinal: int,
     ) -> Parsed:
-        text, cut = await self._call(role, prompt, stage, chain, ordinal)
+        text, cut = await call(prompt)
         usable: list[Parsed] = []
         reason = "the answer was cut at the token limit; be briefer"
         try:
@@ -118,7 +113,7 @@ class Asker:
         for round_number in range(1, REPAIR_ROUNDS + 1):
             try:
                 repair = repair_prompt(prompt, text, reason, round_number)
-                text, _ = await self._call(role, repair, stage, chain, ordinal)
+                text, _ = await call(repair)
                 return parse(text)
             except ParseError as broken:
                 if round_number == REPAIR_ROUNDS and not usable:
@@ -132,8 +127,9 @@ class Asker:
         raise BugError("a repair ends with an answer or an error")
 
     async def _call(
-        self, role: str, prompt: Prompt, stage: str, chain: int, ordinal: int
+        self, role: str, stage: str, chain: int, ordinal: int, prompt: Prompt
     ) -> tuple[str, bool]:
+        """The text of an answer, and whether it was cut."""
         client = self.clients.get(role)
         if client is None:
             raise EndpointError(f"no model is given for the role {role}", where=f"spec.models.{role}")
@@ -152,39 +148,38 @@ class Asker:
 
     def record(self, role: str, stage: str, chain: int, answered: Answered) -> None:
         """Put an answered call into the call graph."""
-        done = answered.completion
+        completion = answered.completion
         self.rows.append(
             CallRow(
-                role,
-                stage,
-                chain,
-                done.latency_seconds,
-                done.prompt_tokens,
-                done.completion_tokens,
-                done.cached_tokens,
-                answered.hit,
-                done.attempts,
-                done.retried_for,
-                done.hedged,
-                tuple((one.call, one.before, one.after, one.reason) for one in answered.limit_changes),
+                role=role,
+                stage=stage,
+                chain=chain,
+                seconds=completion.latency_seconds,
+                prompt_tokens=completion.prompt_tokens,
+                completion_tokens=completion.completion_tokens,
+                cached_tokens=completion.cached_tokens,
+                hit=answered.hit,
+                attempts=completion.attempts,
+                retried_for=completion.retried_for,
+                hedged=completion.hedged,
+                limits=tuple((c.call, c.before, c.after, c.reason) for c in answered.limit_changes),
             )
         )
 
-    def take_in(self, other: Asker, first_chain: int) -> None:
-        """Put the calls of ``other`` into the call graph, its chains counted from ``first_chain``."""
-        for stage in other.stages:
+    def take_in(self, part: Asker, first_chain: int) -> None:
+        """Put the calls of ``part`` into the call graph, its chains counted from ``first_chain``."""
+        for stage in part.stages:
             self.begin(stage)
-        self.rows += [replace(row, chain=row.chain + first_chain) for row in other.rows]
-        self.estimated_tokens += other.estimated_tokens
-        self.repaired += other.repaired
-        self.lost += other.lost
+        self.rows += [replace(row, chain=row.chain + first_chain) for row in part.rows]
+        self.repaired += part.repaired
+        self.lost += part.lost
 
     def usage(self) -> dict[str, RoleUsage]:
         """Tokens and calls by role."""
         total: dict[str, RoleUsage] = {}
         for row in self.rows:
-            one = RoleUsage(1, int(row.hit), row.prompt_tokens, row.completion_tokens, row.cached_tokens)
-            total[row.role] = total.get(row.role, RoleUsage()) + one
+            usage = RoleUsage(1, int(row.hit), row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+            total[row.role] = total.get(row.role, RoleUsage()) + usage
         return dict(sorted(total.items()))
 
     def rollouts(self) -> int:
@@ -200,31 +195,16 @@ class Asker:
         then, only where something happened, why it was asked again, whether it was raced, and what became of the
         role's concurrency."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
-        lines = [
-            json.dumps(
-                [
-                    r.role,
-                    r.stage,
-                    r.chain,
-                    round(r.seconds, 6),
-                    r.prompt_tokens,
-                    r.completion_tokens,
-                    r.cached_tokens,
-                    r.hit,
-                    r.attempts,
-                    *_what_happened(r),
-                ]
-            )
-            for r in ordered
-        ]
-        return ("\n".join(lines) + "\n" if lines else "").encode()
+        return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
 
 
-def _what_happened(row: CallRow) -> tuple[object, ...]:
-    """The end of an encoded row: as much of it as there is."""
-    if row.limits:
-        return (row.retried_for, row.hedged, row.limits)
-    return (row.retried_for, row.hedged) if row.retried_for or row.hedged else ()
+def _cells(row: CallRow) -> list[object]:
+    """An encoded row; its end only as far as something happened."""
+    tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+    cells = [row.role, row.stage, row.chain, round(row.seconds, 6), *tokens, row.hit, row.attempts]
+    if row.retried_for or row.hedged or row.limits:
+        cells += [row.retried_for, row.hedged, *([row.limits] if row.limits else [])]
+    return cells
 
 
 def is_broken_json(text: str) -> bool:
@@ -234,11 +214,11 @@ def is_broken_json(text: str) -> bool:
     >>> [is_broken_json(text) for text in ('Here: {"a": 1} so', '{"a" = 1}', "about {3, 4}")]
     [False, True, False]
     """
-    found = _OBJECT.search(text)
-    if found is None:
+    match = _OBJECT.search(text)
+    if match is None:
         return False
     try:
-        _DECODER.raw_decode(text, found.start())
+        _DECODER.raw_decode(text, match.start())
     except (ValueError, RecursionError):
         return True
     return False
@@ -248,8 +228,8 @@ def decode_rows(data: bytes) -> list[CallRow]:
     """The rows that ``Asker.encode`` wrote. Roles and stages are few and shared."""
     rows = []
     for line in io.BytesIO(data):
-        role, stage, *rest = json.loads(line)
-        row = CallRow(sys.intern(role), sys.intern(stage), *rest)
+        role, stage, *cells = json.loads(line)
+        row = CallRow(sys.intern(role), sys.intern(stage), *cells)
         row.retried_for = tuple(map(sys.intern, row.retried_for))
         row.limits = tuple((call, before, after, why) for call, before, after, why in row.limits)
         rows.append(row)
@@ -264,22 +244,3 @@ def modelled_seconds(rows: list[CallRow], slots: int) -> float:
     if slots < 1:
         raise BugError(f"a schedule on {slots} slots")
     return list_schedule([list(chains.values()) for chains in stages.values()], slots).seconds
-
-
-STRAGGLER = 4.0
-"""A call counts at most this many times the median of its stage and role."""
-
-
-def typical_seconds(rows: list[CallRow], slots: int) -> float:
-    """``modelled_seconds`` with stragglers cut: what this many examples take on an ordinary day.
-
-    One call that is ten times as slow as its like is a fault met, which says nothing of how time
-    grows with the batch and would look like a change of the workload; when all are slower, so is
-    their median. Seconds; never more than ``modelled_seconds``.
-    """
-    latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in rows:
-        latencies[row.stage, row.role].append(row.seconds)
-    most = {key: STRAGGLER * median(seconds) for key, seconds in latencies.items()}
-    cut = [replace(row, seconds=min(row.seconds, most[row.stage, row.role])) for row in rows]
-    return modelled_seconds(cut, slots)

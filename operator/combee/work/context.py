@@ -16,6 +16,7 @@ from combee.clients.model.wire import Budget, OnCall
 from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.methods.base import Method
+from combee.methods.protocol import Rendered
 from combee.plan.types import RoleUsage, StepSummary
 from combee.records import Example, Shown
 from combee.tasks.dataset import Dataset
@@ -117,6 +118,24 @@ class WorkContext:
         }
         return Asker(self.clients, samplings)
 
+    def rendered(self, artifact: Any) -> Rendered:
+        """What a model is shown of an artifact, within the run's token budget."""
+        budget_tokens = self.spec.method.render_token_budget
+        return self.method.render(artifact, budget_tokens=budget_tokens, verify=self.spec.verify)
+
+
+async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Example]]:
+    """heldOut in two halves: select chooses, gate decides, and neither teaches. Both are empty without heldOut.
+
+    They are a pure function of the data's digest and its ids.
+    """
+    data = await context.data.held_out()
+    if data is None:
+        return [], []
+    by_id = {example.id: example for example in data.examples}
+    select, gate = split_select_gate(list(by_id), data.digest)
+    return [by_id[example_id] for example_id in select], [by_id[example_id] for example_id in gate]
+
 
 def receipt_path(context: WorkContext, step: str, shard: int = 0) -> str:
     """Where a shard's last act goes."""
@@ -149,19 +168,24 @@ async def write_receipt(context: WorkContext, summary: StepSummary, shard: int =
 
 async def require_receipts(context: WorkContext, step: str, shards: int) -> list[StepSummary]:
     """The manifests of all shards of a finished step. Raises BugError when one is missing."""
-    found = await asyncio.gather(*(read_receipt(context, step, shard) for shard in range(shards)))
-    missing = [shard for shard, manifest in enumerate(found) if manifest is None]
+    receipts = await asyncio.gather(*(read_receipt(context, step, shard) for shard in range(shards)))
+    missing = [shard for shard, receipt in enumerate(receipts) if receipt is None]
     if missing:
         raise BugError(f"shards {missing} of step {step} left no manifest", where=context.prefix)
-    return [manifest for manifest in found if manifest is not None]
+    return [receipt for receipt in receipts if receipt is not None]
 
 
 def line_of(row: Any) -> bytes:
-    """A dataclass as one line of JSON. A variant is told where there were several."""
+    """A dataclass as one line of JSON, sets in order. A variant is told where there were several."""
     fields = asdict(row)
     if not fields.get("variant"):
         fields.pop("variant", None)
-    return (json.dumps(fields, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(fields, sort_keys=True, ensure_ascii=False, default=sorted) + "\n").encode()
+
+
+async def put_json(context: WorkContext, value: Any) -> str:
+    """A value as JSON; returns its digest."""
+    return await context.store.aput_blob(json.dumps(value, sort_keys=True).encode())
 
 
 async def put_lines(context: WorkContext, lines: Iterable[bytes]) -> str:
@@ -187,13 +211,3 @@ def total_usage(summaries: list[StepSummary]) -> dict[str, RoleUsage]:
 def total(summaries: list[StepSummary], count: str) -> int:
     """The sum of one count."""
     return sum(summary.counts.get(count, 0) for summary in summaries)
-
-
-async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Example]]:
-    """(select, gate), a pure function of the data's digest and its ids; both empty without heldOut."""
-    data = await context.data.held_out()
-    if data is None:
-        return [], []
-    by_id = {example.id: example for example in data.examples}
-    select, gate = split_select_gate(list(by_id), data.digest)
-    return [by_id[example_id] for example_id in select], [by_id[example_id] for example_id in gate]

@@ -6,23 +6,19 @@ example, so that runs can be compared with each other example by example) and th
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from combee.algo.stats import paired_difference
 from combee.plan.types import Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker, modelled_seconds
-from combee.work.context import WorkContext, held_out_split, read_receipt, write_receipt
+from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
 from combee.work.rollouts import evaluate, mean
 
 
 async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: Any) -> StepSummary:
     """Score both artifacts on gate and, where there is one, on test; paired by example."""
-    done = await read_receipt(context, step.name)
-    if done is not None:
-        return done
     started = context.clock()
     asker = context.asker()
     _, gate = await held_out_split(context)
@@ -42,7 +38,7 @@ async def run_evaluate(context: WorkContext, step: Step, best: Any, baseline: An
         step=step.name,
         kind=step.kind,
         outputs={
-            "record": await context.store.aput_blob(json.dumps(record, sort_keys=True).encode()),
+            "record": await put_json(context, record),
             "calls": await context.store.aput_blob(asker.encode()),
         },
         counts={
@@ -71,16 +67,10 @@ async def _pair(
     split: str,
 ) -> tuple[dict[str, Any], str]:
     """Means of both and the paired difference with its interval; and the digest of the scores themselves."""
-    spec, method = context.spec, context.method
-    budget_tokens = spec.method.render_token_budget
-    shown = {
-        name: method.render(artifact, budget_tokens=budget_tokens, verify=spec.verify).shown
-        for name, artifact in (("baseline", baseline), ("best", best))
-    }
+    shown = {"baseline": context.rendered(baseline).shown, "best": context.rendered(best).shown}
     before = await evaluate(context, asker, examples, shown["baseline"], stage=f"{split} baseline")
     after = await evaluate(context, asker, examples, shown["best"], stage=f"{split} best")
     paired = paired_difference(before.by_id, after.by_id, seed=step.seed)
-    scores = json.dumps({"baseline": before.by_id, "best": after.by_id}, sort_keys=True).encode()
     pair = {
         "baseline": mean(before.by_id),
         "best": mean(after.by_id),
@@ -92,4 +82,4 @@ async def _pair(
         "partialBaseline": before.partial,
         "partialBest": after.partial,
     }
-    return pair, await context.store.aput_blob(scores)
+    return pair, await put_json(context, {"baseline": before.by_id, "best": after.by_id})

@@ -6,28 +6,33 @@ The numbers end up in the step's record and from there in result.json, so their 
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from combee.tasks.container import Fault
 from combee.work.asker import CallRow, modelled_seconds
 
+STRAGGLER = 4.0
+"""A call counts at most this many times the median of its stage and role."""
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 
 def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any]:
-    """``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart, ``hedges``, and ``limits``: how the
-    concurrency of each role followed the server, in order.
+    """``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart, ``hedges``, and
+    ``limits``: how the concurrency of each role followed the server, in order.
 
     ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
     """
     stages = [
-        _stage(step, stage, [row for row in made if row.stage == stage], slots)
-        for step, made in rows.items()
-        for stage in dict.fromkeys(row.stage for row in made)
+        _stage(step, stage, [row for row in step_rows if row.stage == stage], slots)
+        for step, step_rows in rows.items()
+        for stage in dict.fromkeys(row.stage for row in step_rows)
     ]
-    calls = [row for made in rows.values() for row in made if not row.hit]
+    calls = [row for step_rows in rows.values() for row in step_rows if not row.hit]
     faults = Counter(reason for row in calls for reason in row.retried_for)
     misbehaved = {reason: faults.pop(reason) for reason in sorted(set(faults) & set(Fault))}
     return {
@@ -67,12 +72,23 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile([1.0, 2.0, 3.0, 4.0], 0.99)
     (2.0, 4.0)
     """
-    return ordered[max(0, _ceil(share * len(ordered)) - 1)]
+    # What floating point adds to a whole number does not count.
+    return ordered[max(0, math.ceil(round(share * len(ordered), 9)) - 1)]
 
 
-def _ceil(value: float) -> int:
-    """Rounded up; what floating point adds to a whole number does not count."""
-    return int(-(-round(value, 9) // 1))
+def typical_seconds(rows: list[CallRow], slots: int) -> float:
+    """``modelled_seconds`` with stragglers cut: what this many examples take on an ordinary day.
+
+    One call that is ten times as slow as its like is a fault, which says nothing of how time grows with the
+    batch and would look like a change of the workload; when all are slower, so is their median. Seconds;
+    never more than ``modelled_seconds``.
+    """
+    latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        latencies[row.stage, row.role].append(row.seconds)
+    longest = {key: STRAGGLER * median(seconds) for key, seconds in latencies.items()}
+    cut = [replace(row, seconds=min(row.seconds, longest[row.stage, row.role])) for row in rows]
+    return modelled_seconds(cut, slots)
 
 
 def union(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

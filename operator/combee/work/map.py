@@ -13,12 +13,12 @@ from combee.algo.membership import batch, shards
 from combee.algo.tokens import estimate_tokens
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
-from combee.records import Example, Reflection, Trajectory
+from combee.records import Example
 from combee.work.asker import Asker
 from combee.work.context import WorkContext, line_of, put_lines, read_receipt, write_receipt
+from combee.work.learn import Learning
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
-from combee.work.recorded import Learning
 from combee.work.rollouts import too_many_lost
 from combee.work.variants import dealt_to, name_of, signed
 
@@ -43,14 +43,14 @@ async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
 
 def dealt(batch_members: list[Example], plan: IterationPlan) -> list[list[int]]:
     """Positions of the batch by shard, balanced by tokens: a pure function of plan and data."""
-    return shards([one.tokens or estimate_tokens(one.input) for one in batch_members], plan.shards)
+    return shards([member.tokens or estimate_tokens(member.input) for member in batch_members], plan.shards)
 
 
 async def help_others(
     context: WorkContext, step: Step, plan: IterationPlan, shard: int, shown: Sequence[Rendered]
 ) -> int:
     """Work stealing for a pod that is done: answer the calls of unfinished shards from their far
-    ends, so that their owners find them in the memo. Returns how many examples were taken.
+    ends, so that their owners find them in the memo. Returns the number of examples answered.
 
     A piece is claimed first, so a helper stops where it meets the owner, or when the shard's manifest
     is there; an owner that dies loses nothing, and waits for no helper that died for long. Helpers of
@@ -58,26 +58,26 @@ async def help_others(
     """
     batch_members = await members(context, plan)
     parts = dealt(batch_members, plan)
-    taken = 0
+    answered = 0
     for rank in range(plan.shards - 1):
-        other = (shard + rank + 1) % plan.shards
-        claims = Claims(context, step.name, other, me=shard)
-        chunks = list(enumerate(pieces(parts[other], context.concurrency)))
+        owner = (shard + rank + 1) % plan.shards
+        claims = Claims(context, step.name, owner, me=shard)
+        chunks = list(enumerate(pieces(parts[owner], context.concurrency)))
         for piece, chunk in chunks[rank :: plan.shards - 1]:
-            if await read_receipt(context, step.name, other) is not None or not await claims.take(piece):
+            if await read_receipt(context, step.name, owner) is not None or not await claims.take(piece):
                 break
             asker = context.asker()
 
-            async def one(position: int, asker: Asker = asker) -> None:
+            async def learn(position: int, asker: Asker = asker) -> None:
                 text = dealt_to(shown, position).shown
-                await Learning(context, asker, plan, position, batch_members[position], text).learned()
+                await Learning(context, asker, plan, position, batch_members[position], text).learn()
 
             try:
-                await pooled(chunk, one, width=context.concurrency)
+                await pooled(chunk, learn, width=context.concurrency)
             finally:
                 await claims.leave(piece)
-            taken += len(chunk)
-    return taken
+            answered += len(chunk)
+    return answered
 
 
 async def run_map(
@@ -85,37 +85,43 @@ async def run_map(
 ) -> StepSummary:
     """Do one shard, or find it done. ``shown``: the texts of the iteration. Raises TransientError when most of its
     examples were lost."""
-    done = await read_receipt(context, step.name, shard)
+    receipt = await read_receipt(context, step.name, shard)
     batch_members = await members(context, plan)
     positions = dealt(batch_members, plan)[shard]
-    if done is not None:
+    if receipt is not None:
         context.progress.advance(len(positions))
-        return done
+        return receipt
     started = context.clock()
     asker = context.asker()
     claims = Claims(context, step.name, shard, me=shard)
     cut = pieces(positions, context.concurrency)
     piece_of = {position: number for number, piece in enumerate(cut) for position in piece}
 
-    async def one(position: int) -> _Learned:
+    async def learn(position: int) -> _Learned:
         if plan.shards > 1:
             await claims.settled(piece_of[position])
-        began = context.clock()
+        learning_since = context.clock()
         text = dealt_to(shown, position)
         learning = Learning(context, asker, plan, position, batch_members[position], text.shown)
-        learned = await learning.learned()
-        claims.slowest_seconds = max(claims.slowest_seconds, context.clock() - began)
+        trajectory, reflection = signed(name_of(shown, text), *await learning.learn())
+        claims.slowest_seconds = max(claims.slowest_seconds, context.clock() - learning_since)
         context.progress.advance()
-        return _written(*signed(name_of(shown, text), *learned))
+        return _Learned(
+            line_of(trajectory),
+            b"" if reflection is None else line_of(reflection),
+            trajectory.correct,
+            trajectory.error,
+            0 if reflection is None else len(reflection.lessons),
+        )
 
-    results = await pooled(positions, one, width=context.concurrency)
+    results = await pooled(positions, learn, width=context.concurrency)
     _refuse_a_bad_day(step, results)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
         outputs={
-            "trajectories": await put_lines(context, (one.trajectory for one in results)),
-            "reflections": await put_lines(context, (one.reflection for one in results)),
+            "trajectories": await put_lines(context, (result.trajectory for result in results)),
+            "reflections": await put_lines(context, (result.reflection for result in results)),
             "calls": await context.store.aput_blob(asker.encode()),
         },
         counts=_counts(plan, results, asker),
@@ -137,29 +143,19 @@ class _Learned:
     lessons: int
 
 
-def _written(trajectory: Trajectory, reflection: Reflection | None) -> _Learned:
-    return _Learned(
-        line_of(trajectory),
-        b"" if reflection is None else line_of(reflection),
-        trajectory.correct,
-        trajectory.error,
-        0 if reflection is None else len(reflection.lessons),
-    )
+def _refuse_a_bad_day(step: Step, results: list[_Learned]) -> None:
+    errors = [result.error for result in results if result.error]
+    if len(errors) > MAX_LOST_SHARE * len(results):
+        raise too_many_lost(len(errors), len(results), "examples", errors[0], step.name)
 
 
-def _refuse_a_bad_day(step: Step, learned: list[_Learned]) -> None:
-    failed = [one for one in learned if one.error]
-    if len(failed) > MAX_LOST_SHARE * len(learned):
-        raise too_many_lost(len(failed), len(learned), "examples", failed[0].error, step.name)
-
-
-def _counts(plan: IterationPlan, learned: list[_Learned], asker: Asker) -> dict[str, int]:
+def _counts(plan: IterationPlan, results: list[_Learned], asker: Asker) -> dict[str, int]:
     return {
         "iteration": plan.iteration,
-        "examples": len(learned),
-        "correct": sum(one.correct for one in learned),
-        "failed": sum(bool(one.error) for one in learned),
-        "reflections": sum(bool(one.reflection) for one in learned),
-        "lessons": sum(one.lessons for one in learned),
+        "examples": len(results),
+        "correct": sum(result.correct for result in results),
+        "failed": sum(bool(result.error) for result in results),
+        "reflections": sum(bool(result.reflection) for result in results),
+        "lessons": sum(result.lessons for result in results),
         **asker.counts(),
     }

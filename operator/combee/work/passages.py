@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
+from combee.methods.protocol import Refusal
 from combee.plan.playbook.content import verbatim
 from combee.plan.playbook.types import Finding
+from combee.tasks.dataset import Dataset
+from combee.tasks.traces import decode
 from combee.work.context import WorkContext
+
+AT_ONCE = 100
+"""recordings whose passages are compared with new entries at once: 8 bytes a word of them are held."""
 
 
 async def leak_corpus(context: WorkContext) -> Any:
@@ -25,3 +33,22 @@ async def repeated(context: WorkContext, text: str) -> tuple[Finding, ...]:
     if not text or (await context.data.train()).recordings:
         return ()
     return await asyncio.to_thread(verbatim, text, await leak_corpus(context))
+
+
+def checked(
+    method: Any, ledger: Any, new: Sequence[str], train: Dataset, example_ids: Iterable[str]
+) -> list[Refusal]:
+    """``method.checks`` of new entries against the recordings that this iteration read: no lesson can repeat
+    another one. ``AT_ONCE`` recordings are held at a time, and what is rare is rare among these."""
+    refusals: dict[tuple[str, str], Refusal] = {}
+    remaining = iter(sorted(example_ids))
+    while ids := list(islice(remaining, AT_ONCE)):
+        corpus = method.leak_corpus(_text(train.recordings[example_id]) for example_id in ids)
+        for refusal in method.checks(ledger, new, corpus=corpus):
+            refusals.setdefault((refusal.entry_digest, refusal.kind), refusal)
+    return list(refusals.values())
+
+
+def _text(load: Callable[[], bytes]) -> str:
+    recording = decode(load())
+    return "\n".join((recording.title, *recording.parts))

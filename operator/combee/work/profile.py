@@ -7,9 +7,7 @@ evaluation itself: they cost nothing extra.
 
 from __future__ import annotations
 
-import json
 from itertools import islice
-from typing import Any
 
 from combee.algo.tokens import estimate_tokens
 from combee.plan.engine import engine_digest
@@ -18,9 +16,9 @@ from combee.records import Example, Shown
 from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
 from combee.work.aggregation.topk import probe
-from combee.work.asker import Asker, modelled_seconds, typical_seconds
-from combee.work.context import WorkContext, held_out_split, read_receipt, write_receipt
-from combee.work.happened import happened
+from combee.work.asker import Asker, modelled_seconds
+from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
+from combee.work.happened import happened, typical_seconds
 from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, rollout, too_many_lost
@@ -37,23 +35,19 @@ def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int
         if sum(waves) + size > count:
             break
         waves.append(size)
-    rest = count - sum(waves)
-    return [*waves, rest] if rest else waves
+    last = count - sum(waves)
+    return [*waves, last] if last else waves
 
 
 async def run_profile(context: WorkContext, step: Step) -> StepSummary:
-    """Profile, or find it done. Raises TransientError when most rollouts were lost."""
-    done = await read_receipt(context, step.name)
-    if done is not None:
-        return done
+    """Profile. Raises TransientError when most rollouts were lost."""
     started = context.clock()
     splits = await _splits(context)
     select, gate = await held_out_split(context)
-    artifact = _start(context)
-    spec = context.spec
-    budget_tokens = spec.method.render_token_budget
-    rendered = context.method.render(artifact, budget_tokens=budget_tokens, verify=spec.verify)
-    if context.initial_playbook:
+    text, method = context.initial_playbook, context.method
+    artifact = method.initial(text) if text else method.empty()
+    rendered = context.rendered(artifact)
+    if text:
         await _note_passages(context, rendered.text)
     asker = context.asker()
     scores, waves, lost = await _waves(context, asker, select, rendered.shown)
@@ -65,7 +59,9 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         outputs={
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
-            "record": await _recorded(context, asker),
+            "record": await put_json(
+                context, happened({PROFILE.name: asker.rows}, context.slots) | asker.counts()
+            ),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
         },
@@ -79,7 +75,10 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         },
         scores={"select": mean(scores), "tokenFactor": _token_factor(context, select, rendered.text, asker)},
         usage=asker.usage(),
-        seconds={"wall": round(context.clock() - started, 6), "modelled": _modelled(context, asker)},
+        seconds={
+            "wall": round(context.clock() - started, 6),
+            "modelled": round(modelled_seconds(asker.rows, context.slots), 6),
+        },
         observations=tuple(waves),
     )
     return await write_receipt(context, summary)
@@ -92,30 +91,14 @@ async def _splits(context: WorkContext) -> dict[str, Dataset]:
     return {name: split for name, split in named.items() if split is not None}
 
 
-async def _recorded(context: WorkContext, asker: Asker) -> str:
-    """The digest of what happened: stages and faults."""
-    record = happened({PROFILE.name: asker.rows}, context.slots) | asker.counts()
-    return await context.store.aput_blob(json.dumps(record, sort_keys=True).encode())
-
-
-def _start(context: WorkContext) -> Any:
-    """The untouched artifact: the initial playbook, or an empty one."""
-    if context.initial_playbook:
-        return context.method.initial(context.initial_playbook)
-    return context.method.empty()
-
-
 async def _note_passages(context: WorkContext, text: str) -> None:
-    """Say of the start what will refuse every version that still has it."""
-    found = await repeated(context, text)
-    if found:
-        which = ", ".join(one.entry for one in found[:3]) + (", ..." if len(found) > 3 else "")
-        said = f"task.initialPlaybook: {which}: {found[0].reason}; no gate of a Playbook passes a version that holds it"
-        context.progress.note(said)
-
-
-def _modelled(context: WorkContext, asker: Asker) -> float:
-    return round(modelled_seconds(asker.rows, context.slots), 6)
+    """Warn of entries of the initial playbook that repeat rows: every version that still has them is refused."""
+    findings = await repeated(context, text)
+    if findings:
+        which = ", ".join(finding.entry for finding in findings[:3]) + (", ..." if len(findings) > 3 else "")
+        context.progress.note(
+            f"task.initialPlaybook: {which}: {findings[0].reason}; no gate of a Playbook passes a version that holds it"
+        )
 
 
 async def _waves(
@@ -129,17 +112,17 @@ async def _waves(
     scores: dict[str, float] = {}
     waves: list[tuple[int, float]] = []
     lost: list[str] = []
-    rest = iter(select)
+    remaining = iter(select)
     for number, size in enumerate(wave_sizes(len(select), context.spec.batching.sizes, dynamic=dynamic)):
         stage = f"wave {number}"
 
-        async def one(item: tuple[int, Example], stage: str = stage) -> tuple[str, float, str]:
+        async def score(item: tuple[int, Example], stage: str = stage) -> tuple[str, float, str]:
             chain, example = item
             trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
             context.progress.advance()
             return example.id, trajectory.score, trajectory.error
 
-        results = await pooled(list(enumerate(islice(rest, size))), one, width=context.concurrency)
+        results = await pooled(list(enumerate(islice(remaining, size))), score, width=context.concurrency)
         scores.update({example_id: score for example_id, score, _ in results})
         lost += [error for _, _, error in results if error]
         rows = [row for row in asker.rows if row.stage == stage]
@@ -156,7 +139,7 @@ def _token_factor(context: WorkContext, examples: list[Example], playbook: str, 
         for message in method.rollout_prompt(task.instructions, playbook, task.model_input(example)).messages
     )
     rollouts = [row for row in asker.rows if row.role == "task"]
-    counted = sum(row.prompt_tokens for row in rollouts)
-    if not estimated or not counted or len(rollouts) != len(examples):
+    actual = sum(row.prompt_tokens for row in rollouts)
+    if not estimated or not actual or len(rollouts) != len(examples):
         return 1.0
-    return round(min(4.0, max(0.25, counted / estimated)), 4)
+    return round(min(4.0, max(0.25, actual / estimated)), 4)

@@ -7,17 +7,23 @@ Leaves: ``updates`` (JSON lines), ``retention`` (JSON) and the call graph ``call
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
 
 from combee.methods.protocol import Part, Rendered, Update
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection
 from combee.steps import MAP
 from combee.work.aggregation.table import reduce_of
-from combee.work.context import WorkContext, get_lines, read_receipt, require_receipts, write_receipt
+from combee.work.context import (
+    WorkContext,
+    get_lines,
+    line_of,
+    put_json,
+    put_lines,
+    require_receipts,
+    write_receipt,
+)
 from combee.work.decode import reflection_of
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction, input_tokens, joined
@@ -29,25 +35,22 @@ from combee.work.variants import changes_of, name_of, of_text
 async def run_reduce(
     context: WorkContext, step: Step, plan: IterationPlan, shown: Sequence[Rendered]
 ) -> StepSummary:
-    """Do the reduce of an iteration, or find it done. ``shown``: the texts that it works with."""
-    done = await read_receipt(context, step.name)
-    if done is not None:
-        return done
+    """Do the reduce of an iteration. ``shown``: the texts that it works with."""
     started = context.clock()
     reflections = await read_reflections(context, step.inputs[MAP.name], plan)
-    done_parts = await _parts(context, plan, shown, reflections)
-    reduction = joined(context, [part for part, _ in done_parts])
-    updates = [update for _, own in done_parts for update in own]
+    parts = await _parts(context, plan, shown, reflections)
+    reduction = joined(context, [part for part, _ in parts])
+    updates = [update for _, part_updates in parts for update in part_updates]
     retention = {
-        "levels": [level.as_dict() for level in reduction.levels],
+        "levels": [asdict(level) for level in reduction.levels],
         "byRarity": rarity_report(context.method, reflections, updates),
     }
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
         outputs={
-            "updates": await context.store.aput_blob(_encode_updates(updates)),
-            "retention": await context.store.aput_blob(json.dumps(retention, sort_keys=True).encode()),
+            "updates": await put_lines(context, map(line_of, updates)),
+            "retention": await put_json(context, retention),
             "calls": await context.store.aput_blob(reduction.asker.encode()),
         },
         counts={
@@ -70,9 +73,9 @@ async def _parts(
 ) -> list[tuple[Reduction, list[Update]]]:
     """What is reduced by itself, each with its updates: the parts of each text, all side by side."""
     parts = [
-        (name_of(shown, one), part)
-        for one in shown
-        for part in context.method.parts(one, of_text(reflections, shown, one))
+        (name_of(shown, text), part)
+        for text in shown
+        for part in context.method.parts(text, of_text(reflections, shown, text))
     ]
     together = Together(context.progress)
 
@@ -88,25 +91,8 @@ async def _parts(
 
 async def read_reflections(context: WorkContext, map_step: str, plan: IterationPlan) -> list[Reflection]:
     """The reflections of all shards that hold a lesson, in the batch's order."""
-    found: list[Reflection] = []
+    reflections: list[Reflection] = []
     for manifest in await require_receipts(context, map_step, plan.shards):
         rows = await get_lines(context, manifest.outputs["reflections"], reflection_of)
-        found.extend(reflection for reflection in rows if reflection.lessons)
-    return sorted(found, key=lambda reflection: reflection.id)
-
-
-def _encode_updates(updates: Sequence[Update]) -> bytes:
-    rows: list[dict[str, Any]] = [
-        {
-            "op": update.op,
-            "section": update.section,
-            "text": update.text,
-            "sources": sorted(update.sources),
-            "base": list(update.base),
-            "cited": sorted(update.cited),
-            "reason": update.reason,
-            **({"variant": update.variant} if update.variant else {}),
-        }
-        for update in updates
-    ]
-    return "".join(json.dumps(row, sort_keys=True, ensure_ascii=False) + "\n" for row in rows).encode()
+        reflections.extend(reflection for reflection in rows if reflection.lessons)
+    return sorted(reflections, key=lambda reflection: reflection.id)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from itertools import chain as chained
+from typing import TypeVar
 
 from combee.algo.tokens import estimate_tokens
 from combee.errors import CombeeError
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan
 from combee.records import Prompt, Reflection
-from combee.work.asker import Asker
+from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
 from combee.work.retention import Level, summed
 
 CHAINS = 1_000_000
 """More than a part has."""
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(slots=True)
@@ -50,10 +52,27 @@ class Reduction:
         """Say what a person should know."""
         self.context.progress.note(text)
 
-    def lost(self, error: CombeeError, what: str = "an aggregator call") -> None:
-        """A lost call carries nothing; the next round (or the other copy) may."""
+    async def ask(
+        self,
+        prompt: Prompt,
+        parse: Callable[[str], Parsed],
+        stage: str,
+        chain: int,
+        call: str = "an aggregator call",
+    ) -> Parsed | None:
+        """The proposer's answer; None when the call is lost. The next round (or the other copy) may carry then."""
+        try:
+            return await self.asker.ask("proposer", prompt, parse, stage=stage, chain=chain)
+        except LOSSES as error:
+            self.lost(error, call)
+            return None
+        finally:
+            self.context.progress.advance()
+
+    def lost(self, error: CombeeError, call: str) -> None:
+        """Count a lost call and say so."""
         self.lost_calls += 1
-        self.note(f"{what} was lost: {error.code}")
+        self.note(f"{call} was lost: {error.code}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +93,7 @@ def joined(context: WorkContext, parts: Sequence[Reduction]) -> Reduced:
         asker.take_in(part.asker, number * CHAINS)
     return Reduced(
         asker,
-        reduce(summed, (part.levels for part in parts), []),
+        summed(chained.from_iterable(part.levels for part in parts)),
         sum(part.lost_calls for part in parts),
         sum(part.unknown_ids for part in parts),
         sum(part.left_out for part in parts),

@@ -7,8 +7,9 @@ distinct lesson (a cluster of lessons that say the same) when one of its lessons
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import Any
 
 from combee.algo.retention import lesson_clusters
@@ -30,29 +31,13 @@ class Level:
     lessons: int
     carried: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """For the record."""
-        return {
-            "level": self.level,
-            "calls": self.calls,
-            "inputs": self.inputs,
-            "lessons": self.lessons,
-            "carried": self.carried,
-        }
 
-
-def summed(levels: Sequence[Level], more: Sequence[Level]) -> list[Level]:
+def summed(levels: Iterable[Level]) -> list[Level]:
     """The levels of several parts as those of one reduce, by name, in order of first appearance."""
     by_name: dict[str, Level] = {}
-    for one in (*levels, *more):
-        known = by_name.get(one.level, Level(one.level, 0, 0, 0, 0))
-        by_name[one.level] = Level(
-            one.level,
-            known.calls + one.calls,
-            known.inputs + one.inputs,
-            known.lessons + one.lessons,
-            known.carried + one.carried,
-        )
+    for level in levels:
+        total = by_name.get(level.level, Level(level.level, 0, 0, 0, 0))
+        by_name[level.level] = Level(level.level, *map(add, astuple(total)[1:], astuple(level)[1:]))
     return list(by_name.values())
 
 
@@ -66,22 +51,23 @@ def uncarried(method: Method[Any], reflections: Sequence[Reflection], updates: S
     }
 
 
-def _distinct(
-    method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]
-) -> list[tuple[int, bool]]:
-    """(how often stated, carried?) of each distinct lesson."""
-    return _counted(reflections, method.carried_all(reflections, updates))
-
-
-def _counted(reflections: Sequence[Reflection], carried: Collection[str]) -> list[tuple[int, bool]]:
-    """The same for the ids of the lessons that are carried."""
+def _distinct(reflections: Sequence[Reflection], carried: Collection[str]) -> list[tuple[int, bool]]:
+    """(how often stated, carried?) of each distinct lesson. ``carried``: ids of lessons."""
     lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
     counts: dict[int, int] = defaultdict(int)
-    kept: dict[int, bool] = defaultdict(bool)
+    carried_clusters: set[int] = set()
     for lesson, cluster in zip(lessons, lesson_clusters([lesson.text for lesson in lessons]), strict=True):
         counts[cluster] += 1
-        kept[cluster] = kept[cluster] or lesson.id in carried
-    return [(counts[cluster], kept[cluster]) for cluster in sorted(counts)]
+        if lesson.id in carried:
+            carried_clusters.add(cluster)
+    return [(counts[cluster], cluster in carried_clusters) for cluster in sorted(counts)]
+
+
+def _level(
+    name: str, calls: int, inputs: int, reflections: Sequence[Reflection], carried: Collection[str]
+) -> Level:
+    distinct = _distinct(reflections, carried)
+    return Level(name, calls, inputs, len(distinct), sum(is_carried for _, is_carried in distinct))
 
 
 def level_report(
@@ -93,24 +79,22 @@ def level_report(
     updates: Sequence[Update],
 ) -> Level:
     """Distinct lessons of all reflections, and how many the updates so far carry."""
-    distinct = _distinct(method, reflections, updates)
-    return Level(name, calls, inputs, len(distinct), sum(kept for _, kept in distinct))
+    return _level(name, calls, inputs, reflections, method.carried_all(reflections, updates))
 
 
 def chosen_report(name: str, calls: int, reflections: Sequence[Reflection], chosen: Collection[int]) -> Level:
     """Distinct lessons of all reflections, and how many are in those that were chosen (by position)."""
-    kept = {lesson.id for position in chosen for lesson in reflections[position].lessons}
-    distinct = _counted(reflections, kept)
-    return Level(name, calls, len(reflections), len(distinct), sum(found for _, found in distinct))
+    ids = {lesson.id for position in chosen for lesson in reflections[position].lessons}
+    return _level(name, calls, len(reflections), reflections, ids)
 
 
 def rarity_report(
     method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]
 ) -> list[dict[str, Any]]:
     """Distinct lessons and how many are carried, by how many reflections state them."""
-    distinct = _distinct(method, reflections, updates)
+    distinct = _distinct(reflections, method.carried_all(reflections, updates))
     rows = []
     for low, high, label in RARITY:
-        inside = [kept for count, kept in distinct if low <= count <= high]
-        rows.append({"copies": label, "distinct": len(inside), "carried": sum(inside)})
+        carried = [is_carried for count, is_carried in distinct if low <= count <= high]
+        rows.append({"copies": label, "distinct": len(carried), "carried": sum(carried)})
     return rows

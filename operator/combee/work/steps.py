@@ -11,7 +11,7 @@ from combee.errors import BugError
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.steps import EVALUATE, FINISH, KINDS, MAP, PROFILE, REDUCE
-from combee.work.context import WorkContext, total, total_usage
+from combee.work.context import WorkContext, read_receipt, total, total_usage
 from combee.work.evaluate import run_evaluate
 from combee.work.finish import run_finish
 from combee.work.map import help_others, run_map
@@ -51,7 +51,7 @@ async def run_shard(
     """One shard of a step, as a pod does it."""
     if step.kind not in _WORK:
         raise BugError(f"unknown step kind {step.kind}", where=step.name)
-    return await _WORK[step.kind](await _work(context, step, plan, baseline, shard))
+    return await _done(await _work(context, step, plan, baseline, shard))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +85,10 @@ async def _work(
     return replace(work, artifact=artifact, shown=shown)
 
 
-async def _profile(work: _Work) -> StepSummary:
-    return await run_profile(work.context, work.step)
-
-
-async def _map(work: _Work) -> StepSummary:
-    return await run_map(work.context, work.step, work.plan, work.shard, work.shown)
-
-
-async def _reduce(work: _Work) -> StepSummary:
-    return await run_reduce(work.context, work.step, work.plan, work.shown)
-
-
-async def _finish(work: _Work) -> StepSummary:
-    return await run_finish(work.context, work.step, work.plan, work.artifact, work.shown)
+async def _done(work: _Work) -> StepSummary:
+    """The shard's summary, found or made."""
+    receipt = await read_receipt(work.context, work.step.name, work.shard)
+    return receipt if receipt is not None else await _WORK[work.step.kind](work)
 
 
 async def _evaluate(work: _Work) -> StepSummary:
@@ -107,17 +97,17 @@ async def _evaluate(work: _Work) -> StepSummary:
 
 
 _WORK: Mapping[str, Callable[[_Work], Coroutine[Any, Any, StepSummary]]] = {
-    PROFILE.name: _profile,
-    MAP.name: _map,
-    REDUCE.name: _reduce,
-    FINISH.name: _finish,
+    PROFILE.name: lambda work: run_profile(work.context, work.step),
+    MAP.name: lambda work: run_map(work.context, work.step, work.plan, work.shard, work.shown),
+    REDUCE.name: lambda work: run_reduce(work.context, work.step, work.plan, work.shown),
+    FINISH.name: lambda work: run_finish(work.context, work.step, work.plan, work.artifact, work.shown),
     EVALUATE.name: _evaluate,
 }
 """What each kind of step does; ``publish`` is the operator's alone and has a program of its own."""
 
 
 async def help_map(context: WorkContext, step: Step, plan: IterationPlan, shard: int) -> int:
-    """What a map pod does once its own shard is done; how many examples of other shards it took."""
+    """What a map pod does once its own shard is done; how many examples of other shards it answered."""
     _, shown = await _shown(context, step, plan)
     return await help_others(context, step, plan, shard, shown)
 

@@ -11,7 +11,7 @@ from combee.methods.ace import AceMethod
 from combee.methods.protocol import Update
 from combee.records import Lesson, Reflection
 from combee.tasks.traces import TracesTask
-from combee.work import recorded
+from combee.work import learn, passages
 
 LESSONS = st.lists(st.sampled_from(["Add first.", "Round last.", "Ask twice."]), max_size=4)
 
@@ -23,7 +23,7 @@ def part(lessons: list[str], tags: tuple[tuple[str, str], ...] = ()) -> Reflecti
 
 @given(st.lists(LESSONS, min_size=1, max_size=5))
 def test_every_lesson_is_there_once_under_an_id_of_its_own(parts: list[list[str]]) -> None:
-    found = recorded.joined([part(lessons) for lessons in parts])
+    found = learn.joined([part(lessons) for lessons in parts])
     assert found is not None
     texts = [lesson.text for lesson in found.lessons]
     assert texts == list(dict.fromkeys(text for lessons in parts for text in lessons))
@@ -32,17 +32,17 @@ def test_every_lesson_is_there_once_under_an_id_of_its_own(parts: list[list[str]
 
 
 def test_no_part_is_no_reflection() -> None:
-    assert recorded.joined([]) is None
+    assert learn.joined([]) is None
 
 
 def test_votes_count_once() -> None:
-    found = recorded.joined([part([], (("a", "helpful"),)), part([], (("a", "helpful"), ("b", "harmful")))])
+    found = learn.joined([part([], (("a", "helpful"),)), part([], (("a", "helpful"), ("b", "harmful")))])
     assert found is not None
     assert found.tags == (("a", "helpful"), ("b", "harmful"))
 
 
 def test_an_entry_that_repeats_a_recording_is_refused_however_many_there_are(monkeypatch) -> None:
-    monkeypatch.setattr(recorded, "AT_ONCE", 3)
+    monkeypatch.setattr(passages, "AT_ONCE", 3)
     said = "the silver fox of Mrs Abernathy sleeps under the old piano"
     rows = [
         {
@@ -61,9 +61,9 @@ def test_an_entry_that_repeats_a_recording_is_refused_however_many_there_are(mon
     ]
     ledger = method.apply(method.empty(), updates, [], iteration=0)
     new = method.new_entries(method.empty(), ledger)
-    refused = recorded.checked(method, ledger, new, train, ids)
+    refused = passages.checked(method, ledger, new, train, ids)
     assert [one.kind for one in refused] == ["leak"]
-    assert not recorded.checked(method, ledger, new, train, [one for one in ids if one != ids[7]])
+    assert not passages.checked(method, ledger, new, train, [one for one in ids if one != ids[7]])
 
 
 def test_records_that_nobody_was_asked_for_stay_under_their_names() -> None:
@@ -71,10 +71,10 @@ def test_records_that_nobody_was_asked_for_stay_under_their_names() -> None:
         told = tuple(Lesson(f"r-1.{name}", text) for name, text in texts.items())
         return Reflection("r-1", "t@0", False, "", told)
 
-    found = recorded.joined_records([record(ask="first", check="once"), record(ask="second", check="once")])
+    found = learn.joined_records([record(ask="first", check="once"), record(ask="second", check="once")])
     assert found is not None
     assert found.lessons == (Lesson("r-1.ask", "first || second"), Lesson("r-1.check", "once"))
-    assert recorded.joined_records([]) is None
-    long = recorded.joined_records([record(ask="a" * 50_000), record(ask="b" * 50_000)])
+    assert learn.joined_records([]) is None
+    long = learn.joined_records([record(ask="a" * 50_000), record(ask="b" * 50_000)])
     assert long is not None
-    assert len(long.lessons[0].text) <= recorded.MAX_RECORD_CHARACTERS + 10
+    assert len(long.lessons[0].text) <= learn.MAX_RECORD_CHARACTERS + 10

@@ -7,7 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +25,7 @@ from combee.records import Lesson, Prompt, Reflection
 from combee.sim.embedding import embed
 from combee.work.aggregation.table import reduce_of
 from combee.work.asker import Asker
-from combee.work.reduce import _encode_updates
+from combee.work.context import line_of
 from combee.work.reduction import Reduction, input_tokens
 
 PLAN = IterationPlan(
@@ -129,11 +129,11 @@ class Done:
 
     @property
     def bytes(self) -> tuple[bytes, bytes]:
-        return _encode_updates(self.updates), self.reduction.asker.encode()
+        return b"".join(map(line_of, self.updates)), self.reduction.asker.encode()
 
     @property
     def levels(self) -> list[tuple[str, int, int, int, int]]:
-        return [tuple(level.as_dict().values()) for level in self.reduction.levels]
+        return [astuple(level) for level in self.reduction.levels]
 
 
 async def _updates(reduction: Reduction) -> list[Update]:

@@ -28,7 +28,7 @@ from combee.records import Lesson, Prompt, Reflection, Trajectory
 from combee.work.asker import Asker
 from combee.work.context import line_of
 from combee.work.decode import outcome_of, reflection_of, update_of
-from combee.work.reduce import _encode_updates, _parts
+from combee.work.reduce import _parts
 from combee.work.reduction import CHAINS, joined
 from combee.work.together import Together
 from combee.work.variants import dealt_to, name_of, of_text, signed
@@ -76,7 +76,7 @@ def test_where_there_is_one_text_nothing_is_named_and_nothing_written() -> None:
     shown = [text("v0")]
     seen = Trajectory("1@0", "1", "asked", "", "", 0.0, False, "wrong")
     assert signed(name_of(shown, shown[0]), seen, record(1)) == (seen, record(1))
-    assert b"variant" not in line_of(seen) + line_of(record(1)) + _encode_updates([update("x")])
+    assert b"variant" not in line_of(seen) + line_of(record(1)) + line_of(update("x"))
     assert of_text([record(1), record(2)], shown, shown[0]) == [record(1), record(2)]
 
 
@@ -88,7 +88,7 @@ def test_names_survive_the_store() -> None:
     seen, told = signed("v1", Trajectory("1@0", "1", "", "", "", 0.0, False, ""), record(1))
     assert outcome_of(json.loads(line_of(seen))) == seen and seen.variant == "v1"
     assert told is not None and reflection_of(json.loads(line_of(told))) == told and told.variant == "v1"
-    (line,) = _encode_updates([update("x", "v1")]).splitlines()
+    (line,) = line_of(update("x", "v1")).splitlines()
     assert update_of(json.loads(line)) == update("x", "v1")
 
 
@@ -181,7 +181,7 @@ def test_each_text_and_component_is_reduced_by_its_own_records_at_any_pace() -> 
     found = set()
     for luck, width in ((1, 1), (2, 8), (3, 64)):
         _, updates, asker = reduced(shown, given_, PLAN, luck=luck, width=width)
-        found.add((_encode_updates(updates), asker.encode()))
+        found.add((b"".join(map(line_of, updates)), asker.encode()))
     assert len(found) == 1
     parts = {(one.variant, one.section) for one in updates}
     assert parts == {(f"v{n}", component) for n in range(3) for component in ("ask", "check")}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from combee.methods.protocol import Update
-from combee.work.aggregation.calls import note_one_call, one_call
+from combee.work.aggregation.calls import one_call
 from combee.work.reduction import Reduction
 
 
 async def everything(reduction: Reduction) -> list[Update]:
     """The updates of the one call."""
-    given = list(reduction.reflections)
-    updates = await one_call(reduction, given)
-    note_one_call(reduction, given, updates)
-    return updates
+    return await one_call(reduction, list(reduction.reflections))

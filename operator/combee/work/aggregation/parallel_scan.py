@@ -23,12 +23,12 @@ MERGES = {"Structured": group, "Model": climb}
 async def scan(reduction: Reduction) -> list[Update]:
     """The updates of all leaves, merged."""
     leaves = await _rounds(reduction)
-    given = sum(len(leaf) for leaf in leaves)
+    inputs = sum(len(leaf) for leaf in leaves)
     before = len(reduction.asker.rows)
     merged = await MERGES[reduction.plan.merge](reduction, leaves)
-    made = len(reduction.asker.rows) - before
+    merge_calls = len(reduction.asker.rows) - before
     reduction.levels.append(
-        level_report(reduction.context.method, "merge", made, given, reduction.reflections, merged)
+        level_report(reduction.context.method, "merge", merge_calls, inputs, reduction.reflections, merged)
     )
     return merged
 
@@ -60,16 +60,16 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
         reduction.progress(stage, len(tree.leaves))
         groups = [[reduction.reflections[todo[index]] for index in leaf] for leaf in tree.leaves]
 
-        async def one(item: tuple[int, list[Reflection]], stage: str = stage) -> list[Update]:
+        async def leaf(item: tuple[int, list[Reflection]], stage: str = stage) -> list[Update]:
             return await calls.leaf(reduction, item[1], stage, item[0])
 
-        leaves += await pooled(list(enumerate(groups)), one, width=reduction.context.concurrency)
+        leaves += await pooled(list(enumerate(groups)), leaf, width=reduction.context.concurrency)
         so_far = [update for leaf in leaves for update in leaf]
         reduction.levels.append(
             level_report(
                 method, f"leaf round {number + 1}", len(groups), len(todo), reduction.reflections, so_far
             )
         )
-        still = uncarried(method, reduction.reflections, so_far)
-        todo = [index for index in todo if index in still]
+        missing = uncarried(method, reduction.reflections, so_far)
+        todo = [index for index in todo if index in missing]
     return leaves

@@ -18,8 +18,7 @@ from combee.algo.tree import pack
 from combee.methods.base import Method
 from combee.methods.protocol import Update
 from combee.records import Reflection
-from combee.work.aggregation.calls import note_one_call, one_call
-from combee.work.asker import LOSSES
+from combee.work.aggregation.calls import one_call
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction, input_tokens, prompt_tokens
 from combee.work.retention import level_report
@@ -36,15 +35,15 @@ class _State:
     items: list[Reflection]
     tokens: list[int]
     behind: Behind = field(default_factory=dict)
-    made: int = 0
+    count: int = 0
+    """of summaries that were asked for so far."""
 
 
 async def summarize(reduction: Reduction) -> list[Update]:
     """The updates of one call over the summaries, traced to what they are of."""
-    given, behind = await summaries(reduction)
-    updates = traced(reduction.context.method, await one_call(reduction, given), behind)
-    note_one_call(reduction, given, updates)
-    return updates
+    items, behind = await summaries(reduction)
+    method = reduction.context.method
+    return await one_call(reduction, items, lambda updates: traced(method, updates, behind))
 
 
 async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
@@ -67,61 +66,59 @@ async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
         state.tokens, _ = input_tokens(context, plan, reduction.playbook, state.items)
         if _in_one_call(reduction, state.tokens):
             break
-    return _given(reduction, state), state.behind
+    return _fitting(reduction, state), state.behind
 
 
 def _in_one_call(reduction: Reduction, tokens: Sequence[int]) -> bool:
     return len(tokens) <= 1 or (len(tokens) <= reduction.plan.max_fan_in and sum(tokens) <= reduction.room)
 
 
-def _given(reduction: Reduction, state: _State) -> list[Reflection]:
+def _fitting(reduction: Reduction, state: _State) -> list[Reflection]:
     """The summaries that fit into one call. All of them, unless two do not fit into ``maxInputTokens``."""
     count = len(state.items)
-    taken = first_that_fit(range(count), state.tokens, most=reduction.plan.max_fan_in, room=reduction.room)
-    given = [state.items[index] for index in taken]
-    if len(given) < count:
+    chosen = first_that_fit(range(count), state.tokens, most=reduction.plan.max_fan_in, room=reduction.room)
+    items = [state.items[index] for index in chosen]
+    if len(items) < count:
         reduction.note(
-            f"{count - len(given)} of {count} summaries do not fit into {reduction.plan.max_input_tokens} tokens and "
+            f"{count - len(items)} of {count} summaries do not fit into {reduction.plan.max_input_tokens} tokens and "
             "were left out: raise maxInputTokens"
         )
-    held = {reflection.id for item in given for reflection in state.behind[item.id]}
-    reduction.left_out = sum(reflection.id not in held for reflection in reduction.reflections)
-    return given
+    ids = {reflection.id for item in items for reflection in state.behind[item.id]}
+    reduction.left_out = sum(reflection.id not in ids for reflection in reduction.reflections)
+    return items
 
 
 async def _summarized(reduction: Reduction, state: _State, groups: Groups, level: int) -> None:
     """One level of calls; the state then holds their summaries."""
     context, method, stage = reduction.context, reduction.context.method, f"{STAGE} {level}"
     reduction.progress(stage, len(groups))
-    first, items = state.made, state.items
+    first, items = state.count, state.items
 
-    async def one(item: tuple[int, tuple[int, ...]]) -> Reflection | None:
+    async def summary_of(item: tuple[int, tuple[int, ...]]) -> Reflection | None:
         number, members = item[0], [items[index] for index in item[1]]
         name = f"s-{first + number + 1:05d}"
-        try:
-            return await reduction.asker.ask(
-                "proposer",
-                method.summary_prompt(members),
-                lambda text: method.parse_summary(text, summary_id=name, reflections=members),
-                stage=stage,
-                chain=number,
-            )
-        except LOSSES as error:
-            reduction.lost(error, "a summary")
-            return None
-        finally:
-            context.progress.advance()
+        return await reduction.ask(
+            method.summary_prompt(members),
+            lambda text: method.parse_summary(text, summary_id=name, reflections=members),
+            stage,
+            number,
+            "a summary",
+        )
 
-    made = await pooled(list(enumerate(groups)), one, width=context.concurrency)
+    answers = await pooled(list(enumerate(groups)), summary_of, width=context.concurrency)
     before = state.behind or {reflection.id: (reflection,) for reflection in reduction.reflections}
-    found = [(summary, group) for summary, group in zip(made, groups, strict=True) if summary is not None]
+    pairs = [(summary, group) for summary, group in zip(answers, groups, strict=True) if summary is not None]
     state.behind = {
         summary.id: tuple(origin for index in group for origin in before[items[index].id])
-        for summary, group in found
+        for summary, group in pairs
     }
-    state.items, state.made = [summary for summary, _ in found], first + len(groups)
-    said = [update for summary in state.items for update in _statements(summary, state.behind[summary.id])]
-    reduction.levels.append(level_report(method, stage, len(groups), len(items), reduction.reflections, said))
+    state.items, state.count = [summary for summary, _ in pairs], first + len(groups)
+    statements = [
+        update for summary in state.items for update in _statements(summary, state.behind[summary.id])
+    ]
+    reduction.levels.append(
+        level_report(method, stage, len(groups), len(items), reduction.reflections, statements)
+    )
 
 
 def _statements(summary: Reflection, behind: Sequence[Reflection]) -> list[Update]:
@@ -147,6 +144,6 @@ def _traced(method: Method[Any], update: Update, behind: Mapping[str, Sequence[R
     if not group:
         return update
     cited = frozenset(reflection.trajectory_id for reflection in group)
-    kept = method.carried_all(group, [replace(update, sources=cited, cited=cited)])
-    backing = [r for r in group if any(lesson.id in kept for lesson in r.lessons)] or group[:1]
+    stated = method.carried_all(group, [replace(update, sources=cited, cited=cited)])
+    backing = [r for r in group if any(lesson.id in stated for lesson in r.lessons)] or group[:1]
     return replace(update, sources=frozenset(r.trajectory_id for r in backing), cited=cited)

@@ -8,7 +8,6 @@ from combee import extensions
 from combee.methods.protocol import Update
 from combee.work.aggregation.naive import everything
 from combee.work.aggregation.parallel_scan import scan
-from combee.work.aggregation.sequential import learn
 from combee.work.aggregation.summarize import summarize
 from combee.work.aggregation.topk import central
 from combee.work.reduction import Reduction
@@ -19,7 +18,7 @@ Reduce = Callable[[Reduction], Awaitable[list[Update]]]
 _REDUCES: Mapping[str, Reduce] = {
     "ParallelScan": scan,
     "Naive": everything,
-    "Sequential": learn,
+    "Sequential": scan,  # its batch is one reflection: a scan of one leaf
     "TopK": central,
     "Summarize": summarize,
 }

@@ -21,7 +21,7 @@ from combee.clients.model.forms import EMBEDDER
 from combee.errors import ContextLengthError, EndpointError
 from combee.methods.protocol import Update
 from combee.records import Reflection
-from combee.work.aggregation.calls import note_one_call, one_call
+from combee.work.aggregation.calls import one_call
 from combee.work.asker import LOSSES, Asker
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction
@@ -38,10 +38,7 @@ async def probe(asker: Asker) -> None:
 
 async def central(reduction: Reduction) -> list[Update]:
     """The updates of one call over the nearest."""
-    given = await nearest(reduction)
-    updates = await one_call(reduction, given)
-    note_one_call(reduction, given, updates)
-    return updates
+    return await one_call(reduction, await nearest(reduction))
 
 
 async def nearest(reduction: Reduction) -> list[Reflection]:
@@ -49,13 +46,13 @@ async def nearest(reduction: Reduction) -> list[Reflection]:
     reflections = reduction.reflections
     texts = [text_of(reflection) for reflection in reflections]
     before = len(reduction.asker.rows)
-    found = await _embedded(reduction, list(dict.fromkeys(texts)))
-    known = [index for index, text in enumerate(texts) if text in found]
-    chosen = await _chosen(reduction, known, [found[texts[index]] for index in known]) if known else ()
+    vectors = await _embedded(reduction, list(dict.fromkeys(texts)))
+    placed = [index for index, text in enumerate(texts) if text in vectors]
+    chosen = await _chosen(reduction, placed, [vectors[texts[index]] for index in placed]) if placed else ()
     calls = len(reduction.asker.rows) - before
     reduction.left_out = len(reflections) - len(chosen)
     reduction.levels.append(chosen_report("nearest", calls, reflections, chosen))
-    _say(reduction, len(reflections) - len(known), len(known), chosen)
+    _note(reduction, len(reflections) - len(placed), len(placed), chosen)
     return [reflections[index] for index in chosen]
 
 
@@ -64,7 +61,7 @@ def text_of(reflection: Reflection) -> str:
     return "\n".join([reflection.text, *(lesson.text for lesson in reflection.lessons)]).strip()
 
 
-async def _chosen(reduction: Reduction, known: Sequence[int], vectors: list[Vector]) -> tuple[int, ...]:
+async def _chosen(reduction: Reduction, placed: Sequence[int], vectors: list[Vector]) -> tuple[int, ...]:
     sizes = sorted({vector.size for vector in vectors})
     if len(sizes) > 1:
         raise EndpointError(
@@ -72,16 +69,18 @@ async def _chosen(reduction: Reduction, known: Sequence[int], vectors: list[Vect
             where="spec.models.embedder",
             fix="The model there has changed: state its revision, and begin anew",
         )
-    keys = [digest_of([text_of(reduction.reflections[i]), reduction.reflections[i].id]) for i in known]
+    keys = [digest_of([text_of(reduction.reflections[i]), reduction.reflections[i].id]) for i in placed]
     order = await asyncio.to_thread(central_first, np.stack(vectors), keys)
-    wanted = [known[index] for index in order]
-    return first_that_fit(wanted, reduction.tokens, most=reduction.plan.max_fan_in, room=reduction.room)
+    nearest_first = [placed[index] for index in order]
+    return first_that_fit(
+        nearest_first, reduction.tokens, most=reduction.plan.max_fan_in, room=reduction.room
+    )
 
 
-def _say(reduction: Reduction, unknown: int, known: int, chosen: Sequence[int]) -> None:
-    if unknown:
-        reduction.note(f"{unknown} reflections have no embedding and were left out")
-    if len(chosen) < min(known, reduction.plan.max_fan_in):
+def _note(reduction: Reduction, unplaced: int, placed: int, chosen: Sequence[int]) -> None:
+    if unplaced:
+        reduction.note(f"{unplaced} reflections have no embedding and were left out")
+    if len(chosen) < min(placed, reduction.plan.max_fan_in):
         reduction.note(
             f"{len(chosen)} reflections fit into {reduction.plan.max_input_tokens} tokens, maxFanIn allows "
             f"{reduction.plan.max_fan_in}"
@@ -94,12 +93,12 @@ async def _embedded(reduction: Reduction, texts: list[str]) -> dict[str, Vector]
     groups = pack(sizes, max_fan_in=MAX_TEXTS, max_input_tokens=MAX_TOKENS, overhead_tokens=0)
     reduction.progress(STAGE, len(groups))
 
-    async def one(item: tuple[int, tuple[int, ...]]) -> dict[str, Vector]:
-        found = await _ask(reduction, [texts[index] for index in item[1]], item[0])
+    async def embed(item: tuple[int, tuple[int, ...]]) -> dict[str, Vector]:
+        vectors = await _ask(reduction, [texts[index] for index in item[1]], item[0])
         reduction.context.progress.advance()
-        return found
+        return vectors
 
-    parts = await pooled(list(enumerate(groups)), one, width=reduction.context.concurrency)
+    parts = await pooled(list(enumerate(groups)), embed, width=reduction.context.concurrency)
     return {text: vector for part in parts for text, vector in part.items()}
 
 

@@ -1,0 +1,199 @@
+"""Learning from one example: what was answered, done or recorded is scored and reflected on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from combee.errors import BugError
+from combee.plan.types import IterationPlan
+from combee.records import Example, Lesson, Prompt, Reflection, Shown, Trajectory
+from combee.tasks.dataset import Load
+from combee.tasks.traces import Recording, decode, trajectories
+from combee.tasks.traces.outcomes import RIGHT_FROM
+from combee.work.asker import LOSSES, Asker
+from combee.work.context import Runner, WorkContext
+from combee.work.rollouts import judged, lost, rollout, without_work
+
+MAX_RECORD_CHARACTERS = 20_000
+
+Learned = tuple[Trajectory, Reflection | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """One example of a batch, at its ``position``, and the text that its agent is shown."""
+
+    context: WorkContext
+    asker: Asker
+    plan: IterationPlan
+    position: int
+    example: Example
+    shown: Shown
+
+    async def learn(self) -> Learned:
+        """Roll out, score and reflect. What was recorded is not rolled out.
+
+        A wrong answer gets up to ``reflection_rounds`` rounds: reflect, try again with the reflection, stop when it
+        is right. The votes and lessons of the last round count; the trajectory stays the first one, whose score is
+        the honest one.
+        """
+        if (load := (await self.context.data.train()).recordings.get(self.example.id)) is not None:
+            return await self._from_recording(load)
+        if self.context.runner is not None:
+            return await self._from_runs(self.context.runner)
+        return await self._from_answers()
+
+    async def _from_answers(self) -> Learned:
+        first = await rollout(
+            self.context,
+            self.asker,
+            self.example,
+            self.shown,
+            stage="map",
+            chain=self.position,
+            epoch=self.plan.epoch,
+        )
+        if first.error:
+            return first, None
+        reflection = await self._reflection(first)
+        for round_number in range(2, 2 if first.correct else self.plan.reflection_rounds + 1):
+            if reflection is None:
+                break
+            retried = await self._retry(reflection)
+            if retried is None or retried.correct:
+                break
+            reflection = await self._reflection(retried, round_number, reflection) or reflection
+        return first, reflection
+
+    async def _from_recording(self, load: Load) -> Learned:
+        """The trajectory, without what the data holds of it anyway, and one reflection for all of its parts.
+
+        A part whose reflection is lost is counted as any lost call is; when all of them are, the trajectory failed.
+        """
+        recording = await asyncio.to_thread(lambda: decode(load()))
+        first, reflection, error = await self._reflections(recording)
+        return replace(without_work(first), error="" if reflection else error), reflection
+
+    async def _from_runs(self, runner: Runner) -> Learned:
+        """Roll out and reflect on each part, each time in place of a single answer."""
+        trajectory: Trajectory | None = None
+        reflection: Reflection | None = None
+        shown, epoch = self.shown, self.plan.epoch
+        for round_number in range(1, self.plan.reflection_rounds + 1):
+            try:
+                recording = await runner.run(
+                    self.asker,
+                    self.example,
+                    shown,
+                    stage="map",
+                    chain=self.position,
+                    ordinal=epoch,
+                    reflected=True,
+                )
+            except LOSSES as error:
+                if trajectory is None:
+                    model_input = self.context.task.model_input(self.example)
+                    return lost(self.example, model_input, epoch, error), None
+                break
+            if trajectory is not None and recording.score is not None and recording.score >= RIGHT_FROM:
+                break
+            first, latest, _ = await self._reflections(recording, round_number, reflection)
+            trajectory, reflection = trajectory or without_work(first), latest or reflection
+            if first.correct or reflection is None:
+                break
+            shown = Shown(with_reflection(self.shown.text, reflection))
+        if trajectory is None:
+            raise BugError("a plan has at least one round of reflection")
+        return trajectory, reflection
+
+    async def _reflections(
+        self, recording: Recording, round_number: int = 1, previous: Reflection | None = None
+    ) -> tuple[Trajectory, Reflection | None, str]:
+        """The first part as a trajectory, one reflection on all parts that were not lost, and the last loss's code."""
+        reflections: list[Reflection] = []
+        error, by_model = "", False
+        parts = trajectories(self.example, recording, self.plan.epoch)
+        first = next(parts)
+        for part in (first, *parts):
+            prompt = self._prompt(part, round_number, previous)
+            by_model = prompt is not None
+            try:
+                reflections.append(await self._reflect(prompt, part, round_number))
+            except LOSSES as loss:
+                error = loss.code
+        return first, joined(reflections) if by_model else joined_records(reflections), error
+
+    async def _reflection(
+        self, trajectory: Trajectory, round_number: int = 1, previous: Reflection | None = None
+    ) -> Reflection | None:
+        """The lessons of one trajectory; None when the reflector's answer is lost or unusable."""
+        prompt = self._prompt(trajectory, round_number, previous)
+        try:
+            return await self._reflect(prompt, trajectory, round_number)
+        except LOSSES:
+            return None
+
+    def _prompt(
+        self, trajectory: Trajectory, round_number: int, previous: Reflection | None
+    ) -> Prompt | None:
+        return self.context.method.reflect_prompt(self.shown.text, trajectory, round_number, previous)
+
+    async def _reflect(self, prompt: Prompt | None, trajectory: Trajectory, round_number: int) -> Reflection:
+        def parse(text: str) -> Reflection:
+            return self.context.method.parse_reflection(
+                text, reflection_id=f"r-{self.position:05d}", trajectory=trajectory
+            )
+
+        if prompt is None:
+            return parse("")
+        return await self.asker.ask(
+            "proposer", prompt, parse, stage="map", chain=self.position, ordinal=round_number
+        )
+
+    async def _retry(self, reflection: Reflection) -> Trajectory | None:
+        task, method = self.context.task, self.context.method
+        epoch, model_input = self.plan.epoch, task.model_input(self.example)
+        prompt = method.retry_prompt(task.instructions, self.shown.text, model_input, reflection)
+        try:
+            reply = await self.asker.ask(
+                "task", prompt, method.parse_rollout, stage="map", chain=self.position, ordinal=epoch
+            )
+        except LOSSES:
+            return None
+        return judged(self.context, self.example, model_input, epoch, reply)
+
+
+def with_reflection(playbook: str, reflection: Reflection) -> str:
+    """The artifact as an agent gets it that tries an example again."""
+    lessons = "".join(f"- {lesson.text}\n" for lesson in reflection.lessons)
+    return f"{playbook.rstrip()}\n\n## Your last attempt at this\n\n{reflection.text}\n\n{lessons}".lstrip()
+
+
+def joined(parts: Sequence[Reflection]) -> Reflection | None:
+    """One reflection of what the parts of one trajectory taught, each lesson once; None for no part."""
+    if not parts:
+        return None
+    first = parts[0]
+    texts = dict.fromkeys(lesson.text for part in parts for lesson in part.lessons)
+    return replace(
+        first,
+        text=" ".join(dict.fromkeys(part.text for part in parts if part.text)),
+        lessons=tuple(Lesson(f"{first.id}.{k}", text) for k, text in enumerate(texts, start=1)),
+        tags=tuple(dict.fromkeys(tag for part in parts for tag in part.tags)),
+    )
+
+
+def joined_records(parts: Sequence[Reflection]) -> Reflection | None:
+    """One reflection of the records that a method made of the parts without a call: those of one id are one, each
+    part's cut to its share of what a record may hold."""
+    if not parts:
+        return None
+    texts_of: dict[str, dict[str, None]] = {}
+    for part in parts:
+        for lesson in part.lessons:
+            texts_of.setdefault(lesson.id, {})[lesson.text[: MAX_RECORD_CHARACTERS // len(parts)]] = None
+    return replace(
+        parts[0], lessons=tuple(Lesson(id_, " || ".join(texts)) for id_, texts in texts_of.items())
+    )
