@@ -69,32 +69,25 @@ def _uri(at: str, schemes: tuple[str, ...], mirrors: str) -> tuple[Rule, ...]:
 NAMES: tuple[Rule, ...] = tuple(
     Rule(
         kind,
-        f"self.metadata.name.matches('^({common.LABEL})$')",
-        "not a valid name: use 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit",
-        "common._label",
+        f"self.metadata.name.matches('^({common.LABEL.pattern})$')",
+        common.LABEL.message,
+        "common.Form.check",
         ".metadata.name",
     )
     for kind in (PromptLearningRun, Playbook, PlaybookVersion)
 )
+FORMS = (
+    common.LABEL,
+    common.OBJECT_NAME,
+    common.KEY,
+    texts.ENV_NAME,
+    texts.CLASS_PATH,
+    playbook.DIGEST,
+    prometheus.SIDE,
+    playbook.CRON,
+)
 TEXTS: tuple[Rule, ...] = (
-    Rule(
-        "Label",
-        _matches(common.LABEL),
-        "not a valid name: use 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit",
-        "common._label",
-    ),
-    Rule(
-        "ObjectName",
-        _matches(common.SUBDOMAIN),
-        "not a valid object name: use 1 to 253 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit",
-        "common._subdomain",
-    ),
-    Rule(
-        "Key",
-        _matches(common.KEY),
-        "not a valid key: use 1 to 253 of letters, digits, '-', '_' and '.', not starting with '..'",
-        "common._key",
-    ),
+    *(Rule(form.name, _matches(form.pattern), form.message, "common.Form.check") for form in FORMS),
     Rule(
         "InnerPath",
         "!self.matches('\\\\x00') && self.split('/').all(part, part != '' && part != '..')",
@@ -140,9 +133,9 @@ TEXTS: tuple[Rule, ...] = (
     ),
     Rule(
         "Quantity",
-        f"type(self) == int ? self >= 0 : self.matches('^({_text(common.QUANTITY)})$')",
-        "not a quantity: write one as Kubernetes has them, such as 500m, 2 or 4Gi",
-        "common._quantity",
+        f"type(self) == int ? self >= 0 : self.matches('^({_text(common.QUANTITY.pattern)})$')",
+        common.QUANTITY.message,
+        "common.Form.check",
     ),
     Rule(
         "Labels",
@@ -166,39 +159,9 @@ TEXTS: tuple[Rule, ...] = (
         "texts._known_resources",
     ),
     Rule(
-        "EnvName",
-        _matches(texts.ENV_NAME),
-        "not a variable's name: use letters, digits and '_', not starting with a digit",
-        "texts._env_name",
-    ),
-    Rule(
-        "ClassPath",
-        _matches(texts.CLASS_PATH),
-        "not a class path: write module:Class, such as acme.tasks:Invoices",
-        "texts._import_path",
-    ),
-    Rule(
-        "Digest",
-        _matches(playbook.DIGEST),
-        "not a digest: write its 64 digits, as kubectl get pbv -o wide shows them",
-        "playbook._digest",
-    ),
-    Rule(
         "PromQL",
         " || ".join(f"self.contains('{place}')" for place in prometheus.PLACES),
         f"the query holds none of {', '.join(prometheus.PLACES)}: select one version's answers, it is asked of both",
         "prometheus._query",
-    ),
-    Rule(
-        "Side",
-        _matches(prometheus.SIDE),
-        "not a label's value: use 1 to 63 of letters, digits, '-', '_', '.' and ':'",
-        "prometheus._side",
-    ),
-    Rule(
-        "Cron",
-        _matches(playbook.CRON),
-        "not a schedule: write five fields of cron, such as 0 3 * * 1 for Mondays at three, UTC",
-        "playbook._cron",
     ),
 )

@@ -17,13 +17,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     JsonValue,
     Strict,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 API_VERSION = "combee.dev/v1alpha1"
 REMOTE_SCHEMES = ("s3", "gs", "az", "https")
@@ -33,10 +34,6 @@ WRITABLE_SCHEMES = ("s3", "gs", "az")
 LARGEST_INT = 2**53 - 1
 """largest whole number that JSON carries exactly everywhere."""
 
-LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-KEY = r"([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*"
-QUANTITY = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?"
 LABEL_KEY = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = "([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 """what Kubernetes takes as names, keys and quantities; the CRDs' rules are made of the same texts."""
@@ -102,32 +99,6 @@ class Model(BaseModel):
         Read back with ``model_validate``: what is only documented so far may be a default.
         """
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def _label(value: str) -> str:
-    if not re.fullmatch(LABEL, value):
-        raise refuse(
-            "not a valid name",
-            "Use 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit.",
-        )
-    return value
-
-
-def _subdomain(value: str) -> str:
-    if not re.fullmatch(SUBDOMAIN, value):
-        raise refuse(
-            "not a valid object name",
-            "Use 1 to 253 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit.",
-        )
-    return value
-
-
-def _key(value: str) -> str:
-    if not re.fullmatch(KEY, value):
-        raise refuse(
-            "not a valid key", "Use 1 to 253 of letters, digits, '-', '_' and '.', not starting with '..'."
-        )
-    return value
 
 
 def _inner_path(value: str) -> str:
@@ -201,12 +172,6 @@ def _words(value: str) -> str:
     return value
 
 
-def _quantity(value: str) -> str:
-    if not re.fullmatch(QUANTITY, value):
-        raise refuse("not a quantity", "Write one as Kubernetes has them, such as 500m, 2 or 4Gi.")
-    return value
-
-
 def _whole_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -237,6 +202,35 @@ class Scalar:
         return {**handler(core), SCALAR_KEY: self.name}
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A type of text whose values match a pattern, here and by a rule of the CRDs."""
+
+    name: str
+    pattern: str
+    what: str
+    fix: str
+
+    def check(self, value: str) -> str:
+        """``value``, which must match."""
+        if not re.fullmatch(self.pattern, value):
+            raise refuse(self.what, self.fix)
+        return value
+
+    @property
+    def message(self) -> str:
+        """What is wrong and what to do, for the CRDs' rule."""
+        return f"{self.what}: {self.fix[0].lower()}{self.fix[1:-1]}".replace('"', "")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Text that is checked."""
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The type's schema with its name."""
+        return {**handler(core), SCALAR_KEY: self.name}
+
+
 SCALAR_KEY = "x-combee-scalar"
 NOT_FILLED_IN: dict[str, JsonValue] = {"x-combee-default": False}
 """for a field whose default the API server must not write into manifests."""
@@ -247,17 +241,42 @@ _LABEL_FIX = (
     "Use at most 63 of letters, digits, '-', '_' and '.', starting and ending with a letter or digit."
 )
 
+LABEL = Form(
+    "Label",
+    "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+    "not a valid name",
+    "Use 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit.",
+)
+OBJECT_NAME = Form(
+    "ObjectName",
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+    "not a valid object name",
+    "Use 1 to 253 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit.",
+)
+KEY = Form(
+    "Key",
+    r"([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*",
+    "not a valid key",
+    "Use 1 to 253 of letters, digits, '-', '_' and '.', not starting with '..'.",
+)
+QUANTITY = Form(
+    "Quantity",
+    r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?",
+    "not a quantity",
+    "Write one as Kubernetes has them, such as 500m, 2 or 4Gi.",
+)
+
 Int = Annotated[int, Strict()]
 Float = Annotated[float, Strict()]
 Bool = Annotated[bool, Strict()]
 Str = Annotated[str, Strict()]
 Line = Annotated[str, Strict(), Field(max_length=2000)]
 """an argument, or another text that is passed on."""
-Label = Annotated[str, Strict(), Field(max_length=63), AfterValidator(_label), Scalar("Label")]
+Label = Annotated[str, Strict(), Field(max_length=63), LABEL]
 """a DNS label: runs, engines, Playbooks."""
-ObjectName = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_subdomain), Scalar("ObjectName")]
+ObjectName = Annotated[str, Strict(), Field(max_length=253), OBJECT_NAME]
 """the name of a ConfigMap, Secret, claim or queue."""
-Key = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_key), Scalar("Key")]
+Key = Annotated[str, Strict(), Field(max_length=253), KEY]
 """a key inside a ConfigMap or Secret."""
 InnerPath = Annotated[str, Strict(), Field(max_length=1000), AfterValidator(_inner_path), Scalar("InnerPath")]
 DataUri = Annotated[str, Strict(), Field(max_length=2000), AfterValidator(_data_uri), Scalar("DataUri")]
@@ -272,8 +291,7 @@ Quantity = Annotated[
     Strict(),
     Field(max_length=32),
     BeforeValidator(_whole_as_text),
-    AfterValidator(_quantity),
-    Scalar("Quantity"),
+    QUANTITY,
 ]
 """an amount of a resource; a whole number is fine."""
 Labels = Annotated[

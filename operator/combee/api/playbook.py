@@ -6,21 +6,20 @@ candidate, and is never in git; people set only its ``decision``.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic import Field, Strict, model_validator
 
 from combee.api.common import (
     LARGEST_INT,
     Bool,
     Float,
+    Form,
     Int,
     Model,
     NameRef,
     ObjectMeta,
     ObjectName,
-    Scalar,
     Str,
     refuse,
 )
@@ -31,27 +30,18 @@ from combee.api.prometheus import Prometheus
 from combee.api.run import RunSpec
 from combee.api.stakes import Stakes
 
-DIGEST = "[0-9a-f]{64}"
-CRON = "[^ ]+( [^ ]+){4}"
-
-
-def _digest(value: str) -> str:
-    if not re.fullmatch(DIGEST, value):
-        raise refuse("not a digest", "Write its 64 digits, as kubectl get pbv -o wide shows them.")
-    return value
-
-
-def _cron(value: str) -> str:
-    if not re.fullmatch(CRON, value):
-        raise refuse(
-            "not a schedule", 'Write five fields of cron, such as "0 3 * * 1" for Mondays at three, UTC.'
-        )
-    return value
-
-
-Digest = Annotated[str, Strict(), Field(max_length=64), AfterValidator(_digest), Scalar("Digest")]
+DIGEST = Form(
+    "Digest", "[0-9a-f]{64}", "not a digest", "Write its 64 digits, as kubectl get pbv -o wide shows them."
+)
+CRON = Form(
+    "Cron",
+    "[^ ]+( [^ ]+){4}",
+    "not a schedule",
+    'Write five fields of cron, such as "0 3 * * 1" for Mondays at three, UTC.',
+)
+Digest = Annotated[str, Strict(), Field(max_length=64), DIGEST]
 """sha256 of an artifact, in hexadecimal."""
-Cron = Annotated[str, Strict(), Field(max_length=100), AfterValidator(_cron), Scalar("Cron")]
+Cron = Annotated[str, Strict(), Field(max_length=100), CRON]
 
 
 class RunTemplate(RunSpec):

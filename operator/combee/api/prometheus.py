@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from combee.api.common import EndpointUrl, Float, Int, Model, Scalar, SecretKeyRef, refuse
+from combee.api.common import EndpointUrl, Float, Form, Int, Model, Scalar, SecretKeyRef, refuse
 
-SIDE = "[A-Za-z0-9]([-_.:A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+SIDE = Form(
+    "Side",
+    "[A-Za-z0-9]([-_.:A-Za-z0-9]{0,61}[A-Za-z0-9])?",
+    "not a label's value",
+    "Use 1 to 63 of letters, digits, '-', '_', '.' and ':'.",
+)
 PLACES = ("$(digest)", "$(version)", "$(side)")
 """what tells the two versions apart in a query: one of them must be in it."""
 WINDOW = "$(window)"
@@ -26,17 +30,11 @@ def _query(value: str) -> str:
     return value
 
 
-def _side(value: str) -> str:
-    if not re.fullmatch(SIDE, value):
-        raise refuse("not a label's value", "Use 1 to 63 of letters, digits, '-', '_', '.' and ':'.")
-    return value
-
-
 PromQL = Annotated[
     str, Strict(), Field(min_length=1, max_length=2000), AfterValidator(_query), Scalar("PromQL")
 ]
 """a query that is asked of both versions, with what tells them apart filled in."""
-Side = Annotated[str, Strict(), Field(max_length=63), AfterValidator(_side), Scalar("Side")]
+Side = Annotated[str, Strict(), Field(max_length=63), SIDE]
 
 
 class ScoreQuery(Model):

@@ -8,26 +8,21 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from combee.api.common import Quantity, Scalar, Str, refuse
+from combee.api.common import Form, Quantity, Scalar, Str, refuse
 
-CLASS_PATH = "[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
-ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+CLASS_PATH = Form(
+    "ClassPath",
+    "[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*",
+    "not a class path",
+    'Write "module:Class", such as "acme.tasks:Invoices".',
+)
+ENV_NAME = Form(
+    "EnvName",
+    "[A-Za-z_][A-Za-z0-9_]*",
+    "not a variable's name",
+    "Use letters, digits and '_', not starting with a digit.",
+)
 RESOURCE = "cpu|memory|ephemeral-storage|rdma/[a-zA-Z0-9][-a-zA-Z0-9_.]{0,61}"
-
-
-def _import_path(value: str) -> str:
-    if not re.fullmatch(CLASS_PATH, value):
-        raise refuse("not a class path", 'Write "module:Class", such as "acme.tasks:Invoices".')
-    return value
-
-
-ClassPath = Annotated[str, Strict(), Field(max_length=500), AfterValidator(_import_path), Scalar("ClassPath")]
-
-
-def _env_name(value: str) -> str:
-    if not re.fullmatch(ENV_NAME, value):
-        raise refuse("not a variable's name", "Use letters, digits and '_', not starting with a digit.")
-    return value
 
 
 def _known_resources(value: dict[str, str]) -> dict[str, str]:
@@ -40,7 +35,8 @@ def _known_resources(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-EnvName = Annotated[str, Strict(), Field(max_length=253), AfterValidator(_env_name), Scalar("EnvName")]
+ClassPath = Annotated[str, Strict(), Field(max_length=500), CLASS_PATH]
+EnvName = Annotated[str, Strict(), Field(max_length=253), ENV_NAME]
 ResourceList = Annotated[
     dict[Str, Quantity], Field(max_length=8), AfterValidator(_known_resources), Scalar("ResourceList")
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic.fields import FieldInfo
 
-from combee.api.availability import CLUSTER_ROWS, ROWS
+from combee.api.availability import ROWS
 from combee.api.common import ClaimPath, ClaimRef, ConfigMapKeyRef, Model, NameRef, SecretKeyRef
 from combee.api.fields import default_of, expects, fields_of, item_of, model_of, words_of, yaml_text
 from combee.api.run import PromptLearningRun, RunSpec
@@ -31,8 +31,8 @@ def reference_markdown() -> str:
     lines = [_HEAD]
     for path, model in _sections(RunSpec, "spec"):
         lines += _table(f"## {path}", path, model)
-    lines.append("## Not available in this version\n\n| path | value | instead |\n|---|---|---|")
-    lines += [f"| {row.path} | {row.value or 'any'} | {row.instead} |" for row in (*ROWS, *CLUSTER_ROWS)]
+    lines.append("## Not available in this version\n\n| path | instead |\n|---|---|")
+    lines += [f"| {row.path} | {row.instead} |" for row in ROWS]
     return "\n".join(lines) + "\n"
 
 
@@ -87,8 +87,7 @@ def _row(path: str, name: str, field: FieldInfo, *, later: bool) -> str:
             "see its fields" if inner is not None and field.default_factory else "absent"
         )
     plain_path = f"{path}.{name}".replace("[]", "")
-    rows = [row for row in (*ROWS, *CLUSTER_ROWS) if later and row.path == plain_path]
-    note = f" **later**{': ' + ', '.join(r.value for r in rows) if rows[0].value else ''}" if rows else ""
+    note = " **later**" if later and any(row.path == plain_path for row in ROWS) else ""
     return f"| {name} | {value} | {default.replace('|', chr(92) + '|')} | {field.description}{note} |"
 
 

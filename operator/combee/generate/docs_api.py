@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from combee.api import conditions
-from combee.api.availability import PLAYBOOK_ROWS
 from combee.api.cel_frozen import FREE
 from combee.api.run import RunSpec
 from combee.generate.crd import CATEGORY, KINDS, Kind, definition
@@ -42,10 +41,6 @@ def api_markdown() -> str:
     lines += ["## Conditions of a run\n", "| type | status | reasons |", "|---|---|---|"]
     for (about, status), reasons in conditions.TABLE.items():
         lines.append(f"| {about} | {status} | {', '.join(reasons)} |")
-    if PLAYBOOK_ROWS:
-        head = "## Not available in this version (Playbook)\n"
-        lines += ["", head, "| path | value | instead |", "|---|---|---|"]
-        lines += [f"| {row.path} | {row.value or 'any'} | {row.instead} |" for row in PLAYBOOK_ROWS]
     return "\n".join(lines) + "\n"
 
 

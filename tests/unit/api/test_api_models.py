@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.api.availability import PLAYBOOK_ROWS, ROWS
+from combee.api.availability import ROWS
 from combee.api.common import Model
 from combee.api.fields import fields_of, locate, model_of
 from combee.api.playbook import Playbook, PlaybookSpec, PlaybookVersion, VersionSpec
@@ -46,9 +46,6 @@ def test_rows_of_the_table_are_fields() -> None:
     for row in ROWS:
         _, field = locate(PromptLearningRun, row.path.split("."))
         assert field is not None, row.path
-    for playbook_row in PLAYBOOK_ROWS:
-        _, field = locate(Playbook, playbook_row.path.split("."))
-        assert field is not None, playbook_row.path
 
 
 def test_importing_the_spec_is_light() -> None:

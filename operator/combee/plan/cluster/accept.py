@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from combee.api.availability import not_available_on_a_cluster
 from combee.api.cluster import check_cluster
 from combee.api.conditions import Reason
 from combee.api.load import parse_run
@@ -38,7 +37,7 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
     body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
     try:
         run = parse_run(body, "")
-        for problem in (*check_cluster(run), *not_available_on_a_cluster(run)):
+        for problem in check_cluster(run):
             raise problem
     except (NotAvailableError, ManifestError) as error:
         missing = isinstance(error, NotAvailableError)
