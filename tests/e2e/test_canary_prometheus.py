@@ -15,13 +15,12 @@ import pytest
 from e2e_support import environment
 from prometheus_real import prometheus
 
+from answering import Request
 from combee.algo.canary import Rules, Tally
 from combee.api.prometheus import Prometheus
 from combee.plan.playbook.judging import read_pairs
 from combee.plan.playbook.readings import Reading, judge_reading, read_reading
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "pod"))
-from tls_server import Request, TlsServer, make_certificate, serving
+from tls_server import TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e
 WORKER = [sys.executable, "-m", "combee.pod.main", "judge"]

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from answering import Answering, answering
-from tls_server import Reply, Request
+from answering import Answering, Reply, Request, answering
 
 from combee.algo.canary import Pair
 from combee.clients.prometheus import ATTEMPTS, MOST_BYTES, PrometheusApi, TooMuchError

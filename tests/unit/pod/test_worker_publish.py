@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tls_server import Request, TlsServer
+from answering import Request
+from tls_server import TlsServer
 
 from combee.api.methods import Method
 from combee.clients.store.store import Store

@@ -12,8 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from answering import answering
-from tls_server import Reply, Request
+from answering import Reply, Request, answering
 
 from combee.algo.canary import LeftOut, Tally
 from combee.clients.store.store import Store

@@ -11,35 +11,12 @@ import made_up
 import pytest
 from test_screen_progress import STATE
 
+import sample_plan
 from combee.cli.screen import Screen, choose_mode, final_screen
 from combee.errors import EndpointError
 from combee.generate.schemas import events_schema
-from combee.plan.types import IterationPlan
 
-PLAN = IterationPlan(
-    iteration=1,
-    epoch=1,
-    offset=0,
-    batch_size=84,
-    batch_reason="further growth saves little",
-    seed=7,
-    in_order=False,
-    shards=1,
-    strategy="ParallelScan",
-    merge="Structured",
-    verify="Replay",
-    redundancy="Duplicate",
-    copies=2,
-    max_rounds=4,
-    leaf_size=8,
-    max_fan_in=32,
-    max_input_tokens=24000,
-    subgroups="",
-    render_token_budget=8000,
-    reflection_rounds=1,
-    evaluate=True,
-    token_factor=1.0,
-)
+PLAN = replace(sample_plan.PLAN, epoch=1)
 ERROR = EndpointError(
     "it refused the key", where="http://llm:8000", fix="Give --secret deepseek/token=env:KEY"
 )
