@@ -1,4 +1,5 @@
-"""The endpoint that a container's agent asks: OpenAI's protocol, the run's memo, budget and limits behind it."""
+"""The endpoint for a container's agent: OpenAI's protocol, with the run's memo, budget and limits behind
+it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,11 @@ from ace_makers import ACE, add, change, learn, playbook, reflection, trajectory
 from combee.algo.tokens import estimate_tokens
 from combee.methods.ace.entries import entry_digest
 
-GIVEN = "## CALC\n[calc-00001] helpful=3 harmful=0 :: Add back 3 leases for EBITDA\n[calc-00002] helpful=2 harmful=1 :: Add back taxes for EBITDA\n"
+GIVEN = (
+    "## CALC\n"
+    "[calc-00001] helpful=3 harmful=0 :: Add back 3 leases for EBITDA\n"
+    "[calc-00002] helpful=2 harmful=1 :: Add back taxes for EBITDA\n"
+)
 LEASES, TAXES = "Add back 3 leases for EBITDA", "Add back taxes for EBITDA"
 
 

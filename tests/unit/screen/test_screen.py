@@ -64,18 +64,23 @@ def test_plain_mode_line_by_line():
         "formula-ace: starts, results in out",
         "iteration 2: 84 examples: further growth saves little",
         (
-            "[2:14] iteration 3 of about 6 · map 31/84 · batch 84 · examples 212/500 · 412 calls (40 from memory), "
-            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last (simulated model) "
+            "[2:14] iteration 3 of about 6 · map 31/84 · batch 84 · examples 212/500 · 412 calls (40 from "
+            "memory), "
+            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last "
+            "(simulated model) "
             "· about 3 min 01 s left"
         ),
         "warning: the endpoint of task is being asked again (429)",
         (
-            "[2:14] iteration 3 of about 6 · verify 1/9 · batch 84 · examples 212/500 · 412 calls (40 from memory), "
-            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last (simulated model) "
+            "[2:14] iteration 3 of about 6 · verify 1/9 · batch 84 · examples 212/500 · 412 calls (40 from "
+            "memory), "
+            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last "
+            "(simulated model) "
             "· about 3 min 01 s left"
         ),
         (
-            "iteration 2 done: batch 84, examples 212/500, held-out 0.870 (the best so far, simulated model), "
+            "iteration 2 done: batch 84, examples 212/500, held-out 0.870 (the best so far, simulated "
+            "model), "
             "1.24 M tokens in 2 min 14 s so far"
         ),
     ]

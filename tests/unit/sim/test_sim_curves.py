@@ -34,10 +34,10 @@ FINER_BATCH, FINER_COMBEE = 94, 0.748
 class Scope:
     """How many seeds, and which batch sizes.
 
-    An epoch's accuracy scatters by .02 to .03 over seeds. The tolerance of .03 is five standard errors of 16 seeds
-    and two of 4; the seeds are the same each time, so what moves a mean is the simulator, not luck. The few leave
-    out what takes longest: batches of one, and on FiNER, of which each epoch has all examples, more than two seeds.
-    """
+    An epoch's accuracy scatters by .02 to .03 over seeds. The tolerance of .03 is five standard errors of 16
+    seeds and two of 4; the seeds are the same each time, so what moves a mean is the simulator, not luck. The
+    few leave out what takes longest: batches of one, and on FiNER, of which each epoch has all examples, more
+    than two seeds."""
 
     seeds: int
     finer_seeds: int
