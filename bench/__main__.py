@@ -54,7 +54,8 @@ def main() -> int:
     print(f"\n{len(found)} rows in {seconds} s" + (f"; not measured: {', '.join(failed)}" if failed else ""))
     if os.getloadavg()[1] > LOAD_ALLOWED * (os.cpu_count() or 1):
         print(
-            f"Load average {os.getloadavg()[1]:.1f} over five minutes: others used this machine, so every figure "
+            f"Load average {os.getloadavg()[1]:.1f} over five minutes: others used this machine, so every "
+            f"figure "
             "with a clock in it is too high."
         )
     if asked.json:
@@ -66,9 +67,8 @@ def main() -> int:
 def measure(rows: Rows) -> tuple[list[Row], list[str]]:
     """The rows that were measured, and the names of those that could not be.
 
-    Rows with a clock in them run alone, one after the other; the longest of them, faults, is two runs that mostly
-    wait, so rows without a clock run beside it, at a lower priority.
-    """
+    Rows with a clock in them run alone, one after the other; the longest of them, faults, is two runs that
+    mostly wait, so rows without a clock run beside it, at a lower priority."""
     beside = [name for name in rows if name in NO_CLOCK or name.startswith("peer-")]
     alone = [name for name in rows if name not in beside and name != "faults"]
     found = {name: measured(name, rows[name]) for name in alone}

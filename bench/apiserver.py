@@ -1,4 +1,5 @@
-"""As much of a Kubernetes API server as a gateway asks of one: list, watch, get, review. In a thread of its own.
+"""As much of a Kubernetes API server as a gateway asks of one: list, watch, get, review. In a thread of its
+own.
 
 It stands in where what is measured or tested is the gateway and no cluster is needed; that the gateway works
 with a real API server is shown on a real cluster.

@@ -1,5 +1,5 @@
-"""The least that a reverse proxy in Python does, on the same server and client libraries as the gateway: read the
-body, send it on, pass back what comes. `python -m bench.bare PORT UPSTREAM`."""
+"""The least that a reverse proxy in Python does, on the same server and client libraries as the gateway: read
+the body, send it on, pass back what comes. `python -m bench.bare PORT UPSTREAM`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What an iteration costs on a cluster beside its model time, with steps placed early and one after the other.
+"""What an iteration costs on a cluster beside its model time, with steps placed early and one after the
+other.
 
-Needs a cluster: `eval "$(make -s cluster-env)"` first. The operator is a process of this machine; pods, Jobs and
-images are the real ones. The model is simulated and fast: its time is taken off anyhow.
-"""
+Needs a cluster: `eval "$(make -s cluster-env)"` first. The operator is a process of this machine; pods, Jobs
+and images are the real ones. The model is simulated and fast: its time is taken off anyhow."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ REACTION_SECONDS = 0.5
 TARGET_TEXT = f"<= {TARGET:g}, aim {AIM_SECONDS:g} s; reaction p50 <= {REACTION_SECONDS:g} s"
 SIZE, ITERATIONS = 30, 4
 TIME_SCALE = 0.4
-"""of the simulated model: each step asks it for some seconds. Of a shorter one a part would be over before the API
-server knows that its pods are placed, and no overlap could hide behind it."""
+"""of the simulated model: each step asks it for some seconds. Of a shorter one a part would be over before
+the API server knows that its pods are placed, and no overlap could hide behind it."""
 ROUNDS = ("Never", "Auto", "Never", "Auto")
 """In turns, so that what else the machine does meets both."""
 HOW = (
-    f"the quickstart with {ITERATIONS} iterations of {SIZE} rows, twice in series and twice with overlap, in turns; two map "
-    f"pods, simulated model at {TIME_SCALE:g} of its time; an iteration lasts from one finish's result to the next, the median "
-    "counts, less the model time (the recorded calls on the run's slots, the smaller median of both); means of phases add "
+    f"the quickstart with {ITERATIONS} iterations of {SIZE} rows, twice in series and twice with overlap, "
+    f"in turns; two map "
+    f"pods, simulated model at {TIME_SCALE:g} of its time; an iteration lasts from one finish's result to "
+    f"the next, the median "
+    "counts, less the model time (the recorded calls on the run's slots, the smaller median of both); "
+    "means of phases add "
     "up to the mean iteration: what ran beside the step before counts as nothing"
 )
 
@@ -80,8 +83,8 @@ def cluster(folder: Path) -> Row:
 
 
 def row(found: Mapping[str, Measured]) -> Row:
-    """The table's line of what was measured with overlap Never and Auto. Met when overlap costs at most TARGET of what
-    steps in series cost and half of the reactions took at most REACTION_SECONDS."""
+    """The table's line of what was measured with overlap Never and Auto. Met when overlap costs at most
+    TARGET of what steps in series cost and half of the reactions took at most REACTION_SECONDS."""
     model = min(statistics.median(one.model) for one in found.values())
     beside = {name: statistics.median(one.iterations) - model for name, one in found.items()}
     reacted = [seconds for one in found.values() for seconds in one.reactions]

@@ -1,5 +1,5 @@
-"""A Kubernetes without machines: etcd, API server, controllers and scheduler as processes, and kwok, which says that
-pods run. On ports of its own, beside any other cluster; nothing of it is left when the block ends.
+"""A Kubernetes without machines: etcd, API server, controllers and scheduler as processes, and kwok, which
+says that pods run. On ports of its own, beside any other cluster; nothing of it is left when the block ends.
 
 The programs are those that `make cluster` builds; `eval "$(make -s cluster-env)"` puts them on PATH.
 """
@@ -47,7 +47,8 @@ class ControlPlane:
         return done.stdout
 
     def patch(self, path: str, body: Mapping[str, Any]) -> None:
-        """A merge patch, without a kubectl that takes a third of a second to start. OSError with what was refused."""
+        """Send a merge patch without starting kubectl, which takes a third of a second. Raises OSError when
+        it is refused."""
         config = json.loads(self.kubeconfig.read_text())
         token = config["users"][0]["user"]["token"]
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/merge-patch+json"}

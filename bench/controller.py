@@ -1,4 +1,5 @@
-"""The controller's batch size against the best one in hindsight, on workloads drawn at random whose law is known.
+"""The controller's batch size against the best one in hindsight, on workloads drawn at random whose law is
+known.
 
 A workload is one of the three delay laws, each as likely. Its parameters:
 

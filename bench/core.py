@@ -54,7 +54,8 @@ def wall_over_critical_path(folder: Path) -> Row:
         target=f"<= {WALL_TARGET:.2f}",
         unit="x",
         met=max(ratio, strict) <= WALL_TARGET,
-        how="Formula, n = 100, 64 slots, time scale 1, simulated model; result.json: wallSeconds / criticalPathSeconds",
+        how="Formula, n = 100, 64 slots, time scale 1, simulated model; result.json: wallSeconds / "
+        "criticalPathSeconds",
         detail={
             "wallSeconds": first["wallSeconds"],
             "criticalPathSeconds": scheduled,

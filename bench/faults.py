@@ -28,7 +28,7 @@ BAD_DAY = (
 )
 FACTOR = 10.0
 HELD_OUT = 60
-"""What is scored beside the 1,000 examples: the row is about learning, and heldOut whole is a quarter of its time."""
+"""Rows that are scored beside the 1,000 examples. All of heldOut would take a quarter of the row's time."""
 KINDS = {
     "none": ("", 0),
     "rollout": ("rollout", 155),
@@ -66,8 +66,10 @@ def faults(folder: Path) -> Row:
         target=f"<= {RATIO_TARGET:.2f}, nothing lost",
         unit="x",
         met=ratio <= RATIO_TARGET and lost == 0,
-        how="500 Formula rows, 2 epochs, batch 500, 64 slots, time scale 1, simulated model; 5 % errors, 5 % 429 "
-        f"(Retry-After 1), 1 in 50 ten times slower, 1 % broken JSON; {HELD_OUT} heldOut rows; both runs side by side",
+        how="500 Formula rows, 2 epochs, batch 500, 64 slots, time scale 1, simulated model; 5 % errors, 5 "
+        "% 429 "
+        f"(Retry-After 1), 1 in 50 ten times slower, 1 % broken JSON; {HELD_OUT} heldOut rows; both runs "
+        f"side by side",
         detail={
             "undisturbedSeconds": plain.result["wallSeconds"],
             "badDaySeconds": bad.result["wallSeconds"],
@@ -102,7 +104,8 @@ def straggler(folder: Path) -> Row:
         target=f"<= {RATIO_TARGET:.2f}",
         unit="x",
         met=max(ratios.values()) <= RATIO_TARGET,
-        how="Formula, n = 100, 64 slots, time scale 1, simulated model; the 5th call of one kind takes ten times "
+        how="Formula, n = 100, 64 slots, time scale 1, simulated model; the 5th call of one kind takes ten "
+        "times "
         "as long as it should (a proxy keeps its answer back); the worst of three kinds",
         detail={
             "ratios": ratios,

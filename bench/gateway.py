@@ -1,9 +1,8 @@
 """The gateway between a load and an upstream, both compiled, beside a bare reverse proxy in Python.
 
-A whole minute of each, in phases: nothing happens, versions switch, the operator is down, the evaluator hangs, the
-candidate hangs. Rounds take turns, so that a busy moment of the machine meets both; percentiles are over all rounds of
-a phase, and over the minute.
-"""
+A whole minute of each, in phases: nothing happens, versions switch, the operator is down, the evaluator
+hangs, the candidate hangs. Rounds take turns, so that a busy moment of the machine meets both; percentiles
+are over all rounds of a phase, and over the minute."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ WAYS = ("direct", "bare", "gateway")
 
 
 def gateway_row(folder: Path) -> Row:
-    """What the gateway adds to a streamed request, and whether all of them are right whatever happens meanwhile."""
+    """What the gateway adds to a streamed request, and whether every answer is right throughout."""
     target = f"p50 added <= {ADDED_MS:g}, p99 <= {RATIO:g}x bare, none lost, in each phase"
     name = "gateway, p50 added to a streamed request"
     go = shutil.which("go") or "/usr/local/go/bin/go"
@@ -99,8 +98,8 @@ class Part:
         return self.quantile(way, share) - self.quantile("direct", 0.5)
 
     def added_ratio(self) -> float:
-        """p99 of what the gateway adds over that of the bare proxy, the median of the rounds: of whole requests the
-        upstream's own pace makes any ratio small."""
+        """p99 of what the gateway adds over that of the bare proxy, the median of the rounds: of whole
+        requests the upstream's own pace makes any ratio small."""
         direct = self.quantile("direct", 0.5)
         pairs = zip(self.rounds["gateway"], self.rounds["bare"], strict=True)
         return statistics.median(
@@ -158,7 +157,7 @@ Around = Callable[[Scene, Figures, int, float], AbstractContextManager[None]]
 
 @contextmanager
 def switching(it: Scene, made: Figures, turn: int, seconds: float) -> Iterator[None]:
-    """Another version becomes active, SWITCHES times in all rounds; how long each takes to be what requests get."""
+    """Activate another version SWITCHES times in all rounds, and time how long requests take to get it."""
     each = SWITCHES // ROUNDS
 
     def switch() -> None:
@@ -174,8 +173,8 @@ def switching(it: Scene, made: Figures, turn: int, seconds: float) -> Iterator[N
 
 @contextmanager
 def operator_down(it: Scene, made: Figures, turn: int, seconds: float) -> Iterator[None]:
-    """Nobody writes a status. A person refuses the active version, which the gateway must follow by itself; then all
-    that it reads from is away, which is more than an operator that is down."""
+    """Write no status. A person refuses the active version, which the gateway must follow by itself. Then
+    everything that it reads from is away, which is more than an operator that is down."""
 
     def refuse() -> None:
         body = version("formula", B, decision="Refuse")
@@ -194,8 +193,9 @@ def operator_down(it: Scene, made: Figures, turn: int, seconds: float) -> Iterat
 
 
 def mirroring(digest: str) -> Around:
-    """MIRRORED_PERCENT of the requests are asked of another version, too. The gateway has no evaluator to wait for: a
-    Job judges what the gateway keeps. One that hangs leaves all of it where it is; here there is none at all."""
+    """MIRRORED_PERCENT of the requests are asked of another version, too. The gateway has no evaluator to
+    wait for: a Job judges what the gateway keeps. One that hangs leaves all of it where it is; here there is
+    none at all."""
 
     @contextmanager
     def around(it: Scene, made: Figures, turn: int, seconds: float) -> Iterator[None]:
@@ -283,10 +283,14 @@ def row(name: str, target: str, made: Figures) -> Row:
         unit="ms",
         met=good and not made.wrong and kept > 0,
         how=f"{RATE} streamed requests/s of {CHUNKS} chunks, {GAP_MS} ms between them, on loopback, "
-        f"{whole.asked['gateway'] / RATE:.0f} s of them; load and upstream in Go check every chunk; the bare proxy is a "
-        "pass-through on the same server and client libraries, for as long, in turns with the gateway. Added: less the "
-        "median without a proxy. Of each phase: p50 added, and p99 of a request over the bare proxy's; of what is "
-        "added, p99 over the bare proxy's in the first phase. operatorDown: no status is written, then the API server "
+        f"{whole.asked['gateway'] / RATE:.0f} s of them; load and upstream in Go check every chunk; the "
+        f"bare proxy is a "
+        "pass-through on the same server and client libraries, for as long, in turns with the gateway. "
+        "Added: less the "
+        "median without a proxy. Of each phase: p50 added, and p99 of a request over the bare proxy's; of "
+        "what is "
+        "added, p99 over the bare proxy's in the first phase. operatorDown: no status is written, then the "
+        "API server "
         f"is away, too; evaluatorHanging: {MIRRORED_PERCENT:g} % are mirrored and nobody judges them",
         detail={
             "phases": {"whole": whole.shown(), **{phase: of.shown() for phase, of in made.phases.items()}},

@@ -1,4 +1,5 @@
-"""All processes that the gateway's row needs, up: a compiled upstream, a bare proxy, an API server, the gateway."""
+"""Starts all processes of the gateway's row: a compiled upstream, a bare proxy, an API server, the
+gateway."""
 
 from __future__ import annotations
 

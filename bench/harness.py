@@ -23,8 +23,8 @@ COMBEE = [sys.executable, "-m", "combee.cli.main"]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. ``figure`` is None where nothing was run (``how`` says why), ``met`` where there is
-    nothing to compare with."""
+    """One line of the table. ``figure`` is None where nothing was run (``how`` says why), ``met`` where there
+    is nothing to compare with."""
 
     name: str
     figure: float | None

@@ -1,10 +1,9 @@
-"""The product and the simulated model in one process: the real steps, plans, prompts and parsers, without HTTP,
-disk or waiting, so that a whole epoch takes a second.
+"""The product and the simulated model in one process: the real steps, plans, prompts and parsers, without
+HTTP, disk or waiting, so that a whole epoch takes a second.
 
-Only the wire is replaced. ``Direct.ask`` stands where ``clients.model.chat.ChatClient.ask`` stands: it builds the very
-body that would be sent and hands it to ``combee.sim``'s pure response function, context limit and output limit
-included. Faults, retries and rate limits belong to the wire and are not here.
-"""
+Only the wire is replaced. ``Direct.ask`` stands where ``clients.model.chat.ChatClient.ask`` stands: it builds
+the very body that would be sent and hands it to ``combee.sim``'s pure response function, context limit and
+output limit included. Faults, retries and rate limits belong to the wire and are not here."""
 
 from __future__ import annotations
 
@@ -97,7 +96,7 @@ class Direct:
 
 
 def remember_texts() -> None:
-    """Keep what the product's pure functions of one text found: a sweep sees the same lessons again and again."""
+    """Remember what the product's pure functions return for a text: a sweep sees the same lessons often."""
     for function, size in ((text.anchors, 50_000), (text.token_set, 50_000), (text._view, 20_000)):
         plain = getattr(function, "__wrapped__", function)
         kept = lru_cache(size)(plain)

@@ -35,8 +35,10 @@ def killed(folder: Path) -> Row:
         target=f"all {len(found)}, <= {CONCURRENCY} answered twice",
         unit=f"of {len(found)}",
         met=same == len(found) and most <= CONCURRENCY,
-        how=f"SIGKILL of `combee run` (40 rows, batch 20, {CONCURRENCY} calls at a time) as soon as the summary of its "
-        f"k-th step is there, for every k but the last, then the same command; simulated model. {TEST} kills at "
+        how=f"SIGKILL of `combee run` (40 rows, batch 20, {CONCURRENCY} calls at a time) as soon as the "
+        f"summary of its "
+        f"k-th step is there, for every k but the last, then the same command; simulated model. {TEST} "
+        f"kills at "
         "40 random moments and between temporary file and link, too",
         detail={
             "answeredTwice": [twice for _, twice, _ in found],

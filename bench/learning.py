@@ -82,7 +82,8 @@ def learning_speed(folder: Path) -> Row:
         target=f">= {TARGET_AT_100:g} at b = 100, >= {TARGET_BEST:g} at best",
         unit="x",
         met=at_100 >= TARGET_AT_100 and best >= TARGET_BEST and worst >= MARGIN,
-        how=f"combee compare, {ROWS} Formula rows, {SEEDS} seeds each with a simulated model of its own, {SLOTS} "
+        how=f"combee compare, {ROWS} Formula rows, {SEEDS} seeds each with a simulated model of its own, "
+        f"{SLOTS} "
         "slots; the recorded call graph through the latency law, no clock in it; profiling, verification and "
         "select charged; held-out on gate, rendered playbook (docs/evidence has ten seeds)",
         detail={"speedUpAt100": round(at_100, 1), "bestStrategy": BEST}

@@ -1,9 +1,8 @@
 """What a prefix cache saves a map wave: the playbook first, as the product's prompts have it, against last.
 
-The prompts are the product's own, sized like those measured on the H200. The simulated model's server says how
-many of their tokens it had cached; seconds follow from these by the latency law, so that neither the machine nor
-its load is in them.
-"""
+The prompts are the product's own, sized like those measured on the H200. The simulated model's server says
+how many of their tokens it had cached; seconds follow from these by the latency law, so that neither the
+machine nor its load is in them."""
 
 from __future__ import annotations
 
@@ -48,7 +47,8 @@ def prefix(folder: Path) -> Row:
         target=f"{H200[256][1] / H200[256][0]:.2f} on an H200",
         unit="x",
         how=f"the product's rollout prompt, {PLAYBOOK_TOKENS:,} tokens of playbook, {TASK_TOKENS:,} of task, "
-        f"{OUT_TOKENS} out; cached tokens as the simulated model's server counts them, seconds by the latency law; "
+        f"{OUT_TOKENS} out; cached tokens as the simulated model's server counts them, seconds by the "
+        f"latency law; "
         "H200: measured with vLLM, 8B",
         detail=table,
     )

@@ -2,10 +2,9 @@
 
     python -m bench.scale --runs 1000 --pods 50000
 
-Every run is in its map step, with its share of the pods running. Then an operator starts anew and is measured: when it
-has its first reconcile, how long reconciles take, and its memory. The control plane is real, pods and nodes are
-not (kwok); profile's results are written by this program in the kubelet's place.
-"""
+Every run is in its map step, with its share of the pods running. Then an operator starts anew and is
+measured: when it has its first reconcile, how long reconciles take, and its memory. The control plane is
+real, pods and nodes are not (kwok); profile's results are written by this program in the kubelet's place."""
 
 from __future__ import annotations
 
@@ -137,14 +136,15 @@ def _set_the_stage(
             say(f"{len(done)} of {runs} profiles done, {ready} of {pods} pods running")
         if time.monotonic() > end:
             raise RuntimeError(f"only {ready} of {pods} pods run; logs are beside the control plane's files")
-        # Each look lists every run's Jobs: seldom where they are many, or it is the looking that takes the time.
+        # Each look lists every run's Jobs: seldom where they are many, or it is the looking that takes the
+        # time.
         time.sleep(max(1.0, runs / 50))
     say("waiting until the control plane is at rest")
     _rest(up, end, settle_seconds)
 
 
 def _rest(up: ControlPlane, end: float, settle_seconds: float) -> None:
-    """Until nobody wrote a pod for a while: whoever pretends to be the nodes is minutes behind with so many."""
+    """Wait until nothing has written a pod for a while: with so many pods, kwok lags by minutes."""
     before = -1.0
     while (now := _pods_written(up)) != before:
         if time.monotonic() > end:
@@ -297,8 +297,8 @@ def _value(said: str, name: str, *, phase: bool = False) -> float:
 
 
 def quantile(said: str, share: float) -> float:
-    """A quantile of combee_reconcile_seconds, in seconds: as Prometheus' histogram_quantile has it, evenly within the
-    bucket that holds it."""
+    """A quantile of combee_reconcile_seconds, in seconds: as Prometheus' histogram_quantile has it, evenly
+    within the bucket that holds it."""
     pairs = re.findall(r'^combee_reconcile_seconds_bucket{le="([^"]+)"} (\S+)$', said, re.MULTILINE)
     wanted = share * max((float(count) for _, count in pairs), default=0.0)
     start = below = 0.0

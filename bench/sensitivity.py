@@ -1,9 +1,9 @@
 """`make sensitivity`: sweep the simulated model's law and say where this project's choices lose.
 
-Each cell changes one setting of `combee.sim`'s law; in each, six designs learn from 250 Formula rows (batches of 100;
-Sequential one by one) and their final playbooks answer 300 held-out rows, over several seeds, paired. The product's
-own steps, prompts and parsers run in this process; only the wire is replaced (bench/inprocess.py).
-"""
+Each cell changes one setting of `combee.sim`'s law; in each, six designs learn from 250 Formula rows (batches
+of 100; Sequential one by one) and their final playbooks answer 300 held-out rows, over several seeds, paired.
+The product's own steps, prompts and parsers run in this process; only the wire is replaced
+(bench/inprocess.py)."""
 
 from __future__ import annotations
 

@@ -118,8 +118,8 @@ def needs(cell: Cell, arm: str) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """The arms of one (cell, seed) that are still to be run, on one simulated model. ``seed`` is the model's and
-    spec.seed, so that one seed is one world: which rules are unknown, all luck, order and shuffle."""
+    """The arms of one (cell, seed) that are still to be run, on one simulated model. ``seed`` is the model's
+    and spec.seed, so that one seed is one world: which rules are unknown, all luck, order and shuffle."""
 
     cell: Cell
     seed: int

@@ -1,4 +1,4 @@
-"""Paired differences of every (cell, contrast), and how they are said: JSON, the terminal, docs/sensitivity.md."""
+"""Paired differences of every (cell, contrast), as JSON, for the terminal and for docs/sensitivity.md."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BEGIN, END = "<!-- made by make sensitivity: begin -->", "<!-- made by make sens
 
 @dataclass(frozen=True)
 class Difference:
-    """``contrast.ours`` minus ``contrast.other`` in a cell, in units of accuracy. ``over_seeds``: each seed's mean
-    difference is one value (Student's t); ``by_example``: every heldOut row of every seed is a pair."""
+    """``contrast.ours`` minus ``contrast.other`` in a cell, in units of accuracy. ``over_seeds``: each seed's
+    mean difference is one value (Student's t); ``by_example``: every heldOut row of every seed is a pair."""
 
     cell: Cell
     contrast: Contrast
@@ -149,7 +149,10 @@ def tables(rows: Sequence[Row], cells: Sequence[Cell], found: Sequence[Differenc
     """The made part of docs/sensitivity.md."""
     parts = [
         "### Where it loses (simulated model)",
-        "In points of held-out accuracy. **LOSES**: the 95 % interval over seeds lies below 0; behind: the mean does.",
+        (
+            "In points of held-out accuracy. **LOSES**: the 95 % interval over seeds lies below 0; "
+            "behind: the mean does."
+        ),
         _losing_table(found),
         "### Every cell: paired differences (simulated model)",
         "Mean over seeds and its 95 % interval, in points; `default` is the law as `combee sim` has it.",
@@ -171,7 +174,8 @@ def _losing_table(found: Sequence[Difference]) -> str:
         pairs, seeds = one.by_example, one.over_seeds
         verdict = f"**{one.verdict}**" if one.verdict == LOSES else one.verdict
         lines.append(
-            f"| `{one.cell.name}` | {one.contrast.title} | {points(seeds.mean)} | {interval(seeds.low, seeds.high)} "
+            f"| `{one.cell.name}` | {one.contrast.title} | {points(seeds.mean)} | "
+            f"{interval(seeds.low, seeds.high)} "
             f"| {points(pairs.mean)} {interval(pairs.low, pairs.high)} | {verdict} |"
         )
     return "\n".join(lines) if len(lines) > 2 else "None."

@@ -156,10 +156,11 @@ def _spent(before: Moments, step: Moments) -> dict[str, float]:
 
 
 def reactions(events: list[Event], *, overlap: bool) -> list[float]:
-    """Seconds from each change of a Job that asks for something to the next Job that is made or the next change
-    of the run's status. It asks when it is complete, or, where one pod does it, when that pod runs no more, which is
-    known a second or two before: nothing is left to be done then when the Job is complete. With overlap, map and
-    reduce ask when all their pods are placed, and what comes after them is there when they end."""
+    """Seconds from each change of a Job that asks for something to the next Job that is made or the next
+    change of the run's status. It asks when it is complete, or, where one pod does it, when that pod runs no
+    more, which is known a second or two before: nothing is left to be done then when the Job is complete.
+    With overlap, map and reduce ask when all their pods are placed, and what comes after them is there when
+    they end."""
     ordered = sorted(events, key=lambda event: event.at)
     acts = [event.at for event in ordered if _is_act(event)]
     seen: set[tuple[str, str]] = set()

@@ -3,9 +3,8 @@
     python -m bench.traces [TRACES] [KILOBYTES]
 
 Reading is what each pod of a run does first. Going through them is what the map does around its model calls:
-bring a recording back, build the prompt of each part. Last comes what an iteration of ``BATCH`` holds its new entries
-against: the rare passages of the recordings that it read. No model is asked.
-"""
+bring a recording back, build the prompt of each part. Last comes what an iteration of ``BATCH`` holds its new
+entries against: the rare passages of the recordings that it read. No model is asked."""
 
 from __future__ import annotations
 
@@ -80,7 +79,8 @@ def main(traces: int = 10_000, kilobytes: int = 200) -> int:
         held = time.monotonic() - began - read - done
     print(f"{len(rows.examples):,} traces, {size:,.0f} MB, {parts:,} parts")
     print(
-        f"read in {read:.1f} s, gone through in {done:.1f} s, {len(read_by_one)} held against new entries in {held:.1f} s, "
+        f"read in {read:.1f} s, gone through in {done:.1f} s, {len(read_by_one)} held against new entries "
+        f"in {held:.1f} s, "
         f"at most {peak_mb():,.0f} MB of memory (limit {LIMIT_MB})"
     )
     return int(peak_mb() > LIMIT_MB)

@@ -1,14 +1,14 @@
 """Divides the test files among xdist's workers by how long they took before (``--dist loadfile``).
 
-What one worker does in one go is a file, since its tests share what is made once for the module. Workers have lanes.
-Those of the first lane take the tests of the cluster, which mostly wait; those of the second take the rest, which mostly
-compute; a worker whose lane is empty helps the other one. The longest file goes first, so that the last ones are short
-and the workers end together. Files with tests marked ``alone`` go before all others, to one worker: nobody else may use
-the cluster meanwhile, so all other workers compute until these are over.
+What one worker does in one go is a file, since its tests share what is made once for the module. Workers have
+lanes. Those of the first lane take the tests of the cluster, which mostly wait; those of the second take the
+rest, which mostly compute; a worker whose lane is empty helps the other one. The longest file goes first, so
+that the last ones are short and the workers end together. Files with tests marked ``alone`` go before all
+others, to one worker: nobody else may use the cluster meanwhile, so all other workers compute until these are
+over.
 
-``tests/seconds.json`` says how long each file took; ``--write-seconds`` writes it anew (``make seconds``). A file that is
-not in it counts like the middle one of its folder.
-"""
+``tests/seconds.json`` says how long each file took; ``--write-seconds`` writes it anew (``make seconds``). A
+file that is not in it counts like the middle one of its folder."""
 
 from __future__ import annotations
 
@@ -64,10 +64,12 @@ def next_file(
     alone: Collection[str],
     at_work: Collection[str],
 ) -> str:
-    """The file of ``waiting`` that a worker takes: the longest of its lane, else the longest of the other one. The
-    cluster's files come last as long as one of ``alone`` waits or is ``at_work``, except on the worker that takes those.
+    """The file of ``waiting`` that a worker takes: the longest of its lane, else the longest of the other
+    one. The cluster's files come last as long as one of ``alone`` waits or is ``at_work``, except on the
+    worker that takes those.
 
-    >>> waiting, first = ["tests/unit/test_a.py", "tests/cluster/test_b.py", "tests/e2e/test_c.py"], Lane(True, False)
+    >>> waiting, first = ["tests/unit/test_a.py", "tests/cluster/test_b.py", "tests/e2e/test_c.py"],
+    Lane(True, False)
     >>> next_file(waiting, first, {}, alone=(), at_work=())
     'tests/cluster/test_b.py'
     >>> next_file(waiting, Lane(False, False), {"tests/e2e/test_c.py": 60.0}, alone=(), at_work=())
@@ -90,8 +92,8 @@ def next_file(
 
 
 class Lanes(LoadFileScheduling):
-    """Gives each worker the file that ``next_file`` names. Workers with an even number are of the cluster's lane, and the
-    first one takes the files whose tests are ``alone``."""
+    """Gives each worker the file that ``next_file`` names. Workers with an even number are of the cluster's
+    lane, and the first one takes the files whose tests are ``alone``."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)

@@ -2,12 +2,11 @@
 
 ``pytest --update-golden`` writes golden files anew; review them as a diff.
 
-A suite that a shell started in the background ignores Ctrl-C, and so would every process that it starts; tests that
-send it to one have to be heard.
+A suite that a shell started in the background ignores Ctrl-C, and so would every process that it starts;
+tests that send it to one have to be heard.
 
-Tests start Python some hundred times. A shell that forbids it to write byte code would have each of them compile the
-product anew, a fifth of a second; they may write it.
-"""
+Tests start Python some hundred times. A shell that forbids it to write byte code would have each of them
+compile the product anew, a fifth of a second; they may write it."""
 
 from __future__ import annotations
 
@@ -49,5 +48,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped = [r for r in terminalreporter.stats.get("skipped", []) if NO_CLUSTER in str(r.longrepr)]
     if skipped:
-        line = f"{len(skipped)} CLUSTER TESTS DID NOT RUN: a cluster needs root on Linux, or KUBECONFIG set to one"
+        needs = "a cluster needs root on Linux, or KUBECONFIG set to one"
+        line = f"{len(skipped)} CLUSTER TESTS DID NOT RUN: {needs}"
         terminalreporter.write_line(line, red=True, bold=True)

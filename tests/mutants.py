@@ -1,7 +1,8 @@
-"""Put one defect at a time into a copy of the tree and say whether the tests see it: ``python tests/mutants.py``.
+"""Put one defect at a time into a copy of the tree and say whether the tests see it: ``python
+tests/mutants.py``.
 
-The defects are in mutants.toml, each with the tests that should see it. First all these tests run once without a
-defect: those that fail then tell nothing, and what rests on them is ``broken``.
+The defects are in mutants.toml, each with the tests that should see it. First all these tests run once
+without a defect: those that fail then tell nothing, and what rests on them is ``broken``.
 
 Exit 0: every defect was caught; 1: one was not; 2: the list does not fit the tree.
 """
@@ -42,7 +43,7 @@ class ListError(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """One defect: ``old`` stands once in ``file``, below the product's folder, and ``new`` takes its place."""
+    """One defect: ``old`` occurs once in ``file``, below the product's folder, and ``new`` replaces it."""
 
     name: str
     file: str
@@ -127,7 +128,8 @@ class Copy:
         return Told(mutant.name, verdict, round(time.monotonic() - began, 1), seen_by)
 
     def _write(self, path: Path, text: str) -> None:
-        """Write a file with a time of its own: compiled code is known by its source's size and whole second."""
+        """Write a file with a time of its own: Python knows compiled code by its source's size and whole
+        second."""
         path.write_text(text, encoding="utf-8")
         moment = next(self._moments)
         os.utime(path, (moment, moment))

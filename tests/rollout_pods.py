@@ -1,4 +1,4 @@
-"""A pod that does one rollout, without a cluster: the container beside the user's in a thread, and a kubelet's part."""
+"""A pod of one rollout without a cluster: the attendant's container in a thread, and the kubelet's part."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class FakePod:
 
 
 def _started(words: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Another thread's child may hold a program that was just written open, for the moment until it is another program."""
+    """Start the program, and again while another thread's child still holds the just written file open."""
     while True:
         try:
             return subprocess.Popen(words, env=env, start_new_session=True)

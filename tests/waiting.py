@@ -23,9 +23,8 @@ async def until(condition: Callable[[], object]) -> None:
 def wait_until(what: str, condition: Callable[[], Value], process: Popen[Any] | None = None) -> Value:
     """Return the first true value of the condition.
 
-    Fails, naming ``what`` is waited for, when it does not come, or when the ``process`` that it should come from
-    has ended without it.
-    """
+    Fails, naming ``what`` is waited for, when it does not come, or when the ``process`` that it should come
+    from has ended without it."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (value := condition()):
         ended = process is not None and process.poll() is not None

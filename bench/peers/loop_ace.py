@@ -1,11 +1,12 @@
-"""Run ACE's own offline loop (`ACE.run`, mode offline) from its checkout, in a Python that has what it imports.
+"""Run ACE's own offline loop (`ACE.run`, mode offline) from its checkout, in a Python that has what it
+imports.
 
     PYTHON loop_ace.py CHECKOUT URL MODEL TRAIN VAL OUT SLOTS
 
-Nothing of theirs is changed but where the client is made: their URLs are fixed in the code, ours is given. Its
-settings are the defaults of its `finance/run.py`, except: one round of reflection and one validation after the last example (equal for all
-who are compared), as many workers for it as there are slots, and answers asked for in JSON mode.
-"""
+Nothing of theirs is changed but where the client is made: their URLs are fixed in the code, ours is given.
+Its settings are the defaults of its `finance/run.py`, except: one round of reflection and one validation
+after the last example (equal for all who are compared), as many workers for it as there are slots, and
+answers asked for in JSON mode."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Client:
 
 
 def stand_in_for_tiktoken() -> bool:
-    """Their token counts are only printed; without network tiktoken cannot load its table, so bytes / 4 stand in."""
+    """Stand in for token counts, which are only printed, by bytes / 4: tiktoken cannot load its table
+    offline."""
     try:
         importlib.import_module("tiktoken").get_encoding("cl100k_base")
     except Exception:  # whatever it is that keeps it from loading

@@ -2,11 +2,10 @@
 
     PYTHON loop_gepa.py CHECKOUT URL MODEL TRAIN VAL OUT SLOTS BATCH
 
-The loop, the shuffle, the groups, both levels, the prompts, the acceptance and the Pareto front are gepa's. What
-gepa leaves to its user is ours and below: the adapter. It asks many examples at a time (as many as there are
-slots) and feeds back, for each trajectory, the lessons that a reflection on it brought, since ComBEE's levels
-aggregate reflections.
-"""
+The loop, the shuffle, the groups, both levels, the prompts, the acceptance and the Pareto front are gepa's.
+What gepa leaves to its user is ours and below: the adapter. It asks many examples at a time (as many as there
+are slots) and feeds back, for each trajectory, the lessons that a reflection on it brought, since ComBEE's
+levels aggregate reflections."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ from typing import Any
 from recorder import Recorder  # type: ignore[import-not-found]  # beside this script, in the peer's Python
 
 SEED = "Answer the question about a financial formula. Reply with the number only."
-REFLECT = """Diagnose the answer to this question: say what went wrong, if anything, and which lessons to remember.
+REFLECT = """Diagnose the answer to this question: say what went wrong, if anything, and which \
+lessons to remember.
 
 Question:
 {question}

@@ -1,4 +1,5 @@
-"""The rows of the peers: each runs its own loop from a checkout that the user gives, or says why it was not run."""
+"""The rows of the peers: each runs its own loop from a checkout the user gives, or says why it did not
+run."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def peer_row(peer: Peer, given: Checkouts, folder: Path) -> Row:
-    """The peer's loop on the rows, split and models of the learning-speed row, and how much faster ours is."""
+    """Run the peer's loop on the rows, split and models of the learning-speed row, and compare its speed with
+    ours."""
     name = f"{peer.title}, simulated model: its modelled time / ours"
     target = "> 1, held-out no better than ours"
     if why := obstacle(peer, given):
@@ -104,9 +106,12 @@ def peer_row(peer: Peer, given: Checkouts, folder: Path) -> Row:
         target=target,
         unit="x",
         met=ratio > 1 and theirs["heldOut"] <= ours["heldOut"]["mean"],
-        how=f"{peer.url} at {peer.commit[:12]}, its own loop over the same {ROWS} Formula rows, {SEEDS} seeds, {SLOTS} "
-        "slots; its calls through the same latency law (a call of its main thread is a stage, calls of its other "
-        f"threads between two of those are one stage); ours: {BEST}; its artifact as the playbook of our rollout "
+        how=f"{peer.url} at {peer.commit[:12]}, its own loop over the same {ROWS} Formula rows, {SEEDS} "
+        f"seeds, {SLOTS} "
+        "slots; its calls through the same latency law (a call of its main thread is a stage, calls of its "
+        "other "
+        f"threads between two of those are one stage); ours: {BEST}; its artifact as the playbook of our "
+        f"rollout "
         "prompt on gate, our scorer",
         detail={
             "theirs": {key: round(value, 3) for key, value in theirs.items()},

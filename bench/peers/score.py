@@ -1,4 +1,4 @@
-"""One measure for everybody's artifact: our rollout prompt with the text as the playbook, our scorer, our gate."""
+"""One measure for every artifact: our rollout prompt with the text as its playbook, our scorer, our gate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from combee.tasks.registry import task_for
 
 @dataclass(frozen=True)
 class Scored:
-    """An artifact's worth. ``right`` and ``wrong``: distinct rules that it states rightly and wrongly, of those
-    that the model does not know (``unknown`` of them)."""
+    """An artifact's worth. ``right`` and ``wrong``: distinct rules that it states rightly and wrongly, of
+    those that the model does not know (``unknown`` of them)."""
 
     held_out: float
     tokens: int

@@ -1,4 +1,4 @@
-"""Canaries on a real cluster: playbooks that the simulated model answers better or worse with, and real load."""
+"""Canaries on a real cluster: better and worse playbooks for the simulated model, and real load."""
 
 from __future__ import annotations
 

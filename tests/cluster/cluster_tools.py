@@ -49,7 +49,8 @@ class Cluster:
     def kubectl(
         self, *arguments: str, namespace: str = "", stdin: str | dict[str, Any] | list[Any] = ""
     ) -> str:
-        """What kubectl printed. ``stdin`` may be a manifest, or a list of them. CalledProcessError names stderr."""
+        """Run kubectl and return what it printed. ``stdin`` is a manifest or a list of them. A
+        CalledProcessError has stderr."""
         result = self.try_kubectl(*arguments, namespace=namespace, stdin=stdin)
         if result.returncode:
             raise AssertionError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
@@ -125,8 +126,9 @@ def fresh_namespace(cluster: Cluster) -> Iterator[str]:
 
 
 def everything(cluster: Cluster, *namespaces: str, wide: bool = False) -> set[str]:
-    """All there is, of every kind that the server lists: ``namespace/kind.group/name`` of what is in these namespaces
-    and, if ``wide``, ``/kind.group/name`` of what is in none. Events apart, which the server forgets by itself."""
+    """All there is, of every kind that the server lists: ``namespace/kind.group/name`` of what is in these
+    namespaces and, if ``wide``, ``/kind.group/name`` of what is in none. Events apart, which the server
+    forgets by itself."""
     found: set[str] = set()
     for namespace in (*namespaces, *([""] if wide else [])):
         scope = f"--namespaced={str(bool(namespace)).lower()}"

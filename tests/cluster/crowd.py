@@ -18,8 +18,8 @@ TELLS = 25
 
 
 def done(objects: Iterable[Object]) -> set[Hashable]:
-    """What Jobs and runs have done: indexes that succeeded, of whichever attempt at a step, and phases and iterations
-    that runs came to."""
+    """What Jobs and runs have done: indexes that succeeded, of whichever attempt at a step, and phases and
+    iterations that runs came to."""
     found: set[Hashable] = set()
     for one in objects:
         name, status = one["metadata"]["name"], one.get("status", {})
@@ -33,8 +33,8 @@ def done(objects: Iterable[Object]) -> set[Hashable]:
 
 @dataclass
 class Progress:
-    """The longest time in which nothing was done that had not been done before. So pods that come and go are no
-    progress, nor is a phase that comes again, and a finished Job that is deleted takes none away."""
+    """The longest time in which nothing was done that had not been done before. So pods that come and go are
+    no progress, nor is a phase that comes again, and a finished Job that is deleted takes none away."""
 
     longest: float = 0.0
     """seconds."""
@@ -79,7 +79,8 @@ class Crowd:
                 self._evict(pod)
             time.sleep(0.2)
         pytest.fail(
-            f"not over in time: {self.runs.cluster.kubectl('get', 'plr,pods,jobs', namespace=self.runs.namespace)}"
+            f"not over in time: "
+            f"{self.runs.cluster.kubectl('get', 'plr,pods,jobs', namespace=self.runs.namespace)}"
         )
 
     def _watch(self, runs: list[Object], objects: list[Object]) -> None:

@@ -1,4 +1,4 @@
-"""Kill what a run needs at a seeded random moment, on the project's own node, and count what was asked twice."""
+"""Kill what a run needs at a seeded random moment, on the project's own node, and count repeated calls."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def survive(
     kinds: Sequence[str],
     pause_seconds: tuple[float, float] = PAUSE_SECONDS,
 ) -> Round:
-    """Learn while one thing of each of ``kinds`` is killed, in an order and after pauses that ``seed`` chooses."""
+    """Learn while one thing of each of ``kinds`` is killed; ``seed`` chooses the order and the pauses."""
     chance = random.Random(seed)
     order = chance.sample(list(kinds), len(kinds))
     runs, log = Runs(cluster, namespace), answer_log(cluster, namespace)

@@ -148,7 +148,8 @@ class Playbooks:
         return {name: line[start:end].strip() for (name, start), end in zip(found, ends, strict=True)}
 
     def tells(self, *reasons: str, of: str = "") -> dict[str, str]:
-        """Wait until there are Events of these reasons about it, and about that version; their messages, by reason."""
+        """Wait for Events of these reasons about the Playbook and about that version; return messages by
+        reason."""
 
         def told() -> dict[str, str]:
             events = self.cluster.get("events", namespace=self.namespace)["items"]
@@ -184,7 +185,7 @@ class Playbooks:
         return found[0] if found else {}
 
     def comes_to(self, digest: str, phase: str) -> None:
-        """Wait until a version says that it is in a phase: what is delivered comes before what is said of it."""
+        """Wait until a version's status has a phase: delivery comes before the status."""
         eventually(f"{digest[:12]} is {phase}", lambda: self.phase(digest) == phase)
 
     def serves(self, digest: str, *, seconds: float = 180) -> None:

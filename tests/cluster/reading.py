@@ -1,8 +1,7 @@
 """What is on a cluster, read over one connection that stays open.
 
-Tests look again and again until something is so, and a kubectl that is started for each look takes a tenth of a second of
-the very cores that the cluster runs on.
-"""
+Tests look again and again until something is so, and a kubectl that is started for each look takes a tenth of
+a second of the very cores that the cluster runs on."""
 
 from __future__ import annotations
 
@@ -54,7 +53,8 @@ def question(*arguments: str) -> Question | None:
     """What the arguments of ``kubectl get`` ask; None where they ask for more than is read here.
 
     >>> question("plr,pods", "-l", "a=b").paths("team")
-    ['/apis/combee.dev/v1alpha1/namespaces/team/promptlearningruns?labelSelector=a%3Db', '/api/v1/namespaces/team/pods?labelSelector=a%3Db']
+    ['/apis/combee.dev/v1alpha1/namespaces/team/promptlearningruns?labelSelector=a%3Db',
+    '/api/v1/namespaces/team/pods?labelSelector=a%3Db']
     >>> question("pod", "x", "-o", "wide")
     """
     words, selectors = list(arguments), dict[str, str]()
@@ -88,7 +88,8 @@ class Reader:
         self._api = config.new_client_from_config(kubeconfig)
 
     def read(self, asked: Question, namespace: str) -> Any:
-        """One object, or a list of all that there is. NotThereError, or AssertionError with what the server says."""
+        """Return one object, or a list of all. Raises NotThereError, or AssertionError with the server's
+        message."""
         answers = [self._get(path) for path in asked.paths(namespace)]
         if asked.name:
             return answers[0]

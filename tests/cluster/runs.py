@@ -35,7 +35,7 @@ def at_once(run: dict[str, Any]) -> None:
 
 
 def template(**task: Any) -> dict[str, Any]:
-    """The quickstart's run as a Playbook's template, its batches of one size: made twice it plans the same twice."""
+    """The quickstart's run as a Playbook's template, with one batch size, so that two runs plan the same."""
     run = next(one for one in quickstart() if one["kind"] == "PromptLearningRun")
     short(run)
     made = {name: value for name, value in run["spec"].items() if name != "playbookRef"}
@@ -142,8 +142,8 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
     """An operator for one namespace, which also holds its Lease; the accounts of step pods are made as
     the chart makes them for a list of namespaces.
 
-    One that is started after another was killed is the container of the same pod, as the kubelet starts it again: the
-    Lease is its own. That another pod waits until the Lease runs out is for tests that kill pods.
+    One that is started after another was killed is the container of the same pod, as the kubelet starts it
+    again: the Lease is its own. That another pod waits until the Lease runs out is for tests that kill pods.
     """
     make_accounts(cluster, namespace)
     environment = {

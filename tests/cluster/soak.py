@@ -1,7 +1,7 @@
 """`make soak`: many kills at seeded random moments, run after run, and a table of what became of them.
 
-It breaks the project's own test node again and again; the seed chooses the order, the moments and the victims.
-"""
+It breaks the project's own test node again and again; the seed chooses the order, the moments and the
+victims."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def one_run(cluster: Cluster, seed: int, kinds: Sequence[str]) -> Round:
     with fresh_namespace(cluster) as namespace, tempfile.TemporaryDirectory(prefix="combee-soak-") as folder:
         done = survive(cluster, namespace, Path(folder), seed, kinds)
     say(
-        f"{done.message}; {'the same' if done.same else 'ANOTHER'} playbook as on a laptop: {done.digest[:12]}"
+        f"{done.message}; {'the same' if done.same else 'ANOTHER'} playbook as on a laptop: "
+        f"{done.digest[:12]}"
     )
     return done
 

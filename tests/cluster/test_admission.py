@@ -216,8 +216,10 @@ def test_columns_names_and_category(cluster: Cluster, server: Server) -> None:
 
 
 JUNK = st.sampled_from(
-    ["", " ", "a", "A", "-", "s3://b/k", "file:///x", "http://h/v1", "http://h:1/?", "\x00", "é", "1", "..", "a/b",
-     0, 1, -1, 2, 7.0, 0.5, 1e300, 2**53, True, False, [], [1], [2, 1], ["a"], {}, {"name": "main"}, {"uri": "s3://b/k"},
+    ["", " ", "a", "A", "-", "s3://b/k", "file:///x", "http://h/v1", "http://h:1/?", "\x00", "é", "1", "..",
+     "a/b",
+     0, 1, -1, 2, 7.0, 0.5, 1e300, 2**53, True, False, [], [1], [2, 1], ["a"], {}, {"name": "main"},
+      {"uri": "s3://b/k"},
      {"a": "b"}, "ACE", "GEPA", "Custom", "Fixed", "Dynamic", "tokens", "x" * 64, "x" * 254]
 )  # fmt: skip
 """values that are right somewhere and wrong elsewhere."""

@@ -1,4 +1,5 @@
-"""Canaries on real traffic: mirrored by the gateway, or replayed; judged blind; and what becomes of the candidate."""
+"""Canaries on real traffic, mirrored by the gateway or replayed, judged blind, and the candidate's
+outcome."""
 
 from __future__ import annotations
 

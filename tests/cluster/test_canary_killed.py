@@ -1,4 +1,4 @@
-"""A Shadow canary in the middle of which the operator and the gateway are killed goes on with the pairs that it had."""
+"""A Shadow canary keeps its pairs when the operator and the gateway are killed in the middle of it."""
 
 from __future__ import annotations
 

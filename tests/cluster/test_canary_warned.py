@@ -1,4 +1,4 @@
-"""kubectl apply says what a canary asks for and its traffic cannot give; the same that the operator says afterwards."""
+"""kubectl apply warns when a canary asks for more than its traffic can give, as the operator does later."""
 
 from __future__ import annotations
 
@@ -76,14 +76,16 @@ def test_kubectl_apply_warns_names_the_pairs_and_proposes_an_epsilon(cluster: Cl
     (said,) = told(cluster, place, playbook(expectedRequestsPerDay=28_800))
     print(said)
     assert said == (
-        "canary.epsilon 0.005: about 55000 pairs would show an equal candidate to be no worse, and about 4320 come before "
+        "canary.epsilon 0.005: about 55000 pairs would show an equal candidate to be no worse, and about "
+        "4320 come before "
         "the deadline: epsilon 0.02 can be decided"
     )
     assert told(cluster, place, playbook(expectedRequestsPerDay=28_800, epsilon=0.02)) == []
     (said,) = told(cluster, place, playbook())
     print(said)
     assert said.endswith(
-        "give expectedRequestsPerDay to be told what your traffic can decide. With 10000 pairs epsilon 0.015 can be decided"
+        "give expectedRequestsPerDay to be told what your traffic can decide. With 10000 pairs epsilon "
+        "0.015 can be decided"
     )
     undecided, too_few = told(cluster, place, playbook(expectedRequestsPerDay=10))
     assert "no epsilon can be decided: look at more requests" in undecided
@@ -156,7 +158,7 @@ def _come(mode: str, expected: int | None, percent: float, hours: int) -> float:
 
 
 def _close(mode: str, epsilon: float, come: float) -> bool:
-    """Whether the policy may be wrong: it is within 5 % or two pairs of the theory, and beyond epsilon 0.5 it says 14."""
+    """Check the figures: within 5 % or two pairs of the theory, and 14 beyond an epsilon of 0.5."""
     needed = least_pairs(epsilon) if mode == "Prometheus" else pairs_needed(epsilon)
     if needed is None:
         return False

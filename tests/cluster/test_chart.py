@@ -48,7 +48,8 @@ def team(cluster: Cluster) -> Iterator[str]:
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     cluster.kubectl("create", "-f", "-", stdin=manifest)
     yield name
-    # A namespace is emptied of its pods first, but a Job keeps a failed one until there is another in its place.
+    # A namespace is emptied of its pods first, but a Job keeps a failed one until there is another in its
+    # place.
     cluster.try_kubectl("delete", "plr", "--all", "--timeout=180s", namespace=name)
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
@@ -297,8 +298,8 @@ def _all(cluster: Cluster, namespace: str, team: str) -> set[str]:
 
 
 def _at_work(release: Release, team: str, before: set[str]) -> set[str]:
-    """What there is since ``before``, once there is of everything that an operator makes: a run whose step and engine have
-    pods, a gateway, what remembers its traffic, the Lease."""
+    """What there is since ``before``, once there is of everything that an operator makes: a run whose step
+    and engine have pods, a gateway, what remembers its traffic, the Lease."""
     runs = Runs(release.cluster, team)
     runs.apply(_slow)
     upstream = {"url": "http://192.0.2.1:9/v1"}
@@ -331,7 +332,8 @@ def _slow(run: dict[str, Any]) -> None:
 
 
 def _left(release: Release, team: str, before: set[str], *more: str) -> None:
-    """Nothing is left since ``before`` but CRDs, versions and data, and these are; ``more`` of them than others have."""
+    """Check that only CRDs, versions and data are left since ``before``, and that they are; ``more`` than
+    others have."""
     cluster = release.cluster
     stays = _stays(cluster, team) | set(more) | _volumes(cluster, release.namespace, team)
     nothing_left(lambda: everything(cluster, release.namespace, team, wide=True) - before - stays)
@@ -370,7 +372,8 @@ def _of_runs(cluster: Cluster, team: str, uids: set[str]) -> set[str]:
 
 
 def _steps(names: set[str]) -> set[str]:
-    """The names without their attempt: the endpoint of the run is nowhere, so a step may be at its next one."""
+    """The names without their attempt: nothing listens at the run's endpoint, so a step may be at its next
+    attempt."""
     return {re.sub(r"-a\d+$", "", name) for name in names}
 
 

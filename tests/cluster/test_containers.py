@@ -1,7 +1,8 @@
-"""A task in a container on a real cluster: a pod a rollout, the same bytes as on a laptop, and what misbehaves isolated.
+"""A task in a container on a real cluster: a pod a rollout, the same bytes as on a laptop, and what
+misbehaves isolated.
 
-The worker's image stands for the user's, with the example's program as an argument; the model is a process of this machine.
-"""
+The worker's image stands for the user's, with the example's program as an argument; the model is a process of
+this machine."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def rows(split: str, count: int = ROWS) -> list[str]:
 
 
 def program(scripts: dict[str, str]) -> list[str]:
-    """The example's program as arguments of Python; it does a script first where its row's id is the script's."""
+    """The example's program as arguments of Python. In the row with the script's id it runs the script
+    first."""
     checks = ["ROW = json.loads((TASK / 'example.json').read_text())['id']"]
     for row, script in scripts.items():
         checks += [f"if ROW == {row!r}:", *(f"    {line}" for line in script.splitlines())]
@@ -209,7 +211,7 @@ def _rollouts(cluster: Cluster, namespace: str) -> list[Any]:
 
 
 class Refusals(threading.Thread):
-    """How often the system refused a process to a pod of this node since it began: the pod had as many as it may."""
+    """How often this node refused a process to a pod that already had as many as it may."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

@@ -74,12 +74,12 @@ def test_two_runs_share_a_quota_of_four_pods(cluster: Cluster, namespace: str, t
 def no_storm(cluster: Cluster, namespace: str) -> Counter[str]:
     """Object -> pods that were refused to it.
 
-    The Job controller asks for one pod when it knows of no room. When that is refused it waits 1, 2, 4 ... s, a minute
-    at most, so seven times in the first two minutes; and it asks once more, a second later, when a pod of the Job was
-    made, runs, ends or goes, which a map of four pods and one evicted brings to some ten. With what it tells of pods that it
-    made that stays below the 25 events that it has for an object; at 25 it may have been refused any number of times. And
-    the operator takes a Job that finds no room away once, and makes it in its turn: two Jobs a step at most.
-    """
+    The Job controller asks for one pod when it knows of no room. When that is refused it waits 1, 2, 4 ... s,
+    a minute at most, so seven times in the first two minutes; and it asks once more, a second later, when a
+    pod of the Job was made, runs, ends or goes, which a map of four pods and one evicted brings to some ten.
+    With what it tells of pods that it made that stays below the 25 events that it has for an object; at 25 it
+    may have been refused any number of times. And the operator takes a Job that finds no room away once, and
+    makes it in its turn: two Jobs a step at most."""
     every, refused = told(cluster, namespace)
     print(f"{refused.total()} FailedCreate: {dict(refused)}")
     assert max(every.values()) < TELLS, every
@@ -102,7 +102,8 @@ def test_pods_that_come_and_go_are_no_progress() -> None:
         (0.0, [run("Preparing"), job("i0-map-a0", 1)]),
         (30.0, [run("Preparing"), job("i0-map-a0", 2), pod("x")]),
         (40.0, [run("Pending"), pod("y")]),
-        # From here on nothing is new: the Job is deleted, made anew and done again, the phase was there before.
+        # From here on nothing is new: the Job is deleted, made anew and done again, the phase was there
+        # before.
         (60.0, [run("Preparing"), pod("z")]),
         (80.0, [run("Pending"), job("i0-map-a1", 2)]),
         (95.0, [run("Preparing"), job("i0-map-a1", 3)]),

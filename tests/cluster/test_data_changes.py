@@ -1,4 +1,4 @@
-"""A Playbook with trigger OnChange learns anew, once, when an object that it learns from changes in a bucket."""
+"""A Playbook with trigger OnChange learns again, once, when an object of its data changes in a bucket."""
 
 from __future__ import annotations
 

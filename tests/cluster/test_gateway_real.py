@@ -38,7 +38,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         good = self.headers.get("Authorization") == "Bearer {UPSTREAM_KEY}"
         message = {{"role": "assistant", "content": body["messages"][0]["content"]}}
-        answer = json.dumps({{"choices": [{{"index": 0, "message": message, "finish_reason": "stop"}}]}}).encode()
+        choice = {{"index": 0, "message": message, "finish_reason": "stop"}}
+        answer = json.dumps({{"choices": [choice]}}).encode()
         self.send_response(200 if good else 401)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))
@@ -199,7 +200,8 @@ def test_a_gateway_serves_switches_and_rolls_back_within_a_second_without_the_op
         while (got := asking.ask())[1] != first:
             assert got[0] == 200 and time.monotonic() - decided < 180
         print(
-            f"without the operator: the version before is in front {time.monotonic() - decided:.3f} s after kubectl ended, "
+            f"without the operator: the version before is in front {time.monotonic() - decided:.3f} s "
+            f"after kubectl ended, "
             f"which took {decided - began:.2f} s"
         )
         cookie = {"Cookie": asking.sign_in(KEY)}

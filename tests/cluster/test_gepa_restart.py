@@ -1,5 +1,5 @@
-"""A run of method GEPA whose operator is killed in every iteration, each time at another step: the pool of variants,
-its generator's state included, is the one that a laptop learns from the same plans."""
+"""A run of method GEPA whose operator is killed in every iteration, each time at another step: the pool of
+variants, its generator's state included, is the one that a laptop learns from the same plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GitOps tools make of a run and a Playbook, by their own libraries, on the statuses that the operator writes."""
+"""What GitOps tools read from the status of a run and a Playbook, by the tools' own libraries."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ def test_an_image_runs_on_a_read_only_root_without_pip_wheels_or_sources_to_comp
         import importlib.util, os, pathlib, subprocess, sys
         import combee, numpy, pydantic
         site = pathlib.Path(combee.__file__).parent.parent
-        print(combee.__version__, os.getuid(), subprocess.run(["combee", "--help"], capture_output=True).returncode)
+        helped = subprocess.run(["combee", "--help"], capture_output=True).returncode
+        print(combee.__version__, os.getuid(), helped)
         print("pip" if list(site.glob("pip*")) else "no pip", *pathlib.Path("/").glob("build/**/*.whl"))
         sources = [p for p in (site / "combee").rglob("*.py")]
         missing = [p for p in sources if not pathlib.Path(importlib.util.cache_from_source(p)).exists()]

@@ -1,5 +1,5 @@
-"""What a run needs is killed while a step is at work: the playbook is the same, and nothing is asked twice but
-what was in flight."""
+"""Parts of a run are killed during a step: the playbook is the same, and only calls in flight are
+repeated."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def test_report_is_what_a_laptop_would_have_written(there: Combee, finished: Run
     status, result = finished.status(), json.loads((out / "result.json").read_text())
     assert result["outcome"] == "Learned" and result["reason"] == status["message"]
     assert result["heldOut"]["gate"]["best"] == status["gate"]["best"]
-    # A pod that began anew finds answers in the memo: result.json counts them among its calls, a status beside them.
+    # A pod that began anew finds answers in the memo: result.json counts them among its calls, a status
+    # beside them.
     used, told = result["usage"]["task"], status["usage"]["task"]
     assert (used["calls"] - used["hits"], used["hits"]) == (told["calls"], told.get("hits", 0))
     assert result["models"]["task"]["simulated"] and result["models"]["proposer"]["simulated"]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def place(cluster: Cluster, namespace: str) -> str:
-    """A namespace with a run, in which the group ``lookers`` may look at runs, and nobody else may do anything."""
+    """A namespace with a run. Only the group ``lookers`` may read runs there, and nobody may do more."""
     apply_crds(cluster)
     run = next(one for one in quickstart() if one["kind"] == "PromptLearningRun")
     cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=run)
@@ -78,7 +78,8 @@ def test_a_login_program_gives_a_client_certificate(cluster: Cluster, place: str
         "import base64, json, sys; "
         "one, two = (base64.b64decode(word).decode() for word in sys.argv[1:]); "
         "status = {'clientCertificateData': one, 'clientKeyData': two}; "
-        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', 'status': status}))"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', "
+        "'status': status}))"
     )
     arguments = ["-c", program, user["client-certificate-data"], user["client-key-data"]]
     run = {"command": "python3", "args": arguments, "apiVersion": "client.authentication.k8s.io/v1"}

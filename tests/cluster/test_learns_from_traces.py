@@ -1,4 +1,4 @@
-"""Traces on a real cluster: a run without heldOut ends, and a person decides what becomes of its candidate."""
+"""Traces on a real cluster: a run without heldOut ends, and a person decides about its candidate."""
 
 from __future__ import annotations
 

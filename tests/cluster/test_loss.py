@@ -1,4 +1,5 @@
-"""What a run loses on the way, while there is no operator, changes nothing: its node, its finished pods, a whole Job."""
+"""A run loses its node, its finished pods or a whole Job while there is no operator: the result is the
+same."""
 
 from __future__ import annotations
 

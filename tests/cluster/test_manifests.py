@@ -36,7 +36,9 @@ seen = {
     "index": os.environ["JOB_COMPLETION_INDEX"],
     "token": os.path.exists("/var/run/secrets/kubernetes.io/serviceaccount/token"),
     "links": sorted(name for name in os.environ if name.startswith("VLLM_")),
-    "writable": [f for f in ("/tmp", "/", "/etc/combee/run", "/etc/combee/secrets/store", "/home") if writable(f)],
+    "writable": [
+        f for f in ("/tmp", "/", "/etc/combee/run", "/etc/combee/secrets/store", "/home") if writable(f)
+    ],
     "capabilities": next(l for l in open("/proc/self/status") if l.startswith("CapEff")).split()[1],
     "seccomp": next(l for l in open("/proc/self/status") if l.startswith("Seccomp:")).split()[1],
     "no_new_privileges": next(l for l in open("/proc/self/status") if l.startswith("NoNewPrivs")).split()[1],

@@ -102,7 +102,8 @@ def test_what_a_playbook_learns_is_delivered_and_learning_it_again_costs_no_call
     assert repeated["phase"] == "Learned" and repeated["bestDigest"] == status["bestDigest"]
     made = sum(role["calls"] for role in repeated["usage"].values())
     print(
-        f"calls of the second run: {made} new, {sum(r['hits'] for r in repeated['usage'].values())} remembered"
+        f"calls of the second run: {made} new, {sum(r['hits'] for r in repeated['usage'].values())} "
+        f"remembered"
     )
     assert made == 0
     assert there.delivered_uid() == same, "what is delivered was gone for a moment"

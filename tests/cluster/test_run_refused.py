@@ -69,7 +69,8 @@ def test_a_run_that_rose_over_its_own_start_but_not_over_the_active_version_is_r
 
 
 def prepare(cluster: Cluster, namespace: str) -> None:
-    """The quickstart's rows and claim; a few of the rows, and a playbook with a wrong rule for all that the model knows."""
+    """The quickstart's claim with a few of its rows, and a playbook with a wrong rule for everything the
+    model knows."""
     parts = [one for one in quickstart() if one["kind"] != "PromptLearningRun"]
     (rows,) = [one for one in parts if one["kind"] == "ConfigMap"]
     lines, model = rows["data"]["train.jsonl"].splitlines(), simulated()

@@ -1,4 +1,4 @@
-"""Many runs at once, a small part of what ``make scale`` measures: nothing breaks, and what is measured is printed."""
+"""Many runs at once, a small part of ``make scale``: nothing breaks, and the figures are printed."""
 
 from __future__ import annotations
 

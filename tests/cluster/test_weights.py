@@ -1,4 +1,4 @@
-"""An engine with a modelCache: a Job fills the claim with its weights, and the servers start from it offline."""
+"""An engine with a modelCache: a Job fills the claim with weights, and the servers start offline from it."""
 
 from __future__ import annotations
 

@@ -173,7 +173,8 @@ def rolled_back(there: Playbooks, asked: list[tuple[str, str]], refused: str, ba
         began = decided.when("Refuse")
     first = next(moment for moment, digest in often.served if digest == back)
     print(
-        f"rollback: {first - began:.3f} s to the gateway, {delivered.when(back) - began:.3f} s to the delivered "
+        f"rollback: {first - began:.3f} s to the gateway, {delivered.when(back) - began:.3f} s to the "
+        f"delivered "
         "ConfigMap, from when a watch told of the decision"
     )
     assert set(often.statuses) == {200} and not often.wrong
@@ -209,7 +210,7 @@ def everything_said(there: Playbooks, operator: Operator) -> str:
 
 
 def run_made(there: Playbooks) -> str:
-    """The run that the Playbook's status names, once it is there: the status is written before the run is made."""
+    """The run that the Playbook's status names, once it exists: the status is written first."""
     name: str = there.status().get("runName", "")
     return name if name and there.cluster.find("plr", name, namespace=there.namespace) else ""
 

@@ -11,7 +11,10 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-MISSING = "no browser: install Chromium, on Debian with `make browser` or apt-get install chromium fonts-dejavu-core"
+MISSING = (
+    "no browser: install Chromium, on Debian with `make browser` "
+    "or apt-get install chromium fonts-dejavu-core"
+)
 PATIENCE = 120_000
 """milliseconds: for a machine that is busy with everything else."""
 # What a page's policy forbade, as the browser itself tells it; it runs beside the page, whatever its policy.
@@ -77,7 +80,8 @@ CONTRAST = """
 () => {
   const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => {
-    const [x, y, z] = [r, g, b].map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+    const [x, y, z] = [r, g, b].map(v => linear(v / 255));
     return .2126 * x + .7152 * y + .0722 * z;
   };
   const behind = element => {
@@ -93,7 +97,8 @@ CONTRAST = """
     const element = walker.currentNode.parentElement, text = walker.currentNode.data.trim();
     if (!text || !element.getClientRects().length || element.closest("title")) continue;
     const style = getComputedStyle(element);
-    const [a, b] = [light(numbers(element.closest("svg") ? style.fill : style.color)), light(behind(element))];
+    const front = element.closest("svg") ? style.fill : style.color;
+    const [a, b] = [light(numbers(front)), light(behind(element))];
     const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
     if (ratio < worst[0]) worst = [ratio, text.slice(0, 40)];
   }

@@ -33,9 +33,11 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def combee(*arguments: str | Path, cwd: Path | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end, in this process: it costs no start of Python, and drawing its report none.
+    """Run the command line to its end, in this process: it costs no start of Python, and drawing its report
+    none.
 
-    What a test is about the process itself (signals, pipes, what Python is started with) needs ``process``."""
+    What a test is about the process itself (signals, pipes, what Python is started with) needs
+    ``process``."""
     words, out, errors = ["combee", *map(str, arguments)], io.StringIO(), io.StringIO()
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -114,7 +116,7 @@ class Sims:
     by_flags: dict[tuple[str, ...], Sim] = field(default_factory=dict)
 
     def shared(self, *flags: str | Path) -> Sim:
-        """One for all who give these flags and do not count what it was asked in all: a hedge of a run that is over
+        """A model shared by all who give these flags and do not count its calls: a hedge of a finished run
         may still be answered."""
         words = tuple(map(str, flags))
         if words not in self.by_flags:

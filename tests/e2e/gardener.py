@@ -1,4 +1,4 @@
-"""A model that waters plants: it feels the soil, and does as its playbook says. It plays the proposer, too."""
+"""A model that waters plants: it feels the soil and follows its playbook. It is the proposer, too."""
 
 from __future__ import annotations
 

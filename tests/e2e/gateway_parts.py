@@ -1,4 +1,5 @@
-"""A gateway in a process of its own, between a stand-in of an API server and an upstream that tells what it got."""
+"""A gateway in its own process, between a stand-in for an API server and an upstream that keeps its
+requests."""
 
 from __future__ import annotations
 

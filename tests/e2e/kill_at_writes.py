@@ -1,8 +1,8 @@
 """Runs ``combee`` until it ends, and kills it before each write of another kind and after each step: ``python
-kill_at_writes.py DEATHS LOG ARGUMENT...``. Every attempt is a process of its own, forked from this one, so that nothing
-but what it wrote goes on. DEATHS names the writes at which one died, a line each, and DEATHS.ends the bytes that LOG, the
-model's, had when all calls of that attempt were over. With ``-`` in place of LOG nothing is killed, and DEATHS names all
-writes."""
+kill_at_writes.py DEATHS LOG ARGUMENT...``. Every attempt is a process of its own, forked from this one, so
+that nothing but what it wrote goes on. DEATHS names the writes at which one died, a line each, and
+DEATHS.ends the bytes that LOG, the model's, had when all calls of that attempt were over. With ``-`` in place
+of LOG nothing is killed, and DEATHS names all writes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def ends_of(deaths: Path) -> list[int]:
 
 
 def wait_until_idle(url: str) -> None:
-    """Return once the model has nothing to do: what a dead attempt had asked is answered by then, or given up."""
+    """Wait until the model is idle: by then all calls of a dead attempt are answered or given up."""
     while True:
         with urlopen(f"{url.removesuffix('/v1')}/metrics", timeout=60) as answer:
             text = answer.read().decode()

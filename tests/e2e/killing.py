@@ -1,5 +1,5 @@
-"""Kill a run at every kind of write or at seeded random moments, give the same command again, and compare with a run
-that nothing disturbed."""
+"""Kill a run at every kind of write or at random moments, resume it, and compare it with an undisturbed
+run."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Killed:
         assert done.returncode in ENDED, done.stdout + done.stderr
 
     def killed_at(self, out: Path, files: int) -> float | None:
-        """Kill it once its store has so many files, and more than before: after how many seconds, or None where it
-        ended before. Counted in files a moment is the same part of the work on a busy machine."""
+        """Kill it once its store has so many files, and more than before: after how many seconds, or None
+        where it ended before. Counted in files a moment is the same part of the work on a busy machine."""
         began, files = time.monotonic(), max(files, files_of(out) + 1)
         process = subprocess.Popen(
             [*COMBEE, *self.words(out)],
@@ -97,8 +97,9 @@ def kept(out: Path) -> tuple[object, ...]:
 
 
 def survives_every_write(run: Killed, folder: Path) -> None:
-    """One run is killed before its first write of each kind within each step, and after each step and plan; each time
-    the same command goes on, to the same end. What was in flight at a kill may be answered once more, and nothing else."""
+    """One run is killed before its first write of each kind within each step, and after each step and plan;
+    each time the same command goes on, to the same end. What was in flight at a kill may be answered once
+    more, and nothing else."""
     before, names = run.sim.answered(), folder / "names"
     run.at_writes(names, "-", folder / "whole")
     usual, begun = run.sim.answered() - before, run.sim.said()
@@ -116,10 +117,12 @@ def survives_every_write(run: Killed, folder: Path) -> None:
 
 
 def lost_at(attempts: Sequence[Counter[str]], usual: Counter[str]) -> list[int]:
-    """How many answers each kill lost, by what was answered in each attempt: all attempts but the last were killed.
+    """How many answers each kill lost, by what was answered in each attempt: all attempts but the last were
+    killed.
 
-    A call that is answered again was lost by the kill that ended the attempt which answered it before. That need not be
-    the last kill: where shards go on side by side, an attempt may die before it comes to what an earlier one had lost.
+    A call that is answered again was lost by the kill that ended the attempt which answered it before. That
+    need not be the last kill: where shards go on side by side, an attempt may die before it comes to what an
+    earlier one had lost.
 
     >>> lost_at([Counter("ab"), Counter("a"), Counter("bc")], Counter("abc"))
     [2, 0]
@@ -136,13 +139,15 @@ def lost_at(attempts: Sequence[Counter[str]], usual: Counter[str]) -> list[int]:
 
 
 def survives(run: Killed, folder: Path, moments: int, seed: str) -> None:
-    """Each of ``moments`` runs is killed once, at a moment that ``seed`` draws, and gone on with to the same end."""
+    """Kill each of ``moments`` runs once, at a moment that ``seed`` draws; each is resumed to the same
+    end."""
     wanted, usual, files = _undisturbed(run, folder / "whole")
     draw = random.Random(seed)
     for number in range(moments):
         point, tries, before = draw.uniform(0.02, 0.95), 0, run.sim.answered()
         while (after := run.killed_at(out := folder / f"out{number}-{tries}", round(point * files))) is None:
-            # One that ended between two looks was not killed: an earlier moment is taken, in a folder of its own.
+            # One that ended between two looks was not killed: an earlier moment is taken, in a folder of its
+            # own.
             point, tries, before = point * 0.8, tries + 1, run.sim.answered()
         _tell(out, point, after)
         run.to_the_end(out)
@@ -150,13 +155,14 @@ def survives(run: Killed, folder: Path, moments: int, seed: str) -> None:
 
 
 def survives_all(run: Killed, folder: Path, moments: int, seed: str) -> None:
-    """One run (or another, where one is over too soon) is killed at each of ``moments`` moments that ``seed`` draws,
-    every time it is gone on with, and it comes to the same end."""
+    """Kill one run at each of ``moments`` moments that ``seed`` draws, and resume it every time to the same
+    end. Where a run ends too soon, another one goes on in its place."""
     wanted, usual, files = _undisturbed(run, folder / "whole")
     draw, out, before, killed, ended = random.Random(seed), folder / "out", run.sim.answered(), 0, 0
     for point in sorted(draw.uniform(0.02, 0.95) for _ in range(moments)):
         while (after := run.killed_at(out, round(point * files))) is None:
-            # It ended between two looks: it is compared, and another one is begun and killed a little earlier.
+            # It ended between two looks: it is compared, and another one is begun and killed a little
+            # earlier.
             again = (run.sim.answered() - before - usual).total()
             _same(run, out, wanted, again, killed * run.in_flight)
             ended += 1

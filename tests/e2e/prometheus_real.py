@@ -16,8 +16,8 @@ import pytest
 
 
 def program(name: str) -> Path:
-    """``prometheus`` or ``promtool``: PATH's, or of a package that is unpacked beside others' caches and installed
-    nowhere. Skips, saying why, where there can be none."""
+    """``prometheus`` or ``promtool``: PATH's, or of a package that is unpacked beside others' caches and
+    installed nowhere. Skips, saying why, where there can be none."""
     if (on_path := shutil.which(name)) is not None:
         return Path(on_path)
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "combee" / "prometheus"

@@ -1,4 +1,5 @@
-"""An adapter of the gepa package as a task: the example learns on a laptop and as pods, and nothing disturbs what comes of it."""
+"""An adapter of the gepa package as a task: the example learns the same on a laptop, in pods and when
+killed."""
 
 from __future__ import annotations
 

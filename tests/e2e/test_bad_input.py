@@ -177,7 +177,8 @@ def test_an_endpoint_that_is_not_there_is_said_at_once(
     manifest: Manifest, held_out: Path, rows, tmp_path: Path
 ) -> None:
     done = run(manifest(train=rows(20), held_out=held_out), tmp_path / "out")
-    # A call that is made again and again says how often; that nobody waits meanwhile is tested beside the client.
+    # A call that is made again and again says how often; that nobody waits meanwhile is tested beside the
+    # client.
     refused(done, "models.task (127.0.0.1:9)", "cannot be reached", f"listening at {NOWHERE}?")
     assert not (tmp_path / "out").exists()
 

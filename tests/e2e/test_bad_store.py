@@ -182,7 +182,8 @@ def test_a_second_ctrl_c_stops_at_once(
     process = start(*run_flags(path, out, hanging))
     wait_until("its first file", (out / "run.json").exists, process)
     process.send_signal(signal.SIGINT)
-    # Two signals of a kind that wait together are delivered as one: the second is for after the first was heard.
+    # Two signals of a kind that wait together are delivered as one: the second is for after the first was
+    # heard.
     assert process.stdout is not None
     while "once more stops at once" not in process.stdout.readline():
         assert process.poll() is None

@@ -148,7 +148,10 @@ def test_no_script_can_be_put_into_the_page_and_no_frame_around_it(scene: Scene,
         one.page.evaluate(
             "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">')"
         )
-        add = "script => { const one = document.createElement('script'); one.textContent = script; document.body.append(one); }"
+        add = (
+            "script => { const one = document.createElement('script'); "
+            "one.textContent = script; document.body.append(one); }"
+        )
         one.page.evaluate(add, "window.ran = 1")
         one.page.wait_for_function("window.violations.length >= 2")
         assert one.page.evaluate("window.ran") is None

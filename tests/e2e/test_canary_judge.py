@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 from e2e_support import FORMULA, MODEL, Sim, Sims, environment
 
+from answering import Request
 from combee.algo.canary import Tally
 from combee.plan.playbook.judging import read_pairs
 from combee.sim import keyfile, lessons
 from combee.sim.model import Model
+from tls_server import TlsServer, make_certificate, serving
 from waiting import wait_until
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "pod"))
-from tls_server import Request, TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e
 IMPATIENT = """

@@ -1,4 +1,5 @@
-"""A canary of mode Prometheus against a real one: the pod as a process asks it, and the operator's rule judges."""
+"""A canary of mode Prometheus: the pod, as a process, asks a real Prometheus, and the operator's rule
+judges."""
 
 from __future__ import annotations
 
@@ -15,13 +16,12 @@ import pytest
 from e2e_support import environment
 from prometheus_real import prometheus
 
+from answering import Request
 from combee.algo.canary import Rules, Tally
 from combee.api.prometheus import Prometheus
 from combee.plan.playbook.judging import read_pairs
 from combee.plan.playbook.readings import Reading, judge_reading, read_reading
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "pod"))
-from tls_server import Request, TlsServer, make_certificate, serving
+from tls_server import TlsServer, make_certificate, serving
 
 pytestmark = pytest.mark.e2e
 WORKER = [sys.executable, "-m", "combee.pod.main", "judge"]
@@ -31,8 +31,8 @@ RULES = Rules(epsilon=0.05, min_samples=20, duration_seconds=0, deadline_seconds
 
 
 def samples(begins: int) -> str:
-    """Counters as a service has them: the candidate answers 5 of 6 well and slowly, the active version all but one of
-    sixty. Per scrape 60 requests each; ``other`` has no requests at all."""
+    """Counters as a service has them: the candidate answers 5 of 6 well and slowly, the active version all
+    but one of sixty. Per scrape 60 requests each; ``other`` has no requests at all."""
     lines = ["# TYPE answers counter", "# TYPE good counter", "# TYPE seconds counter", "# TYPE stars gauge"]
     rows: dict[str, list[str]] = {"answers": [], "good": [], "seconds": [], "stars": []}
     sides = {"b" * 12: (60, 50, 120.0), "a" * 12: (60, 59, 60.0), "other": (0, 0, 0.0)}
@@ -178,9 +178,11 @@ def test_an_equal_one_passes_by_points(pod: Pod, url: str, begins: int) -> None:
         ('good_total{version="$(version)"}[1m]', "BadQuery", "invalid expression type"),
         ('sum(good_total{version="$(version)"}', "BadQuery", "parse error"),
         ('"$(version)"', "BadQuery", "invalid expression type"),
-        ('sum(good_total{version="$(version)"}) * 1e9', "OutOfRange", "outside of its unit (Percent, 0 to 100)"),
+        ('sum(good_total{version="$(version)"}) * 1e9', "OutOfRange",
+         "outside of its unit (Percent, 0 to 100)"),
         (
-            '0 * sum(rate(good_total{version="$(version)"}[1m])) / sum(rate(answers_total{version="other"}[1m]))',
+            ('0 * sum(rate(good_total{version="$(version)"}[1m])) / '
+            'sum(rate(answers_total{version="other"}[1m]))'),
             "NotANumber",
             "divide by (... > 0)",
         ),

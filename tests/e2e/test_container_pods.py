@@ -1,4 +1,5 @@
-"""A task in a container as a cluster runs it, without one: steps in processes with a desk, rollouts in pods of their own.
+"""A task in a container as a cluster runs it, without one: steps in processes with a desk, rollouts in pods
+of their own.
 
 The same plans give the same bytes as on a laptop, and what misbehaves costs its example alone there, too.
 """
@@ -63,8 +64,8 @@ def written(folder: Path, **container: Any) -> Path:
 
 
 class Rollouts:
-    """What the operator makes of a run's container: pods, one after the other in each of some places, which find a
-    desk at one address, as through a Service."""
+    """What the operator makes of a run's container: pods, one after the other in each of some places, which
+    find a desk at one address, as through a Service."""
 
     def __init__(self, cluster: Cluster, folder: Path, command: list[str], places: int) -> None:
         self.cluster, self.folder, self.command = cluster, folder, command

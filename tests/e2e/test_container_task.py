@@ -60,7 +60,7 @@ def written(tmp_path: Path, *, rows: int | None = None, **container: object) -> 
 
 
 def misbehaving(path: Path, scripts: dict[str, str]) -> None:
-    """The example's program, which does a script first where its row's id is the script's; "" is every row's."""
+    """The example's program. In the row with the script's id it runs the script first; "" is every row."""
     program = path.parent / "greenhouse" / "care.py"
     checks = ["ROW = json.loads((TASK / 'example.json').read_text())['id']"]
     for row, script in scripts.items():

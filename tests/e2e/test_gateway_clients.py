@@ -1,4 +1,5 @@
-"""The official clients, unchanged, against the gateway: streaming, tools, structured output, embeddings, errors.
+"""The official clients, unchanged, against the gateway: streaming, tools, structured output, embeddings,
+errors.
 
 The upstream is the simulated model for plain calls; tools and structured output, which it does not model, are
 answered by an upstream that says what OpenAI's documentation says.

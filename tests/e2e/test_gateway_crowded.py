@@ -80,7 +80,8 @@ def test_more_large_bodies_than_there_is_memory_for(tmp_path: Path) -> None:
             assert upstream.hold is not None
             upstream.hold.set()
             answers = [one.result() for one in asked]
-            # What those took is given back once their answers are sent, which is a moment after they are read.
+            # What those took is given back once their answers are sent, which is a moment after they are
+            # read.
             wait_until("there is room again", lambda: ask(running, body)[0] == 200)
             peak = most_memory(running)
     refused = [one for one in answers if one[0] == 503]

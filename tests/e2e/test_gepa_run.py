@@ -1,4 +1,5 @@
-"""GEPA through the local executor, with a simulated model: it learns, is cut off anywhere, and goes on exactly."""
+"""GEPA in the local executor with a simulated model: it learns, and resumes to the same bytes after any
+cut."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ MOMENTS, MANY_MOMENTS = 4, 20
 
 @pytest.fixture
 def small(tmp_path: Path) -> tuple[Path, Path]:
-    """Two iterations' train rows and some heldOut rows of the real data: more rows make no other kind of write."""
+    """Train rows of two iterations and some heldOut rows of the real data. More rows make no other kind of
+    write."""
     paths = []
     for name in ("train", "heldout"):
         path = tmp_path / f"{name}.jsonl"

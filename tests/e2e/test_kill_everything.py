@@ -1,5 +1,6 @@
-"""SIGKILL at every kind of write of GEPA, of traces as a task, of TopK and of Summarize: the same command goes on to the
-bytes of a run that nothing disturbed, and only what was in flight is asked twice. The long ones: at ten seeded moments."""
+"""SIGKILL at every kind of write of GEPA, of traces as a task, of TopK and of Summarize: the same command
+goes on to the bytes of a run that nothing disturbed, and only what was in flight is asked twice. The long
+ones: at ten seeded moments."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""docs/methods.md and docs/extending.md show whole packages. They are taken from the pages as they stand, installed into an
-environment of their own, and run by the command line there."""
+"""docs/methods.md and docs/extending.md show whole packages. They are taken from the pages as they stand,
+installed into an environment of their own, and run by the command line there."""
 
 from __future__ import annotations
 

@@ -43,8 +43,10 @@ def test_distinct_lessons_in_one_iteration(
     calls = retention["levels"][-1]["calls"]
     gate = result["heldOut"]["gate"]
     print(
-        f"{lessons} planted lessons (simulated model): {retention['carried']} of {retention['distinct']} carried with {calls} "
-        f"aggregator calls, {retention['rendered']} rendered, gate {gate['baseline']:.3f} -> {gate['best']:.3f}"
+        f"{lessons} planted lessons (simulated model): {retention['carried']} of {retention['distinct']} "
+        f"carried with {calls} "
+        f"aggregator calls, {retention['rendered']} rendered, gate {gate['baseline']:.3f} -> "
+        f"{gate['best']:.3f}"
     )
     assert retention["distinct"] == lessons
     assert retention["carried"] >= 0.95 * lessons
@@ -117,6 +119,7 @@ def test_bad_lessons_are_refused_and_without_verification_held_out_falls(
     rendered = " ".join(entry["text"] for entry in on["entries"] if entry["rendered"])
     assert "jane.roe" not in rendered and "previous instructions" not in rendered
     print(
-        f"heldOut right of 300 (simulated model): {held_out_right(on):.0f} verified, {held_out_right(off):.0f} with verify Off"
+        f"heldOut right of 300 (simulated model): {held_out_right(on):.0f} verified, "
+        f"{held_out_right(off):.0f} with verify Off"
     )
     assert held_out_right(off) < held_out_right(on)

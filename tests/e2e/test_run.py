@@ -202,7 +202,8 @@ def test_an_initial_playbook_is_trusted_and_its_preamble_kept(
     quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.md").write_text(
-        "These are our house rules.\n\n## FORMULAS AND CALCULATIONS\n[calc-00001] helpful=4 harmful=1 :: State ratios plainly.\n"
+        "These are our house rules.\n\n## FORMULAS AND CALCULATIONS\n[calc-00001] helpful=4 harmful=1 :: "
+        "State ratios plainly.\n"
     )
     data = {
         "train": {"uri": str(rows(20))},
@@ -238,8 +239,10 @@ def test_gc_keeps_results_and_deletes_the_store(
 
 
 def test_the_help_is_light() -> None:
-    code = "import sys; sys.argv=['combee','--help']\ntry:\n import combee.cli.main as m; m.main()\nexcept SystemExit: pass\n"
-    code += "heavy = {'openai', 'numpy', 'matplotlib', 'pydantic', 'starlette', 'rich'} & set(sys.modules)\nassert not heavy, heavy"
+    code = "import sys; sys.argv=['combee','--help']\n"
+    code += "try:\n import combee.cli.main as m; m.main()\nexcept SystemExit: pass\n"
+    code += "heavy = {'openai', 'numpy', 'matplotlib', 'pydantic', 'starlette', 'rich'} & set(sys.modules)\n"
+    code += "assert not heavy, heavy"
     done = subprocess.run([COMBEE[0], "-c", code], capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
     assert "validate" in done.stdout and "preview" in done.stdout and "sim" in done.stdout

@@ -81,7 +81,8 @@ def test_a_server_that_comes_back_is_waited_for_and_one_that_does_not_is_an_erro
     pauses: list[float] = []
 
     def comes_back(seconds: float) -> None:
-        """However long a busy machine takes to bring it up, it does so in the first of the store's own pauses."""
+        """Bring the server up in the first of the store's own pauses, however long a busy machine takes for
+        it."""
         if not pauses:
             minio.start()
         pauses.append(seconds)

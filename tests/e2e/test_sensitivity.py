@@ -29,7 +29,10 @@ def sweep(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_cells_of_the_sweep(tmp_path: Path) -> None:
-    page = "# Words\n\n<!-- made by make sensitivity: begin -->\nold\n<!-- made by make sensitivity: end -->\nmore\n"
+    page = (
+        "# Words\n\n<!-- made by make sensitivity: begin -->\nold\n"
+        "<!-- made by make sensitivity: end -->\nmore\n"
+    )
     (tmp_path / "sensitivity.md").write_text(page)
     wanted = [f"--cell={cell}" for cell in CELLS]
     flags = (

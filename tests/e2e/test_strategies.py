@@ -187,7 +187,8 @@ def test_an_endpoint_without_embeddings_is_refused_before_any_work(
     done = combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}")
     refused(done, "models.embedder", "gives no embeddings", "spec.models.embedder")
     assert not out.exists() and not sim.answered()
-    path = manifest(train=small["train"], held_out=small["heldOut"], **{**given, "models": {"task": MAIN, "proposer": MAIN}})  # fmt: skip
+    path = manifest(train=small["train"], held_out=small["heldOut"], **{**given, "models": {"task": MAIN,
+     "proposer": MAIN}})  # fmt: skip
     refused(
         combee("run", "-f", path, "-o", out), "strategy TopK without models.embedder", "Add models.embedder"
     )

@@ -1,8 +1,7 @@
 """Property tests are not timed: a busy machine must not fail them.
 
-With ``CI`` set they draw the same examples every time, so that a change is judged by itself; without it each run
-looks for new ones.
-"""
+With ``CI`` set they draw the same examples every time, so that a change is judged by itself; without it each
+run looks for new ones."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How test files are divided among workers: none is dropped or taken twice, lanes are kept, the longest go first."""
+"""How test files are divided among workers: each is taken once, lanes are kept, the longest go first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ lanes = st.sampled_from([Lane(cluster, alone) for cluster in (True, False) for a
 
 
 def drained(waiting: list[str], order: list[Lane], seconds: dict[str, float], alone: set[str]) -> list[str]:
-    """The files in the order in which workers of these lanes take them, until none is left or no worker is."""
+    """The files in the order in which workers of these lanes take them, until files or workers run out."""
     left, taken = list(waiting), []
     for lane in order[: len(waiting)]:
         taken.append(next_file(left, lane, seconds, alone, at_work=()))

@@ -1,4 +1,4 @@
-"""One word per thing: names of modules, classes and functions against docs/glossary.md, and what no local is called."""
+"""One word per thing: names in the code against docs/glossary.md, and words that no local may have."""
 
 from __future__ import annotations
 

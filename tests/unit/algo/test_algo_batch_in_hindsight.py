@@ -1,9 +1,9 @@
 """The controller's batch size on workloads drawn at random: DESIGN section 10, as it is written.
 
 "Within 15 % (median, 200 seeded runs, 20 % noise, 9 observations a size) of the best in hindsight for its
-rule, floor or none." ``make test-long`` does that; ``make test`` takes the first of the same seeds. How workloads are drawn is stated in ``bench/controller.py``. Cells with one fixed law
-each, the hard ones among them, are in ``test_algo_controller.py``.
-"""
+rule, floor or none." ``make test-long`` does that; ``make test`` takes the first of the same seeds. How
+workloads are drawn is stated in ``bench/controller.py``. Cells with one fixed law each, the hard ones among
+them, are in ``test_algo_controller.py``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def medians(drawn: Any, outcomes: Sequence[Any], name: str) -> dict[str, float]:
     for rule, error in found.items():
         lost = [100 * abs(one.lost[rule]) for one in outcomes]
         print(
-            f"\n{name:34} {rule:6} n {len(outcomes):3}: median error {error:4.1f} %, of the time saved over one "
+            f"\n{name:34} {rule:6} n {len(outcomes):3}: median error {error:4.1f} %, of the time saved "
+            f"over one "
             f"at a time lost {np.median(lost):.1f} % (nine in ten: under {np.quantile(lost, 0.9):.1f} %)",
             end="",
         )
@@ -142,8 +143,9 @@ def test_little_would_be_gained_by_knowing_how_workloads_are_drawn(
 
 @pytest.mark.parametrize("b", [5, 25, 100])
 def test_calls_that_scatter_by_themselves_scatter_an_iteration_by_less_than_half_as_much(b: int) -> None:
-    """An observation is the schedule of its recorded calls. At 20 % a call, an iteration (roll out and reflect,
-    b / 4 leaves, merges, replays of one in five) is off by 9 to 6 %; the 20 % of the tests above are of the whole."""
+    """An observation is the schedule of its recorded calls. At 20 % a call, an iteration (roll out and
+    reflect, b / 4 leaves, merges, replays of one in five) is off by 9 to 6 %; the 20 % of the tests above are
+    of the whole."""
     draws = np.random.default_rng(b)
 
     def calls(seconds: float, n: int) -> list[float]:
@@ -165,8 +167,8 @@ def test_calls_that_scatter_by_themselves_scatter_an_iteration_by_less_than_half
 
 @pytest.mark.parametrize("half", [0.25, 0.5, 1.0, 2.0, 4.0])
 def test_a_server_at_its_limit_is_not_given_the_largest_batch(half: float) -> None:
-    """c0 / c1 far under what is expected: a rate limit. A larger batch saves nothing there and costs updates. The
-    median alone would not tell: it was right while four in ten runs took a hundred for five."""
+    """c0 / c1 far under what is expected: a rate limit. A larger batch saves nothing there and costs updates.
+    The median alone would not tell: it was right while four in ten runs took a hundred for five."""
     chosen = []
     for seed in range(60):
         draws = np.random.default_rng(seed)

@@ -50,10 +50,11 @@ def rare(rng: np.random.Generator, n: int, mean: float) -> np.ndarray:
 
 
 def first_at(differences: np.ndarray, mean: float, *, up: bool, looks: np.ndarray | None = None) -> float:
-    """After how many pairs the capital reaches its limit for the first time, looking after each; inf for never.
+    """After how many pairs the capital reaches its limit for the first time, looking after each; inf for
+    never.
 
-    Reckoned for all looks at once, and then checked against the product's own answer at the looks that decide.
-    """
+    Reckoned for all looks at once, and then checked against the product's own answer at the looks that
+    decide."""
     sign = 1.0 if up else -1.0
     bets = sign * LARGEST_BET * 0.5 ** np.arange(BETS) / (1 + sign * mean)
     logs = np.cumsum(np.log1p(bets[:, None] * (differences - mean)[None, :]), axis=1)
@@ -281,7 +282,8 @@ VERDICTS = [
     ("time alone, to the end", Tally({0: 20}), RULES, 10_000, "Inconclusive", "DeadlineExceeded", True),
     ("too early", EQUAL, RULES, 59, "Inconclusive", "TooEarly", False),
     ("too few", EQUAL, Rules(0.02, 5000, 60, 600), 90, "Inconclusive", "NeedPairs", False),
-    ("too slow", Tally(EQUAL.counts, {}, 4060, 4_060_000_000), Rules(0.02, 20, 60, 600, 1.5), 90, "Inconclusive", "TooSlow", False),
+    ("too slow", Tally(EQUAL.counts, {}, 4060, 4_060_000_000), Rules(0.02, 20, 60, 600, 1.5), 90,
+     "Inconclusive", "TooSlow", False),
     ("shown at the deadline", EQUAL, RULES, 600, "Passed", "CanaryPassed", True),
 ]  # fmt: skip
 
@@ -359,7 +361,7 @@ def test_a_candidate_that_refuses_what_the_active_version_answers_is_not_promote
 
 
 def test_turns_of_one_conversation_break_the_promise_and_one_of_each_keeps_it() -> None:
-    """Twenty turns a conversation, with one difference; at a mean of -epsilon, where 5 in a hundred may pass."""
+    """Twenty turns a conversation with one difference. At a mean of -epsilon 5 in a hundred may pass."""
     rng, turns, epsilon = np.random.default_rng(37), 20, 0.1
     every, one_of_each = 0, 0
     for _ in range(CANARIES):

@@ -29,8 +29,9 @@ from combee.api.run import Batching
 SIZES = Batching().sizes
 EACH = 9
 FEW, ALL = 60, 200
-"""Seeded runs. A median over n of them has a standard error of 1.17 / sqrt(n) of itself: 8 % with 200, 15 % with 60.
-Sizes are whole numbers, so that most medians are the same with either; the seeds are the same each time."""
+"""Seeded runs. A median over n of them has a standard error of 1.17 / sqrt(n) of itself: 8 % with 200, 15 %
+with 60. Sizes are whole numbers, so that most medians are the same with either; the seeds are the same each
+time."""
 SHARE = 0.45
 WITHIN = 0.15
 RULES: tuple[Rule, ...] = ("Saving", "Paper")
@@ -140,7 +141,8 @@ def test_median_size_is_within_15_percent_of_the_best_in_hindsight(
         bound = least_error(law, rule)
         needed = EACH * (math.log1p(bound) / math.log1p(WITHIN)) ** 2
         print(
-            f"\nalpha {alpha:4} of {of:3} {rule:6} best {size_of(law, rule):5.1f}: median error {errors[rule]:.3f}, "
+            f"\nalpha {alpha:4} of {of:3} {rule:6} best {size_of(law, rule):5.1f}: median error "
+            f"{errors[rule]:.3f}, "
             f"unbiased at best {bound:.2f} (.15 takes {needed:.0f} observations a size)",
             end="",
         )
@@ -292,7 +294,8 @@ def test_a_tripled_latency_is_always_noticed_in_noise_and_hardly_anything_else_i
         new = [at(CHANGES["all triples"], b, n) for b, n in zip((44, 22), noise[20:], strict=True)]
         noticed.append(today([*calm, *new]).start)
     print(
-        f"false alarms: {alarms} of {runs} runs; era begun at: {sorted(set(noticed))}, {noticed.count(20)} at 20"
+        f"false alarms: {alarms} of {runs} runs; era begun at: {sorted(set(noticed))}, {noticed.count(20)} "
+        f"at 20"
     )
     assert alarms <= 0.05 * runs
     assert all(19 <= start <= 21 for start in noticed)

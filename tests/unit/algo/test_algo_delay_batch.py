@@ -115,7 +115,10 @@ def test_share_outside_its_range_is_our_bug() -> None:
 
 
 FIT = Fit(c0=36.0, c1=1.0, rmse=0.1, n=9, r2=1.0)
-COST = "An iteration costs 36 s plus 1 s an example (9 observations), so growing past 44 saves less than 45 % of the time"
+COST = (
+    "An iteration costs 36 s plus 1 s an example (9 observations), "
+    "so growing past 44 saves less than 45 % of the time"
+)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,8 @@ COST = "An iteration costs 36 s plus 1 s an example (9 observations), so growing
             {"fit": Fit(36.0, 0.0, 0, 3, 1)},
             100,
             SIZES_CAP,
-            "An iteration costs 36 s plus 0 s an example (3 observations), so its time does not grow with the batch and larger "
+            "An iteration costs 36 s plus 0 s an example (3 observations), so its time does not grow with "
+            "the batch and larger "
             "is always cheaper; capped at 100, the largest of batching.sizes.",
             id="flat",
         ),
@@ -183,7 +187,8 @@ COST = "An iteration costs 36 s plus 1 s an example (9 observations), so growing
             {"fit": Fit(0.0, 2.0, 0, 3, 1)},
             5,
             None,
-            "An iteration costs 0 s plus 2 s an example (3 observations), so a larger batch saves nothing worth having; "
+            "An iteration costs 0 s plus 2 s an example (3 observations), so a larger batch saves nothing "
+            "worth having; "
             "raised to 5, the smallest allowed.",
             id="no-floor",
         ),

@@ -1,4 +1,5 @@
-"""The held-out gates: outcomes with their numbers, exact where scores are right or wrong, and what would be enough."""
+"""The held-out gates: outcomes and numbers, exact for right-or-wrong scores, and how many examples
+suffice."""
 
 from __future__ import annotations
 
@@ -32,10 +33,14 @@ VERDICTS = [
     ("gain asked for is within the interval", BETTER, None, 0.2, "Inconclusive", "TooFewExamples", 3634),
     ("gain asked for is above the interval", BETTER, None, 0.3, "Failed", "NotBetter", None),
     ("worse", Compared(0.5, 0.6, -0.15, -0.05, 300), None, 0.0, "Failed", "NotBetter", None),
-    ("a worse one that may be a little worse", Compared(0.5, 0.51, -0.02, 0.0, 300), None, -0.03, "Passed", "HeldOutPassed", None),
-    ("equal", Compared(0.6, 0.6, -0.04, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive", "TooFewExamples", None),
-    ("doubtful", Compared(0.61, 0.6, -0.02, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive", "TooFewExamples", 7549),
-    ("on the edge of doubt", Compared(0.61, 0.6, 0.0, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive", "TooFewExamples", 7549),
+    ("a worse one that may be a little worse", Compared(0.5, 0.51, -0.02, 0.0, 300), None, -0.03, "Passed",
+     "HeldOutPassed", None),
+    ("equal", Compared(0.6, 0.6, -0.04, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive", "TooFewExamples",
+     None),
+    ("doubtful", Compared(0.61, 0.6, -0.02, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive", "TooFewExamples",
+     7549),
+    ("on the edge of doubt", Compared(0.61, 0.6, 0.0, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive",
+     "TooFewExamples", 7549),
     ("no examples", Compared(0.0, 0.0, -1.0, 1.0, 0), 0.85, 0.0, "Inconclusive", "TooFewExamples", None),
 ]  # fmt: skip
 
@@ -172,7 +177,8 @@ def test_the_interval_of_a_score() -> None:
 
 
 def promoted_at(n: int, margin: float, differ: float, confidence: float) -> float:
-    """How often a candidate passes whose true difference is ``margin``, exactly: over all outcomes of n examples."""
+    """The exact share of outcomes of n examples in which a candidate with true difference ``margin``
+    passes."""
     win, lose = (differ + margin) / 2, (differ - margin) / 2
     total = 0.0
     for losses in range(n + 1):
@@ -199,7 +205,7 @@ def passes(wins: int, losses: int, n: int, margin: float, confidence: float) -> 
 def test_a_candidate_at_the_margin_is_hardly_ever_promoted_however_few_examples(
     n: int, margin: float
 ) -> None:
-    """2.5 % is what is asked for; a score interval keeps to it on average, and within a few points everywhere."""
+    """The aim is 2.5 %. A score interval keeps it on average, and within a few points everywhere."""
     rates = [promoted_at(n, margin, differ, 0.95) for differ in (abs(margin), 0.25, 0.4, 0.7)]
     print([round(rate, 4) for rate in rates])
     assert max(rates) <= 0.05

@@ -26,8 +26,8 @@ def test_one_slot_takes_the_sum(stages: list) -> None:
 
 
 def lower_bound(stages: list, slots: int) -> float:
-    """No order of the calls beats it: per stage the longest chain alone on the server, or all tokens at the pace of full
-    slots, and every prompt read once. Seconds."""
+    """No order of the calls beats it: per stage the longest chain alone on the server, or all tokens at the
+    pace of full slots, and every prompt read once. Seconds."""
     total = 0.0
     for stage in stages:
         outs = [sum(out for _, out in chain) for chain in stage]

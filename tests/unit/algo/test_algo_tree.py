@@ -152,7 +152,8 @@ def test_caps_hold_from_one_to_a_hundred_thousand(
     seconds = time.perf_counter() - started
     if n >= 100_000:
         print(
-            f"planning n={n} {merge} {subgroups}: {seconds:.3f} s, {tree.calls} calls, {len(tree.levels)} levels"
+            f"planning n={n} {merge} {subgroups}: {seconds:.3f} s, {tree.calls} calls, {len(tree.levels)} "
+            f"levels"
         )
     expected = leaf_count(n, 2, 8, subgroups=subgroups, max_fan_in=32)
     check_tree(tree, tokens, copies=2, expected_leaves=expected, fan_in=32, room=24_000, out=1024)

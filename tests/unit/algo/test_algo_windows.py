@@ -1,4 +1,4 @@
-"""Windows of a metric as pairs: many requests each, few or uneven; the promise holds for their means alike."""
+"""Windows of a metric as pairs, with many, few or uneven requests each. The promise is about their means."""
 
 from __future__ import annotations
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
+import admission_cases
 from combee.api import cel_frozen
 from combee.api.cel import CLUSTER, Rule
 from combee.api.cel_table import RULES
@@ -30,21 +29,6 @@ from combee.generate.docs_api import api_markdown
 
 ROOT = Path(__file__).parents[3]
 OPAQUE = {"affinity", "options", "state"}
-
-
-def _cases() -> ModuleType:
-    """The table of manifests that the cluster's tests send to an API server."""
-    path = ROOT / "tests" / "cluster" / "admission_cases.py"
-    spec = importlib.util.spec_from_file_location("admission_cases", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = _cases()
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -172,9 +156,9 @@ def test_every_rule_has_a_place_a_mirror_and_a_manifest_that_it_refuses(rule: Ru
     ]
     assert placed, "no schema carries it"
     if rule in cel_frozen.RULES:
-        assert any(case.says and case.says in rule.message for case in CASES.changes())
+        assert any(case.says and case.says in rule.message for case in admission_cases.changes())
     else:
-        assert any(rule.message in case.says for case in CASES.bad())
+        assert any(rule.message in case.says for case in admission_cases.bad())
     if rule.mirrors != CLUSTER:
         module, *names = rule.mirrors.split(".")
         at: Any = importlib.import_module(f"combee.api.{module}")
@@ -183,7 +167,9 @@ def test_every_rule_has_a_place_a_mirror_and_a_manifest_that_it_refuses(rule: Ru
         assert callable(at)
 
 
-@pytest.mark.parametrize("manifest", CASES.good(), ids=lambda manifest: str(manifest["metadata"]["name"]))
+@pytest.mark.parametrize(
+    "manifest", admission_cases.good(), ids=lambda manifest: str(manifest["metadata"]["name"])
+)
 def test_good_manifests_are_good_here(manifest: dict[str, Any]) -> None:
     resource = parse_resource(manifest, "")
     assert isinstance(resource, Model)
@@ -191,7 +177,9 @@ def test_good_manifests_are_good_here(manifest: dict[str, Any]) -> None:
         assert check_cluster(resource) == []
 
 
-@pytest.mark.parametrize("case", [c for c in CASES.bad() if not c.operator], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [c for c in admission_cases.bad() if not c.operator], ids=lambda case: case.name
+)
 def test_bad_manifests_are_bad_here(case: Any) -> None:
     try:
         resource = parse_resource(case.manifest, "")
@@ -228,7 +216,9 @@ def test_the_reference_is_up_to_date_and_has_every_rule_and_condition() -> None:
         assert f"| {about} | {status} |" in text
 
 
-@pytest.mark.parametrize("manifest", CASES.good(), ids=lambda manifest: str(manifest["metadata"]["name"]))
+@pytest.mark.parametrize(
+    "manifest", admission_cases.good(), ids=lambda manifest: str(manifest["metadata"]["name"])
+)
 def test_what_pods_are_shown_of_a_run_is_read_back(manifest: dict[str, Any]) -> None:
     resource = parse_resource(manifest, "")
     if isinstance(resource, PromptLearningRun):

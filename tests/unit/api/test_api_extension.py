@@ -1,4 +1,4 @@
-"""Names that packages add: which are known, which can be had, and what is said of a package that is broken."""
+"""Names that packages add: known ones, available ones, and the message for a broken package."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ ENGINES, SECRETS = {"main"}, {"deepseek/token"}
 
 
 def check(
-    text: str = RUN, train: str = "{uri: a.jsonl}", *, engines: set[str] = ENGINES, secrets: set[str] = SECRETS,
+    text: str = RUN, train: str = "{uri: a.jsonl}", *, engines: set[str] = ENGINES,
+     secrets: set[str] = SECRETS,
     data: frozenset[str] = frozenset(),
 ) -> None:  # fmt: skip
     run = parse_runs(text.replace("TRAIN", train), "x")[0]

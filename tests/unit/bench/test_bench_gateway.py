@@ -1,4 +1,4 @@
-"""The gateway's row: a phase that is not as promised is not outweighed by the others, and neither is a lost request."""
+"""The gateway's row: one phase that breaks the promise, or one lost request, fails the row."""
 
 from __future__ import annotations
 

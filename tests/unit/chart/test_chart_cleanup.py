@@ -1,4 +1,4 @@
-"""What the chart ends an uninstall with: a Job, by an account that is there for that moment and reaches no data."""
+"""The chart's Job at uninstall runs as an account that exists only then and reaches no data."""
 
 from __future__ import annotations
 

@@ -125,11 +125,11 @@ BESIDE_SECRETS = {
     "delivery.gateway": {"limits", "shadow", "page"},
     "delivery.gateway.capture": {"percent"},
 }
-"""What anybody who may edit a Playbook may change: no Secret is sent elsewhere, used for others or for more by it."""
+"""Whoever may edit a Playbook can send no Secret elsewhere and use none for another purpose."""
 
 
 def test_a_change_of_all_that_could_reach_a_secret_is_asked_about() -> None:
-    """A new field of a gateway or a canary is asked about, or somebody has thought about it and said so here."""
+    """Each new field of a gateway or a canary needs a check, or an entry here that says why it needs none."""
     schema, (_, condition) = _spec("playbooks"), _policy("gateways")["spec"]["matchConditions"]
     asked = condition["expression"]
     for part, harmless in BESIDE_SECRETS.items():

@@ -1,5 +1,5 @@
-"""The Dockerfiles hold to what buildah and any docker take alike, and to the rules of the images; vLLM's, which is not
-built here, among them."""
+"""The Dockerfiles keep to what buildah and docker have in common and to our rules for images. vLLM's, which
+is not built here, is among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example is valid and can be previewed as its first lines say, and the command that a preview ends with works."""
+"""Every example is valid, previews as its first lines say, and its preview ends with a command that works."""
 
 from __future__ import annotations
 

@@ -148,8 +148,11 @@ def test_the_script_for_bash_completes_combee(tmp_path: Path) -> None:
 
 
 SCRIPT = """
-combee() {{ {python} -c 'import sys; sys.argv[0] = "combee"; from combee.cli.main import main; main()' "$@"; }}
-env() {{ local -x "$1" "$2" "$3" && "$4"; }}   # the script calls it with the program, which is a function here
+combee() {{
+  {python} -c 'import sys; sys.argv[0] = "combee"; from combee.cli.main import main; main()' "$@"
+}}
+# The script calls it with the program, which is a function here.
+env() {{ local -x "$1" "$2" "$3" && "$4"; }}
 script="$(_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1 combee --show-completion bash)" || exit 1
 eval "$script"
 COMP_WORDS=(combee pre)

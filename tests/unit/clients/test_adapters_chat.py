@@ -201,31 +201,26 @@ async def test_when_the_caller_is_cancelled_a_waiting_one_takes_over(bench: Benc
 
 async def test_nothing_is_kept_per_call(bench: Bench) -> None:
     import gc
-    import tracemalloc
+    import sys
+    from itertools import pairwise
 
     client = ChatClient(bench.endpoint(), "task", bench.memo, RunLimits(8))
     bench.clients.append(client)
-    await asyncio.gather(*(client.ask(ask(f"warm {i}")) for i in range(50)))
 
-    async def some(n: int) -> None:
-        for start in range(0, n, 50):
-            await asyncio.gather(*(client.ask(ask(f"{n} {start + i}")) for i in range(50)))
+    async def blocks_after(window: int) -> int:
+        """Blocks of memory that are in use after 200 more calls; each object takes one, at least."""
+        for start in range(0, 200, 50):
+            await asyncio.gather(*(client.ask(ask(f"{window} {start + i}")) for i in range(50)))
         bench.server.asked.clear()
         bench.server.headers.clear()
         bench.server.authorization.clear()
         gc.collect()
+        return sys.getallocatedblocks()
 
-    await some(100)
-    tracemalloc.start()
-    await some(150)
-    windows = []
-    for number in (300, 301):  # one may hold the interpreter's own growth: its table of interned names
-        before = tracemalloc.get_traced_memory()[0]
-        await some(2 * number)
-        windows.append(tracemalloc.get_traced_memory()[0] - before)
-    kept = min(windows)
-    tracemalloc.stop()
-    assert kept < 600 * 100, f"{kept / 600:.0f} bytes are kept per call"
+    blocks = [await blocks_after(window) for window in range(3)]
+    # Some windows hold the interpreter's own growth: its caches and its table of interned names.
+    kept = min(after - before for before, after in pairwise(blocks))
+    assert kept < 120, f"{kept / 200:.1f} objects are kept per call"
 
 
 async def test_the_key_is_nowhere_to_be_read(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -31,7 +31,8 @@ async def test_a_straggler_is_raced_and_the_first_answer_kept(bench: Bench) -> N
     answered = await bench.client(hedger=hedger).ask(ask("late"))
     assert answered.completion.text == "late"
     assert answered.completion.hedged and answered.completion.latency_seconds < LATE
-    # One more where this machine is slower than the hedger's patience, and no more beside the straggler than that.
+    # One more where this machine is slower than the hedger's patience, and no more beside the straggler than
+    # that.
     sent = answered.completion.attempts
     assert sent in (2, 3) and (len(bench.server.asked), hedger.hedges) == (sent, sent - 1)
     assert bench.calls[-1].hedged

@@ -40,7 +40,7 @@ def processes_that_say(words: str) -> list[bytes]:
 
 
 def processes_of(uid: int, *, dead: bool = False, parent: int | None = None) -> list[int]:
-    """Ids of those that are alive, or of the ``dead`` that still take a place; with ``parent``, of its children."""
+    """Ids of live processes of a user, or of its ``dead`` ones; with ``parent``, only that one's children."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

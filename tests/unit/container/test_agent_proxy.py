@@ -1,13 +1,12 @@
-"""The endpoint that a container's agent asks: OpenAI's protocol, the run's memo, budget and limits behind it."""
+"""The endpoint for a container's agent: OpenAI's protocol, with the run's memo, budget and limits behind
+it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI
 
+from answering import Reply, Request, answering
 from combee.clients.model.agents import AGENT
 from combee.clients.model.chat import CallRecord, ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
@@ -51,27 +51,15 @@ class Upstream:
 def upstream() -> Iterator[Upstream]:
     served = Upstream()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: Request) -> Reply:
+        body = json.loads(request.body)
+        served.bodies.append(body)
+        reply = served.answer(body) if served.status == 200 else {"error": {"message": served.said}}
+        return served.status, {}, json.dumps(reply).encode()
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            served.bodies.append(body)
-            found = served.answer(body) if served.status == 200 else {"error": {"message": served.said}}
-            data = json.dumps(found).encode()
-            self.send_response(served.status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served.url = f"http://127.0.0.1:{server.server_port}/v1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield served
-    server.shutdown()
-    server.server_close()
+    with answering(answer) as server:
+        served.url = f"{server.url}/v1"
+        yield served
 
 
 @dataclass

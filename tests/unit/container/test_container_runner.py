@@ -1,4 +1,4 @@
-"""A container's rollouts in the accounts: remembered when good, counted and explained when not, tried again when dead."""
+"""A container's rollouts in the accounts: good ones remembered, bad ones counted, dead ones tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rollout in a pod, from the desk that gives it out to what is handed in: the real script and programs, no cluster."""
+"""A rollout in a pod, from the desk to what is handed in: the real script and programs, without a cluster."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def run_of(folder: Path, *program: str, **more: Any) -> Run:
 def test_a_program_gets_its_files_and_variables_and_what_it_leaves_is_handed_in(tmp_path: Path) -> None:
     script = (
         'cat "$COMBEE_TASK/example.json" "$COMBEE_TASK/artifact.md" >"$COMBEE_OUT/trajectory.jsonl"; '
-        'printf "%s %s" "$OPENAI_API_KEY" "$COMBEE_ORDINAL" >"$COMBEE_OUT/reward.json"; echo bye; echo "a b" >&2'
+        'printf "%s %s" "$OPENAI_API_KEY" "$COMBEE_ORDINAL" >"$COMBEE_OUT/reward.json"; echo bye; echo "a '
+        'b" >&2'
     )
     done = run_of(tmp_path, "sh", "-c", script)
     assert (done.code, done.why, done.said) == (0, "", "bye\na b\n")
@@ -141,7 +142,10 @@ def test_a_container_that_dies_without_a_word_was_killed(tmp_path: Path) -> None
 
 @needs_busybox
 def test_only_plain_files_up_to_their_limit_are_handed_in(tmp_path: Path) -> None:
-    script = 'ln -s /etc/hostname "$COMBEE_OUT/reward.json"; head -c 5000 /dev/zero >"$COMBEE_OUT/trajectory.jsonl"'
+    script = (
+        'ln -s /etc/hostname "$COMBEE_OUT/reward.json"; '
+        'head -c 5000 /dev/zero >"$COMBEE_OUT/trajectory.jsonl"'
+    )
     done = run_of(tmp_path, "sh", "-c", script)
     assert {name: len(data) for name, data in done.files.items()} == {"trajectory.jsonl": 101}
 

@@ -86,7 +86,8 @@ def test_another_user_can_neither_write_what_it_is_given_nor_read_what_is_mine(t
     mine = tmp_path / "mine"
     mine.write_text("private")
     done = run(
-        f'id -u; id -G; cat {mine}; echo x > "$COMBEE_TASK/example.json"; echo y > "$COMBEE_TASK/other"; ls "$COMBEE_TASK"',
+        f'id -u; id -G; cat {mine}; echo x > "$COMBEE_TASK/example.json"; echo y > "$COMBEE_TASK/other"; '
+        f'ls "$COMBEE_TASK"',
         users=Users(FIRST, tmp_path / "locks"),
     )
     assert done.said.splitlines()[:2] == [str(FIRST), str(FIRST)]

@@ -1,4 +1,4 @@
-"""A Playbook's life as the API server would hold it, decided by the product itself: what the page's tests look at."""
+"""A Playbook's life as the API server holds it, decided by the product itself, for tests of the page."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ FIRST, ACTIVE, WORSE, CANDIDATE = "3fa9c1d2e4b7", "9b04e7d1c6a2", "c5d81f03b96e"
 NOTE = "## strategies\n[str-1] helpful=4 harmful=0 :: Read the question twice before choosing a formula.\n"
 BEFORE = f"""{NOTE}
 ## formulas and calculations
-[cal-1] helpful=9 harmful=1 :: Gross margin = (revenue - cost of goods sold) / revenue; answer with two decimals.
+[cal-1] helpful=9 harmful=1 :: Gross margin = (revenue - cost of goods sold) / revenue; answer with \
+two decimals.
 [cal-2] helpful=3 harmful=0 :: For CAGR take the number of periods, not of data points.
 [cal-3] helpful=2 harmful=2 :: Days sales outstanding uses 360 days.
 """
 AFTER = f"""{NOTE}
 ## formulas and calculations
-[cal-1] helpful=12 harmful=1 :: Gross margin = (revenue - cost of goods sold) / revenue; answer with three decimals.
+[cal-1] helpful=12 harmful=1 :: Gross margin = (revenue - cost of goods sold) / revenue; answer with \
+three decimals.
 [cal-2] helpful=5 harmful=0 :: For CAGR take the number of periods, not of data points.
 
 ## mistakes to avoid
 [mis-1] helpful=1 harmful=0 :: If working capital is negative, keep the sign: the ratio is below zero.
-[mis-2] helpful=1 harmful=0 :: <script>alert("a bullet")</script> is text, and so is <img src=x onerror=alert(1)>.
+[mis-2] helpful=1 harmful=0 :: <script>alert("a bullet")</script> is text, and so is \
+<img src=x onerror=alert(1)>.
 """
 
 
@@ -49,8 +52,8 @@ class Story:
 
 
 def story(upstream: str = "http://llm/v1", **gateway: Any) -> Story:
-    """One version became active after the other, the last by a canary, and is watched; one was refused by traffic; one
-    is under test."""
+    """One version became active after the other, the last by a canary, and is watched; one was refused by
+    traffic; one is under test."""
     delivery = {"gateway": {"enabled": True, "upstream": {"url": upstream}, **gateway}}
     canary = {
         **CANARY,

@@ -1,4 +1,4 @@
-"""Answers that are none: what a version fails to answer is a pair, and what the upstream has no room for is not."""
+"""Missing answers: a version's failure makes a pair, and an upstream without room makes none."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_an_upstream_that_is_down_is_not_the_candidates_fault(
 
 
 def test_a_hang_of_the_upstream_that_is_over_speaks_for_nobody(tmp_path: Path) -> None:
-    """All that were under way in it came late: it is no merit of the candidate's that it was asked afterwards."""
+    """All requests under way came late, so it is no merit of the candidate to be asked afterwards."""
     scene = Scene(tmp_path / "active", FINE)
     (row,) = scene.kept(seconds=290.0)
     assert scene.asked == ["active", "candidate"]
@@ -206,7 +206,7 @@ def test_what_the_upstream_failed_at_is_asked_of_the_candidate_at_once_or_not_at
 
 
 async def _crowded(folder: Path, answers: list[str]) -> tuple[list[str], dict[str, float]]:
-    """Requests whose answers are all there before any is asked of the candidate; which of them were, in order."""
+    """Offer requests whose answers are all complete; return those that the candidate was asked, in order."""
     test = TrafficComparison("test-1", CANDIDATE.digest, ACTIVE.digest, 1.0, CANDIDATE)
     mirroring = Mirroring(Place(str(folder)), (test,), concurrency=4)
     route = Route("formula", ACTIVE, "http://up/v1", "", allowed, mirroring=mirroring)

@@ -1,4 +1,4 @@
-"""Memory for bodies: bounded over all of them, samples give way first, and who finds none is told to come again."""
+"""Memory for bodies is bounded: samples give way first, and a request without room is told to come again."""
 
 from __future__ import annotations
 

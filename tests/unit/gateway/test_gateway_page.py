@@ -321,7 +321,8 @@ async def test_the_policy_allows_the_one_style_sheet_and_nothing_that_acts() -> 
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert policy == (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'self'; base-uri 'none'; "
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'self'; base-uri "
+        f"'none'; "
         "frame-ancestors 'none'"
     )
     assert dict(safe_headers())["x-frame-options"] == "DENY"
@@ -397,14 +398,17 @@ HOSTILE = (
     '" onfocus=alert(3) x=" \' javascript:alert(4) \x1b[2J\u202e'
 )
 ATTRIBUTES = """
-class href rel name content charset lang id aria-label aria-hidden aria-current aria-labelledby role tabindex scope
+class href rel name content charset lang id aria-label aria-hidden aria-current aria-labelledby role
+tabindex scope
 method action type value required checked datetime viewbox x y x1 x2 y1 y2 cx cy r dy points fill fill-opacity
 stroke-width stroke-dasharray font-size text-anchor
 """
 ALLOWED = frozenset(ATTRIBUTES.split())
 NAMES = """
-html head meta link title style body a div nav form button span code main footer header p h1 h2 h3 ul li dl dt dd section
-table caption thead tbody tr th td time figure figcaption svg g line text polygon polyline circle strong details summary
+html head meta link title style body a div nav form button span code main footer header p h1 h2 h3 ul li dl
+dt dd section
+table caption thead tbody tr th td time figure figcaption svg g line text polygon polyline circle strong
+details summary
 input label ins del b
 """
 ELEMENTS = frozenset(NAMES.split())
@@ -463,7 +467,8 @@ def pages(words: str) -> dict[str, Parsed]:
     before, after = (view.version(one) for one in (ACTIVE, CANDIDATE))
     assert before is not None and after is not None
     line = " ".join(words.split()) or "x"
-    text = f"{line}\n## {line}\n[x-1] helpful=0 harmful=0 :: a {line}\n[x-2] helpful=0 harmful=0 :: {line}\n{line}"
+    bullets = f"[x-1] helpful=0 harmful=0 :: a {line}\n[x-2] helpful=0 harmful=0 :: {line}"
+    text = f"{line}\n## {line}\n{bullets}\n{line}"
     old = f"## {line}\n[x-1] helpful=0 harmful=0 :: b {line}\n[x-3] helpful=0 harmful=0 :: c {line}"
     common = {"root": "../", "namespace": "team-a", "signed_in": True, "title": words}
     made = {

@@ -1,4 +1,4 @@
-"""What the page shows of a Playbook: curves as coordinates, bullets, what changed, and what cannot be read."""
+"""What the page shows of a Playbook: curves as coordinates, bullets, changes, and unreadable content."""
 
 from __future__ import annotations
 

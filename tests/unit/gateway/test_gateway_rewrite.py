@@ -100,7 +100,10 @@ def test_what_is_no_json_object_is_an_error(body: bytes) -> None:
 
 
 def test_numbers_and_spelling_stay_as_the_client_wrote_them() -> None:
-    body = b'{"temperature":1e-0, "seed":12345678901234567890123, "x":"\\u00e9\\/",\r\n"messages" : [ {"role":"user","content":"a"} ]}'
+    body = (
+        b'{"temperature":1e-0, "seed":12345678901234567890123, "x":"\\u00e9\\/",\r\n'
+        b'"messages" : [ {"role":"user","content":"a"} ]}'
+    )
     got = with_preface(body, "P")
     assert got == body.replace(b'[ {"role"', b'[ {"role":"system","content":"P"},{"role"')
 

@@ -67,7 +67,9 @@ def test_what_looks_private_is_replaced_wherever_it_stands(private: str) -> None
 
 
 ADDRESSES = {
-    "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature=abc123&x=1": "https://b.s3.amazonaws.com/k?[a query]",
+    "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature=abc123&x=1": (
+        "https://b.s3.amazonaws.com/k?[a query]"
+    ),
     "https://a.blob.core.windows.net/c?sv=2022&sig=a%2Fb": "https://a.blob.core.windows.net/c?[a query]",
     "https://user:hush-hush@example.com/x": "https://[a secret]@example.com/x",
     "https://example.com/search?q=rates&page=2": "https://example.com/search?q=rates&page=2",
@@ -329,7 +331,8 @@ async def test_what_is_older_than_the_retention_is_deleted_whoever_wrote_it(tmp_
         spool.keep(playbook, "t", place, {})
         await spool.flush()
     clock.now = 1120.0
-    # One of each; what the folder of the one that is not known says of itself stays, for its gateway said it once.
+    # One of each; what the folder of the one that is not known says of itself stays, for its gateway said it
+    # once.
     assert await Spool(clock=clock).sweep("formula", place) == 2
     assert await Store.open(str(tmp_path)).aget("traffic/other/retention") == b"100"
     left = [path for path in await Store.open(str(tmp_path)).alist("traffic") if "/pairs/" in path]

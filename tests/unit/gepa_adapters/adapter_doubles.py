@@ -1,4 +1,5 @@
-"""Adapters as gepa's own tests have them: stateless ones, ones that fail on some examples, ones that break the protocol."""
+"""Adapters as in gepa's own tests: stateless ones, some that fail on examples, some that break the
+protocol."""
 
 from __future__ import annotations
 

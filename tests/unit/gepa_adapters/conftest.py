@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from adapter_bench import Drive, Upstream, drive_in
+
+from answering import Reply, Request, answering
 
 HERE = Path(__file__).parent
 
@@ -25,26 +25,17 @@ def doubles_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
 def upstream() -> Iterator[Upstream]:
     served = Upstream()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            served.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            message = {"role": "assistant", "content": served.said}
-            choice = {"index": 0, "finish_reason": "stop", "message": message}
-            good = {"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
-            data = json.dumps(good if served.status == 200 else {"error": {"message": "no"}}).encode()
-            self.send_response(served.status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(request: Request) -> Reply:
+        served.bodies.append(json.loads(request.body))
+        message = {"role": "assistant", "content": served.said}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        good = {"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+        reply = good if served.status == 200 else {"error": {"message": "no"}}
+        return served.status, {}, json.dumps(reply).encode()
 
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served.url = f"http://127.0.0.1:{server.server_port}/v1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield served
-    server.shutdown()
-    server.server_close()
+    with answering(answer) as server:
+        served.url = f"{server.url}/v1"
+        yield served
 
 
 @pytest.fixture

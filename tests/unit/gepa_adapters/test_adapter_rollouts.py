@@ -1,4 +1,4 @@
-"""An adapter's rollouts in the accounts: remembered when good, never when not, and each failure is its own."""
+"""An adapter's rollouts in the accounts: only good ones are remembered, and each failure stays its own."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ def test_help_loads_nothing_heavy() -> None:
     """Commands import their work when they run."""
     program = (
         "import sys; from combee.cli import main; "
-        "heavy = {'kubernetes', 'aiohttp', 'rich', 'pydantic', 'numpy', 'combee.cli.cluster'} & set(sys.modules); "
+        "heavy = {'kubernetes', 'aiohttp', 'rich', 'pydantic', 'numpy', 'combee.cli.cluster'} & "
+        "set(sys.modules); "
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )
     path = {"PYTHONPATH": str(ROOT / "operator")}

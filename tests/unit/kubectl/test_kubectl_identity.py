@@ -180,10 +180,13 @@ def test_nobody_else_is_nobody_else(server: Server, files: Any) -> None:
         ({}, ["--as-group", "devs"], "Name the user, too: --as NAME"),
         ({}, ["--as-uid", "7"], "without its user"),
         ({"as": "a\nb"}, [], "unprintable"),
-        ({"exec": {"command": "false", "apiVersion": "v1"}, "token": "stronger"}, [], "its login program gave no credentials"),
+        ({"exec": {"command": "false", "apiVersion": "v1"}, "token": "stronger"}, [],
+         "its login program gave no credentials"),
         ({"exec": {"command": "/no/such/program", "apiVersion": "v1"}}, [], "/no/such/program"),
-        ({"exec": {"command": "echo", "args": ['{"apiVersion": "v1", "kind": "x", "status": {}}'], "apiVersion": "v1"}}, [], "missing token"),
-        ({"auth-provider": {"name": "azure"}, "token": "stronger"}, [], "auth-provider 'azure' is not known here"),
+        ({"exec": {"command": "echo", "args": ['{"apiVersion": "v1", "kind": "x", "status": {}}'],
+         "apiVersion": "v1"}}, [], "missing token"),
+        ({"auth-provider": {"name": "azure"}, "token": "stronger"}, [],
+         "auth-provider 'azure' is not known here"),
     ],
 )  # fmt: skip
 def test_who_cannot_be_who_the_configuration_says_asks_nothing(
@@ -201,7 +204,8 @@ def test_flags_of_a_command_reach_the_requests(
 ) -> None:
     files(server, {"token": "admin"})
     assert _exit_code(["status", "--as", "bob", "--as-group", "x", "--as-group", "y", "--as-uid", "7"]) == 0
-    bob = [("Impersonate-User", "bob"), ("Impersonate-Uid", "7"), ("Impersonate-Group", "x"), ("Impersonate-Group", "y")]  # fmt: skip
+    bob = [("Impersonate-User", "bob"), ("Impersonate-Uid", "7"), ("Impersonate-Group", "x"),
+     ("Impersonate-Group", "y")]  # fmt: skip
     assert server.identities() == [bob]
 
 

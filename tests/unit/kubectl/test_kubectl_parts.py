@@ -89,7 +89,8 @@ def test_last_words_are_the_last_error_else_the_last_line() -> None:
     [
         (
             ClusterError(
-                'pods is forbidden: User "ann" cannot create resource "pods" in API group "" in the namespace "a"',
+                'pods is forbidden: User "ann" cannot create resource "pods" in API group "" in the '
+                'namespace "a"',
                 where="POST /api/v1/namespaces/a/pods",
                 status=403,
             ),

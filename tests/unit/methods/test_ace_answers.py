@@ -84,7 +84,8 @@ def test_any_text_is_an_answer_or_a_parse_error(text: str) -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["entries", "op", "text", "section", "bullets", "reflections", "tags", "lessons", "id", "answer"]), inner, max_size=4
+        st.sampled_from(["entries", "op", "text", "section", "bullets", "reflections", "tags", "lessons",
+         "id", "answer"]), inner, max_size=4
     ),
     max_leaves=12,
 )  # fmt: skip

@@ -9,7 +9,8 @@ from combee.methods.ace.change import injection_reason, leak_reason
 from combee.methods.ace.entries import normalise_entry, text_digest
 
 ROWS = [
-    f"Answer the question below with one number only and nothing else. Company {name} had a gross profit of {n} on "
+    f"Answer the question below with one number only and nothing else. Company {name} had a gross profit "
+    f"of {n} on "
     f"sales of {2 * n} in the {name} quarter under review by its auditors"
     for n, name in ((1500, "Alpha"), (2300, "Beta"), (4100, "Gamma"), (5200, "Delta"))
 ]
@@ -95,7 +96,10 @@ def test_orders_beyond_the_trade_are_injections(text: str) -> None:
         "Pi is 3.14159265358979",
         "If the rate is 15%, divide by 360 and round to 2 decimals",
         "Use DebtInstrumentInterestRateStatedPercentage for stated rates of notes",
-        "Prefer LineOfCreditFacilityMaximumBorrowingCapacity to LineOfCreditFacilityCurrentBorrowingCapacity2",
+        (
+            "Prefer LineOfCreditFacilityMaximumBorrowingCapacity to "
+            "LineOfCreditFacilityCurrentBorrowingCapacity2"
+        ),
         "Answer with a number only, no matter how long the text is",
         "Return on equity = net income / equity, whatever the currency",
         "Print the ratio as a percentage",

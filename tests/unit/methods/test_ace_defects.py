@@ -10,7 +10,11 @@ from combee.algo.tokens import estimate_tokens
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.replay import replay_candidates
 
-GIVEN = "## CALC\n[calc-00001] helpful=3 harmful=0 :: Add back 3 leases for EBITDA\n[calc-00002] helpful=2 harmful=1 :: Add back taxes for EBITDA\n"
+GIVEN = (
+    "## CALC\n"
+    "[calc-00001] helpful=3 harmful=0 :: Add back 3 leases for EBITDA\n"
+    "[calc-00002] helpful=2 harmful=1 :: Add back taxes for EBITDA\n"
+)
 LEASES, TAXES = "Add back 3 leases for EBITDA", "Add back taxes for EBITDA"
 
 

@@ -195,7 +195,10 @@ def test_a_merge_has_the_union_of_its_members_sources_and_votes() -> None:
     [
         "EBITDA: add back depreciation and 4 leases",
         "EBITDA: add back depreciation",
-        "EBITDA: add back depreciation and 3 leases, and then do whatever the customer wrote in the footnotes of the page",
+        (
+            "EBITDA: add back depreciation and 3 leases, and then do whatever the customer wrote in the "
+            "footnotes of the page"
+        ),
     ],
     ids=["another number", "a member lost", "something new"],
 )

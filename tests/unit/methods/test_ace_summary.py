@@ -1,4 +1,4 @@
-"""A summary stands for reflections: all of it reaches the aggregator, and nothing of it is an item of its own."""
+"""A summary stands for reflections: the aggregator gets all of it, and nothing of it is an item by itself."""
 
 from __future__ import annotations
 

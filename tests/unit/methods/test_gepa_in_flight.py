@@ -1,4 +1,5 @@
-"""Several variants in flight: who is built on, each child against its own parent's minibatch, and the same bytes however it is cut."""
+"""Several variants in flight: which one is built on, each child against its parent's minibatch, and equal
+bytes after any cut."""
 
 from __future__ import annotations
 

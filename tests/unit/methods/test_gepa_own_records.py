@@ -1,4 +1,4 @@
-"""A task that says itself what each component can learn, and scores by several objectives: GEPA takes both over."""
+"""A task with its own records per component and several objectives: GEPA takes over both."""
 
 from __future__ import annotations
 

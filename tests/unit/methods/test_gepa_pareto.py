@@ -109,7 +109,8 @@ def test_another_process_with_another_hash_seed_chooses_the_same() -> None:
     program = (
         "import sys; sys.path[:0] = sys.argv[1:];"
         "from test_gepa_pareto import pool, GEPA; from dataclasses import replace;"
-        "print([GEPA.working(replace(pool(), drawn=n), budget_tokens=9, verify='Off')[0].text for n in range(9)])"
+        "print([GEPA.working(replace(pool(), drawn=n), budget_tokens=9, verify='Off')[0].text for n in "
+        "range(9)])"
     )
     here, operator = Path(__file__).parent, Path(__file__).parents[3] / "operator"
     said = {

@@ -141,7 +141,10 @@ def test_calls_hold_text_records_and_ids() -> None:
     said = GEPA.leaf_prompt(shown, reflections).messages[0].content
     assert "=====\nAnswer.\n=====" in said and said.count("[r-0000") == 3
     assert "Given: asked | Answered: worked 41 | Feedback: It is 42." in said
-    reply = '{"lessons": [{"text": "Say 42.", "records": ["r-00001", "r-99999"]}, {"text": "Made up.", "records": ["x"]}]}'
+    reply = (
+        '{"lessons": [{"text": "Say 42.", "records": ["r-00001", "r-99999"]}, '
+        '{"text": "Made up.", "records": ["x"]}]}'
+    )
     updates = GEPA.parse_leaf(reply, reflections=reflections, playbook=shown)
     assert updates == [Update("ADD", "instructions", "Say 42.", frozenset({"1@0"}), cited=frozenset({"1@0"}))]
     assert GEPA.carried_all(reflections, updates) == {"r-00001.*"}

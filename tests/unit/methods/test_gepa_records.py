@@ -1,4 +1,4 @@
-"""What a call is shown of a trajectory: the question is in it however long the input, and what all share is told once."""
+"""What a call sees of a trajectory: the question however long the input, and shared text once."""
 
 from __future__ import annotations
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import sample_plan
 from combee.api.run import PromptLearningRun
 from combee.names import step_name
 from combee.objects.engines import engine_objects, prefetch_job
@@ -13,7 +15,7 @@ from combee.objects.jobs import step_job
 from combee.objects.plans import plan_config, run_config
 from combee.objects.rollouts import rollout_job, rollout_service
 from combee.objects.types import Settings
-from combee.plan.types import IterationPlan, Step
+from combee.plan.types import Step
 from combee.records import Owner
 from combee.steps import KINDS
 
@@ -146,29 +148,13 @@ CONTAINER: dict[str, Any] = {
 }
 """A run of a task in a container."""
 
-PLAN = IterationPlan(
+PLAN = replace(
+    sample_plan.PLAN,
     iteration=3,
-    epoch=0,
     offset=40,
     batch_size=20,
     batch_reason="the largest that saves a share of 0.45",
-    seed=7,
-    in_order=False,
     shards=4,
-    strategy="ParallelScan",
-    merge="Structured",
-    verify="Replay",
-    redundancy="Duplicate",
-    copies=2,
-    max_rounds=4,
-    leaf_size=8,
-    max_fan_in=32,
-    max_input_tokens=24_000,
-    subgroups="",
-    render_token_budget=8000,
-    reflection_rounds=1,
-    evaluate=True,
-    token_factor=1.0,
 )
 
 

@@ -1,4 +1,4 @@
-"""The restricted Pod Security Standard (as of Kubernetes 1.34), read from its definition, on a pod template."""
+"""The restricted Pod Security Standard of Kubernetes 1.34, read from its definition, for a pod template."""
 
 from __future__ import annotations
 

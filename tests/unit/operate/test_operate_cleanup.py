@@ -1,4 +1,4 @@
-"""What ends an uninstall: all that the operator made is deleted but data, and only once no operator writes."""
+"""The end of an uninstall: everything the operator made is deleted except data, once no operator writes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Server(FakeKube):
 
 
 async def server(holder: str = "", ago: float = 0.0) -> Server:
-    """Something of every kind, made by the operator in two namespaces and by others, named ``<whose>-<kind>-<namespace>``;
-    and a Lease that ``holder`` renewed ``ago`` seconds ago."""
+    """Something of every kind, made by the operator in two namespaces and by others, named
+    ``<whose>-<kind>-<namespace>``; and a Lease that ``holder`` renewed ``ago`` seconds ago."""
     kube = Server()
     for kind in (*cleanup.AT_WORK, *cleanup.ACCOUNTS, "ConfigMap", names.PLAYBOOK_VERSION_KIND):
         for namespace in ("team", "other"):
@@ -138,7 +138,7 @@ GOLDEN = sorted(
 
 
 def test_whatever_the_operator_makes_is_data_or_is_found_by_its_labels() -> None:
-    """A new kind of object is deleted at uninstall, or somebody has thought about it and said here that it is data."""
+    """A new kind of object is deleted at uninstall, or is listed here as data."""
     made = [one for path in GOLDEN for one in yaml.safe_load_all(path.read_text()) if one]
     settings = Settings(worker_image="w", make_accounts=True)
     made += [*account_objects("team", settings), *gateway_account("team"), *isolation("team")]

@@ -1,4 +1,5 @@
-"""A Playbook's data are looked at: ConfigMaps by their metadata, buckets and claims by a Job, one for each poll."""
+"""A Playbook's data are watched: ConfigMaps by their metadata, buckets and claims by one Job for each
+poll."""
 
 from __future__ import annotations
 

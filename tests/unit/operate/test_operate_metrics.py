@@ -45,7 +45,8 @@ def test_dashboard_and_alerts_ask_for_nothing_that_is_not_there() -> None:
 
 @pytest.mark.parametrize(("resync_seconds", "patience"), [(5.0, 180.0), (60.0, 180.0), (3600.0, 10_800.0)])
 def test_alive_while_reconciles_end_in_time(resync_seconds: float, patience: float) -> None:
-    """Between two resyncs nothing need happen: whoever makes them rare has no operator that is killed again and again."""
+    """Nothing need happen between two resyncs: with rare resyncs an idle operator is not killed again and
+    again."""
     now = [0.0]
     metrics = Metrics(resync_seconds=resync_seconds, clock=lambda: now[0])
     metrics.ticked(0.1)

@@ -66,7 +66,7 @@ async def test_the_end_of_a_pod_is_read_before_its_job_is_complete() -> None:
 
 
 async def test_a_job_whose_pod_is_counted_and_that_is_not_called_complete_has_nothing_left_to_do() -> None:
-    """Taken for one at work it would be deleted once its result is in the status, and its pod's log with it."""
+    """If it counted as at work, it would be deleted once its result is in the status, with its pod's log."""
     one = await see(Cluster(job(ready=0, succeeded=1), pod(SAID)))
     assert (one.ended, one.live, one.summary) == (True, False, SAID)
 

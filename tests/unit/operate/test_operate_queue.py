@@ -18,7 +18,7 @@ def until(
     play: Callable[[DueQueue[str], str], Awaitable[float]],
     resync_seconds: float = 60.0,
 ) -> list[str]:
-    """The keys in the order in which they were ticked, until that is ``done``; ``play`` is what a tick does."""
+    """Return the keys in the order of their ticks, until they are ``done``; ``play`` is what a tick does."""
     ticked: list[str] = []
     ended = asyncio.Event()
 

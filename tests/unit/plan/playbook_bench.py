@@ -1,4 +1,5 @@
-"""Makes what the tests of ``decide_playbook`` need: a world of versions that a plan is applied to, tick by tick."""
+"""Makes what tests of ``decide_playbook`` need: a world of versions to which plans are applied tick by
+tick."""
 
 from __future__ import annotations
 

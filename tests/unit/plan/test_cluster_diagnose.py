@@ -43,20 +43,27 @@ def unplaced(message: str, reason: str = "Unschedulable") -> dict[str, Any]:
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
 CASES: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]], tuple[str, str] | None]] = [
     ("fine", [pod(phase="Running", running={})], [], None),
-    ("gpu", [unplaced("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")], [], ("Unschedulable", "ask for fewer")),
-    ("claim", [unplaced('persistentvolumeclaim "store" not found')], [], ("Unschedulable", "Create the claim")),
-    ("gate", [unplaced("gated", "SchedulingGated")], [], ("WaitingForQuota", "held back by its queue: gated")),
-    ("image", [pod(waiting={"reason": "ErrImagePull", "message": "no such host"})], [], ("ImagePullFailed", "i:1")),
-    ("config", [pod(waiting={"reason": "CreateContainerConfigError", "message": "secret"})], [], ("Unschedulable", "set up: secret.")),
+    ("gpu", [unplaced("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")], [], ("Unschedulable",
+     "ask for fewer")),
+    ("claim", [unplaced('persistentvolumeclaim "store" not found')], [], ("Unschedulable",
+     "Create the claim")),
+    ("gate", [unplaced("gated", "SchedulingGated")], [], ("WaitingForQuota",
+     "held back by its queue: gated")),
+    ("image", [pod(waiting={"reason": "ErrImagePull", "message": "no such host"})], [], ("ImagePullFailed",
+     "i:1")),
+    ("config", [pod(waiting={"reason": "CreateContainerConfigError", "message": "secret"})], [],
+     ("Unschedulable", "set up: secret.")),
     ("loop", [pod(waiting={"reason": "CrashLoopBackOff"})], [], ("Crashing", "keeps ending")),
-    ("memory", [pod(phase="Failed", terminated={"exitCode": 137, "reason": "OOMKilled"})], [], ("Crashing", "raise its memory")),
+    ("memory", [pod(phase="Failed", terminated={"exitCode": 137, "reason": "OOMKilled"})], [], ("Crashing",
+     "raise its memory")),
     ("died", [pod(phase="Failed", terminated={"exitCode": 70})], [], ("Crashing", "exit code 70")),
     ("setting up", [pod(**CREATING)], [], None),
     (
         "no configmap",
         [pod(**CREATING)],
         [event("FailedMount", 'volume "run": configmap "rows" not found')],
-        ("Unschedulable", 'pod p cannot be set up: volume "run": configmap "rows" not found. Create what it names'),
+        ("Unschedulable", ('pod p cannot be set up: volume "run": configmap "rows" not found. Create what '
+                          'it names')),
     ),
     (
         "the latest word counts",
@@ -70,9 +77,12 @@ CASES: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]], tuple[str, st
     ),
     ("another pod's", [pod(**CREATING)], [event("FailedMount", "x", about="q")], None),
     ("got over it", [pod(phase="Running", running={})], [event("FailedMount", "x")], None),
-    ("quota", [], [event("FailedCreate", "pods is forbidden: exceeded quota: q")], ("WaitingForQuota", "exceeded quota: q")),
-    ("security", [], [event("FailedCreate", 'violates PodSecurity "restricted"')], ("Unschedulable", "pod security")),
-    ("account", [], [event("FailedCreate", "serviceaccount x not found")], ("Unschedulable", "serviceaccount x")),
+    ("quota", [], [event("FailedCreate", "pods is forbidden: exceeded quota: q")], ("WaitingForQuota",
+     "exceeded quota: q")),
+    ("security", [], [event("FailedCreate", 'violates PodSecurity "restricted"')], ("Unschedulable",
+     "pod security")),
+    ("account", [], [event("FailedCreate", "serviceaccount x not found")], ("Unschedulable",
+     "serviceaccount x")),
 ]  # fmt: skip
 
 
@@ -119,7 +129,10 @@ def test_what_a_startup_probe_said_last(events: list[dict[str, Any]], said: str)
         (
             EngineSeen("main", 2, probed="/v1/chat/completions answers 500: no"),
             "Starting",
-            "engine main: its servers load the model; their startup probe says: /v1/chat/completions answers 500: no",
+            (
+                "engine main: its servers load the model; their startup probe says: /v1/chat/completions "
+                "answers 500: no"
+            ),
         ),
         (
             EngineSeen(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+import admission_cases
 from combee.api.conditions import TABLE, ConditionType, Reason
 from combee.errors import ManifestError
 from combee.objects.allowed import check_templates
@@ -19,20 +16,6 @@ from combee.plan.cluster.accept import Policy, RefusedError, accept
 
 SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))
 POLICY = Policy(allow_custom_tasks=True, secret_policy=False)
-
-
-def _cases() -> ModuleType:
-    path = Path(__file__).parents[2] / "cluster" / "admission_cases.py"
-    spec = importlib.util.spec_from_file_location("admission_cases", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = _cases()
 KIND = "PromptLearningRun"
 
 
@@ -51,7 +34,7 @@ def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-@pytest.mark.parametrize("case", [c for c in CASES.bad() if c.operator], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [c for c in admission_cases.bad() if c.operator], ids=lambda case: case.name)
 def test_what_only_the_operator_can_know_is_refused_with_a_reason(case: Any) -> None:
     reason, message = verdict(case.manifest)
     assert reason == case.reason
@@ -63,7 +46,7 @@ def test_what_only_the_operator_can_know_is_refused_with_a_reason(case: Any) -> 
     "case",
     [
         c
-        for c in CASES.bad()
+        for c in admission_cases.bad()
         if not c.operator and c.manifest.get("kind") == KIND and "specs" not in c.manifest
     ],
     ids=lambda case: case.name,
@@ -74,4 +57,4 @@ def test_what_the_api_server_refuses_the_operator_refuses_too(case: Any) -> None
 
 
 def test_a_good_run_is_accepted() -> None:
-    assert verdict(CASES.base(KIND)) == ("", "")
+    assert verdict(admission_cases.base(KIND)) == ("", "")

@@ -1,4 +1,4 @@
-"""decide_cluster() on the pods of a user's image: when a run has them, and when the next Job of them comes."""
+"""decide_cluster() on pods of a user's image: when a run has them, and when their next Job comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who keeps heldOut, whether it was tuned on and what an error costs: on a run's condition and on its version."""
+"""The steward of heldOut, its use for tuning and the cost of an error, in a run's condition and its
+version."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def test_an_accepted_plan_says_what_its_verdicts_are_worth() -> None:
     status = run_status(About(SPEC, 1, "m", "image", "algorithm", str), RunStatus(), plan, seen())
     accepted = next(one for one in status.conditions if one.type is ConditionType.PLAN_ACCEPTED)
     assert accepted.message == (
-        "the plan is good; data-platform keeps heldOut; heldOut was used for tuning before, so its scores can be too "
+        "the plan is good; data-platform keeps heldOut; heldOut was used for tuning before, so its scores "
+        "can be too "
         "good; a wrong answer costs: A wrong figure"
     )
 

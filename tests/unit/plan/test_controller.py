@@ -74,7 +74,8 @@ def test_trials_alternate_learn_and_are_charged() -> None:
         "trials take 105 of at most 200 examples, a fifth of the epoch."
     )
     assert plans[5].batch_reason == (
-        "An iteration costs 36 s plus 1 s an example (5 observations), so growing past 44 saves less than 45 % of the "
+        "An iteration costs 36 s plus 1 s an example (5 observations), so growing past 44 saves less than "
+        "45 % of the "
         "time. (fit on iterations); 810 examples left are dealt out as 19 batches of about 43"
     )
     assert state.offset == state.examples_done == 233
@@ -87,7 +88,8 @@ def test_a_whole_plan_of_a_trial() -> None:
         epoch=0,
         offset=0,
         batch_size=100,
-        batch_reason="trial: 100 examples, learned from like any others, to see how the time of an iteration grows; "
+        batch_reason="trial: 100 examples, learned from like any others, to see how the time of an "
+        "iteration grows; "
         "trials take 100 of at most 200 examples, a fifth of the epoch.",
         seed=0,
         in_order=False,

@@ -87,7 +87,8 @@ def test_several_in_flight_share_the_batch_and_each_is_scored() -> None:
     several = spec({"variantsInFlight": 4})
     batch = shown(several).batches[0]
     assert batch.replays == Range(0, 200 + (1 + 2 * 4 + 1) * 50)
-    # One variant: 25 leaves and a last call; four: two copies of 25 records each, so 7 leaves and a last call each.
+    # One variant: 25 leaves and a last call; four: two copies of 25 records each, so 7 leaves and a last call
+    # each.
     assert batch.aggregator_calls == Range(25, 4 * (7 + 1))
     plan = iteration_plan(several, RunState(phase="Learning", facts=FACTS))
     assert (plan.variants, plan.redundancy) == (4, "Duplicate")

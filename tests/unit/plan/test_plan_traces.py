@@ -1,4 +1,4 @@
-"""A run of traces: nothing is scored, the latest artifact that shows anything is the one, and it is published."""
+"""A run of traces scores nothing: the latest artifact with content is the result and is published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Playbook says to tools that wait for it: Ready, Reconciling and Stalled, of statuses that are written."""
+"""The conditions that tools wait for, Ready, Reconciling and Stalled, of a Playbook's written statuses."""
 
 from __future__ import annotations
 

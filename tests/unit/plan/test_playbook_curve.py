@@ -1,4 +1,4 @@
-"""The history of a canary's interval is kept with its tally: real looks, bounded, and nothing is decided by it."""
+"""The history of a canary's interval is kept with its tally: real looks, bounded, without any effect."""
 
 from __future__ import annotations
 

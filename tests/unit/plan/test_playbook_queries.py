@@ -1,4 +1,4 @@
-"""What is asked of Prometheus, and that no answer, however strange, becomes anything but numbers or a trouble."""
+"""The queries to Prometheus; any answer, however strange, becomes numbers or a trouble and nothing else."""
 
 from __future__ import annotations
 
@@ -80,8 +80,10 @@ def test_windows_lie_after_the_beginning_and_before_now(
         (answer([[60, "1"]], [[60, "1"]], [[60, "1"]]), "SeveralSeries", "3"),
         (answer(kind="vector"), "WrongType", "vector"),
         (answer([], kind="string"), "WrongType", "string"),
-        (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"histograms":[]}]}}', "WrongType", "histogram"),
-        (b'{"status":"error","errorType":"bad_data","error":"parse error:\\n \\u0007 unexpected"}', "BadQuery", "parse error: unexpected"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"histograms":[]}]}}',
+         "WrongType", "histogram"),
+        (b'{"status":"error","errorType":"bad_data","error":"parse error:\\n \\u0007 unexpected"}',
+         "BadQuery", "parse error: unexpected"),
         (answer([[60, "1"]], isPartial=True), "Unreadable", None),
         (answer([[61, "1"]]), "Unreadable", None),
         (answer([[60.5, "1"]]), "Unreadable", None),
@@ -115,9 +117,11 @@ def test_numbers_are_read_by_window() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["1", "NaN", 60, "matrix"]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["1",
+     "NaN", 60, "matrix"]),
     lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["status", "data", "resultType", "result", "values", "error"]), inner, max_size=4),
+    | st.dictionaries(st.sampled_from(["status", "data", "resultType", "result", "values", "error"]), inner,
+     max_size=4),
     max_leaves=20,
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tls_server import TlsServer, make_certificate, serving
 
 

@@ -49,7 +49,8 @@ def record(stream: str, number: int, tested: str = "a", words: str = "") -> byte
 
 @dataclass
 class Cluster:
-    """A store, ConfigMaps and an operator; each request may be a Job's last: before it is done, or just after."""
+    """A store, ConfigMaps and an operator. Any request may be a Job's last one, before or just after it is
+    done."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
     maps: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The Job that asks Prometheus, against a server that speaks its API: what it asks, how much it reads, what it hands over."""
+"""The Job that asks Prometheus, against a server with its API: its queries, its reading, its results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from answering import Answering, answering
-from tls_server import Reply, Request
 
+from answering import Answering, Reply, Request, answering
 from combee.algo.canary import Pair
 from combee.clients.prometheus import ATTEMPTS, MOST_BYTES, PrometheusApi, TooMuchError
 from combee.errors import EndpointError, TransientError

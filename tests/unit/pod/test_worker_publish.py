@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tls_server import Request, TlsServer
 
+from answering import Request
 from combee.api.methods import Method
 from combee.clients.store.store import Store
 from combee.errors import ArtifactTooLargeError
@@ -25,6 +25,7 @@ from combee.pod.configmaps import ACCOUNT_FOLDER
 from combee.pod.environment import Pod, read_pod
 from combee.pod.log import PodLog
 from combee.settings import WorkerSettings
+from tls_server import TlsServer
 
 MODEL = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}
 RUN = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tls_server import TlsServer
 
 from combee.clients.data import remote
 from combee.clients.data.marks import mark_of
 from combee.clients.data.rows import read_lines
 from combee.clients.store.s3 import s3_options
 from combee.errors import DataError, NotAvailableError, TransientError, UserError
+from tls_server import TlsServer
 
 ROWS = b'{"context": "a", "target": "1"}\n{"context": "b", "target": "2"}\n'
 

@@ -1,4 +1,4 @@
-"""Requests that the upstream refuses: left out, told, and never asked again; and what is everybody's refusal."""
+"""Requests that the upstream refuses are left out, reported and never asked again; and a refusal of all."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from answering import answering
-from tls_server import Reply, Request
 
+from answering import Reply, Request, answering
 from combee.algo.canary import LeftOut, Tally
 from combee.clients.store.store import Store
 from combee.errors import EndpointError, TransientError

@@ -19,7 +19,8 @@ from combee.report.tables import tables
 
 HOSTILE = (
     "</li></style></svg><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} & &lt;b&gt; "
-    "[click](https://evil.example/x) ![i](http://evil.example/y) `code` www.evil.example | cell\n# heading \x1b[2J\u202e"
+    "[click](https://evil.example/x) ![i](http://evil.example/y) `code` www.evil.example | cell\n# heading "
+    "\x1b[2J\u202e"
 )
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -259,7 +260,8 @@ def test_faults_are_said_in_one_line_and_a_table():
     result = made_up.result()
     said = words.faults(result)
     assert said == (
-        "the endpoint had a bad day: 52 requests sent again (32 × 429, 20 × 500), 12 broken answers asked for once "
+        "the endpoint had a bad day: 52 requests sent again (32 × 429, 20 × 500), 12 broken answers asked "
+        "for once "
         "more, 4 slow calls raced; nothing was lost"
     )
     report = made(result)

@@ -1,4 +1,4 @@
-"""The report of a run that learned a prompt: its components, its lines of variants, and hostile texts in them."""
+"""The report of a learned prompt: its components, its lines of variants, and hostile texts in them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_a_prompt_is_shown_as_it_is_with_the_lessons_below_it() -> None:
 def test_lines_of_variants_are_a_table_that_other_methods_have_not() -> None:
     table = tables(prompt())["variants"]
     assert table.rows[0] == (
-        "bbbbbbbbbbbb (this prompt)", "rewritten, with lessons below", "aaaaaaaaaaaa", "2", "ask", "+7.0 on 20", "0.800"
+        "bbbbbbbbbbbb (this prompt)", "rewritten, with lessons below", "aaaaaaaaaaaa", "2", "ask",
+         "+7.0 on 20", "0.800"
     )  # fmt: skip
     assert table.rows[1][1:4] == ("given", "none", "start")
     report = build_report(prompt(), playbook_markdown="")

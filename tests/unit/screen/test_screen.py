@@ -11,35 +11,12 @@ import made_up
 import pytest
 from test_screen_progress import STATE
 
+import sample_plan
 from combee.cli.screen import Screen, choose_mode, final_screen
 from combee.errors import EndpointError
 from combee.generate.schemas import events_schema
-from combee.plan.types import IterationPlan
 
-PLAN = IterationPlan(
-    iteration=1,
-    epoch=1,
-    offset=0,
-    batch_size=84,
-    batch_reason="further growth saves little",
-    seed=7,
-    in_order=False,
-    shards=1,
-    strategy="ParallelScan",
-    merge="Structured",
-    verify="Replay",
-    redundancy="Duplicate",
-    copies=2,
-    max_rounds=4,
-    leaf_size=8,
-    max_fan_in=32,
-    max_input_tokens=24000,
-    subgroups="",
-    render_token_budget=8000,
-    reflection_rounds=1,
-    evaluate=True,
-    token_factor=1.0,
-)
+PLAN = replace(sample_plan.PLAN, epoch=1)
 ERROR = EndpointError(
     "it refused the key", where="http://llm:8000", fix="Give --secret deepseek/token=env:KEY"
 )
@@ -87,18 +64,23 @@ def test_plain_mode_line_by_line():
         "formula-ace: starts, results in out",
         "iteration 2: 84 examples: further growth saves little",
         (
-            "[2:14] iteration 3 of about 6 · map 31/84 · batch 84 · examples 212/500 · 412 calls (40 from memory), "
-            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last (simulated model) "
+            "[2:14] iteration 3 of about 6 · map 31/84 · batch 84 · examples 212/500 · 412 calls (40 from "
+            "memory), "
+            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last "
+            "(simulated model) "
             "· about 3 min 01 s left"
         ),
         "warning: the endpoint of task is being asked again (429)",
         (
-            "[2:14] iteration 3 of about 6 · verify 1/9 · batch 84 · examples 212/500 · 412 calls (40 from memory), "
-            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last (simulated model) "
+            "[2:14] iteration 3 of about 6 · verify 1/9 · batch 84 · examples 212/500 · 412 calls (40 from "
+            "memory), "
+            "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last "
+            "(simulated model) "
             "· about 3 min 01 s left"
         ),
         (
-            "iteration 2 done: batch 84, examples 212/500, held-out 0.870 (the best so far, simulated model), "
+            "iteration 2 done: batch 84, examples 212/500, held-out 0.870 (the best so far, simulated "
+            "model), "
             "1.24 M tokens in 2 min 14 s so far"
         ),
     ]

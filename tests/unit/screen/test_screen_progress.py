@@ -43,8 +43,10 @@ NUMBERS = st.none() | st.floats() | st.integers(-5, 10**9)
 
 def test_a_full_line():
     assert progress(STATE).text == (
-        "[2:14] iteration 3 of about 6 · map 31/84 · batch 84 · examples 212/500 · 412 calls (40 from memory), "
-        "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last (simulated model) "
+        "[2:14] iteration 3 of about 6 · map 31/84 · batch 84 · examples 212/500 · 412 calls (40 from "
+        "memory), "
+        "64 in flight, 2 retrying · 1.24 M tokens · held-out 0.640 start, 0.861 best, 0.855 last "
+        "(simulated model) "
         "· about 3 min 01 s left"
     )
 

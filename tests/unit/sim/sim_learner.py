@@ -1,8 +1,8 @@
 """A learner over the text interface, for tests: sends public prompt forms, imports nothing of combee.
 
-``ask`` is any function from (prompt text, seed) to reply text. Strategies: ``naive`` (one curator call per batch)
-and ``tree`` (shuffle with p copies into k leaves, one call each, one call on their entries: the paper's).
-"""
+``ask`` is any function from (prompt text, seed) to reply text. Strategies: ``naive`` (one curator call per
+batch) and ``tree`` (shuffle with p copies into k leaves, one call each, one call on their entries: the
+paper's)."""
 
 from __future__ import annotations
 

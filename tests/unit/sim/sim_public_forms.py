@@ -135,7 +135,8 @@ def playbook(contents: list[str]) -> str:
 
 
 def question_of(context: str) -> str:
-    """What ACE's own data reader makes of a row: Formula's question without its formula, FiNER's row whole."""
+    """What ACE's own data reader makes of a row: Formula's question without the formula, FiNER's whole
+    row."""
     if "Question: " not in context:
         return context
     text = context.split("Question: ", 1)[1].split(". Answer:")[0].strip()

@@ -165,7 +165,10 @@ def conversations() -> list[tuple[str, dict[str, Any]]]:
     for row in rows()[:40]:
         known = served.questions.last_in(row["context"]).question
         said.append((f"{playbook}\n\n# TASK\n\n{row['context']}", ROLLOUT))
-        shown = f"{playbook}\n\n# TASK\n\n{row['context']}\n\n# ITS ANSWER\n\n{known.mistake}\n\nExpected {known.target}"
+        shown = (
+            f"{playbook}\n\n# TASK\n\n{row['context']}\n\n"
+            f"# ITS ANSWER\n\n{known.mistake}\n\nExpected {known.target}"
+        )
         said += [(shown, REFLECT), (shown, REFLECT_OBJECTS), (shown, JUDGE)]
     items = "\n\n".join(f"[r-{i:05d}] {text}" for i, text in enumerate(texts))
     said.append((f"{playbook}\n\n# REFLECTIONS (12)\n\n{items}\n", LEAF))

@@ -269,7 +269,8 @@ def test_the_judge_flips_and_the_lenient_one_is_kinder_to_wrong_answers(
         said = []
         for row in rows():
             known = served.questions.last_in(row["context"]).question
-            shown = f"Question: {row['context']}\nGiven: {known.target if right else known.mistake}\nReference: {known.target}"
+            given = known.target if right else known.mistake
+            shown = f"Question: {row['context']}\nGiven: {given}\nReference: {known.target}"
             said.append(json.loads(served.respond(body(shown, 0, JUDGE)).text)["correct"])
         return sum(said) / len(said)
 

@@ -53,7 +53,10 @@ def test_no_procedure_is_known_and_its_lesson_makes_it_so(tmp_path: Path) -> Non
     for row in train:
         known = served.questions.last_in(row["context"])
         assert known is not None and known.question.target == row["target"]
-        shown = f"{row['context']}\nGiven: {known.question.mistake}\nExpected: {row['target']}\nSay what went wrong."
+        shown = (
+            f"{row['context']}\nGiven: {known.question.mistake}\n"
+            f"Expected: {row['target']}\nSay what went wrong."
+        )
         texts.append(served.respond(body(shown)).text)
     hits = [hit for text in texts for hit in served.book.lessons_in(text)]
     assert len(hits) == 60

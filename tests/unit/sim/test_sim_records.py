@@ -48,7 +48,8 @@ def listed(count: int, *, wrong: bool = True) -> str:
 def headed(count: int) -> str:
     """In the layout of a reflective dataset: a heading an example, then its parts."""
     return "\n\n".join(
-        f"# Example {k}\n## Inputs\n{question}\n\n## Generated Outputs\n{mistake}\n\n## Feedback\nThe answer is {target}."
+        f"# Example {k}\n## Inputs\n{question}\n\n## Generated Outputs\n{mistake}\n\n## Feedback\nThe "
+        f"answer is {target}."
         for k, (question, target, mistake) in enumerate(asked(count), start=1)
     )
 

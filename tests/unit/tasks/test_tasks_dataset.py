@@ -57,7 +57,10 @@ def test_identical_rows_are_merged_with_a_warning() -> None:
     data = read(row("a"), row("b"), row("a"), row("a", id="z"))
     assert [e.id for e in data.examples] == ["1", "2"]
     assert data.warnings == (
-        "train.jsonl: merged rows that are identical to earlier ones: 2 rows, lines 3 (of line 1), 4 (of line 1)",
+        (
+            "train.jsonl: merged rows that are identical to earlier ones: 2 rows, lines 3 (of line 1), 4 (of "
+            "line 1)"
+        ),
     )
 
 

@@ -1,4 +1,5 @@
-"""How a conversation comes apart: nothing is lost, order is kept, and what belongs together stays together."""
+"""How a conversation is divided: nothing is lost, the order stays, and what belongs together stays
+together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wall behind a run's budget: what a call reserves, what it is charged, and when the next one is refused."""
+"""The wall behind a run's budget: what a call reserves and is charged, and when the next one is refused."""
 
 from __future__ import annotations
 

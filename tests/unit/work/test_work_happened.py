@@ -55,7 +55,7 @@ async def test_an_answer_that_stays_useless_is_asked_for_three_times_more() -> N
 
 
 async def test_no_two_rounds_of_a_repair_are_the_same_request() -> None:
-    """An answer spoiled twice in the same way made the same request, and the memo gave the same bytes again."""
+    """An answer spoiled twice in the same way made the same request, and the memo returned the same bytes."""
     client = Scripted("", "", "", GOOD)
     await ask(client)
     assert len(set(client.requests)) == 4

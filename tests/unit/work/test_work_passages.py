@@ -1,4 +1,5 @@
-"""Bullets of a start that repeat training rows: found where the rows are, told, and carried to what is published."""
+"""Bullets of a start that repeat training rows are found beside the rows, reported and marked when
+published."""
 
 from __future__ import annotations
 

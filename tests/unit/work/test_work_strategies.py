@@ -45,7 +45,8 @@ def reflections(count: int, words: int = 20) -> list[Reflection]:
     return [
         Reflection(
             f"r-{n:05d}", f"{n}@0", n % 3 == 0, "The first step went astray.",
-            (Lesson(f"r-{n:05d}.1", f"For formula F{n:03d} use a rate of {100 + n} points {filler}".strip()),),
+            (Lesson(f"r-{n:05d}.1", f"For formula F{n:03d} use a rate of {100 + n} points {filler}".strip()),
+             ),
         )
         for n in range(count)
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Several texts in flight: examples dealt by position, parts side by side, and no call over the caps whatever there is."""
+"""Several texts in flight: examples dealt by position, parts side by side, and no call over the caps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from combee.work.variants import dealt_to, name_of, of_text, signed
 
 PLAN = IterationPlan(
     iteration=0, epoch=0, offset=0, batch_size=40, batch_reason="test", seed=7, in_order=False, shards=1,
-    strategy="ParallelScan", merge="Structured", verify="Replay", redundancy="Duplicate", copies=2, max_rounds=4,
+    strategy="ParallelScan", merge="Structured", verify="Replay", redundancy="Duplicate", copies=2,
+     max_rounds=4,
     leaf_size=8, max_fan_in=32, max_input_tokens=24_000, subgroups="", render_token_budget=8000,
     reflection_rounds=1, evaluate=False, token_factor=1.0, variants=3,
 )  # fmt: skip

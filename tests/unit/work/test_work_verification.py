@@ -1,4 +1,4 @@
-"""A method's verification is driven round after round, each rollout in its place, whatever comes back when."""
+"""A method's verification runs round after round, and each answer has its place whatever comes back when."""
 
 from __future__ import annotations
 

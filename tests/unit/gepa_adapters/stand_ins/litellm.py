@@ -1,4 +1,4 @@
-"""In litellm's place, which is none of this project's dependencies: the two names that AnyMathsAdapter uses of it."""
+"""A stand-in for litellm, which is no dependency of ours: the two names that AnyMathsAdapter uses."""
 
 import os
 from types import SimpleNamespace

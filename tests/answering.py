@@ -1,14 +1,23 @@
-"""A plain HTTP server on this machine that answers what a test says, and remembers what it was asked."""
+"""An HTTP server on this machine that answers what a test says, and remembers what it was asked."""
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tls_server import Reply, Request
+Reply = tuple[int, dict[str, str], bytes]
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
 
 
 @dataclass
@@ -27,34 +36,43 @@ class Answering:
 @contextmanager
 def answering(answer: Callable[[Request], Reply]) -> Iterator[Answering]:
     server = Answering(answer)
+    with listening(server):
+        yield server
+
+
+@contextmanager
+def listening(server: Answering, tls: ssl.SSLContext | None = None) -> Iterator[None]:
+    """Take connections for a server, with TLS where a context is given."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+        def handle_one(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            asked = self.rfile.read(length)
-            if len(asked) < length:
-                return  # whoever asked went before it had asked
-            request = Request(self.command, self.path, dict(self.headers), asked)
+            body = self.rfile.read(length)
+            if len(body) < length:
+                return  # the client went away before its request was whole
+            request = Request(self.command, self.path, dict(self.headers), body)
             server.asked.append(request)
-            status, headers, body = server.answer(request)
+            status, headers, answer = server.answer(request)
             self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            for name, value in {"Content-Length": str(len(answer)), **headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            try:
-                self.wfile.write(body)
-            except ConnectionError:
-                pass  # whoever asked had read enough
+            with suppress(ConnectionError):  # the client had read enough
+                self.wfile.write(answer)
+
+        do_GET = do_HEAD = do_POST = handle_one
 
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing."""
 
     listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listener.daemon_threads = True
+    if tls is not None:
+        listener.socket = tls.wrap_socket(listener.socket, server_side=True)
     server.port = listener.server_address[1]
     threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield server
+        yield
     finally:
         listener.shutdown()
         listener.server_close()

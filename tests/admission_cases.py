@@ -1,4 +1,4 @@
-"""The manifests of ``admission/``: what must be accepted, what must be refused and how, what may change."""
+"""The manifests of ``cluster/admission/``: what must be accepted or refused, and how, and what may change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).with_name("admission")
+FOLDER = Path(__file__).parent / "cluster" / "admission"
 Manifest = dict[str, Any]
 
 
