@@ -116,14 +116,14 @@ class Attendant:
 
     def watch(self) -> tuple[int, str, float]:
         """The exit code, why it was ended, and how many seconds it took. Negative: there is nothing to hand in."""
-        claimed = began = told = time.monotonic()
+        claimed = began = beat_at = time.monotonic()
         begun = False
         while True:
             now = time.monotonic()
             if not begun and (self.path(END) / "begun").exists():
                 begun, began = True, now
-            if now - told >= BEAT_SECONDS:
-                told = now
+            if now - beat_at >= BEAT_SECONDS:
+                beat_at = now
                 if not self.beat(begun):
                     return -1, "", 0.0
             ended = self.ended(begun, now - began)
@@ -137,11 +137,11 @@ class Attendant:
     def ended(self, begun: bool, seconds: float) -> tuple[int, str] | None:
         """The exit code and why it was ended; None while it goes on."""
         full = bytes_below((self.path(OUT), self.path(SCRATCH), self.path(END))) >= self.task["scratchBytes"]
-        told = plain_files(self.path(END), {"code": _CODE_BYTES}, os.getuid()).get("code", b"").strip()
+        code = plain_files(self.path(END), {"code": _CODE_BYTES}, os.getuid()).get("code", b"").strip()
         if full:
             return KILLED, "disk"
-        if told:
-            return (int(told) if told.isdigit() else 1), ""
+        if code:
+            return (int(code) if code.isdigit() else 1), ""
         if begun and seconds >= self.task["seconds"]:
             return KILLED, "timeout"
         if self.ending:
@@ -161,12 +161,12 @@ class Attendant:
         if code < 0:
             return
         files = plain_files(self.path(OUT), self.task["left"], os.getuid())
-        said = plain_files(self.path(END), {"said": SAID_BYTES}, os.getuid()).get("said", b"")
+        output = plain_files(self.path(END), {"said": SAID_BYTES}, os.getuid()).get("said", b"")
         body = {
             "code": code,
             "why": why,
             "seconds": seconds,
-            "said": said.decode(errors="replace"),
+            "said": output.decode(errors="replace"),
             "files": {name: base64.b64encode(data).decode() for name, data in files.items()},
         }
         until = time.monotonic() + CALL_SECONDS

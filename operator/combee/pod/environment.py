@@ -60,12 +60,6 @@ class Pod:
         """The run's spec, defaults filled in."""
         return self.run.spec
 
-    @property
-    def store_uri(self) -> str:
-        """Where the store is: a folder of the pod, or an address."""
-        store = self.settings.store
-        return str(self.settings.path(store)) if store.startswith("/") else store
-
     def data_file(self, split: str, inner: str) -> str:
         """The path of a split's file."""
         return str(self.settings.path(f"{DATA_FOLDER}/{split}/{inner}"))

@@ -24,17 +24,16 @@ from pydantic import SecretStr, ValidationError
 
 from combee import names
 from combee.algo.canary import LeftOut, Pair
-from combee.api.common import SecretKeyRef, one_line, uri_scheme
+from combee.api.common import one_line
 from combee.assembly.context import keep_libraries_quiet
 from combee.assembly.crash import bug_text
-from combee.assembly.endpoints import checked_key, checked_url
+from combee.assembly.endpoints import checked_url
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.ready import Gate
-from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
-from combee.errors import BugError, CombeeError, UserError
+from combee.errors import BugError, CombeeError
 from combee.plan.playbook.judging import JudgeTask, write_pairs
 from combee.plan.playbook.readings import Reading
 from combee.pod.configmaps import ACCOUNT_FOLDER, ConfigMaps
@@ -43,6 +42,7 @@ from combee.pod.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
 from combee.pod.log import PodLog
 from combee.pod.looking import Looking
 from combee.pod.repeat import Repeat
+from combee.pod.termination import open_store, secret_key
 from combee.settings import JudgeSettings
 from combee.work.asker import Asker
 from combee.work.judge import ROLE, Sampled, judge_all
@@ -90,7 +90,8 @@ def run(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> int:
 def _looking(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> Looking:
     token = ""
     if task.prometheus is not None and (ref := task.prometheus.token_secret_ref) is not None:
-        token = secret_key(settings, "prometheus", ref, "spec.canary.prometheus.tokenSecretRef")
+        values = read_secret(settings.path(f"{SECRETS_FOLDER}/prometheus"))
+        token = secret_key(values, ref, "spec.canary.prometheus.tokenSecretRef")
     maps = config_maps(settings, task)
 
     def publish(pairs: Sequence[Pair], reading: Reading) -> None:
@@ -99,32 +100,15 @@ def _looking(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> Looking:
     return Looking(task, token, publish, log)
 
 
-def _ended(settings: JudgeSettings, log: PodLog, said: str, code: int, error: str) -> int:
-    log.say("ERROR", said, error=error)
+def _ended(settings: JudgeSettings, log: PodLog, message: str, code: int, error: str) -> int:
+    log.say("ERROR", message, error=error)
     try:
-        settings.path(TERMINATION_LOG).write_text(one_line(said, MAX_MESSAGE).rstrip("."), encoding="utf-8")
+        settings.path(TERMINATION_LOG).write_text(
+            one_line(message, MAX_MESSAGE).rstrip("."), encoding="utf-8"
+        )
     except OSError as problem:
         log.say("WARNING", f"the termination message cannot be written ({problem.strerror})")
     return code
-
-
-@dataclass(slots=True)
-class _Spool:
-    """The store as ``Judging`` uses it."""
-
-    store: Store
-
-    async def alist(self, prefix: str = "") -> Sequence[str]:
-        return await self.store.alist(prefix)
-
-    async def aget(self, path: str) -> bytes | None:
-        return await self.store.aget(path)
-
-    async def aput(self, path: str, data: bytes) -> None:
-        await self.store.aput(path, data)
-
-    async def adelete(self, path: str) -> None:
-        await asyncio.to_thread(self.store.delete, path)
 
 
 @dataclass(slots=True)
@@ -140,12 +124,12 @@ class Bench:
 
     async def run(self) -> None:
         """Until there is no more to do, MOST_PAIRS are judged or WORK_SECONDS are over."""
-        store = self._store()
+        store = open_store(self.settings, self.task.store)
         pool = ConnectionPool()
         try:
             client = self._client(store, pool)
             self._asker = Asker({ROLE: client}, {ROLE: (0.0, 1.0)})
-            self._judging = Judging(self.task, _Spool(store), self._judge, self._publisher())
+            self._judging = Judging(self.task, store, self._judge, self._publisher())
             async with asyncio.timeout(WORK_SECONDS):
                 if self.task.retention:
                     stated = {self.task.playbook: float(self.task.retention)}
@@ -159,12 +143,12 @@ class Bench:
 
     def counts(self) -> dict[str, int]:
         """What became of the pairs, and what it cost."""
-        found = dict(self._judging.counts) if self._judging is not None else {}
-        found |= dict(self._repeat.counts) if self._repeat is not None else {}
+        counts = dict(self._judging.counts) if self._judging is not None else {}
+        counts |= dict(self._repeat.counts) if self._repeat is not None else {}
         if self._asker is not None:
             hits = sum(row.hit for row in self._asker.rows)
-            found |= {"calls": len(self._asker.rows) - hits, "hits": hits}
-        return found
+            counts |= {"calls": len(self._asker.rows) - hits, "hits": hits}
+        return counts
 
     async def _mirrored(self) -> None:
         judging = self._at_work()
@@ -216,25 +200,19 @@ class Bench:
 
         return publish
 
-    def _store(self) -> Store:
-        uri = self.task.store
-        if uri.startswith("/"):
-            return Store.open(str(self.settings.path(uri)))
-        secret = read_secret(self.settings.path(f"{SECRETS_FOLDER}/store"))
-        return Store.open(uri, options=s3_options(secret) if uri_scheme(uri) == "s3" else None)
-
     def _client(self, store: Store, pool: ConnectionPool) -> ChatClient:
-        given, key, shown = self.task.evaluator, "", ""
-        if given is None:
+        evaluator, key, shown = self.task.evaluator, "", ""
+        if evaluator is None:
             raise BugError("there is nobody to judge", where="COMBEE_JUDGE")
-        if (ref := given.api_key_secret_ref) is not None:
-            key = secret_key(self.settings, "evaluator", ref, "spec.canary.evaluator.apiKeySecretRef")
+        if (ref := evaluator.api_key_secret_ref) is not None:
+            values = read_secret(self.settings.path(f"{SECRETS_FOLDER}/evaluator"))
+            key = secret_key(values, ref, "spec.canary.evaluator.apiKeySecretRef")
             shown = f"{ref.key} of the Secret {ref.name}"
         endpoint = Endpoint(
-            url=checked_url(given.url, "spec.canary.evaluator.url"),
-            model=given.model,
+            url=checked_url(evaluator.url, "spec.canary.evaluator.url"),
+            model=evaluator.model,
             api_key=SecretStr(key),
-            revision=given.revision or "",
+            revision=evaluator.revision or "",
             key_source=shown,
         )
         # With the conversations, and for as long: what the evaluator was told and said is about them.
@@ -244,16 +222,6 @@ class Bench:
         )
         client.ready = Gate(client.check, READY_SECONDS)
         return client
-
-
-def secret_key(settings: JudgeSettings, use: str, ref: SecretKeyRef, where: str) -> str:
-    """The key that a Secret holds for a use. UserError, without the value, when it is none."""
-    shown = f"{ref.key} of the Secret {ref.name}"
-    values = read_secret(settings.path(f"{SECRETS_FOLDER}/{use}")) or {}
-    key = (values.get(ref.key) or "").strip()
-    if not key:
-        raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
-    return checked_key(key, shown=shown, where=where, fix="Put the key alone into it")
 
 
 def config_maps(settings: JudgeSettings, task: JudgeTask) -> ConfigMaps:
@@ -272,8 +240,7 @@ def config_map(
     data = {names.PAIRS_KEY: write_pairs(pairs, left_out)}
     if reading is not None:
         data[names.READING_KEY] = json.dumps(reading.to_json(), separators=(",", ":"))
-    told = [task.uid, task.test, *data.values()]
-    digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([task.uid, task.test, *data.values()]).encode()).hexdigest()
     owner = {
         "apiVersion": names.API_VERSION,
         "kind": names.PLAYBOOK_KIND,

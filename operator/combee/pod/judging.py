@@ -10,17 +10,19 @@ twice counts once, for (stream, number) is its identity.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from combee.algo.canary import REPEATED, UNJUDGED, LeftOut, Pair
 from combee.names import traffic_folder
 from combee.plan.playbook.judging import JudgeTask
 from combee.work.judge import Sampled, Unjudged, read_samples, root_of
+from combee.work.traffic.sweeping import TrafficStore
+from combee.work.traffic.sweeping import written as stated_time
 
 BATCH_PAIRS = 100
 """judged together: at most so many verdicts are on their way into a ConfigMap."""
@@ -31,24 +33,12 @@ GIVE_UP_SECONDS = 3600.0
 Outcome = Pair | Unjudged
 
 
-class Spool(Protocol):
-    """The store, as far as it is needed here."""
-
-    async def alist(self, prefix: str = "") -> Sequence[str]: ...
-
-    async def aget(self, path: str) -> bytes | None: ...
-
-    async def aput(self, path: str, data: bytes) -> None: ...
-
-    async def adelete(self, path: str) -> None: ...
-
-
 @dataclass(slots=True)
 class Judging:
     """The pairs of one test."""
 
     task: JudgeTask
-    spool: Spool
+    spool: TrafficStore
     judge: Callable[[Sequence[Sampled]], Awaitable[Sequence[Outcome]]]
     publish: Callable[..., Awaitable[None]]
     """takes pairs, and requests that are left out; returns when they are where the operator finds them."""
@@ -69,11 +59,11 @@ class Judging:
         held = await self._oldest()
         if not held:
             return False
-        wanted = {(s.stream, s.number): s for samples in held.values() for s in samples}
-        todo = [sample for key, sample in sorted(wanted.items()) if not self.task.has(*key)]
+        waiting = {(s.stream, s.number): s for samples in held.values() for s in samples}
+        todo = [sample for key, sample in sorted(waiting.items()) if not self.task.has(*key)]
         todo, repeated = await self._one_of_each(todo)
-        outcomes = {(one.stream, one.number): one for one in await self.judge(todo)}
-        pairs = [one for one in outcomes.values() if isinstance(one, Pair)]
+        outcomes = {(outcome.stream, outcome.number): outcome for outcome in await self.judge(todo)}
+        pairs = [outcome for outcome in outcomes.values() if isinstance(outcome, Pair)]
         for at in range(0, len(pairs), MOST_IN_CONFIG_MAP):
             await self.publish(pairs[at : at + MOST_IN_CONFIG_MAP])
         await self._leave_out(repeated)
@@ -138,21 +128,20 @@ class Judging:
     async def _done(self, path: str, outcomes: Iterable[Outcome | None]) -> None:
         """Delete an object whose pairs are all told or given up; else leave it for another time. Those given up are
         told, too: whether an answer can be judged may depend on the version that gave it."""
-        unjudged = [one for one in outcomes if isinstance(one, Unjudged)]
-        passing = any(one.passing for one in unjudged)
+        unjudged = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
+        passing = any(outcome.passing for outcome in unjudged)
         if passing and self.clock() - written(path) < GIVE_UP_SECONDS:
             self._left.add(path)
             self.counts["left"] += 1
             return
-        await self._leave_out([LeftOut(one.stream, one.number, UNJUDGED) for one in unjudged])
-        await self.spool.adelete(path)
+        await self._leave_out([LeftOut(pair.stream, pair.number, UNJUDGED) for pair in unjudged])
+        await asyncio.to_thread(self.spool.delete, path)
         self.counts["failed"] += len(unjudged)
 
 
 def written(path: str) -> float:
     """When an object of the spool was written, as its name says: seconds since 1970; 0 where it says nothing."""
-    head = path.rpartition("/")[2].partition("-")[0]
-    return float(head) if head.isascii() and head.isdigit() else 0.0
+    return stated_time(path) or 0.0
 
 
 def oldest_first(paths: Iterable[str]) -> list[str]:

@@ -49,25 +49,24 @@ class Looking:
 
     async def run(self) -> None:
         """Ask, compare, hand over. EndpointError, TransientError."""
-        asked = self._asked()
-        now = self.clock()
-        wanted = windows(asked, self.task.begins, self.task.first, now)
-        if not wanted:
+        prometheus, now = self._prometheus(), self.clock()
+        due = windows(prometheus, self.task.begins, self.task.first, now)
+        if not due:
             self.log.say("INFO", "no window is over yet")
             return
-        api = self.open(checked_url(asked.url, f"{WHERE}.url"), self.token, f"{WHERE}.url")
+        api = self.open(checked_url(prometheus.url, f"{WHERE}.url"), self.token, f"{WHERE}.url")
         try:
             async with asyncio.timeout(WORK_SECONDS):
-                answers = await self._answers(api, asked, wanted)
+                answers = await self._answers(api, prometheus, due)
         except TimeoutError:
             raise TransientError(
                 f"Prometheus does not answer within {WORK_SECONDS:g} s", where=f"{WHERE}.url"
             ) from None
         finally:
             await api.aclose()
-        pairs, reading = compare(asked, answers, wanted, now)
+        pairs, reading = compare(prometheus, answers, due, now)
         await asyncio.to_thread(self.publish, pairs, reading)
-        self._counts = {"windows": len(wanted), "compared": len(pairs)}
+        self._counts = {"windows": len(due), "compared": len(pairs)}
         if reading.trouble is not None:
             trouble = reading.trouble
             self.log.say(
@@ -79,14 +78,14 @@ class Looking:
         return self._counts
 
     async def _answers(
-        self, api: PrometheusApi, asked: Prometheus, wanted: range
+        self, api: PrometheusApi, prometheus: Prometheus, due: range
     ) -> dict[Query, Values | Trouble]:
         """The answers, until one cannot be used."""
-        times = {end_of(asked, self.task.begins, window): window for window in wanted}
+        times = {end_of(prometheus, self.task.begins, window): window for window in due}
         answers: dict[Query, Values | Trouble] = {}
-        for query in queries(asked, self.task.tested, self.task.against):
+        for query in queries(prometheus, self.task.tested, self.task.against):
             try:
-                body = await api.query_range(query.text, min(times), max(times), asked.window_seconds)
+                body = await api.query_range(query.text, min(times), max(times), prometheus.window_seconds)
             except TooMuchError:
                 answers[query] = query.trouble("TooLarge")
             else:
@@ -95,7 +94,7 @@ class Looking:
                 break
         return answers
 
-    def _asked(self) -> Prometheus:
+    def _prometheus(self) -> Prometheus:
         if self.task.prometheus is None:
             raise BugError("a look without anything to ask", where="COMBEE_JUDGE")
         return self.task.prometheus

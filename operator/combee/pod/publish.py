@@ -67,12 +67,12 @@ def _published(pod: Pod) -> StepSummary:
     playbook, digest, name = (str(pod.step.params.get(key) or "") for key in ("playbook", "digest", "name"))
     if not playbook or not digest or name != published_name(playbook, digest):
         raise BugError("publish was not told what to publish", where="COMBEE_STEP")
-    store = open_store(pod)
+    store = open_store(pod.settings, pod.settings.store)
     try:
         artifact = store.get_blob(digest)
         gate = gate_scores(pod.step, store.get_blob)
-        found = pod.step.inputs.get("findings", "")
-        findings = store.get_blob(found).decode() if found else ""
+        findings_digest = pod.step.inputs.get("findings", "")
+        findings = store.get_blob(findings_digest).decode() if findings_digest else ""
     finally:
         store.close()
     shown = rendered(pod, artifact)

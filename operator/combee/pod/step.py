@@ -13,32 +13,29 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from combee.api.common import SecretKeyRef
+from combee.api.texts import in_bytes
 from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.crash import bug_text
-from combee.assembly.endpoints import checked_key, role_endpoints
+from combee.assembly.endpoints import role_endpoints
 from combee.assembly.guard import BudgetGuard
-from combee.assembly.rollouts import rolling_out, with_agent
+from combee.assembly.rollouts import Place, rolling_out, with_agent
 from combee.assembly.splits import refuse_overlap, refuse_too_small
 from combee.clients.model.wire import CallRecord, Endpoint, OnCall
+from combee.clients.sandbox.desk import RolloutDesk
 from combee.clients.store.store import Store
-from combee.errors import (
-    BudgetExhaustedError,
-    BugError,
-    CombeeError,
-    TransientError,
-    UserError,
-)
+from combee.errors import BudgetExhaustedError, BugError, CombeeError, TransientError
 from combee.names import step_name
+from combee.objects.rollout_layout import PORT
+from combee.objects.rollouts import rollout_token
 from combee.plan.decide import limits_of
 from combee.plan.types import StepSummary
 from combee.pod.budget import shared_limits, spent_before, with_budget
 from combee.pod.data import PodData, initial_playbook
-from combee.pod.desk import desk
 from combee.pod.environment import Pod
 from combee.pod.inputs import others_done, read_inputs
 from combee.pod.log import LogProgress, PodLog
 from combee.pod.served import note_servers
-from combee.pod.termination import open_store, permanent, tell
+from combee.pod.termination import open_store, permanent, secret_key, tell
 from combee.steps import EVALUATE, KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
@@ -78,7 +75,7 @@ class _Worker:
     async def run(self) -> int:
         """One shard, and then help for others. Raises what is not the step's result."""
         pod = self.pod
-        store = open_store(pod)
+        store = open_store(pod.settings, pod.settings.store)
         try:
             async with self._context(store) as (context, guard):
                 self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
@@ -121,7 +118,7 @@ class _Worker:
             if read is None:
                 self.log.say("INFO", "inputs are not there yet: the place is given up")
                 return self.summary(YIELDED, "its inputs were not there in time")
-            if (broken := next((one for one in read if one.error), None)) is not None:
+            if (broken := next((receipt for receipt in read if receipt.error), None)) is not None:
                 passed_on = self.summary(broken.error, broken.message)
                 return await write_receipt(context, passed_on, pod.shard)
             inputs = read
@@ -219,20 +216,20 @@ class _Worker:
         context = work_context(pod.spec, accounts, models, data, share=part, task=task)
         try:
             data.pinned = await _pinned(context, pod)
-            async with rolling_out(pod.spec, desk(pod, part), models, accounts, part) as runner:
+            async with rolling_out(pod.spec, _desk(pod, part), models, accounts, part) as runner:
                 yield replace(context, runner=runner), guard
         finally:
             await models.pool.aclose()
 
     def _noticing(self, guard: BudgetGuard) -> OnCall:
         """Tells the guard of each call, and the log of each kind of trouble once."""
-        said: set[tuple[str, str]] = set()
+        logged: set[tuple[str, str]] = set()
 
         def on_call(record: CallRecord) -> None:
             guard.settle(record)
             for why in (*record.retried_for, record.error):
-                if why and why != "Cancelled" and (record.role, why) not in said:
-                    said.add((record.role, why))
+                if why and why != "Cancelled" and (record.role, why) not in logged:
+                    logged.add((record.role, why))
                     self.log.say("WARNING", f"a call was asked again or lost ({why})", modelRole=record.role)
 
         return on_call
@@ -259,6 +256,15 @@ class _Worker:
         tell(self.pod, summary, self.log)
 
 
+def _desk(pod: Pod, share: Share) -> Place | None:
+    """Where pods of the user's image fetch this pod's part of the rollouts; None where its step has no desk."""
+    container = pod.spec.task.container
+    if container is None or not pod.settings.address:
+        return None
+    desk = RolloutDesk(rollout_token(pod.uid), container.timeout_seconds, in_bytes(container.scratch))
+    return Place(desk, pod.settings.address, PORT, desk.routes, share.of(container.concurrency))
+
+
 async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
     """What ``profile`` left: the digests of the splits and of the untouched artifact."""
     if pod.step.kind == PROFILE.name:
@@ -269,8 +275,8 @@ async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
 
 async def _pinned(context: WorkContext, pod: Pod) -> dict[str, str]:
     """split -> digest it must have: the operator's word, else what profile found."""
-    told = pod.step.params.get("digests")
-    digests = dict(told) if told else await _profiled(context, pod)
+    pinned = pod.step.params.get("digests")
+    digests = dict(pinned) if pinned else await _profiled(context, pod)
     return {name: str(digests[name]) for name in ("train", "heldOut", "test") if name in digests}
 
 
@@ -283,12 +289,8 @@ def _endpoints(pod: Pod) -> dict[str, Endpoint]:
         return pod.engines[engine], f"engine {engine}"
 
     def key_of(role: str, ref: SecretKeyRef) -> tuple[str, str]:
-        where = f"spec.models.{role}.endpoint.apiKeySecretRef"
-        shown = f"{ref.key} of the Secret {ref.name}"
-        key = ((pod.secret(f"role-{role}") or {}).get(ref.key) or "").strip()
-        if not key:
-            raise UserError(f"{shown} is empty", where=where, fix="Put the key alone into it")
-        return checked_key(key, shown=shown, where=where, fix="Put the key alone into it"), shown
+        key = secret_key(pod.secret(f"role-{role}"), ref, f"spec.models.{role}.endpoint.apiKeySecretRef")
+        return key, f"{ref.key} of the Secret {ref.name}"
 
     roles = KINDS[pod.step.kind].roles
     return role_endpoints(pod.spec, engine_url=engine_url, key_of=key_of, balanced=True, only=roles)

@@ -13,13 +13,10 @@ import json
 import time
 from dataclasses import dataclass
 
-from combee.api.common import uri_scheme
 from combee.assembly.crash import bug_text
-from combee.clients.store.s3 import s3_options
-from combee.clients.store.store import Store
 from combee.errors import BugError, CombeeError
-from combee.pod.environment import SECRETS_FOLDER, read_secret
 from combee.pod.log import PodLog
+from combee.pod.termination import open_store
 from combee.settings import SweepSettings
 from combee.work.traffic import sweeping
 
@@ -63,11 +60,7 @@ def run(settings: SweepSettings, task: SweepTask, log: PodLog) -> int:
 
 
 async def _sweep(settings: SweepSettings, task: SweepTask) -> int:
-    if task.store.startswith("/"):
-        store = Store.open(str(settings.path(task.store)))
-    else:
-        secret = read_secret(settings.path(f"{SECRETS_FOLDER}/store"))
-        store = Store.open(task.store, options=s3_options(secret) if uri_scheme(task.store) == "s3" else None)
+    store = open_store(settings, task.store)
     try:
         return await sweeping.sweep(store, task.retention, time.time(), ending=task.ending)
     finally:

@@ -1,14 +1,18 @@
-"""What every pod does with its result, and where its store is."""
+"""What pods do with their result, and how they come to their store and their keys."""
 
 from __future__ import annotations
 
-from combee.api.common import uri_scheme
+from collections.abc import Mapping
+
+from combee.api.common import SecretKeyRef, uri_scheme
+from combee.assembly.endpoints import checked_key
 from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
-from combee.errors import BugError, CombeeError, TransientError, UnreachableError
+from combee.errors import BugError, CombeeError, TransientError, UnreachableError, UserError
 from combee.plan.types import StepSummary
-from combee.pod.environment import TERMINATION_LOG, Pod
+from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, Pod, read_secret
 from combee.pod.log import PodLog
+from combee.settings import JudgeSettings, SweepSettings, WorkerSettings
 
 
 def permanent(error: CombeeError) -> bool:
@@ -24,8 +28,18 @@ def tell(pod: Pod, summary: StepSummary, log: PodLog) -> None:
         log.say("WARNING", f"the termination message cannot be written ({error.strerror})")
 
 
-def open_store(pod: Pod) -> Store:
-    """The run's store. StoreError, or UserError naming the key that its Secret lacks."""
-    uri = pod.store_uri
-    options = s3_options(pod.secret("store")) if uri_scheme(uri) == "s3" else None
-    return Store.open(uri, options=options)
+def open_store(settings: WorkerSettings | JudgeSettings | SweepSettings, place: str) -> Store:
+    """The store at an address or in a pod's folder. StoreError, or UserError naming the key that its Secret lacks."""
+    if place.startswith("/"):
+        return Store.open(str(settings.path(place)))
+    secret = read_secret(settings.path(f"{SECRETS_FOLDER}/store"))
+    return Store.open(place, options=s3_options(secret) if uri_scheme(place) == "s3" else None)
+
+
+def secret_key(values: Mapping[str, str] | None, ref: SecretKeyRef, where: str) -> str:
+    """The key that a mounted Secret holds. UserError, without the value, when it is none."""
+    shown, fix = f"{ref.key} of the Secret {ref.name}", "Put the key alone into it"
+    key = ((values or {}).get(ref.key) or "").strip()
+    if not key:
+        raise UserError(f"{shown} is empty", where=where, fix=fix)
+    return checked_key(key, shown=shown, where=where, fix=fix)

@@ -71,7 +71,7 @@ WRONG: list[tuple[Ended, Fault, str]] = [
     (replace(GOOD, stopped=Fault.WROTE_TOO_MUCH, code=137), Fault.WROTE_TOO_MUCH, "for the files it wrote"),
     (replace(GOOD, code=128 + 25), Fault.WROTE_TOO_MUCH, "container.scratch"),
     (replace(GOOD, code=137), Fault.KILLED, "exit code 137"),
-    (replace(GOOD, code=3, said="no module named care"), Fault.CRASHED, "exit code 3 after 3 s: no module named care"),
+    (replace(GOOD, code=3, output="no module named care"), Fault.CRASHED, "exit code 3 after 3 s: no module named care"),
     (replace(GOOD, files={}), Fault.NO_REWARD, "left no reward.json"),
     (left(reward=b"{"), Fault.BAD_REWARD, "reward.json is not valid JSON"),
     (left(reward=b""), Fault.BAD_REWARD, "reward.json is not valid JSON"),

@@ -175,8 +175,6 @@ def test_secrets_are_files_and_the_kubelets_own_entries_are_none(tmp_path: Path)
     (folder / "AWS_REGION").write_text("eu")
     pod = read_pod(settings(tmp_path))
     assert pod.secret("train") == {"AWS_REGION": "eu"} and pod.secret("heldOut") is None
-    assert pod.store_uri == str(tmp_path / "store")
-    assert read_pod(settings(tmp_path, store="s3://b/p")).store_uri == "s3://b/p"
 
 
 def test_a_log_line_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from combee.names import traffic_folder
 _ROOT, _STATED, _MEMO = "traffic", "retention", "memo"
 
 
-class Kept(Protocol):
+class TrafficStore(Protocol):
     """The store, as far as it is needed here."""
 
     async def alist(self, prefix: str = "") -> Sequence[str]: ...
@@ -31,14 +31,16 @@ def memo_folder(playbook: str, test: str, since: int) -> str:
     return f"{traffic_folder(playbook)}/{_MEMO}/{since}-{test}"
 
 
-async def state(store: Kept, playbook: str, seconds: float) -> None:
+async def state(store: TrafficStore, playbook: str, seconds: float) -> None:
     """Say in a Playbook's folder how long its content is kept. StoreError."""
-    path, said = f"{traffic_folder(playbook)}/{_STATED}", f"{seconds:.0f}".encode()
-    if await store.aget(path) != said:
-        await store.aput(path, said)
+    path, statement = f"{traffic_folder(playbook)}/{_STATED}", f"{seconds:.0f}".encode()
+    if await store.aget(path) != statement:
+        await store.aput(path, statement)
 
 
-async def sweep(store: Kept, stated: Mapping[str, float], now: float, *, ending: Collection[str] = ()) -> int:
+async def sweep(
+    store: TrafficStore, stated: Mapping[str, float], now: float, *, ending: Collection[str] = ()
+) -> int:
     """Delete what is older than its retention; how many objects. StoreError.
 
     ``stated``: retention of Playbooks that are known, in seconds; of another one what its folder says holds, and one
@@ -70,8 +72,8 @@ def written(path: str) -> float | None:
     (1000.0, 900.0)
     """
     parts = path.split("/")
-    said = parts[3] if len(parts) > 4 and parts[2] == _MEMO else parts[-1]
-    head = said.partition("-")[0]
+    name = parts[3] if len(parts) > 4 and parts[2] == _MEMO else parts[-1]
+    head = name.partition("-")[0]
     return float(head) if head.isascii() and head.isdigit() else None
 
 
