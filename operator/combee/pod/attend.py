@@ -1,15 +1,16 @@
 """``combee-worker attend``: the container beside a user's own, in a pod that does one rollout.
 
-It claims a rollout at a step's desk, lays out what the user's container is given, watches it, and hands in what it
-left. The user's container is started once ``/ready`` says so, and ended when ``/going`` does not any more.
+It claims a rollout at a step's desk, lays out what the user's container is given, watches it, and hands in
+what it left. The user's container is started once ``/ready`` says so, and ended when ``/going`` no longer
+does.
 
 /task            the files that the user's container is given; it may read them
 /out, /scratch   what the user's container may write: its results, its /tmp
 /combee/bin      how the user's container is started: a shell, a script, variables; it may read them
 /combee/end      where the script tells how it ends
 
-There is one thread and one program all along: a user's container that takes all processes of the pod keeps nobody
-from being told so.
+There is one thread and one program all along: a user's container that takes all processes of the pod keeps
+nobody from being told so.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Attendant:
         shutil.copy(self.settings.shell, self.path(BIN) / Path(SHELL).name)
 
     def watch(self) -> tuple[int, str, float]:
-        """The exit code, why it was ended, and how many seconds it took. Negative: there is nothing to hand in."""
+        """The exit code (negative: there is nothing to hand in), why it was ended, and its seconds."""
         claimed = began = beat_at = time.monotonic()
         begun = False
         while True:

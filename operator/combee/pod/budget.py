@@ -51,8 +51,9 @@ def with_budget(spec: RunSpec, params: Mapping[str, Any]) -> RunSpec:
 def shared_limits(limits: Limits, spent: Spend, parts: int, index: int) -> Limits:
     """Limits that let all pods of a step together spend what is left and no more.
 
-    >>> left = [shared_limits(Limits(rollouts=110), Spend(rollouts=100), 3, index).rollouts for index in range(3)]
-    >>> left, sum(one - 100 for one in left)
+    >>> limits, spent = Limits(rollouts=110), Spend(rollouts=100)
+    >>> shares = [shared_limits(limits, spent, 3, index).rollouts for index in range(3)]
+    >>> shares, sum(share - 100 for share in shares)
     ([104, 103, 103], 10)
     """
     return replace(

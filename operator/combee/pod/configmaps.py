@@ -51,7 +51,8 @@ class ConfigMaps:
         )
 
     def ensure(self, wanted: dict[str, Any], *, may_differ: tuple[str, ...] = ()) -> None:
-        """Create ``wanted``; one of that name with the same content is as good, but for the keys that ``may_differ``.
+        """Create ``wanted``, or find one of that name with the same content, except for keys that
+        ``may_differ``.
 
         UserError (refused, or other content), TransientError (no answer in time).
         """

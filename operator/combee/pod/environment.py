@@ -84,7 +84,7 @@ def read_secret(folder: Path) -> dict[str, str] | None:
 def read_pod(settings: WorkerSettings) -> Pod:
     """Everything the pod was given. BugError when what the operator wrote cannot be read."""
     run = _run(settings.path(RUN_FILE))
-    step = _checked(Step, settings.step.encode(), "COMBEE_STEP")
+    step = checked(Step, settings.step.encode(), "COMBEE_STEP")
     if not 0 <= settings.shard < max(1, step.shards):
         raise BugError(f"shard {settings.shard} of {step.shards}", where=step.name)
     plan = None
@@ -96,7 +96,7 @@ def read_pod(settings: WorkerSettings) -> Pod:
         step=step,
         shard=settings.shard,
         plan=plan,
-        engines=_checked(dict[str, str], settings.engines.encode(), "COMBEE_ENGINES"),
+        engines=checked(dict[str, str], settings.engines.encode(), "COMBEE_ENGINES"),
     )
 
 
@@ -110,7 +110,8 @@ def _run(path: Path) -> PromptLearningRun:
     return run
 
 
-def _checked(kind: Any, data: bytes, where: str) -> Any:
+def checked(kind: Any, data: bytes, where: str) -> Any:
+    """A value of a type from JSON. BugError, without the value, when it is none."""
     try:
         return TypeAdapter(kind).validate_json(data)
     except ValidationError as error:

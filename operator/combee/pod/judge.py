@@ -1,13 +1,13 @@
-"""``combee-worker judge``: scores what the gateway mirrored, or replays requests and scores the answers, or asks
-Prometheus how both versions fare.
+"""``combee-worker judge``: scores what the gateway mirrored, or replays requests and scores the answers, or
+asks Prometheus how both versions fare.
 
 /etc/combee/secrets/<use>/       keys of Secrets: evaluator, upstream, store, requests, prometheus
 /etc/combee/playbooks/<side>/    the texts of both versions (tested, against); with Replay only
 /data/requests/                  requests to replay: a ConfigMap's key or a claim
 /store                           where traffic is kept, where it is a claim
 
-Exit 0: its part is done, or its time is over; 1: it could not be done, and the termination message says why; 70: ours.
-Whatever it has judged by then counts. Nothing of a conversation is ever logged.
+Exit 0: its part is done, or its time is over; 1: it could not be done, and the termination message says why;
+70: ours. Whatever it has judged by then counts. Nothing of a conversation is ever logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
 from combee import names
 from combee.algo.canary import LeftOut, Pair
@@ -37,7 +37,7 @@ from combee.errors import BugError, CombeeError
 from combee.plan.playbook.judging import JudgeTask, write_pairs
 from combee.plan.playbook.readings import Reading
 from combee.pod.configmaps import ACCOUNT_FOLDER, ConfigMaps
-from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
+from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, checked, read_secret
 from combee.pod.judging import MOST_IN_CONFIG_MAP, Judging, Outcome
 from combee.pod.log import PodLog
 from combee.pod.looking import Looking
@@ -62,12 +62,8 @@ MAX_MESSAGE = 900
 
 def read_task(settings: JudgeSettings) -> JudgeTask:
     """What is to be judged. BugError when what the operator wrote cannot be read."""
-    try:
-        return JudgeTask.model_validate_json(settings.task)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BugError(f"it cannot be read ({place}: {first['msg']})", where="COMBEE_JUDGE") from None
+    task: JudgeTask = checked(JudgeTask, settings.task.encode(), "COMBEE_JUDGE")
+    return task
 
 
 def run(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> int:
@@ -235,8 +231,8 @@ def config_map(
     left_out: Sequence[LeftOut] = (),
     reading: Reading | None = None,
 ) -> dict[str, Any]:
-    """The object that hands judged pairs to the operator, requests that are left out, or what Prometheus said. Equal
-    ones give an equal name and equal content."""
+    """The object that hands judged pairs to the operator, requests that are left out, or what Prometheus
+    said. Equal ones give an equal name and equal content."""
     data = {names.PAIRS_KEY: write_pairs(pairs, left_out)}
     if reading is not None:
         data[names.READING_KEY] = json.dumps(reading.to_json(), separators=(",", ":"))

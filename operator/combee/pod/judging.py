@@ -1,11 +1,11 @@
-"""The bookkeeping of a Job that judges: from the spool, through the judge, into ConfigMaps, and only then away.
+"""The bookkeeping of a Job that judges: from the spool, through the judge, into ConfigMaps, then deleted.
 
-One pair counts of those whose conversations begin with the same words: pairs of one conversation are no independent
-evidence. Which one it is, is written down before anybody knows its outcome, beside the pairs.
+One pair counts of those whose conversations begin with the same words: pairs of one conversation are no
+independent evidence. Which one it is, is written down before anybody knows its outcome, beside the pairs.
 
-An object of the spool is deleted once all of its pairs are in ConfigMaps that the API server has, or are given up.
-Killed anywhere before that, the next Job reads it again: its calls are in the memo, and a pair that is handed in
-twice counts once, for (stream, number) is its identity.
+An object of the spool is deleted once all of its pairs are in ConfigMaps that the API server has, or are
+given up. Killed anywhere before that, the next Job reads it again: its calls are in the memo, and a pair that
+is handed in twice counts once, for (stream, number) is its identity.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class Judging:
         return held
 
     async def _done(self, path: str, outcomes: Iterable[Outcome | None]) -> None:
-        """Delete an object whose pairs are all told or given up; else leave it for another time. Those given up are
-        told, too: whether an answer can be judged may depend on the version that gave it."""
+        """Delete an object whose pairs are all told or given up; else leave it for another time. Those given
+        up are told, too: whether an answer can be judged may depend on the version that gave it."""
         unjudged = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
         passing = any(outcome.passing for outcome in unjudged)
         if passing and self.clock() - written(path) < GIVE_UP_SECONDS:
@@ -140,7 +140,7 @@ class Judging:
 
 
 def written(path: str) -> float:
-    """When an object of the spool was written, as its name says: seconds since 1970; 0 where it says nothing."""
+    """When an object of the spool was written, in seconds since 1970; 0 where its name does not say."""
     return stated_time(path) or 0.0
 
 

@@ -1,7 +1,7 @@
 """The pod of a canary of mode Prometheus: asks for the windows that are over, and hands over what came.
 
-Nothing is kept here: the windows that were asked for are in the operator's tally. Killed anywhere, the next Job asks
-for the same ones, and a window counts once.
+Nothing is kept here: the windows that were asked for are in the operator's tally. Killed anywhere, the next
+Job asks for the same ones, and a window counts once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ from combee.assembly.endpoints import checked_url
 from combee.clients.prometheus import PrometheusApi, TooMuchError
 from combee.errors import BugError, TransientError
 from combee.plan.playbook.judging import JudgeTask
-from combee.plan.playbook.queries import (
-    Query,
-    Values,
-    compare,
-    end_of,
-    queries,
-    read_answer,
-    windows,
-)
+from combee.plan.playbook.queries import Query, Values, compare, end_of, queries, read_answer, windows
 from combee.plan.playbook.readings import Reading, Trouble
 from combee.pod.log import PodLog
 

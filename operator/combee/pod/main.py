@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
-    """The work that ``read`` returns; where the pod's files or settings cannot be read, one that only says so."""
+    """The work that ``read`` returns, or one that only says that the pod's files cannot be read."""
     from combee.pod.log import PodLog
 
     first = PodLog()
@@ -123,7 +123,8 @@ def _attend(first: PodLog) -> Callable[[], int]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a word means. ``read`` imports what the work needs, reads what the pod was given, and returns the work."""
+    """What a word means. ``read`` imports what the work needs, reads the pod's files, and returns the
+    work."""
 
     read: Callable[[PodLog], Callable[[], int]]
     does: str

@@ -1,12 +1,14 @@
-"""Requests asked again, of both versions, as the gateway asks them: the playbook in front, then the client's words.
+"""Requests asked again of both versions, as the gateway asks them: the playbook, then the client's words.
 
-The requests are given, or those that the gateway captured. Both answers go into the spool as the gateway's mirrored
-ones do, redacted, and are judged from there. What is judged already, or waits in the spool, is not asked again.
+The requests are given, or those that the gateway captured. Both answers go into the spool as the gateway's
+mirrored ones do, redacted, and are judged from there. What is judged or waits in the spool is not asked
+again.
 
-Both versions are asked, whatever became of the first. A version that gives no answer to what the other one answers
-has lost that pair; a server's error or a timeout counts so only once it was tried again and the other was answered. A
-request that both are refused is left out: it is told, counted, and not asked again. Some refusals (the path, the
-model, a right) may be everybody's: they count as a request's own only where the upstream answers another one.
+Both versions are asked, whatever became of the first. A version that gives no answer to what the other one
+answers has lost that pair; a server's error or a timeout counts so only once it was tried again and the other
+was answered. A request that both are refused is left out: it is told, counted, and not asked again. Some
+refusals (the path, the model, a right) may be everybody's: they count as a request's own only where the
+upstream answers another one.
 """
 
 from __future__ import annotations
@@ -39,14 +41,7 @@ from combee.times import rfc3339
 from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
 from combee.work.pool import pooled
 from combee.work.traffic import sweeping
-from combee.work.traffic.record import (
-    NO_ANSWER,
-    PASSING,
-    TIMEOUT,
-    VERSION,
-    answer_record,
-    request_record,
-)
+from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT, VERSION, answer_record, request_record
 from combee.work.traffic.rewrite import preface_of, with_preface
 
 STREAM = "replay"
@@ -246,7 +241,7 @@ class Repeat:
             try:
                 answer = await self._open().post(url, content=body)
             except httpx2.ReadTimeout:
-                # Tried again it would take as long: the other version's answer says whether the upstream is there.
+                # Another try would take as long; the other version's answer shows whether it is there.
                 raise FailedError(TIMEOUT, f"the upstream does not answer in {ANSWER_SECONDS:g} s") from None
             except httpx2.RequestError as error:
                 problem, why = f"does not answer ({type(error).__name__})", NO_ANSWER
@@ -340,8 +335,7 @@ def _side(answer: dict[str, Any] | int | FailedError) -> dict[str, Any]:
 
 
 def in_hash_order(test: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
-    """``rows``, one of those that begin with the same words first, by a hash of those words; then the others of them,
-    which are marked."""
+    """``rows`` by a hash of their first words, one for each such beginning; then the others, marked."""
     first: dict[str, Mapping[str, Any]] = {}
     others = []
     for at, row in enumerate(rows):

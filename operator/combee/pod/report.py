@@ -108,7 +108,8 @@ async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store)
     missing = [number for number in range(done) if number not in plans]
     if missing:
         raise UserError(
-            f"the plans of {len(missing)} iterations are gone, the first is that of iteration {missing[0] + 1}",
+            f"the plans of {len(missing)} iterations are gone, "
+            f"the first is that of iteration {missing[0] + 1}",
             where=f"ConfigMaps of {pod.name}",
             fix="They are deleted with the run only: was it deleted and applied again?",
         )
@@ -170,5 +171,6 @@ def _with_unknown(data: DataInfo, roles: list[str]) -> DataInfo:
     """``data`` with a warning where it is not known who answered."""
     if not roles:
         return data
-    warning = f"which server answered as {' and '.join(roles)} was not noted: whether it is a real model is not known"
+    names = " and ".join(roles)
+    warning = f"which server answered as {names} was not noted: whether it is a real model is not known"
     return data.model_copy(update={"warnings": (*data.warnings, warning)})

@@ -70,7 +70,7 @@ class _Worker:
     pod: Pod
     log: PodLog
     refusal: CombeeError | None = None
-    """why its models cannot be asked or its task not be loaded, found before there was a place to write it to."""
+    """why its models or its task cannot be used, known before there was a place to write it to."""
 
     async def run(self) -> int:
         """One shard, and then help for others. Raises what is not the step's result."""
@@ -257,7 +257,7 @@ class _Worker:
 
 
 def _desk(pod: Pod, share: Share) -> Place | None:
-    """Where pods of the user's image fetch this pod's part of the rollouts; None where its step has no desk."""
+    """Where pods of the user's image fetch rollouts of this one; None where its step has no desk."""
     container = pod.spec.task.container
     if container is None or not pod.settings.address:
         return None

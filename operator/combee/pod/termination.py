@@ -29,7 +29,7 @@ def tell(pod: Pod, summary: StepSummary, log: PodLog) -> None:
 
 
 def open_store(settings: WorkerSettings | JudgeSettings | SweepSettings, place: str) -> Store:
-    """The store at an address or in a pod's folder. StoreError, or UserError naming the key that its Secret lacks."""
+    """The store at an address or in a folder. StoreError, or UserError naming a key that its Secret lacks."""
     if place.startswith("/"):
         return Store.open(str(settings.path(place)))
     secret = read_secret(settings.path(f"{SECRETS_FOLDER}/store"))

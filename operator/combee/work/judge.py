@@ -1,9 +1,9 @@
 """Pairs of answers, scored one answer at a time by a judge that is told nothing else.
 
-The gateway keeps both answers to a request as one line of JSON. Here each is judged by itself, in an order that a
-hash of the pair draws, and their scores' difference makes the pair. Equal answers differ by nothing, and no model is
-asked. Where one version gave no answer at all the difference is whole, and no model is asked either. What cannot be
-judged is left out, and never counts as a zero.
+The gateway keeps both answers to a request as one line of JSON. Here each is judged by itself, in an order
+that a hash of the pair draws, and their scores' difference makes the pair. Equal answers differ by nothing,
+and no model is asked. Where one version gave no answer at all the difference is whole, and no model is asked
+either. What cannot be judged is left out, and never counts as a zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST_RATIO = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A request and both answers to it, as the gateway kept them. (stream, number) is its identity within a test."""
+    """A request and both answers, as the gateway kept them. (stream, number) identifies it within a test."""
 
     stream: str
     number: int
@@ -59,10 +59,11 @@ class Unjudged:
 
 
 def root_of(test: str, request: Mapping[str, Any]) -> str:
-    """What the turns of one conversation have in common: a hash of its first user message, another one in each
-    test. Empty where there is none: such a request stands for itself.
+    """What the turns of one conversation have in common: a hash of its first user message, another one in
+    each test. Empty where there is none: such a request stands for itself.
 
-    >>> turns = [{"role": "user", "content": "hello"}], [{"role": "system"}, {"role": "user", "content": "hello"}]
+    >>> first = {"role": "user", "content": "hello"}
+    >>> turns = [first], [{"role": "system"}, first]
     >>> len({root_of("test-1", {"messages": messages}) for messages in turns})
     1
     """
@@ -112,8 +113,8 @@ async def judge_all(
 ) -> list[Pair | Unjudged]:
     """A verdict on each sample, ``width`` at once, in their order.
 
-    Raises what would meet every other pair, too: EndpointError (a wrong key, an unknown model, nobody there), and
-    TransientError when HOPELESS calls failed and none was answered.
+    Raises what would meet every other pair, too: EndpointError (a wrong key, an unknown model, nobody there),
+    and TransientError when HOPELESS calls failed and none was answered.
     """
     failed: list[TransientError] = []
     rows_before = len(asker.rows)

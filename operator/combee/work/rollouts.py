@@ -92,7 +92,7 @@ def judged(
 
 
 def lost(example: Example, model_input: str, epoch: int, error: CombeeError) -> Trajectory:
-    """A trajectory of a call that failed: wrong, with the class of the error; of a container also with its last words."""
+    """A trajectory of a call that failed: wrong, with the error's code, and a container's last words."""
     return Trajectory(
         id=trajectory_id(example.id, epoch),
         example_id=example.id,

@@ -1,4 +1,4 @@
-"""The rollouts that a method asks for before it believes an update: a round side by side, rounds in their order.
+"""The rollouts that a method asks for before it believes an update: side by side in a round, round by round.
 
 Each rollout is charged like those of the map.
 """

@@ -153,7 +153,8 @@ class _Reader:
         if counts["cut"]:
             yield f"{counts['cut']:,} single messages or results are longer than a part and are cut"
         if counts[LEFT_OUT]:
-            yield f"{counts[LEFT_OUT]:,} parts of messages that are no text (images, sounds, files) are left out"
+            parts = f"{counts[LEFT_OUT]:,} parts of messages"
+            yield f"{parts} that are no text (images, sounds, files) are left out"
         if counts["silent"]:
             yield f"{counts['silent']:,} of {usable:,} traces do not say how they ended"
 

@@ -44,8 +44,8 @@ MAX_DEPTH = 32
 
 
 def redacted(value: Any, depth: int = 0, *, numbers: bool = True) -> Any:
-    """``value`` with every text in it redacted, and every number that would be as a text unless not ``numbers``; what is
-    nested deeper than MAX_DEPTH is left out.
+    """``value`` with every text in it redacted, and every number that would be as a text unless not
+    ``numbers``; what is nested deeper than MAX_DEPTH is left out.
 
     >>> redacted({"content": "write to jane@example.com"})
     {'content': 'write to [an e-mail address]'}

@@ -1,6 +1,6 @@
 """What is kept of traffic goes when its time is over: whoever has the store deletes it, whose ever it was.
 
-Each Playbook's folder says itself how long its content is kept, for those that come by when the Playbook is gone.
+Each Playbook's folder says itself how long its content is kept, since the Playbook may be gone by then.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ async def sweep(
 ) -> int:
     """Delete what is older than its retention; how many objects. StoreError.
 
-    ``stated``: retention of Playbooks that are known, in seconds; of another one what its folder says holds, and one
-    that says nothing is left alone. ``ending``: Playbooks of which no more comes: what their folder says goes with the
-    last of it. Another one's stays, for who writes there says it once.
+    ``stated``: retention of Playbooks that are known, in seconds; of another one what its folder says holds,
+    and one that says nothing is left alone. ``ending``: Playbooks of which no more comes: what their folder
+    says goes with the last of it. Another one's stays, for who writes there says it once.
     """
     folders: dict[str, list[str]] = {}
     for path in await store.alist(_ROOT):
@@ -68,8 +68,10 @@ async def sweep(
 def written(path: str) -> float | None:
     """When an object was written, as its name says, in seconds since 1970; of the memo when its test began.
 
-    >>> written("traffic/formula/pairs/t-1/1000-ab-000001.jsonl"), written("traffic/formula/memo/900-t-1/memo/ab/abcd")
-    (1000.0, 900.0)
+    >>> written("traffic/formula/pairs/t-1/1000-ab-000001.jsonl")
+    1000.0
+    >>> written("traffic/formula/memo/900-t-1/memo/ab/abcd")
+    900.0
     """
     parts = path.split("/")
     name = parts[3] if len(parts) > 4 and parts[2] == _MEMO else parts[-1]
