@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admission_cases import Case, Manifest, bad, base, changed, changes, good
 from cluster_tools import Cluster, eventually
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kubernetes import client, config
 
+from admission_cases import Case, Manifest, bad, base, changed, changes, good
 from combee.api.cluster import check_cluster
 from combee.api.load import parse_resource
 from combee.api.run import PromptLearningRun

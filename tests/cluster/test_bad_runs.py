@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admission_cases import Case, bad
 from cluster_tools import Cluster, eventually
 from kubernetes import client, config
 from releases import apply_crds
 from runs import Operator, Runs, operating, quickstart, short
 from test_admission import Server
+
+from admission_cases import Case, bad
 
 pytestmark = pytest.mark.timeout(1200, func_only=True)
 MANY = 60

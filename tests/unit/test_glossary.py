@@ -15,7 +15,7 @@ PRODUCT = ROOT / "operator" / "combee"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 NOT_A_NOUN = frozenset({"found", "said", "told", "there", "mine", "theirs", "wished", "asked"})
 """What happened to a value says not what it is."""
-ROOMS = ("algo/", "assembly/", "gateway/", "local/", "sim/")
+ROOMS = ("algo/", "assembly/", "gateway/", "local/", "pod/", "sim/", "tasks/", "work/")
 """whose variables were gone through."""
 
 

@@ -19,7 +19,7 @@ from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.work.context import Accounts, Data, Runner, WorkContext
 
-_TALKATIVE = (
+_TALKATIVE = [
     "openai",
     "httpx",
     "httpx2",
@@ -30,7 +30,7 @@ _TALKATIVE = (
     "aiobotocore",
     "s3fs",
     "fsspec",
-)
+]
 
 
 def keep_libraries_quiet() -> None:

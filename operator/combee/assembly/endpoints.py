@@ -97,7 +97,7 @@ def checked_url(url: str, where: str) -> str:
 
 
 def checked_key(key: str, *, shown: str, where: str, fix: str) -> str:
-    """``key`` when it can go into an HTTP header; UserError that does not show it. ``shown``: what holds it."""
+    """``key`` when it can go into an HTTP header. UserError that does not show it; ``shown`` holds it."""
     if not key.isascii() or not key.isprintable() or " " in key:
         raise UserError(
             f"the value of {shown} is not a key: it holds a blank, a line end or a character outside ASCII",

@@ -1,4 +1,4 @@
-"""The start of a program that an extra installs: it gives help on any installation, and says plainly what is missing."""
+"""The start of a program that an extra installs: it gives help anywhere, and says what is missing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What rolls out where a task is a container or an adapter of the gepa package.
 
-A container is on a laptop the manifest's command, in a sandbox, and on a cluster a pod. An adapter runs in processes
-beside this one on both.
+A container is on a laptop the manifest's command, in a sandbox, and on a cluster a pod. An adapter runs in
+processes beside this one on both.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def with_agent(spec: RunSpec, endpoints: Mapping[str, Endpoint]) -> Mapping[str,
 def sandbox_of(run: PromptLearningRun, user: str, base: Path) -> Sandbox | None:
     """What rolls out on a laptop, with ``base`` as its working directory; None where a model's call does.
 
-    ``user`` is the flag's word. Raises UserErrors: nothing to start, nobody to start it as, a flag without use.
+    ``user`` is the flag's word. UserErrors: nothing to start, nobody to start it as, a flag without use.
     """
     container = run.spec.task.container
     if container is None:

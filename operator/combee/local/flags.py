@@ -1,4 +1,4 @@
-"""The flags that give a laptop what a cluster would, as they were written. Imports nothing: ``--help`` reads it."""
+"""The flags that give a laptop what a cluster would, as written. Imports nothing: ``--help`` reads it."""
 
 from __future__ import annotations
 

@@ -264,20 +264,11 @@ async def _write(session: Session, folder: RunFolder) -> Result:
 class _Silent:
     """A listener for work that nobody watches."""
 
-    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
-        """Says nothing."""
-
-    def plan(self, plan: IterationPlan) -> None:
-        """Says nothing."""
-
-    def progress(self, state: ProgressState) -> None:
-        """Says nothing."""
-
-    def iteration(self, state: ProgressState) -> None:
-        """Says nothing."""
-
-    def note(self, text: str) -> None:
-        """Says nothing."""
+    def started(self, run: str, folder: str, *, resumed: bool = False) -> None: ...
+    def plan(self, plan: IterationPlan) -> None: ...
+    def progress(self, state: ProgressState) -> None: ...
+    def iteration(self, state: ProgressState) -> None: ...
+    def note(self, text: str) -> None: ...
 
 
 @asynccontextmanager

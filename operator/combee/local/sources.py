@@ -88,8 +88,8 @@ def check_stand_ins(run: PromptLearningRun, given: StandIns) -> None:
 
 
 def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearningRun:
-    """``run`` with the models that ``--engine-model`` names. Revision and arguments are of the manifest's model: an
-    engine that serves another has none. Names that stand for no engine are left to the other checks."""
+    """``run`` with the models that ``--engine-model`` names. An engine that serves another model has
+    no revision and no arguments. Names that stand for no engine are left to the other checks."""
     if not given.engine_models:
         return run
     engines = [

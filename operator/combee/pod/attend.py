@@ -1,15 +1,16 @@
 """``combee-worker attend``: the container beside a user's own, in a pod that does one rollout.
 
-It claims a rollout at a step's desk, lays out what the user's container is given, watches it, and hands in what it
-left. The user's container is started once ``/ready`` says so, and ended when ``/going`` does not any more.
+It claims a rollout at a step's desk, lays out what the user's container is given, watches it, and hands in
+what it left. The user's container is started once ``/ready`` says so, and ended when ``/going`` no longer
+does.
 
 /task            the files that the user's container is given; it may read them
 /out, /scratch   what the user's container may write: its results, its /tmp
 /combee/bin      how the user's container is started: a shell, a script, variables; it may read them
 /combee/end      where the script tells how it ends
 
-There is one thread and one program all along: a user's container that takes all processes of the pod keeps nobody
-from being told so.
+There is one thread and one program all along: a user's container that takes all processes of the pod keeps
+nobody from being told so.
 """
 
 from __future__ import annotations
@@ -128,15 +129,15 @@ class Attendant:
         shutil.copy(self.shell, self.path(BIN) / Path(SHELL).name)
 
     def watch(self) -> tuple[int, str, float]:
-        """The exit code, why it was ended, and how many seconds it took. Negative: there is nothing to hand in."""
-        claimed = began = told = time.monotonic()
+        """The exit code (negative: there is nothing to hand in), why it was ended, and its seconds."""
+        claimed = began = beat_at = time.monotonic()
         begun = False
         while True:
             now = time.monotonic()
             if not begun and (self.path(END) / "begun").exists():
                 begun, began = True, now
-            if now - told >= BEAT_SECONDS:
-                told = now
+            if now - beat_at >= BEAT_SECONDS:
+                beat_at = now
                 if not self.beat(begun):
                     return -1, "", 0.0
             ended = self.ended(begun, now - began)
@@ -150,11 +151,11 @@ class Attendant:
     def ended(self, begun: bool, seconds: float) -> tuple[int, str] | None:
         """The exit code and why it was ended; None while it goes on."""
         full = bytes_below((self.path(OUT), self.path(SCRATCH), self.path(END))) >= self.task["scratchBytes"]
-        told = plain_files(self.path(END), {"code": _CODE_BYTES}, os.getuid()).get("code", b"").strip()
+        code = plain_files(self.path(END), {"code": _CODE_BYTES}, os.getuid()).get("code", b"").strip()
         if full:
             return KILLED, "disk"
-        if told:
-            return (int(told) if told.isdigit() else 1), ""
+        if code:
+            return (int(code) if code.isdigit() else 1), ""
         if begun and seconds >= self.task["seconds"]:
             return KILLED, "timeout"
         if self.ending:
@@ -174,12 +175,12 @@ class Attendant:
         if code < 0:
             return
         files = plain_files(self.path(OUT), self.task["left"], os.getuid())
-        said = plain_files(self.path(END), {"said": SAID_BYTES}, os.getuid()).get("said", b"")
+        output = plain_files(self.path(END), {"said": SAID_BYTES}, os.getuid()).get("said", b"")
         body = {
             "code": code,
             "why": why,
             "seconds": seconds,
-            "said": said.decode(errors="replace"),
+            "said": output.decode(errors="replace"),
             "files": {name: base64.b64encode(data).decode() for name, data in files.items()},
         }
         until = time.monotonic() + CALL_SECONDS

@@ -21,12 +21,12 @@ def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Sp
     The operator says what was spent before the iteration (``spent``: rollouts, tokens,
     wallClockSeconds); what the iteration's own steps spent stands in their manifests.
     """
-    told = params.get("spent") or {}
+    earlier = params.get("spent") or {}
     try:
         spend = Spend(
-            rollouts=int(told.get("rollouts", 0)),
-            tokens=int(told.get("tokens", 0)),
-            wall_clock_seconds=float(told.get("wallClockSeconds", 0.0)),
+            rollouts=int(earlier.get("rollouts", 0)),
+            tokens=int(earlier.get("tokens", 0)),
+            wall_clock_seconds=float(earlier.get("wallClockSeconds", 0.0)),
         )
     except (AttributeError, TypeError, ValueError):
         raise BugError("spent is no table of numbers", where="COMBEE_STEP") from None
@@ -39,11 +39,11 @@ def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Sp
 def with_budget(spec: RunSpec, params: Mapping[str, Any]) -> RunSpec:
     """``spec`` with the budget that the operator tells, where it does: a run's budget may be raised while
     it works, and the file that shows a pod its run never changes."""
-    told = params.get("budget")
-    if told is None:
+    budget = params.get("budget")
+    if budget is None:
         return spec
     try:
-        return spec.model_copy(update={"budget": Budget.model_validate(told)})
+        return spec.model_copy(update={"budget": Budget.model_validate(budget)})
     except ValidationError:
         raise BugError("budget is not one of a run", where="COMBEE_STEP") from None
 
@@ -51,8 +51,9 @@ def with_budget(spec: RunSpec, params: Mapping[str, Any]) -> RunSpec:
 def shared_limits(limits: Limits, spent: Spend, parts: int, index: int) -> Limits:
     """Limits that let all pods of a step together spend what is left and no more.
 
-    >>> left = [shared_limits(Limits(rollouts=110), Spend(rollouts=100), 3, index).rollouts for index in range(3)]
-    >>> left, sum(one - 100 for one in left)
+    >>> limits, spent = Limits(rollouts=110), Spend(rollouts=100)
+    >>> shares = [shared_limits(limits, spent, 3, index).rollouts for index in range(3)]
+    >>> shares, sum(share - 100 for share in shares)
     ([104, 103, 103], 10)
     """
     return replace(

@@ -51,24 +51,25 @@ class ConfigMaps:
         )
 
     def ensure(self, wanted: dict[str, Any], *, may_differ: tuple[str, ...] = ()) -> None:
-        """Create ``wanted``; one of that name with the same content is as good, but for the keys that ``may_differ``.
+        """Create ``wanted``, or find one of that name with the same content, except for keys that
+        ``may_differ``.
 
         UserError (refused, or other content), TransientError (no answer in time).
         """
         name, path = wanted["metadata"]["name"], f"/api/v1/namespaces/{self.namespace}/configmaps"
-        made = self._asked("POST", path, wanted)
-        if made.status_code in (200, 201):
+        creation = self._asked("POST", path, wanted)
+        if creation.status_code in (200, 201):
             return
-        if made.status_code != 409:
-            raise self._refused(made, "create")
-        found = self._asked("GET", f"{path}/{name}", None)
-        if found.status_code != 200:
-            raise self._refused(found, "get")
-        there, ours = (
+        if creation.status_code != 409:
+            raise self._refused(creation, "create")
+        existing = self._asked("GET", f"{path}/{name}", None)
+        if existing.status_code != 200:
+            raise self._refused(existing, "get")
+        existing_data, wanted_data = (
             {key: text for key, text in data.items() if key not in may_differ}
-            for data in (found.json().get("data") or {}, wanted["data"])
+            for data in (existing.json().get("data") or {}, wanted["data"])
         )
-        if there != ours:
+        if existing_data != wanted_data:
             raise UserError(
                 f"the ConfigMap {name} exists with other content",
                 where=f"configmaps/{name}",
@@ -108,16 +109,16 @@ class ConfigMaps:
 
     def _refused(self, answer: httpx2.Response, verb: str) -> UserError:
         try:
-            said = " ".join(str(answer.json().get("message", "")).split())[:300]
+            message = " ".join(str(answer.json().get("message", "")).split())[:300]
         except (ValueError, AttributeError):
-            said = ""
+            message = ""
         fix = "See the message of the API server"
         if answer.status_code in (401, 403):
             fix = "Give the publish account the chart's Role: create and get ConfigMaps"
-        elif "quota" in said:
+        elif "quota" in message:
             fix = "Raise the namespace's quota of ConfigMaps"
         return UserError(
-            f"the API server refuses to {verb} it ({answer.status_code}): {said}",
+            f"the API server refuses to {verb} it ({answer.status_code}): {message}",
             where=f"configmaps in {self.namespace}",
             fix=fix,
         )

@@ -44,5 +44,5 @@ def _mark(settings: DataWatchSettings, key: str, place: str) -> str:
     return mark_of(at, read_secret(settings.path(f"{SECRETS_FOLDER}/{key}")))
 
 
-def _tell(settings: DataWatchSettings, said: dict[str, object]) -> None:
-    settings.path(TERMINATION_LOG).write_text(json.dumps(said, sort_keys=True), encoding="utf-8")
+def _tell(settings: DataWatchSettings, message: dict[str, object]) -> None:
+    settings.path(TERMINATION_LOG).write_text(json.dumps(message, sort_keys=True), encoding="utf-8")

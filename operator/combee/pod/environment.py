@@ -95,7 +95,7 @@ def secret_key(settings: PodSettings, use: str, ref: SecretKeyRef, where: str) -
 
 
 def open_store(settings: PodSettings, uri: str) -> Store:
-    """The store at a folder of the pod or at an address. StoreError; UserError naming the key that its Secret lacks."""
+    """The store at a folder of the pod or at an address. UserError names a key that its Secret lacks."""
     if uri.startswith("/"):
         return Store.open(str(settings.path(uri)))
     secret = read_secret(settings.path(f"{SECRETS_FOLDER}/store"))
@@ -105,7 +105,7 @@ def open_store(settings: PodSettings, uri: str) -> Store:
 def read_pod(settings: WorkerSettings) -> Pod:
     """Everything the pod was given. BugError when what the operator wrote cannot be read."""
     run = _run(settings.path(RUN_FILE))
-    step = _checked(Step, settings.step.encode(), "COMBEE_STEP")
+    step = checked(Step, settings.step.encode(), "COMBEE_STEP")
     if not 0 <= settings.shard < max(1, step.shards):
         raise BugError(f"shard {settings.shard} of {step.shards}", where=step.name)
     plan = None
@@ -117,7 +117,7 @@ def read_pod(settings: WorkerSettings) -> Pod:
         step=step,
         shard=settings.shard,
         plan=plan,
-        engines=_checked(dict[str, str], settings.engines.encode(), "COMBEE_ENGINES"),
+        engines=checked(dict[str, str], settings.engines.encode(), "COMBEE_ENGINES"),
     )
 
 
@@ -131,7 +131,8 @@ def _run(path: Path) -> PromptLearningRun:
     return run
 
 
-def _checked(kind: Any, data: bytes, where: str) -> Any:
+def checked(kind: Any, data: bytes, where: str) -> Any:
+    """A value of a type from JSON. BugError, without the value, when it is none."""
     try:
         return TypeAdapter(kind).validate_json(data)
     except ValidationError as error:

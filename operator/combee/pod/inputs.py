@@ -40,15 +40,15 @@ async def read_inputs(
     None when they are not all there after ``wait_seconds``: the pod yields its place. With None they
     must be there, and BugError says which are not.
     """
-    missing, found = wanted(step, plan), list[StepSummary]()
+    missing, receipts = wanted(step, plan), list[StepSummary]()
     since = context.clock()
     until = since + (GRACE_SECONDS if wait_seconds is None else wait_seconds)
     while True:
-        new = {one: await read_receipt(context, *one) for one in await _present(context, missing)}
-        found += [manifest for manifest in new.values() if manifest is not None]
-        missing = [one for one in missing if new.get(one) is None]
-        if not missing or any(manifest.error for manifest in found):
-            return found
+        new = {key: await read_receipt(context, *key) for key in await _present(context, missing)}
+        receipts += [receipt for receipt in new.values() if receipt is not None]
+        missing = [key for key in missing if new.get(key) is None]
+        if not missing or any(receipt.error for receipt in receipts):
+            return receipts
         now = context.clock()
         if now >= until:
             break
@@ -67,11 +67,11 @@ async def others_done(store: Store, prefix: str, step: str, shards: int) -> bool
 
 async def _present(context: WorkContext, missing: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Which of the manifests are there: one listing a step, however many shards it has."""
-    there: list[tuple[str, int]] = []
+    present: list[tuple[str, int]] = []
     for name in dict.fromkeys(name for name, _ in missing):
         listed = await context.store.alist(f"{context.prefix}/steps/{name}")
         files = {path.rpartition("/")[2] for path in listed}
-        there += [
+        present += [
             (step, shard) for step, shard in missing if step == name and f"{shard:05d}.manifest.json" in files
         ]
-    return there
+    return present

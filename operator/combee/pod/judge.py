@@ -1,12 +1,12 @@
-"""``combee-worker judge``: scores what the gateway mirrored, or replays requests and scores the answers, or asks
-Prometheus how both versions fare.
+"""``combee-worker judge`` scores mirrored answers, or replayed ones, or asks Prometheus how both versions fare.
 
 /etc/combee/secrets/<use>/       keys of Secrets: evaluator, upstream, store, requests, prometheus
 /etc/combee/playbooks/<side>/    the texts of both versions (tested, against); with Replay only
 /data/requests/                  requests to replay: a ConfigMap's key or a claim
 /store                           where traffic is kept, where it is a claim
 
-Exit 0: its part is done, or its time is over; 1: it could not be done, and the termination message says why; 70: ours.
+Exit 0: its part is done, or its time is over; 1: it could not be done (the termination message says why);
+70: ours.
 Whatever it has judged by then counts. Nothing of a conversation is ever logged.
 """
 
@@ -133,12 +133,12 @@ class Bench:
 
     def counts(self) -> dict[str, int]:
         """What became of the pairs, and what it cost."""
-        found = dict(self._judging.counts) if self._judging is not None else {}
-        found |= dict(self._repeat.counts) if self._repeat is not None else {}
+        totals = dict(self._judging.counts) if self._judging is not None else {}
+        totals |= dict(self._repeat.counts) if self._repeat is not None else {}
         if self._asker is not None:
             hits = sum(row.hit for row in self._asker.rows)
-            found |= {"calls": len(self._asker.rows) - hits, "hits": hits}
-        return found
+            totals |= {"calls": len(self._asker.rows) - hits, "hits": hits}
+        return totals
 
     async def _mirrored(self) -> None:
         judging = self._at_work()
@@ -224,13 +224,15 @@ def config_map(
     left_out: Sequence[LeftOut] = (),
     reading: Reading | None = None,
 ) -> dict[str, Any]:
-    """The object that hands judged pairs to the operator, requests that are left out, or what Prometheus said. Equal
-    ones give an equal name and equal content."""
+    """The object that hands the operator judged pairs, requests left out, or what Prometheus said.
+
+    Equal ones give an equal name and equal content.
+    """
     data = {names.PAIRS_KEY: write_pairs(pairs, left_out)}
     if reading is not None:
         data[names.READING_KEY] = json.dumps(reading.to_json(), separators=(",", ":"))
-    told = [task.uid, task.test, *data.values()]
-    digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    parts = [task.uid, task.test, *data.values()]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     owner = {
         "apiVersion": names.API_VERSION,
         "kind": names.PLAYBOOK_KIND,

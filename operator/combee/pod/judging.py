@@ -1,15 +1,16 @@
-"""The bookkeeping of a Job that judges: from the spool, through the judge, into ConfigMaps, and only then away.
+"""The bookkeeping of a Job that judges: from the spool, through the judge, into ConfigMaps, then deleted.
 
-One pair counts of those whose conversations begin with the same words: pairs of one conversation are no independent
-evidence. Which one it is, is written down before anybody knows its outcome, beside the pairs.
+One pair counts of those whose conversations begin with the same words: pairs of one conversation are no
+independent evidence. Which one it is, is written down before anybody knows its outcome, beside the pairs.
 
-An object of the spool is deleted once all of its pairs are in ConfigMaps that the API server has, or are given up.
-Killed anywhere before that, the next Job reads it again: its calls are in the memo, and a pair that is handed in
-twice counts once, for (stream, number) is its identity.
+An object of the spool is deleted once all of its pairs are in ConfigMaps that the API server has, or are
+given up. Killed anywhere before that, the next Job reads it again: its calls are in the memo, and a pair that
+is handed in twice counts once, for (stream, number) is its identity.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import Counter
@@ -17,10 +18,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from combee.algo.canary import REPEATED, UNJUDGED, LeftOut, Pair
-from combee.clients.store.store import Store
 from combee.names import traffic_folder
 from combee.plan.playbook.judging import JudgeTask
 from combee.work.judge import Sampled, Unjudged, read_samples, root_of
+from combee.work.traffic.sweeping import TrafficStore
+from combee.work.traffic.sweeping import written as stated_time
 
 BATCH_PAIRS = 100
 """judged together: at most so many verdicts are on their way into a ConfigMap."""
@@ -36,7 +38,7 @@ class Judging:
     """The pairs of one test."""
 
     task: JudgeTask
-    spool: Store
+    spool: TrafficStore
     judge: Callable[[Sequence[Sampled]], Awaitable[Sequence[Outcome]]]
     publish: Callable[..., Awaitable[None]]
     """takes pairs, and requests that are left out; returns when they are where the operator finds them."""
@@ -57,11 +59,11 @@ class Judging:
         held = await self._oldest()
         if not held:
             return False
-        wanted = {(s.stream, s.number): s for samples in held.values() for s in samples}
-        todo = [sample for key, sample in sorted(wanted.items()) if not self.task.has(*key)]
+        waiting = {(s.stream, s.number): s for samples in held.values() for s in samples}
+        todo = [sample for key, sample in sorted(waiting.items()) if not self.task.has(*key)]
         todo, repeated = await self._one_of_each(todo)
-        outcomes = {(one.stream, one.number): one for one in await self.judge(todo)}
-        pairs = [one for one in outcomes.values() if isinstance(one, Pair)]
+        outcomes = {(outcome.stream, outcome.number): outcome for outcome in await self.judge(todo)}
+        pairs = [outcome for outcome in outcomes.values() if isinstance(outcome, Pair)]
         for at in range(0, len(pairs), MOST_IN_CONFIG_MAP):
             await self.publish(pairs[at : at + MOST_IN_CONFIG_MAP])
         await self._leave_out(repeated)
@@ -124,23 +126,22 @@ class Judging:
         return held
 
     async def _done(self, path: str, outcomes: Iterable[Outcome | None]) -> None:
-        """Delete an object whose pairs are all told or given up; else leave it for another time. Those given up are
-        told, too: whether an answer can be judged may depend on the version that gave it."""
-        unjudged = [one for one in outcomes if isinstance(one, Unjudged)]
-        passing = any(one.passing for one in unjudged)
+        """Delete an object whose pairs are all told or given up; else leave it for another time. Those given
+        up are told, too: whether an answer can be judged may depend on the version that gave it."""
+        unjudged = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
+        passing = any(outcome.passing for outcome in unjudged)
         if passing and self.clock() - written(path) < GIVE_UP_SECONDS:
             self._left.add(path)
             self.counts["left"] += 1
             return
-        await self._leave_out([LeftOut(one.stream, one.number, UNJUDGED) for one in unjudged])
-        await self.spool.adelete(path)
+        await self._leave_out([LeftOut(pair.stream, pair.number, UNJUDGED) for pair in unjudged])
+        await asyncio.to_thread(self.spool.delete, path)
         self.counts["failed"] += len(unjudged)
 
 
 def written(path: str) -> float:
-    """When an object of the spool was written, as its name says: seconds since 1970; 0 where it says nothing."""
-    head = path.rpartition("/")[2].partition("-")[0]
-    return float(head) if head.isascii() and head.isdigit() else 0.0
+    """When an object of the spool was written, in seconds since 1970; 0 where its name does not say."""
+    return stated_time(path) or 0.0
 
 
 def oldest_first(paths: Iterable[str]) -> list[str]:

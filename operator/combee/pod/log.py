@@ -21,7 +21,7 @@ DONE, FAILED, BUG = 0, 1, 70
 
 @dataclass(slots=True)
 class PodLog:
-    """Lines with time, level and message, and what they are about (run, iteration, step, shard, modelRole)."""
+    """Lines with time, level, message and what they are about (run, iteration, step, shard, modelRole)."""
 
     about: Mapping[str, object] = field(default_factory=dict)
     level: str = "INFO"
@@ -60,7 +60,7 @@ class PodLog:
 
 @dataclass(slots=True)
 class LogProgress:
-    """Implements ``work.context.Progress``: a line when a stage begins, then at most one every ten seconds."""
+    """Implements ``work.context.Progress``: a line as a stage begins, then at most one in ten seconds."""
 
     log: PodLog
     clock: Callable[[], float] = time.monotonic

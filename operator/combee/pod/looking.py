@@ -1,7 +1,7 @@
 """The pod of a canary of mode Prometheus: asks for the windows that are over, and hands over what came.
 
-Nothing is kept here: the windows that were asked for are in the operator's tally. Killed anywhere, the next Job asks
-for the same ones, and a window counts once.
+Nothing is kept here: the windows that were asked for are in the operator's tally. Killed anywhere, the next
+Job asks for the same ones, and a window counts once.
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ from combee.assembly.endpoints import checked_url
 from combee.clients.prometheus import PrometheusApi, TooMuchError
 from combee.errors import BugError, TransientError
 from combee.plan.playbook.judging import JudgeTask
-from combee.plan.playbook.queries import (
-    Query,
-    Values,
-    compare,
-    end_of,
-    queries,
-    read_answer,
-    windows,
-)
+from combee.plan.playbook.queries import Query, Values, compare, end_of, queries, read_answer, windows
 from combee.plan.playbook.readings import Reading, Trouble
 from combee.pod.log import PodLog
 
@@ -49,25 +41,24 @@ class Looking:
 
     async def run(self) -> None:
         """Ask, compare, hand over. EndpointError, TransientError."""
-        asked = self._asked()
-        now = self.clock()
-        wanted = windows(asked, self.task.begins, self.task.first, now)
-        if not wanted:
+        prometheus, now = self._prometheus(), self.clock()
+        due = windows(prometheus, self.task.begins, self.task.first, now)
+        if not due:
             self.log.say("INFO", "no window is over yet")
             return
-        api = self.open(checked_url(asked.url, f"{WHERE}.url"), self.token, f"{WHERE}.url")
+        api = self.open(checked_url(prometheus.url, f"{WHERE}.url"), self.token, f"{WHERE}.url")
         try:
             async with asyncio.timeout(WORK_SECONDS):
-                answers = await self._answers(api, asked, wanted)
+                answers = await self._answers(api, prometheus, due)
         except TimeoutError:
             raise TransientError(
                 f"Prometheus does not answer within {WORK_SECONDS:g} s", where=f"{WHERE}.url"
             ) from None
         finally:
             await api.aclose()
-        pairs, reading = compare(asked, answers, wanted, now)
+        pairs, reading = compare(prometheus, answers, due, now)
         await asyncio.to_thread(self.publish, pairs, reading)
-        self._counts = {"windows": len(wanted), "compared": len(pairs)}
+        self._counts = {"windows": len(due), "compared": len(pairs)}
         if reading.trouble is not None:
             trouble = reading.trouble
             self.log.say(
@@ -79,14 +70,14 @@ class Looking:
         return self._counts
 
     async def _answers(
-        self, api: PrometheusApi, asked: Prometheus, wanted: range
+        self, api: PrometheusApi, prometheus: Prometheus, due: range
     ) -> dict[Query, Values | Trouble]:
         """The answers, until one cannot be used."""
-        times = {end_of(asked, self.task.begins, window): window for window in wanted}
+        times = {end_of(prometheus, self.task.begins, window): window for window in due}
         answers: dict[Query, Values | Trouble] = {}
-        for query in queries(asked, self.task.tested, self.task.against):
+        for query in queries(prometheus, self.task.tested, self.task.against):
             try:
-                body = await api.query_range(query.text, min(times), max(times), asked.window_seconds)
+                body = await api.query_range(query.text, min(times), max(times), prometheus.window_seconds)
             except TooMuchError:
                 answers[query] = query.trouble("TooLarge")
             else:
@@ -95,7 +86,7 @@ class Looking:
                 break
         return answers
 
-    def _asked(self) -> Prometheus:
+    def _prometheus(self) -> Prometheus:
         if self.task.prometheus is None:
             raise BugError("a look without anything to ask", where="COMBEE_JUDGE")
         return self.task.prometheus

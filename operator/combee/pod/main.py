@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
-    """The work that ``read`` returns; where the pod's files or settings cannot be read, one that only says so."""
+    """The work that ``read`` returns; where it cannot read the pod's files or settings, only the exit code."""
     from combee.pod.log import BUG, PodLog
 
     first = PodLog()
@@ -121,7 +121,7 @@ def _attend(first: PodLog) -> Callable[[], int]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a word means. ``read`` imports what the work needs, reads what the pod was given, and returns the work."""
+    """What a word means. ``read`` imports and reads what the work needs, and returns the work."""
 
     read: Callable[[PodLog], Callable[[], int]]
     does: str

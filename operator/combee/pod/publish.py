@@ -9,27 +9,11 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from combee import names
 from combee.api.methods import Method
 from combee.assembly.crash import bug_text
 from combee.errors import ArtifactTooLargeError, BugError, CombeeError
 from combee.methods.protocol import Rendered
-from combee.names import (
-    API_GROUP,
-    ARTIFACT_KEY,
-    COMPONENTS_KEY,
-    DIGEST_ANNOTATION,
-    FINDINGS_KEY,
-    GATE_KEY,
-    LABEL_COMPONENT,
-    LABEL_MANAGED_BY,
-    LABEL_NAME,
-    LABEL_PLAYBOOK,
-    MANAGED_BY,
-    METHOD_KEY,
-    PLAYBOOK_KEY,
-    playbook_label,
-    published_name,
-)
 from combee.plan.gatescores import GateScores
 from combee.plan.types import Step, StepSummary
 from combee.pod.configmaps import ConfigMaps
@@ -65,23 +49,23 @@ def failed(pod: Pod, code: str, message: str) -> StepSummary:
 
 def _published(pod: Pod) -> StepSummary:
     playbook, digest, name = (str(pod.step.params.get(key) or "") for key in ("playbook", "digest", "name"))
-    if not playbook or not digest or name != published_name(playbook, digest):
+    if not playbook or not digest or name != names.published_name(playbook, digest):
         raise BugError("publish was not told what to publish", where="COMBEE_STEP")
     store = open_store(pod.settings, pod.settings.store)
     try:
         artifact = store.get_blob(digest)
         gate = gate_scores(pod.step, store.get_blob)
-        found = pod.step.inputs.get("findings", "")
-        findings = store.get_blob(found).decode() if found else ""
+        findings_digest = pod.step.inputs.get("findings", "")
+        findings = store.get_blob(findings_digest).decode() if findings_digest else ""
     finally:
         store.close()
     shown = rendered(pod, artifact)
     data = content(shown.text, artifact, gate, method=pod.spec.method, components=shown.components)
     if findings:
-        data[FINDINGS_KEY] = findings
+        data[names.FINDINGS_KEY] = findings
     # Who learned the same once more, may be of other rows, has other scores to show; the first ones stay.
     made = config_map(pod, playbook, digest, name, data)
-    ConfigMaps.of(pod).ensure(made, may_differ=(GATE_KEY, FINDINGS_KEY))
+    ConfigMaps.of(pod).ensure(made, may_differ=(names.GATE_KEY, names.FINDINGS_KEY))
     return StepSummary(
         pod.step.name,
         pod.step.kind,
@@ -117,8 +101,8 @@ def content(
     method: Method,
     components: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """The ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its components where
-    it has several, its scores on gate and the artifact where they fit.
+    """The ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its components
+    where it has several, its scores on gate and the artifact where they fit.
 
     ArtifactTooLargeError when the playbook alone does not.
     """
@@ -131,11 +115,15 @@ def content(
             where=method.budget_field,
             fix="Lower renderTokenBudget, or read the playbook from the store: it is kept there whole",
         )
-    data = {PLAYBOOK_KEY: playbook}
+    data = {names.PLAYBOOK_KEY: playbook}
     if method.type != UNNAMED:
-        data[METHOD_KEY] = method.type
+        data[names.METHOD_KEY] = method.type
     parts = json.dumps(dict(components), ensure_ascii=False) if len(components) > 1 else ""
-    for key, text in ((COMPONENTS_KEY, parts), (GATE_KEY, gate), (ARTIFACT_KEY, artifact.decode())):
+    for key, text in (
+        (names.COMPONENTS_KEY, parts),
+        (names.GATE_KEY, gate),
+        (names.ARTIFACT_KEY, artifact.decode()),
+    ):
         if text and size + len(text.encode()) <= MAX_BYTES:
             data[key] = text
             size += len(text.encode())
@@ -151,14 +139,14 @@ def config_map(pod: Pod, playbook: str, digest: str, name: str, data: dict[str, 
             "name": name,
             "namespace": pod.namespace,
             "labels": {
-                LABEL_NAME: "combee",
-                LABEL_MANAGED_BY: MANAGED_BY,
-                LABEL_COMPONENT: "playbook",
-                LABEL_PLAYBOOK: playbook_label(playbook),
+                names.LABEL_NAME: "combee",
+                names.LABEL_MANAGED_BY: names.MANAGED_BY,
+                names.LABEL_COMPONENT: "playbook",
+                names.LABEL_PLAYBOOK: names.playbook_label(playbook),
             },
             "annotations": {
-                DIGEST_ANNOTATION: digest,
-                f"{API_GROUP}/learned-by": json.dumps(
+                names.DIGEST_ANNOTATION: digest,
+                f"{names.API_GROUP}/learned-by": json.dumps(
                     {"run": pod.name, "uid": pod.uid}, separators=(",", ":")
                 ),
             },

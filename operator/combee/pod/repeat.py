@@ -1,12 +1,14 @@
-"""Requests asked again, of both versions, as the gateway asks them: the playbook in front, then the client's words.
+"""Requests asked again of both versions, as the gateway asks them: the playbook, then the client's words.
 
-The requests are given, or those that the gateway captured. Both answers go into the spool as the gateway's mirrored
-ones do, redacted, and are judged from there. What is judged already, or waits in the spool, is not asked again.
+The requests are given, or those that the gateway captured. Both answers go into the spool as the gateway's
+mirrored ones do, redacted, and are judged from there. What is judged or waits in the spool is not asked
+again.
 
-Both versions are asked, whatever became of the first. A version that gives no answer to what the other one answers
-has lost that pair; a server's error or a timeout counts so only once it was tried again and the other was answered. A
-request that both are refused is left out: it is told, counted, and not asked again. Some refusals (the path, the
-model, a right) may be everybody's: they count as a request's own only where the upstream answers another one.
+Both versions are asked, whatever became of the first. A version that gives no answer to what the other one
+answers has lost that pair; a server's error or a timeout counts so only once it was tried again and the other
+was answered. A request that both are refused is left out: it is told, counted, and not asked again. Some
+refusals (the path, the model, a right) may be everybody's: they count as a request's own only where the
+upstream answers another one.
 """
 
 from __future__ import annotations
@@ -39,14 +41,7 @@ from combee.times import rfc3339
 from combee.work.judge import HOPELESS, drawn_order, read_samples, root_of
 from combee.work.pool import pooled
 from combee.work.traffic import sweeping
-from combee.work.traffic.record import (
-    NO_ANSWER,
-    PASSING,
-    TIMEOUT,
-    VERSION,
-    answer_record,
-    request_record,
-)
+from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT, VERSION, answer_record, request_record
 from combee.work.traffic.rewrite import preface_of, with_preface
 
 STREAM = "replay"
@@ -110,7 +105,7 @@ class Repeat:
     _source: AsyncIterator[Wanted] | None = None
     _client: httpx2.AsyncClient | None = None
     _prefaces: dict[str, str] = field(default_factory=dict)
-    _there: set[tuple[str, int]] = field(default_factory=set)
+    _waiting: set[tuple[str, int]] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
         headers = {"Content-Type": "application/json"}
@@ -121,7 +116,7 @@ class Repeat:
             self._prefaces[side] = self._preface(side) if digest else ""
         for path in await self.store.alist(traffic_folder(self.task.playbook, self.task.test)):
             samples, _ = read_samples(await self.store.aget(path) or b"", self.task.test)
-            self._there |= {(sample.stream, sample.number) for sample in samples}
+            self._waiting |= {(sample.stream, sample.number) for sample in samples}
         self._source = self._given() if self.task.requests is not None else self._captured()
         return self
 
@@ -158,7 +153,7 @@ class Repeat:
             elif wanted.repeated:
                 self._refused.append(LeftOut(wanted.stream, wanted.number, REPEATED))
                 self.counts["repeated"] += 1
-            elif (wanted.stream, wanted.number) not in self._there:
+            elif (wanted.stream, wanted.number) not in self._waiting:
                 chunk.append(wanted)
             if len(chunk) == CHUNK:
                 break
@@ -175,8 +170,8 @@ class Repeat:
 
     async def _answers_others(self) -> bool:
         for wanted in self._before:
-            told = await self._answer(with_preface(_body(wanted), self._prefaces["against"]))
-            if isinstance(told, dict):
+            answer = await self._answer(with_preface(_body(wanted), self._prefaces["against"]))
+            if isinstance(answer, dict):
                 return True
         return False
 
@@ -187,18 +182,18 @@ class Repeat:
     async def _asked(self, chunk: Sequence[Wanted]) -> list[dict[str, Any]]:
         why: list[TransientError] = []
 
-        async def one(wanted: Wanted) -> dict[str, Any] | LeftOut | None:
+        async def ask(wanted: Wanted) -> dict[str, Any] | LeftOut | None:
             try:
                 return await self._pair(wanted)
             except TransientError as error:
                 why.append(error)
                 return None
 
-        told = await pooled(chunk, one, width=WIDTH)
-        records = [one for one in told if isinstance(one, dict)]
-        refused = [one for one in told if isinstance(one, LeftOut)]
-        self._doubtful += [one for one in refused if _perhaps_all(one.status)]
-        self._leave_out([one for one in refused if not _perhaps_all(one.status)])
+        outcomes = await pooled(chunk, ask, width=WIDTH)
+        records = [outcome for outcome in outcomes if isinstance(outcome, dict)]
+        refused = [outcome for outcome in outcomes if isinstance(outcome, LeftOut)]
+        self._doubtful += [request for request in refused if _perhaps_all(request.status)]
+        self._leave_out([request for request in refused if not _perhaps_all(request.status)])
         self.counts["replayed"] += len(records)
         self.counts["unanswered"] += len(why)
         if why and not self.counts["replayed"] and self.counts["unanswered"] >= min(HOPELESS, len(chunk)):
@@ -213,20 +208,20 @@ class Repeat:
         body = _body(wanted)
         request = request_record(body)
         sides: dict[str, Any] = {}
-        none: list[int | FailedError] = []
+        failures: list[int | FailedError] = []
         for side in drawn_order(self.task.test, wanted.stream, wanted.number):
             answer = await self._answer_or_why(with_preface(body, self._prefaces[side]))
             digest = self.task.tested if side == "tested" else self.task.against
             if isinstance(answer, int | FailedError):
-                none.append(answer)
+                failures.append(answer)
             sides[side] = {"digest": digest, **_side(answer)}
-        if len(none) > 1:
-            if failed := [one for one in none if isinstance(one, FailedError)]:
-                raise failed[0]
-            return LeftOut(wanted.stream, wanted.number, next(one for one in none if isinstance(one, int)))
-        told = {"stream": wanted.stream, "number": wanted.number, "version": VERSION, "test": self.task.test}
-        now = rfc3339(time.time())
-        return {**told, "time": now, "request": request, **sides}
+        if len(failures) > 1:
+            if errors := [failure for failure in failures if isinstance(failure, FailedError)]:
+                raise errors[0]
+            status = next(failure for failure in failures if isinstance(failure, int))
+            return LeftOut(wanted.stream, wanted.number, status)
+        key = {"stream": wanted.stream, "number": wanted.number, "version": VERSION, "test": self.task.test}
+        return {**key, "time": rfc3339(time.time()), "request": request, **sides}
 
     async def _answer_or_why(self, body: bytes) -> dict[str, Any] | int | FailedError:
         try:
@@ -240,16 +235,16 @@ class Repeat:
         EndpointError when it refuses the key; FailedError when it fails in a way that may be this request's;
         TransientError when it has no room.
         """
-        url, said, why = f"{self._upstream().url.rstrip('/')}/chat/completions", "", ""
+        url, problem, why = f"{self._upstream().url.rstrip('/')}/chat/completions", "", ""
         for attempt in range(1, ATTEMPTS + 1):
             began, after = time.perf_counter(), None
             try:
                 answer = await self._open().post(url, content=body)
             except httpx2.ReadTimeout:
-                # Tried again it would take as long: the other version's answer says whether the upstream is there.
+                # Another try would take as long; the other version's answer shows whether it is there.
                 raise FailedError(TIMEOUT, f"the upstream does not answer in {ANSWER_SECONDS:g} s") from None
             except httpx2.RequestError as error:
-                said, why = f"does not answer ({type(error).__name__})", NO_ANSWER
+                problem, why = f"does not answer ({type(error).__name__})", NO_ANSWER
             else:
                 if answer.status_code == 200:
                     return _record(answer.content, time.perf_counter() - began) or UNREADABLE
@@ -257,13 +252,13 @@ class Repeat:
                     raise _refuses(answer.status_code)
                 if answer.status_code not in PASSING and answer.status_code < 500:
                     return answer.status_code
-                said, why = f"answers {answer.status_code}", str(answer.status_code)
+                problem, why = f"answers {answer.status_code}", str(answer.status_code)
                 after = retry_after_seconds(answer.headers, time.time())
             if attempt < ATTEMPTS:
                 await asyncio.sleep(wait_seconds(url, attempt, after))
         if why.isdigit() and int(why) in PASSING:
-            raise TransientError(f"the upstream {said}", where=_UPSTREAM)
-        raise FailedError(why, f"the upstream {said}")
+            raise TransientError(f"the upstream {problem}", where=_UPSTREAM)
+        raise FailedError(why, f"the upstream {problem}")
 
     async def _keep(self, records: Sequence[Mapping[str, Any]]) -> None:
         if not records:
@@ -340,8 +335,7 @@ def _side(answer: dict[str, Any] | int | FailedError) -> dict[str, Any]:
 
 
 def in_hash_order(test: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
-    """``rows``, one of those that begin with the same words first, by a hash of those words; then the others of them,
-    which are marked."""
+    """``rows`` by a hash of their first words, one for each such beginning; then the others, marked."""
     first: dict[str, Mapping[str, Any]] = {}
     others = []
     for at, row in enumerate(rows):

@@ -64,44 +64,45 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
     context = work_context(pod.spec, accounts, models, PodData(pod), task=TracesTask())
     try:
         session = await _session(pod, memory, context, store)
-        _, made = await texts(session)
+        _, files = await texts(session)
         if pod.step.params.get(CALLS):
-            made |= await _recorded(context, session)
+            files |= await _recorded(context, session)
     finally:
         await models.pool.aclose()
         store.close()
-    result = made.pop(RESULT_FILE)
+    result = files.pop(RESULT_FILE)
     plans = {f"plans/i{n:03d}.json": plan.to_json() for n, plan in sorted(session.plans.items())}
     steps = {f"steps/{name}.json": s.encode() for name, s in sorted(session.summaries.items())}
-    return {**plans, **steps, **made, RESULT_FILE: result}
+    return {**plans, **steps, **files, RESULT_FILE: result}
 
 
 async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
     """The recorded calls of each step, and the scores of the look at gate where there was one."""
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for name, summary in sorted(session.summaries.items()):
-        found[calls_file(name)] = b""
+        files[calls_file(name)] = b""
         for path in sorted(await context.store.alist(f"{context.prefix}/steps/{name}")):
             if path.endswith(".manifest.json"):
                 outputs = json.loads(await context.store.aget(path) or b"{}").get("outputs", {})
                 if digest := outputs.get("calls"):
-                    found[calls_file(name)] += await context.store.aget_blob(digest)
+                    files[calls_file(name)] += await context.store.aget_blob(digest)
         if summary.kind == EVALUATE.name:
             record = json.loads(await context.store.aget_blob(summary.outputs["record"]))
             if digest := record["scores"].get("gate"):
-                found[GATE_FILE] = await context.store.aget_blob(digest)
-    return found
+                files[GATE_FILE] = await context.store.aget_blob(digest)
+    return files
 
 
 async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store) -> Session:
     """What a laptop's session holds when it ends, from the store."""
     done = memory.run.iteration
-    found = read_plans(pod.settings.path(PLANS_FOLDER))
-    plans = {number: plan for number, plan in found.items() if number < done}
+    frozen = read_plans(pod.settings.path(PLANS_FOLDER))
+    plans = {number: plan for number, plan in frozen.items() if number < done}
     missing = [number for number in range(done) if number not in plans]
     if missing:
         raise UserError(
-            f"the plans of {len(missing)} iterations are gone, the first is that of iteration {missing[0] + 1}",
+            f"the plans of {len(missing)} iterations are gone, "
+            f"the first is that of iteration {missing[0] + 1}",
             where=f"ConfigMaps of {pod.name}",
             fix="They are deleted with the run only: was it deleted and applied again?",
         )
@@ -134,21 +135,21 @@ async def summaries_in(
         shard, dot, rest = file.partition(".")
         if dot and rest == "manifest.json" and shard.isdigit():
             shards[step.rpartition("/")[2]].append(int(shard))
-    found: dict[str, StepSummary] = {}
+    summaries: dict[str, StepSummary] = {}
     for name, numbers in shards.items():
-        read = [await read_receipt(context, name, number) for number in sorted(numbers)]
-        parts = [one for one in read if one is not None]
-        if not parts or any(one.error for one in parts):
+        receipts = [await read_receipt(context, name, number) for number in sorted(numbers)]
+        parts = [receipt for receipt in receipts if receipt is not None]
+        if not parts or any(part.error for part in parts):
             continue
         summary, iteration = parts[0], int(parts[0].counts.get("iteration", 0))
         kind = kind_of(summary.kind)
         if kind.sharded:
             plan = plans.get(iteration)
             if plan is not None and len(parts) == plan.shards:
-                found[name] = rolled_up(Step(name, kind.name, iteration, plan.seed, plan.shards), parts)
+                summaries[name] = rolled_up(Step(name, kind.name, iteration, plan.seed, plan.shards), parts)
         elif kind is PROFILE or (over if kind is EVALUATE else iteration in plans):
-            found[name] = summary
-    return found
+            summaries[name] = summary
+    return summaries
 
 
 def _endpoints(pod: Pod) -> dict[str, Endpoint]:
@@ -163,5 +164,6 @@ def _with_unknown(data: DataInfo, roles: list[str]) -> DataInfo:
     """``data`` with a warning where it is not known who answered."""
     if not roles:
         return data
-    said = f"which server answered as {' and '.join(roles)} was not noted: whether it is a real model is not known"
-    return data.model_copy(update={"warnings": (*data.warnings, said)})
+    names = " and ".join(roles)
+    warning = f"which server answered as {names} was not noted: whether it is a real model is not known"
+    return data.model_copy(update={"warnings": (*data.warnings, warning)})

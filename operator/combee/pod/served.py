@@ -22,9 +22,9 @@ async def note_servers(context: WorkContext) -> None:
     for role, client in context.clients.items():
         served = client.ready.answer if isinstance(client.ready, Gate) else None
         if isinstance(served, ServedModel):
-            said = json.dumps({"servedBy": served.owned_by}).encode()
+            statement = json.dumps({"servedBy": served.owned_by}).encode()
             try:
-                await context.store.aput_new(_path(context.prefix, role), said)
+                await context.store.aput_new(_path(context.prefix, role), statement)
             except CombeeError:
                 return  # a report without it says so; a step does not fail for it
 
@@ -36,14 +36,14 @@ async def served_models(
     # What only a report needs, the pods of steps do not load.
     from combee.report.outcome import model_info
 
-    found: dict[str, ModelInfo] = {}
+    models: dict[str, ModelInfo] = {}
     unknown: list[str] = []
     for role, endpoint in endpoints.items():
         data = await store.aget(_path(prefix, role))
         words = str(json.loads(data).get("servedBy", "")) if data else ""
         unknown += [] if data else [role]
-        found[role] = model_info(endpoint.model, endpoint.host, words)
-    return found, unknown
+        models[role] = model_info(endpoint.model, endpoint.host, words)
+    return models, unknown
 
 
 def _path(prefix: str, role: str) -> str:

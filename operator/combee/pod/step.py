@@ -74,7 +74,7 @@ class _Worker:
     pod: Pod
     log: PodLog
     refusal: CombeeError | None = None
-    """why its models cannot be asked or its task not be loaded, found before there was a place to write it to."""
+    """why its models or its task cannot be used, known before there was a place to write it to."""
 
     async def run(self) -> int:
         """One shard, and then help for others. Raises what is not the step's result."""
@@ -227,13 +227,13 @@ class _Worker:
 
     def _noticing(self, guard: BudgetGuard) -> OnCall:
         """Tells the guard of each call, and the log of each kind of trouble once."""
-        said: set[tuple[str, str]] = set()
+        logged: set[tuple[str, str]] = set()
 
         def on_call(record: CallRecord) -> None:
             guard.settle(record)
             for why in (*record.retried_for, record.error):
-                if why and why != "Cancelled" and (record.role, why) not in said:
-                    said.add((record.role, why))
+                if why and why != "Cancelled" and (record.role, why) not in logged:
+                    logged.add((record.role, why))
                     self.log.say("WARNING", f"a call was asked again or lost ({why})", modelRole=record.role)
 
         return on_call
@@ -270,8 +270,8 @@ async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
 
 async def _pinned(context: WorkContext, pod: Pod) -> dict[str, str]:
     """split -> digest it must have: the operator's word, else what profile found."""
-    told = pod.step.params.get("digests")
-    digests = dict(told) if told else await _profiled(context, pod)
+    stated = pod.step.params.get("digests")
+    digests = dict(stated) if stated else await _profiled(context, pod)
     return {name: str(digests[name]) for name in ("train", "heldOut", "test") if name in digests}
 
 

@@ -10,46 +10,35 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from combee.errors import BugError, ManifestError
-from combee.records import Example, Score, Shown
+from combee.errors import ManifestError
+from combee.records import Example, Shown
 from combee.tasks.container import Fault, fail, json_rows
 from combee.tasks.dataset import Dataset
+from combee.tasks.protocol import ScoredElsewhere
 from combee.tasks.traces.conversation import whole
+from combee.tasks.traces.read import MAX_ANSWER, MAX_TITLE, shortened
 from combee.tasks.traces.recording import Recording
 
 WHERE = "spec.task.custom.adapter"
 ONE_COMPONENT = "instructions"
 """The component's name when the artifact is one text."""
-MAX_TITLE, MAX_ANSWER = 1200, 2000
-"""most characters of a row and of its output that a trajectory keeps."""
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterTask:
+class AdapterTask(ScoredElsewhere):
     """Rows are JSON objects that only the adapter understands. The adapter also scores them."""
 
     name: str = "Custom"
     instructions: str = ""
     answer_schema_description: str = "What the adapter's program put out."
+    unscored: ClassVar[str] = "an adapter scores its own rollouts"
 
     def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
         """Return one example per line, each a JSON object. Raises DataError (``file:line``) for other
         lines."""
         return json_rows(data, where, with_id=True)
-
-    def model_input(self, example: Example) -> str:
-        """Return the row."""
-        return example.input
-
-    def parse_answer(self, text: str) -> str:
-        """Return the text without surrounding blanks."""
-        return text.strip()
-
-    def score(self, answer: str, example: Example) -> Score:
-        """Raise BugError, since the adapter scores."""
-        raise BugError("an adapter scores its own rollouts", where=self.name)
 
 
 def candidate_of(shown: Shown) -> dict[str, str]:
@@ -89,8 +78,8 @@ def recording_said(example: Example, reply: Mapping[str, Any], factory: str) -> 
         )
     records = tuple((name, text) for name, rows in reply["records"].items() if (text := _text(rows)))
     return Recording(
-        title=_short(_question_in(reply["records"]), MAX_TITLE),
-        answer=_short(reply["output"], MAX_ANSWER),
+        title=shortened(_question_in(reply["records"]), MAX_TITLE),
+        answer=shortened(reply["output"], MAX_ANSWER),
         score=float(score),
         feedback="",
         parts=("\n\n".join(dict.fromkeys(text for _, text in records)),),
@@ -123,8 +112,3 @@ def _flat(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:g}"
     return whole(str(value))
-
-
-def _short(text: str, characters: int) -> str:
-    text = whole(text).strip()
-    return text if len(text) <= characters else f"{text[:characters]} [...]"

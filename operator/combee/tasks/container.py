@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from combee.algo.tokens import estimate_tokens
-from combee.errors import BugError, DataError, RolloutError
-from combee.records import Example, Score
-from combee.tasks.dataset import MAX_ID_CHARACTERS, MAX_ROW_BYTES, Dataset
+from combee.errors import DataError, RolloutError
+from combee.records import Example
+from combee.tasks.dataset import BOM, MAX_ID_CHARACTERS, MAX_ROW_BYTES, Dataset, dataset_digest, id_of
+from combee.tasks.protocol import ScoredElsewhere
 from combee.tasks.traces.conversation import Row, UnreadableError
 from combee.tasks.traces.outcomes import MAX_FEEDBACK
 from combee.tasks.traces.read import MAX_TRACE_BYTES, recording_of, row_of
@@ -83,7 +84,7 @@ class Ended:
     """why it was stopped; None when it ended by itself."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """the files of ``LEFT`` that exist; one byte over the limit where a file is larger."""
-    said: str = ""
+    output: str = ""
     """its last output, for the user alone: it may quote a row."""
 
 
@@ -102,7 +103,7 @@ def recording_left(ended: Ended, *, part_tokens: int = PART_TOKENS) -> Recording
     reward, feedback = _reward(ended)
     trajectory = ended.files.get(TRAJECTORY)
     if trajectory is None:
-        fail(Fault.NO_TRAJECTORY, f"it left no {TRAJECTORY}", ended.said)
+        fail(Fault.NO_TRAJECTORY, f"it left no {TRAJECTORY}", ended.output)
     if len(trajectory) > LEFT[TRAJECTORY]:
         fail(Fault.BAD_TRAJECTORY, f"its {TRAJECTORY} is longer than {LEFT[TRAJECTORY]:,} bytes")
     try:
@@ -113,7 +114,7 @@ def recording_left(ended: Ended, *, part_tokens: int = PART_TOKENS) -> Recording
 
 
 def fail(fault: Fault, what: str, output: str = "") -> NoReturn:
-    """Raise RolloutError. ``said``: the container's last output."""
+    """Raise RolloutError. ``output``: the container's last words."""
     words = " ".join(output.split())[-MAX_SAID:]
     raise RolloutError(fault.value, f"{what}{f': {words}' if words else ''}", fix=_FIXES[fault])
 
@@ -131,21 +132,21 @@ def may_be_tried_again(error: RolloutError) -> bool:
 def _refuse_end(ended: Ended) -> None:
     duration = f"after {ended.seconds:.0f} s"
     if ended.stopped is Fault.TIMEOUT or ended.code == _OUT_OF_CPU:
-        fail(Fault.TIMEOUT, f"it was stopped at its timeout, {duration}", ended.said)
+        fail(Fault.TIMEOUT, f"it was stopped at its timeout, {duration}", ended.output)
     if ended.stopped is Fault.WROTE_TOO_MUCH or ended.code == _FILE_TOO_LARGE:
-        fail(Fault.WROTE_TOO_MUCH, f"it was stopped for the files it wrote, {duration}", ended.said)
+        fail(Fault.WROTE_TOO_MUCH, f"it was stopped for the files it wrote, {duration}", ended.output)
     if ended.stopped is not None:
-        fail(ended.stopped, f"it was stopped {duration}", ended.said)
+        fail(ended.stopped, f"it was stopped {duration}", ended.output)
     if ended.code == _KILLED:
-        fail(Fault.KILLED, f"it was killed (exit code {ended.code}) {duration}", ended.said)
+        fail(Fault.KILLED, f"it was killed (exit code {ended.code}) {duration}", ended.output)
     if ended.code:
-        fail(Fault.CRASHED, f"it ended with exit code {ended.code} {duration}", ended.said)
+        fail(Fault.CRASHED, f"it ended with exit code {ended.code} {duration}", ended.output)
 
 
 def _reward(ended: Ended) -> tuple[float, str]:
     data = ended.files.get(REWARD)
     if data is None:
-        fail(Fault.NO_REWARD, f"it left no {REWARD}", ended.said)
+        fail(Fault.NO_REWARD, f"it left no {REWARD}", ended.output)
     if len(data) > LEFT[REWARD]:
         fail(Fault.BAD_REWARD, f"its {REWARD} is longer than {LEFT[REWARD]:,} bytes")
     try:
@@ -175,29 +176,18 @@ def _trace(data: bytes) -> Row:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerTask:
+class ContainerTask(ScoredElsewhere):
     """Rows are JSON objects that only the container understands. The container also scores them."""
 
     name: str = "Custom"
     instructions: str = ""
     answer_schema_description: str = "What the agent said last."
+    unscored: ClassVar[str] = "a container scores its own rollouts"
 
     def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
         """Return one example per line, each a JSON object. Raises DataError (``file:line``) for other
         lines."""
         return json_rows(data, where)
-
-    def model_input(self, example: Example) -> str:
-        """Return the row, without its id."""
-        return example.input
-
-    def parse_answer(self, text: str) -> str:
-        """Return the text without surrounding blanks."""
-        return text.strip()
-
-    def score(self, answer: str, example: Example) -> Score:
-        """Raise BugError, since the container scores."""
-        raise BugError("a container scores its own rollouts", where=self.name)
 
 
 def json_rows(data: Iterable[bytes], where: str, *, with_id: bool = False) -> Dataset:
@@ -223,7 +213,7 @@ class _Rows:
     def add(self, number: int, line: bytes) -> None:
         if len(line.rstrip(b"\r\n")) > MAX_ROW_BYTES:
             self._refuse(number, f"the row is longer than {MAX_ROW_BYTES} bytes")
-        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        line = line.removeprefix(BOM) if number == 1 else line
         if not line.strip():
             return
         try:
@@ -249,8 +239,8 @@ class _Rows:
     def _id(self, number: int, value: Any) -> str:
         if value is None:
             return str(number)
-        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-        if not 0 < len(text) <= MAX_ID_CHARACTERS or not text.isprintable() or any(map(str.isspace, text)):
+        text = id_of(value)
+        if not text:
             self._refuse(number, f"its id is no word of at most {MAX_ID_CHARACTERS} characters")
         return text
 
@@ -260,10 +250,8 @@ class _Rows:
         warning = (
             f"{self.where}: {len(self.merged):,} rows are identical to earlier ones and are merged with them"
         )
-        digest = hashlib.sha256()
-        for example in self.examples:
-            digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
-        return Dataset(tuple(self.examples), digest.hexdigest(), (warning,) if self.merged else ())
+        warnings = (warning,) if self.merged else ()
+        return Dataset(tuple(self.examples), dataset_digest(self.examples), warnings)
 
     def _refuse(self, number: int, what: str) -> NoReturn:
         raise DataError(

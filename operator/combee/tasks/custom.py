@@ -39,7 +39,7 @@ def load_task(path: str, name: str = "Custom") -> Task:
     lacks a part of the protocol.
     """
     module_name, _, class_name = path.partition(":")
-    task = _instance(path, _class(path, module_name, class_name))
+    task: Any = _checked_call(path, "__init__", _class(path, module_name, class_name))
     missing = [part for part in METHODS if not callable(getattr(task, part, None))]
     if missing:
         raise _breach(f"{path} has no method {', '.join(missing)}")
@@ -68,10 +68,6 @@ def _class(path: str, module_name: str, class_name: str) -> Any:
         article = "no" if task_class is None else "something that is no class called"
         raise _breach(f"the module {module_name} has {article} {class_name}")
     return task_class
-
-
-def _instance(path: str, task_class: Any) -> Any:
-    return _checked_call(path, "__init__", task_class)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ MAX_ROW_BYTES = 1024 * 1024
 """longest row, in bytes."""
 MAX_ID_CHARACTERS = 128
 _SHOWN_LINES = 5
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 Load = Callable[[], bytes]
 """loads what is stored outside of memory."""
 
@@ -52,6 +52,21 @@ def content_digest(model_input: str, target: str) -> str:
     return hashlib.sha256(
         json.dumps([model_input, target], separators=(",", ":")).encode("ascii")
     ).hexdigest()
+
+
+def dataset_digest(examples: Iterable[Example]) -> str:
+    """Return the sha256 hex of the examples' ids, contents and order."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
+    return digest.hexdigest()
+
+
+def id_of(value: Any) -> str:
+    """Return a row's id as text; empty when it is no word of at most MAX_ID_CHARACTERS characters."""
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    usable = len(text) <= MAX_ID_CHARACTERS and text.isprintable() and not any(map(str.isspace, text))
+    return text if usable else ""
 
 
 def read_jsonl(
@@ -110,7 +125,7 @@ class _Reader:
                 number, f"the row is longer than {MAX_ROW_BYTES} bytes", "Shorten or remove the row."
             )
         if number == 1:
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM)
         if not line.strip():
             return
         row = self._row(number, line)
@@ -139,10 +154,7 @@ class _Reader:
                 where=self._where,
                 fix=f"Write one JSON object a line: {self._shape()}.",
             )
-        digest = hashlib.sha256()
-        for example in self._examples:
-            digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
-        return Dataset(tuple(self._examples), digest.hexdigest(), tuple(self._warnings()))
+        return Dataset(tuple(self._examples), dataset_digest(self._examples), tuple(self._warnings()))
 
     def _warnings(self) -> Iterator[str]:
         if self._merged:
@@ -166,7 +178,7 @@ class _Reader:
             )
         try:
             row = json.loads(
-                text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_unique_keys
+                text, parse_float=Decimal, parse_constant=refuse_constant, object_pairs_hook=_unique_keys
             )
         except json.JSONDecodeError as error:
             self._refuse(number, f"not valid JSON at column {error.colno}: {error.msg}", fix)
@@ -215,8 +227,8 @@ class _Reader:
         value = row.get(self._fields.id)
         if value is None:
             return str(number)
-        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-        if not 0 < len(text) <= MAX_ID_CHARACTERS or not text.isprintable() or any(c.isspace() for c in text):
+        text = id_of(value)
+        if not text:
             self._refuse(
                 number,
                 f"{self._fields.id} is not a usable id",
@@ -231,7 +243,8 @@ def _pairs(pairs: list[tuple[int, int]]) -> str:
     return f"{len(pairs)} rows, lines {lines}{more}" if len(pairs) > 1 else f"line {lines}"
 
 
-def _no_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN and the infinities, which Python reads as JSON."""
     raise ValueError(f"{name} is not a JSON number")
 
 

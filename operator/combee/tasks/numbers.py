@@ -37,16 +37,9 @@ _TOKEN = re.compile(
 )
 _SCALE_WORDS = {
     "thousand": 3,
-    "million": 6,
-    "millions": 6,
-    "mn": 6,
-    "mio": 6,
-    "billion": 9,
-    "billions": 9,
-    "bn": 9,
-    "trillion": 12,
-    "trillions": 12,
-    "tn": 12,
+    **dict.fromkeys(("million", "millions", "mn", "mio"), 6),
+    **dict.fromkeys(("billion", "billions", "bn"), 9),
+    **dict.fromkeys(("trillion", "trillions", "tn"), 12),
 }
 _SCALE_LETTERS = {"k": 3, "m": 6, "b": 9, "t": 12}
 _PERCENT = {"%", "percent", "pct", "percentage"}
@@ -107,11 +100,10 @@ class Number:
 def parse_number(text: str) -> Number | None:
     """The number that ``text`` gives as its answer; None when it holds none (or one beyond 1e60).
 
-    Taken is: the only number; else the first one in the last ``\\boxed{``; else the one that follows
-    the last ``answer`` or ``result`` (behind its ``is`` or colon; of an expression, its outcome); else
-    the one after the last ``=``, in the last bold part, after the last ``is`` or colon; else the last
-    one. "2 decimal places" is no number here, and parentheses mean minus only around the one number
-    there is.
+    Taken is: the only number; else the first one in the last ``\\boxed{``; else the one that follows the last
+    ``answer`` or ``result`` (behind its ``is`` or colon; of an expression, its outcome); else the one after
+    the last ``=``, in the last bold part, after the last ``is`` or colon; else the last one. "2 decimal
+    places" is no number here, and parentheses mean minus only around the one number there is.
 
     >>> str(parse_number("The answer is **$1,500.25**, rounded to 2 decimals.")), str(parse_number("(3.2)"))
     ('1500.25', '-3.2')

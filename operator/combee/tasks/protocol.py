@@ -7,8 +7,9 @@ no base class. ``combee.records`` has Example and Score, and ``combee.tasks.data
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from combee.errors import BugError
 from combee.records import Example, Score
 from combee.tasks.dataset import Dataset
 
@@ -47,3 +48,24 @@ class Task(Protocol):
     def score(self, answer: str, example: Example) -> Score:
         """Return the verdict on an answer, parsed or as the model wrote it. Never raises on any answer."""
         ...
+
+
+class ScoredElsewhere:
+    """What tasks have in common whose rollouts or traces come with their score."""
+
+    __slots__ = ()
+    name: str
+    unscored: ClassVar[str]
+    """why there is nothing to score."""
+
+    def model_input(self, example: Example) -> str:
+        """Return the row, or what was asked in a trace."""
+        return example.input
+
+    def parse_answer(self, text: str) -> str:
+        """Return the text without surrounding blanks."""
+        return text.strip()
+
+    def score(self, answer: str, example: Example) -> Score:
+        """Raise BugError: nothing asks for it."""
+        raise BugError(self.unscored, where=self.name)

@@ -19,9 +19,9 @@ _TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask(), "Trac
 def task_of(spec: TaskSpec) -> Task:
     """Return the task of a manifest.
 
-    **Imports the user's code** for type Custom and for types that packages add: call it only in the pods of the run,
-    and in ``combee run`` and ``combee preview`` on a laptop; never in the operator or the gateway. Raises what
-    ``task_for`` and ``load_task`` raise. The code of a container or an adapter runs in processes of its own.
+    **Imports the user's code** for type Custom and for types that packages add: call it only in the pods of
+    the run, and in ``combee run`` and ``combee preview`` on a laptop; never in the operator or the gateway.
+    Raises what ``task_for`` and ``load_task`` raise. Containers and adapters run in processes of their own.
     """
     if spec.type == "Traces" and spec.traces is not None:
         return TracesTask(spec.traces.format, spec.traces.part_tokens)
@@ -35,7 +35,8 @@ def task_of(spec: TaskSpec) -> Task:
 
 
 def task_for(type: str) -> Task:
-    """Return the task of a built-in or an installed type. Raises ManifestError for an unknown one and for Custom."""
+    """Return the task of a built-in or installed type. Raises ManifestError for other types and for
+    Custom."""
     if (task := _TASKS.get(type)) is not None:
         return task
     added = extensions.names(extensions.TASKS)

@@ -17,7 +17,7 @@ from combee.work.programs import ProgramRunner, Rollout
 
 @dataclass(slots=True, kw_only=True)
 class AdapterRunner(ProgramRunner):
-    """Rolls out by an adapter, each example by itself. ``image``: the worker's that holds it, where one is named."""
+    """Rolls out by an adapter, each example by itself. ``image``: the worker's that holds it, if named."""
 
     adapter: CustomAdapter
     hosts: Hosts

@@ -192,8 +192,8 @@ class Asker:
 
     def encode(self) -> bytes:
         """The call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit, attempts;
-        then, only where something happened, why it was asked again, whether it was raced, and what became of the
-        role's concurrency."""
+        then, only where something happened, why it was asked again, whether it was raced, and what became of
+        the role's concurrency."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
 

@@ -18,7 +18,7 @@ End = TypeVar("End", covariant=True)
 
 
 class Executor(Protocol[End]):
-    """Runs one rollout's command to its end, in isolation: in a sandbox, or in a pod that fetches it from a desk."""
+    """Runs one rollout's command in isolation: in a sandbox, or in a pod that fetches it from a desk."""
 
     async def run(
         self,
@@ -27,7 +27,7 @@ class Executor(Protocol[End]):
         left: Mapping[str, int],
         stop: asyncio.Future[CombeeError],
     ) -> End:
-        """How it ended and which of ``left`` (name -> most bytes) it left. It is ended when ``stop`` is done."""
+        """How it ended and which of ``left`` (name -> most bytes) it left. ``stop`` ends it."""
         ...
 
 

@@ -68,9 +68,9 @@ class Runner(Protocol):
         ordinal: int,
         reflected: bool = False,
     ) -> Recording:
-        """What was done with the artifact, in the call graph as one call of the task model. Raises ``LOSSES`` for
-        what only concerns this example. ``ordinal`` numbers repeats of the same; ``reflected``: what was done
-        will be reflected on, not only scored."""
+        """What was done with the artifact, in the call graph as one call of the task model. Raises ``LOSSES``
+        for what only concerns this example. ``ordinal`` numbers repeats of the same; ``reflected``: what was
+        done will be reflected on, not only scored."""
         ...
 
 
@@ -125,7 +125,7 @@ class WorkContext:
 
 
 async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Example]]:
-    """heldOut in two halves: select chooses, gate decides, and neither teaches. Both are empty without heldOut.
+    """heldOut in halves: select chooses, gate decides, neither teaches. Both are empty without heldOut.
 
     They are a pure function of the data's digest and its ids.
     """

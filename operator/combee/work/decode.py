@@ -10,13 +10,8 @@ from combee.records import Lesson, Reflection, Trajectory
 
 def reflection_of(row: dict[str, Any]) -> Reflection:
     """The reflection that ``put_lines`` wrote."""
-    return Reflection(
-        **{
-            **row,
-            "lessons": tuple(Lesson(**lesson) for lesson in row["lessons"]),
-            "tags": tuple((bullet, tag) for bullet, tag in row["tags"]),
-        }
-    )
+    lessons = tuple(Lesson(**lesson) for lesson in row["lessons"])
+    return Reflection(**{**row, "lessons": lessons, "tags": tuple(map(tuple, row["tags"]))})
 
 
 def without_diagnosis(row: dict[str, Any]) -> Reflection:
@@ -34,11 +29,5 @@ def outcome_of(row: dict[str, Any]) -> Trajectory:
 
 def update_of(row: dict[str, Any]) -> Update:
     """The update that reduce wrote."""
-    return Update(
-        **{
-            **row,
-            "sources": frozenset(row["sources"]),
-            "cited": frozenset(row["cited"]),
-            "base": tuple(row["base"]),
-        }
-    )
+    sets = {name: frozenset(row[name]) for name in ("sources", "cited")}
+    return Update(**{**row, **sets, "base": tuple(row["base"])})

@@ -219,7 +219,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
 
 
 async def _findings(context: WorkContext, text: str) -> dict[str, str]:
-    """The digest of what the text repeats of the rows, which entries of the start may do; nothing where it does not."""
+    """The digest of what the text repeats of the rows, which only entries of the start may do."""
     findings = await repeated(context, text)
     return {"findings": await context.store.aput_blob(findings_json(findings).encode())} if findings else {}
 

@@ -22,8 +22,8 @@ QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 
 def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any]:
-    """``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart, ``hedges``, and
-    ``limits``: how the concurrency of each role followed the server, in order.
+    """``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart,
+    ``hedges``, and ``limits``: how the concurrency of each role followed the server, in order.
 
     ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
     """

@@ -1,9 +1,9 @@
 """Pairs of answers, scored one answer at a time by a judge that is told nothing else.
 
-The gateway keeps both answers to a request as one line of JSON. Here each is judged by itself, in an order that a
-hash of the pair draws, and their scores' difference makes the pair. Equal answers differ by nothing, and no model is
-asked. Where one version gave no answer at all the difference is whole, and no model is asked either. What cannot be
-judged is left out, and never counts as a zero.
+The gateway keeps both answers to a request as one line of JSON. Here each is judged by itself, in an order
+that a hash of the pair draws, and their scores' difference makes the pair. Equal answers differ by nothing,
+and no model is asked. Where one version gave no answer at all the difference is whole, and no model is asked
+either. What cannot be judged is left out, and never counts as a zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST_RATIO = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A request and both answers to it, as the gateway kept them. (stream, number) is its identity within a test."""
+    """A request and both answers, as the gateway kept them. (stream, number) identifies it within a test."""
 
     stream: str
     number: int
@@ -59,33 +59,26 @@ class Unjudged:
 
 
 def root_of(test: str, request: Mapping[str, Any]) -> str:
-    """What the turns of one conversation have in common: a hash of its first user message, another one in each
-    test. Empty where there is none: such a request stands for itself.
+    """What the turns of one conversation have in common: a hash of its first user message, another one in
+    each test. Empty where there is none: such a request stands for itself.
 
-    >>> turns = [{"role": "user", "content": "hello"}], [{"role": "system"}, {"role": "user", "content": "hello"}]
+    >>> first = {"role": "user", "content": "hello"}
+    >>> turns = [first], [{"role": "system"}, first]
     >>> len({root_of("test-1", {"messages": messages}) for messages in turns})
     1
     """
     messages = request.get("messages")
     for message in messages if isinstance(messages, Sequence) else ():
         if isinstance(message, Mapping) and message.get("role") == "user" and message.get("content"):
-            said = json.dumps(message["content"], sort_keys=True)
-            return hashlib.sha256(f"{test}\n{said}".encode()).hexdigest()[:16]
+            words = json.dumps(message["content"], sort_keys=True)
+            return hashlib.sha256(f"{test}\n{words}".encode()).hexdigest()[:16]
     return ""
 
 
 def read_samples(data: bytes, test: str) -> tuple[list[Sampled], int]:
     """The pairs of ``test`` in an object of the spool, and how many lines are none that can be read."""
-    found, bad = [], 0
-    for line in data.splitlines():
-        if not line.strip():
-            continue
-        sample = _sample(line, test)
-        if sample is None:
-            bad += 1
-        else:
-            found.append(sample)
-    return found, bad
+    samples = [_sample(line, test) for line in data.splitlines() if line.strip()]
+    return [sample for sample in samples if sample is not None], samples.count(None)
 
 
 def _sample(line: bytes, test: str) -> Sampled | None:
@@ -102,19 +95,15 @@ def _sample(line: bytes, test: str) -> Sampled | None:
         return None
     named = isinstance(stream, str) and 0 < len(stream) <= 128 and type(number) is int and 0 <= number < 2**53
     known = len(failed) < 2 and all(map(WHY_FAILED.fullmatch, failed.values()))
-    if (
-        not right
-        or not named
-        or not known
-        or not all(isinstance(one, Mapping) for one in (*answers.values(), request))
-    ):
+    mappings = all(isinstance(part, Mapping) for part in (*answers.values(), request))
+    if not (right and named and known and mappings):
         return None
     return Sampled(stream, number, request, answers["tested"], answers["against"], ratio, failed)
 
 
 def _ratio(tested: Any, against: Any) -> float | None:
-    seconds = [float(one) if isinstance(one, int | float) else 0.0 for one in (tested, against)]
-    if not all(0 < one < math.inf for one in seconds):
+    seconds = [float(value) if isinstance(value, int | float) else 0.0 for value in (tested, against)]
+    if not all(0 < value < math.inf for value in seconds):
         return None
     return min(_LARGEST_RATIO, max(1 / _LARGEST_RATIO, seconds[0] / seconds[1]))
 
@@ -124,15 +113,15 @@ async def judge_all(
 ) -> list[Pair | Unjudged]:
     """A verdict on each sample, ``width`` at once, in their order.
 
-    Raises what would meet every other pair, too: EndpointError (a wrong key, an unknown model, nobody there), and
-    TransientError when HOPELESS calls failed and none was answered.
+    Raises what would meet every other pair, too: EndpointError (a wrong key, an unknown model, nobody there),
+    and TransientError when HOPELESS calls failed and none was answered.
     """
     failed: list[TransientError] = []
-    asked_before = len(asker.rows)
+    rows_before = len(asker.rows)
 
-    async def one(numbered: tuple[int, Sampled]) -> Pair | Unjudged:
+    async def judge(numbered: tuple[int, Sampled]) -> Pair | Unjudged:
         chain, sample = numbered
-        if len(failed) >= HOPELESS and len(asker.rows) == asked_before:
+        if len(failed) >= HOPELESS and len(asker.rows) == rows_before:
             raise failed[0]
         try:
             return await _judge(asker, sample, test, chain)
@@ -142,14 +131,13 @@ async def judge_all(
         except (ContextLengthError, ParseError) as error:
             return Unjudged(sample.stream, sample.number, error.code, passing=False)
 
-    return await pooled(list(enumerate(samples)), one, width=width)
+    return await pooled(list(enumerate(samples)), judge, width=width)
 
 
 async def _judge(asker: Asker, sample: Sampled, test: str, chain: int) -> Pair:
     for side, why in sample.failed.items():
-        return Pair(
-            sample.stream, sample.number, -1.0 if side == "tested" else 1.0, sample.latency_ratio, why
-        )
+        difference = -1.0 if side == "tested" else 1.0
+        return Pair(sample.stream, sample.number, difference, sample.latency_ratio, why)
     if shown_answer(sample.tested) == shown_answer(sample.against):
         return Pair(sample.stream, sample.number, 0.0, sample.latency_ratio)
     scores = {}

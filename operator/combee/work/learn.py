@@ -35,9 +35,9 @@ class Learning:
     async def learn(self) -> Learned:
         """Roll out, score and reflect. What was recorded is not rolled out.
 
-        A wrong answer gets up to ``reflection_rounds`` rounds: reflect, try again with the reflection, stop when it
-        is right. The votes and lessons of the last round count; the trajectory stays the first one, whose score is
-        the honest one.
+        A wrong answer gets up to ``reflection_rounds`` rounds: reflect, try again with the reflection, stop
+        when it is right. The votes and lessons of the last round count; the trajectory stays the first one,
+        whose score is the honest one.
         """
         if (load := (await self.context.data.train()).recordings.get(self.example.id)) is not None:
             return await self._from_recording(load)
@@ -70,7 +70,7 @@ class Learning:
     async def _from_recording(self, load: Load) -> Learned:
         """The trajectory, without what the data holds of it anyway, and one reflection for all of its parts.
 
-        A part whose reflection is lost is counted as any lost call is; when all of them are, the trajectory failed.
+        A lost reflection is counted as any lost call is; when those of all parts are, the trajectory failed.
         """
         recording = await asyncio.to_thread(lambda: decode(load()))
         first, reflection, error = await self._reflections(recording)
@@ -111,7 +111,7 @@ class Learning:
     async def _reflections(
         self, recording: Recording, round_number: int = 1, previous: Reflection | None = None
     ) -> tuple[Trajectory, Reflection | None, str]:
-        """The first part as a trajectory, one reflection on all parts that were not lost, and the last loss's code."""
+        """The first part as a trajectory, one reflection on all parts, and the code of the last loss."""
         reflections: list[Reflection] = []
         error, by_model = "", False
         parts = trajectories(self.example, recording, self.plan.epoch)
@@ -186,8 +186,8 @@ def joined(parts: Sequence[Reflection]) -> Reflection | None:
 
 
 def joined_records(parts: Sequence[Reflection]) -> Reflection | None:
-    """One reflection of the records that a method made of the parts without a call: those of one id are one, each
-    part's cut to its share of what a record may hold."""
+    """One reflection of the records that a method made of the parts without a call: those of one id are one,
+    each part's cut to its share of what a record may hold."""
     if not parts:
         return None
     texts_of: dict[str, dict[str, None]] = {}

@@ -83,8 +83,7 @@ async def help_others(
 async def run_map(
     context: WorkContext, step: Step, plan: IterationPlan, shard: int, shown: Sequence[Rendered]
 ) -> StepSummary:
-    """Do one shard, or find it done. ``shown``: the texts of the iteration. Raises TransientError when most of its
-    examples were lost."""
+    """Do one shard, or find it done. ``shown``: the iteration's texts. TransientError when most were lost."""
     receipt = await read_receipt(context, step.name, shard)
     batch_members = await members(context, plan)
     positions = dealt(batch_members, plan)[shard]

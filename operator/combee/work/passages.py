@@ -28,8 +28,8 @@ async def leak_corpus(context: WorkContext) -> Any:
 
 
 async def repeated(context: WorkContext, text: str) -> tuple[Finding, ...]:
-    """The bullets of ``text`` that repeat rows, whoever wrote them. None where traces are learned from: each entry
-    is held against the traces that were read for it, when it is learned."""
+    """The bullets of ``text`` that repeat rows, whoever wrote them. None where traces are learned from: each
+    entry is held against the traces that were read for it, when it is learned."""
     if not text or (await context.data.train()).recordings:
         return ()
     return await asyncio.to_thread(verbatim, text, await leak_corpus(context))

@@ -41,8 +41,8 @@ class Claims:
 
     async def take(self, piece: int) -> bool:
         """Claim a piece; whether it is ours. A pod that was started again finds its own claims."""
-        mine, path = str(self.me).encode(), self._path(piece)
-        return await self.context.store.aput_new(path, mine) or await self.context.store.aget(path) == mine
+        store, claim, path = self.context.store, str(self.me).encode(), self._path(piece)
+        return await store.aput_new(path, claim) or await store.aget(path) == claim
 
     async def leave(self, piece: int) -> None:
         """Say that nobody is at work on a piece any more: it is answered, or never will be by us."""

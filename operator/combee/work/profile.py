@@ -92,19 +92,20 @@ async def _splits(context: WorkContext) -> dict[str, Dataset]:
 
 
 async def _note_passages(context: WorkContext, text: str) -> None:
-    """Warn of entries of the initial playbook that repeat rows: every version that still has them is refused."""
+    """Warn of entries of the initial playbook that repeat rows: versions with them are refused."""
     findings = await repeated(context, text)
     if findings:
         which = ", ".join(finding.entry for finding in findings[:3]) + (", ..." if len(findings) > 3 else "")
         context.progress.note(
-            f"task.initialPlaybook: {which}: {findings[0].reason}; no gate of a Playbook passes a version that holds it"
+            f"task.initialPlaybook: {which}: {findings[0].reason}; "
+            "no gate of a Playbook passes a version that holds it"
         )
 
 
 async def _waves(
     context: WorkContext, asker: Asker, select: list[Example], shown: Shown
 ) -> tuple[dict[str, float], list[tuple[int, float]], list[str]]:
-    """Scores by example id, (size, modelled seconds) of each wave, and what the lost rollouts were lost to."""
+    """Scores by example id, (size, modelled seconds) of each wave, and the codes of lost rollouts."""
     if context.spec.aggregation.traits.embeds:
         await probe(asker)
     context.progress.begin("profile", len(select))

@@ -1,7 +1,7 @@
 """Rollouts by a program of the user's own, in the accounts: the memo, the budget, the call graph.
 
-A rollout is one call of the task model in all accounts, whatever it asked meanwhile: its tokens are the sum, its
-seconds its own. Good ones are remembered by all that went in; a failed one never is.
+A rollout is one call of the task model in all accounts, whatever it asked meanwhile: its tokens are the sum,
+its seconds its own. Good ones are remembered by all that went in; a failed one never is.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ProgramRunner(ABC):
 
     @abstractmethod
     async def attempt(self, rollout: Rollout, visits: list[Visit]) -> tuple[Any, float]:
-        """How the program ended and after how many seconds; ``visits`` gets its visit to the model at once."""
+        """How the program ended and its seconds; its visit to the model is in ``visits`` at once."""
 
     @abstractmethod
     def recording(self, rollout: Rollout, end: Any) -> Recording:
@@ -96,7 +96,7 @@ class ProgramRunner(ABC):
         ordinal: int,
         reflected: bool = False,
     ) -> Recording:
-        """What was done. RolloutError when the user's program misbehaved, TransientError when the model did."""
+        """What was done. RolloutError for a fault of the user's program, TransientError for the model's."""
         asker.begin(stage)
         visits: list[Visit] = []
         rollout = Rollout(example, shown, ordinal, reflected)
@@ -117,7 +117,7 @@ class ProgramRunner(ABC):
         return decode(answered.completion.text.encode())
 
     async def _explain(self, error: RolloutError) -> None:
-        """Keep the first failure of its kind in the store with its last words, which may quote a row, and say where."""
+        """Keep the first failure of its kind in the store, since its words may quote a row, and say where."""
         path = f"{self.accounts.prefix}/rollouts/{error.code}.txt"
         await self.accounts.store.aput_new(path, f"{error}\n".encode(errors="replace"))
         self.accounts.progress.note(
@@ -140,7 +140,8 @@ class ProgramRunner(ABC):
                 self._settle(None, hit=False, error=error)
 
     async def _tried(self, rollout: Rollout, visits: list[Visit]) -> Completion:
-        """The rollout with its recording as the text, tried at most ``attempts`` times until it does not die."""
+        """The rollout with its recording as the text, tried again when it died, at most ``attempts``
+        times."""
         faults: list[str] = []
         for attempt in range(1, self.attempts + 1):
             end, seconds = await self.attempt(rollout, visits)

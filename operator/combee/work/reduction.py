@@ -60,7 +60,7 @@ class Reduction:
         chain: int,
         call: str = "an aggregator call",
     ) -> Parsed | None:
-        """The proposer's answer; None when the call is lost. The next round (or the other copy) may carry then."""
+        """The proposer's answer; None for a lost call: the next round (or the other copy) may carry then."""
         try:
             return await self.asker.ask("proposer", prompt, parse, stage=stage, chain=chain)
         except LOSSES as error:

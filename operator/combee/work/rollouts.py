@@ -92,7 +92,7 @@ def judged(
 
 
 def lost(example: Example, model_input: str, epoch: int, error: CombeeError) -> Trajectory:
-    """A trajectory of a call that failed: wrong, with the class of the error; of a container also with its last words."""
+    """A trajectory of a call that failed: wrong, with the error's code, and a container's last words."""
     return Trajectory(
         id=trajectory_id(example.id, epoch),
         example_id=example.id,
@@ -126,20 +126,19 @@ async def evaluate(
     known: Mapping[str, Known] | None = None,
 ) -> Scores:
     """Score a playbook on the examples; those that it is ``known`` to score are not asked."""
-    seen = dict(known or {})
-    asked = [example for example in examples if example.id not in seen]
-    context.progress.begin(stage, len(asked))
+    scores = dict(known or {})
+    unknown = [example for example in examples if example.id not in scores]
+    context.progress.begin(stage, len(unknown))
 
-    async def one(item: tuple[int, Example]) -> tuple[str, Known]:
+    async def score(item: tuple[int, Example]) -> tuple[str, Known]:
         chain, example = item
         trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
         context.progress.advance()
         return example.id, (trajectory.score, trajectory.partial)
 
-    seen |= dict(await pooled(list(enumerate(asked)), one, width=context.concurrency))
-    found = {example.id: seen[example.id] for example in examples}
-    by_id = {id_: value for id_, (value, _) in found.items()}
-    return Scores(by_id, mean_partial(partial for _, partial in found.values()))
+    scores |= dict(await pooled(list(enumerate(unknown)), score, width=context.concurrency))
+    by_id = {example.id: scores[example.id][0] for example in examples}
+    return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id))
 
 
 def mean_partial(partials: Iterable[float | None]) -> float | None:
@@ -148,9 +147,9 @@ def mean_partial(partials: Iterable[float | None]) -> float | None:
     >>> mean_partial([0.5, None, 1.0]), mean_partial([None, None])
     (0.5, None)
     """
-    every = list(partials)
-    given = [partial for partial in every if partial is not None]
-    return sum(given) / len(every) if given else None
+    values = list(partials)
+    credits = [value for value in values if value is not None]
+    return sum(credits) / len(values) if credits else None
 
 
 def mean(scores: dict[str, float]) -> float:

@@ -19,7 +19,7 @@ class Together:
 
     inner: Progress
     stages: dict[str, _Stage] = field(default_factory=dict)
-    told: str = ""
+    current: str = ""
 
     def part(self) -> PartProgress:
         """The progress of one more part."""
@@ -37,7 +37,7 @@ class PartProgress:
         """The part has ``total`` units to do in a stage."""
         shared = self.whole.stages.setdefault(stage, _Stage())
         shared.total += total
-        self.stage = self.whole.told = stage
+        self.stage = self.whole.current = stage
         self.whole.inner.begin(stage, shared.total)
         if shared.done:
             self.whole.inner.advance(shared.done)
@@ -46,7 +46,7 @@ class PartProgress:
         """``units`` more of the part's stage are done."""
         if self.stage in self.whole.stages:
             self.whole.stages[self.stage].done += units
-        if self.stage == self.whole.told:
+        if self.stage == self.whole.current:
             self.whole.inner.advance(units)
 
     def note(self, text: str) -> None:

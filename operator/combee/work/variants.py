@@ -1,7 +1,7 @@
-"""Several texts in flight in one iteration: which of them an example is answered with, and whose something is.
+"""Several texts in flight in one iteration: which one answers an example, and what belongs to which.
 
-Examples are dealt by their position in the batch, so a plan and the artifact tell it all. Where there is one text nothing
-is named, and everything is its own.
+Examples are dealt by their position in the batch, so a plan and the artifact tell it all. Where there is one
+text nothing is named, and everything is its own.
 """
 
 from __future__ import annotations

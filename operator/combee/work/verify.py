@@ -1,4 +1,4 @@
-"""The rollouts that a method asks for before it believes an update: a round side by side, rounds in their order.
+"""The rollouts that a method asks for before it believes an update: side by side in a round, round by round.
 
 Each rollout is charged like those of the map.
 """
@@ -21,43 +21,44 @@ _Rollout = tuple[Example, Page, int]
 
 
 async def run_verification(
-    context: WorkContext, asker: Asker, plan: IterationPlan, trying: Verifying[A]
+    context: WorkContext, asker: Asker, plan: IterationPlan, verifying: Verifying[A]
 ) -> Verified[A]:
     """Drive a method's verification to its end."""
     try:
-        asked = next(trying)
+        turn = next(verifying)
         while True:
-            asked = trying.send(await _answers(context, asker, asked, await _rollouts(context, plan, asked)))
-    except StopIteration as done:
-        tried: Verified[A] = done.value
-        return tried
+            rollouts = await _rollouts(context, plan, turn)
+            turn = verifying.send(await _answers(context, asker, turn, rollouts))
+    except StopIteration as end:
+        verified: Verified[A] = end.value
+        return verified
 
 
-async def _rollouts(context: WorkContext, plan: IterationPlan, asked: Round) -> list[_Rollout]:
+async def _rollouts(context: WorkContext, plan: IterationPlan, turn: Round) -> list[_Rollout]:
     """Those of a round, in their order. On train they are repeats of the epoch's rollouts, on select of its
     evaluations: the same question is asked once."""
-    found: list[_Rollout] = []
-    if asked.rollouts:
+    rollouts: list[_Rollout] = []
+    if turn.rollouts:
         train = {example.id: example for example in (await context.data.train()).examples}
-        repeat = plan.epoch + asked.repeat
-        found += [(train[rollout.example_id], rollout.page, repeat) for rollout in asked.rollouts]
-    if asked.sweep:
+        repeat = plan.epoch + turn.repeat
+        rollouts += [(train[rollout.example_id], rollout.page, repeat) for rollout in turn.rollouts]
+    if turn.sweep:
         select, _ = await held_out_split(context)
-        found += [(example, page, asked.repeat) for page in asked.sweep for example in select]
-    return found
+        rollouts += [(example, page, turn.repeat) for page in turn.sweep for example in select]
+    return rollouts
 
 
 async def _answers(
-    context: WorkContext, asker: Asker, asked: Round, rollouts: list[_Rollout]
+    context: WorkContext, asker: Asker, turn: Round, rollouts: list[_Rollout]
 ) -> list[Trajectory]:
-    context.progress.begin(asked.stage, len(rollouts))
+    context.progress.begin(turn.stage, len(rollouts))
 
-    async def one(item: tuple[int, _Rollout]) -> Trajectory:
+    async def answer(item: tuple[int, _Rollout]) -> Trajectory:
         chain, (example, page, repeat) = item
-        done = await rollout(
-            context, asker, example, page.shown, stage=asked.stage, chain=chain, epoch=repeat
+        trajectory = await rollout(
+            context, asker, example, page.shown, stage=turn.stage, chain=chain, epoch=repeat
         )
         context.progress.advance()
-        return done
+        return trajectory
 
-    return await pooled(list(enumerate(rollouts)), one, width=context.concurrency)
+    return await pooled(list(enumerate(rollouts)), answer, width=context.concurrency)

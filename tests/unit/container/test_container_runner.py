@@ -231,7 +231,7 @@ def test_no_more_run_at_once_than_the_manifest_says(tmp_path: Path) -> None:
 
 
 def test_nothing_that_an_example_says_is_in_a_note(tmp_path: Path) -> None:
-    one = bench(tmp_path, replace(CRASH, said="the customer's name is Ada"))
+    one = bench(tmp_path, replace(CRASH, output="the customer's name is Ada"))
     with pytest.raises(RolloutError, match="Ada"):
         asyncio.run(one.run())
     (note,) = one.progress.notes

@@ -77,7 +77,7 @@ class Cluster:
         self.objects[path] = data
         self._moment()
 
-    async def adelete(self, path: str) -> None:
+    def delete(self, path: str) -> None:
         self._moment()
         self.objects.pop(path, None)
         self._moment()

@@ -148,10 +148,6 @@ class Store:
         """``list`` on a thread."""
         return await self._run(lambda: self.list(prefix))
 
-    async def adelete(self, path: str) -> None:
-        """``delete`` on a thread."""
-        await self._run(lambda: self.delete(path))
-
     async def aput_blob(self, data: bytes) -> str:
         """``put_blob`` on a thread."""
         return await self._run(lambda: self.put_blob(data))

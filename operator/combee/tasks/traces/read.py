@@ -16,9 +16,9 @@ from typing import Any, Literal, NoReturn
 from combee.algo.tokens import estimate_tokens
 from combee.errors import DataError
 from combee.records import Example
-from combee.tasks.dataset import MAX_ID_CHARACTERS, Dataset, Load
-from combee.tasks.traces import atif, openai
+from combee.tasks.dataset import BOM, Dataset, Load, dataset_digest, id_of, refuse_constant
 from combee.tasks.traces.conversation import LEFT_OUT, Row, Turn, UnreadableError, whole
+from combee.tasks.traces.formats import atif_turns, openai_turns
 from combee.tasks.traces.outcomes import outcome_of
 from combee.tasks.traces.parts import parts_of
 from combee.tasks.traces.recording import Recording
@@ -33,11 +33,10 @@ MAX_DEPTH = 64
 """deepest nesting of objects and lists."""
 MAX_UNREADABLE = 0.1
 """largest share of rows that may be left out."""
-MAX_TITLE = 1200
-MAX_ANSWER = 2000
+MAX_TITLE, MAX_ANSWER = 1200, 2000
+"""most characters of a question and of an answer that a trajectory keeps."""
 _SHOWN = 5
 _IDS = ("id", "trace_id", "session_id", "trajectory_id")
-_BOM = b"\xef\xbb\xbf"
 
 
 def read_traces(
@@ -80,14 +79,14 @@ class _Reader:
     _seen: set[bytes] = field(default_factory=set)
 
     def add(self, number: int, line: bytes | None) -> None:
-        if line is not None and not line.removeprefix(_BOM).strip():
+        if line is not None and not line.removeprefix(BOM).strip():
             return
         self.counts["rows"] += 1
         row_counts: Counter[str] = Counter()
         try:
             if line is None:
                 raise UnreadableError(f"is longer than {MAX_TRACE_BYTES:,} bytes")
-            row = row_of(line.removeprefix(_BOM) if number == 1 else line)
+            row = row_of(line.removeprefix(BOM) if number == 1 else line)
             recording, cut = recording_of(row, self.format, self.part_tokens, row_counts)
         except UnreadableError as error:
             self.counts["unreadable"] += 1
@@ -117,9 +116,7 @@ class _Reader:
     def _id(self, number: int, row: Row) -> str:
         """Return the row's own id, else its line number; a repeated id gets the line number added."""
         for name in _IDS:
-            value = row.get(name)
-            text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-            if 0 < len(text) <= MAX_ID_CHARACTERS and text.isprintable() and not any(map(str.isspace, text)):
+            if text := id_of(row.get(name)):
                 return text if text not in self.recordings else f"{text}:{number}"
         return str(number) if str(number) not in self.recordings else f"line:{number}"
 
@@ -131,15 +128,8 @@ class _Reader:
             line, reason = self.faults[0]
             share = f"; {unusable:,} of {rows:,} rows cannot be used" if rows > 1 else ""
             self._refuse(f"the trace {reason}{share}", f"{self.where}:{line}", "Mend or remove them")
-        digest = hashlib.sha256()
-        for example in self.examples:
-            digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
-        return Dataset(
-            tuple(self.examples),
-            digest.hexdigest(),
-            tuple(f"{self.where}: {warning}" for warning in self._warnings()),
-            self.recordings,
-        )
+        warnings = tuple(f"{self.where}: {warning}" for warning in self._warnings())
+        return Dataset(tuple(self.examples), dataset_digest(self.examples), warnings, self.recordings)
 
     def _refuse(self, what: str, where: str, fix: str) -> NoReturn:
         shape = '{"messages": [...], "outcome": ...} or an ATIF trajectory'
@@ -158,16 +148,13 @@ class _Reader:
         if counts["long"]:
             yield (
                 f"{counts['long']:,} of {usable:,} traces are longer than {self.part_tokens:,} tokens "
-                "and are "
-                f"read in {counts['parts']:,} parts"
+                f"and are read in {counts['parts']:,} parts"
             )
         if counts["cut"]:
             yield f"{counts['cut']:,} single messages or results are longer than a part and are cut"
         if counts[LEFT_OUT]:
-            yield (
-                f"{counts[LEFT_OUT]:,} parts of messages that are no text (images, sounds, files) are left "
-                "out"
-            )
+            parts = f"{counts[LEFT_OUT]:,} parts of messages"
+            yield f"{parts} that are no text (images, sounds, files) are left out"
         if counts["silent"]:
             yield f"{counts['silent']:,} of {usable:,} traces do not say how they ended"
 
@@ -176,7 +163,7 @@ def row_of(line: bytes) -> Row:
     """Return the JSON object of a line; a bare list is taken as messages. Raises UnreadableError for
     others."""
     try:
-        value = json.loads(line.rstrip().decode("utf-8"), parse_constant=_no_constant)
+        value = json.loads(line.rstrip().decode("utf-8"), parse_constant=refuse_constant)
     except UnicodeDecodeError as error:
         raise UnreadableError(f"is not valid UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
@@ -207,10 +194,6 @@ def _refuse_depth(value: Any) -> None:
         level, depth = inner, depth + 1
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def recording_of(row: Row, format: Format, part_tokens: int, counts: Counter[str]) -> tuple[Recording, int]:
     """Return the recording of a row, and how many of its texts were cut. Raises UnreadableError."""
     turns = _turns(row, format, counts)
@@ -219,31 +202,23 @@ def recording_of(row: Row, format: Format, part_tokens: int, counts: Counter[str
     question = next((turn.text for turn in turns if turn.who == "user" and turn.text.strip()), turns[0].text)
     answer = next((turn.text for turn in reversed(turns) if turn.who == "agent" and turn.text.strip()), "")
     outcome, parts = outcome_of(row), parts_of(turns, part_tokens)
-    return (
-        Recording(
-            _short(question, MAX_TITLE),
-            _short(answer, MAX_ANSWER),
-            outcome.score,
-            outcome.feedback,
-            parts.texts,
-        ),
-        parts.cut,
-    )
+    title, last = shortened(question, MAX_TITLE), shortened(answer, MAX_ANSWER)
+    return Recording(title, last, outcome.score, outcome.feedback, parts.texts), parts.cut
 
 
 def _turns(row: Row, format: Format, counts: Counter[str]) -> list[Turn]:
     if format == "OpenAI":
-        return openai.turns_of(row, counts)
+        return openai_turns(row, counts)
     if format == "ATIF" or str(row.get("schema_version", "")).startswith("ATIF"):
-        return atif.turns_of(row, counts)
+        return atif_turns(row, counts)
     if "messages" in row:
-        return openai.turns_of(row, counts)
+        return openai_turns(row, counts)
     if "steps" in row:
-        return atif.turns_of(row, counts)
+        return atif_turns(row, counts)
     raise UnreadableError("has neither messages nor steps")
 
 
-def _short(text: str, characters: int) -> str:
+def shortened(text: str, characters: int) -> str:
     """Return ``text``, or its beginning with a mark that it is cut."""
     text = whole(text).strip()
     return text if len(text) <= characters else f"{text[:characters]} [...]"

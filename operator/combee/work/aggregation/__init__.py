@@ -1,1 +1,1 @@
-"""How reflections become updates: one file a strategy, one a merge. What each costs is in ``combee.strategies``."""
+"""How reflections become updates, by strategy and merge; ``combee.strategies`` has what each costs."""

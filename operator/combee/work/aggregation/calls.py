@@ -16,8 +16,8 @@ async def one_call(
     reflections: list[Reflection],
     trace: Callable[[list[Update]], list[Update]] = lambda updates: updates,
 ) -> list[Update]:
-    """The one aggregator call of a strategy that makes no more. ``trace`` finds the sources of its updates where
-    ``reflections`` only stand for others."""
+    """The one aggregator call of a strategy that makes no more. ``trace`` finds the sources of its updates
+    where ``reflections`` only stand for others."""
     reduction.progress("reduce", 1)
     updates = trace(await leaf(reduction, reflections, "reduce", 0) if reflections else [])
     method, calls = reduction.context.method, int(bool(reflections))

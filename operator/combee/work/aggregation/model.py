@@ -1,5 +1,5 @@
-"""``merge: Model``: the paper's tree, a call at every node up to one root. Its inputs are the outputs of the level
-below; fan-in and tokens are capped by adding levels.
+"""``merge: Model``: the paper's tree, a call at every node up to one root. Its inputs are the outputs of the
+level below; fan-in and tokens are capped by adding levels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """``ParallelScan``: leaves distil reflections side by side, and a merge brings together what they gave.
 
-With ``Retransmit`` what was not carried is sent again in the same iteration, so that no reflection depends on one call.
+With ``Retransmit`` what was not carried is sent again in the same iteration, so that no reflection depends on
+one call.
 """
 
 from __future__ import annotations

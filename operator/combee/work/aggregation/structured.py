@@ -1,5 +1,5 @@
-"""``merge: Structured``: ONE group-by over all leaf updates. Singletons pass verbatim, each cluster gets one call, all
-side by side: fixed depth at any n, and nothing is lost to a root's capacity.
+"""``merge: Structured``: ONE group-by over all leaf updates. Singletons pass verbatim, each cluster gets one
+call, all side by side: fixed depth at any n, and nothing is lost to a root's capacity.
 """
 
 from __future__ import annotations

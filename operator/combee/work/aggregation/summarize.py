@@ -1,9 +1,8 @@
 """``Summarize``: the aggregator is given summaries of the reflections in place of them.
 
-Reflections are packed, in the batch's order, into calls within ``maxFanIn`` and ``maxInputTokens``, and
-each call gives a short text. Where the summaries are too many for one aggregator call, they are
-summarized again. An entry made from a summary is traced to those reflections behind it whose lessons it
-still states.
+Reflections are packed, in the batch's order, into calls within ``maxFanIn`` and ``maxInputTokens``, and each
+call gives a short text. Where the summaries are too many for one aggregator call, they are summarized again.
+An entry made from a summary is traced to those reflections behind it whose lessons it still states.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ def _fitting(reduction: Reduction, state: _State) -> list[Reflection]:
     items = [state.items[index] for index in chosen]
     if len(items) < count:
         reduction.note(
-            f"{count - len(items)} of {count} summaries do not fit into {reduction.plan.max_input_tokens} tokens and "
-            "were left out: raise maxInputTokens"
+            f"{count - len(items)} of {count} summaries do not fit into "
+            f"{reduction.plan.max_input_tokens} tokens and were left out: raise maxInputTokens"
         )
     ids = {reflection.id for item in items for reflection in state.behind[item.id]}
     reduction.left_out = sum(reflection.id not in ids for reflection in reduction.reflections)

@@ -13,7 +13,7 @@ from combee.work.aggregation.topk import central
 from combee.work.reduction import Reduction
 
 Reduce = Callable[[Reduction], Awaitable[list[Update]]]
-"""Reflections to updates, for one part of a batch; the reduction keeps count of calls and of what they carried."""
+"""Reflections to updates, for one part of a batch; the reduction counts calls and what they carried."""
 
 _REDUCES: Mapping[str, Reduce] = {
     "ParallelScan": scan,

@@ -42,7 +42,7 @@ async def central(reduction: Reduction) -> list[Update]:
 
 
 async def nearest(reduction: Reduction) -> list[Reflection]:
-    """The reflections for the aggregator, in the batch's order. EndpointError when the embedder is of no use."""
+    """The reflections for the aggregator, in the batch's order. EndpointError for a useless embedder."""
     reflections = reduction.reflections
     texts = [text_of(reflection) for reflection in reflections]
     before = len(reduction.asker.rows)

@@ -44,8 +44,8 @@ MAX_DEPTH = 32
 
 
 def redacted(value: Any, depth: int = 0, *, numbers: bool = True) -> Any:
-    """``value`` with every text in it redacted, and every number that would be as a text unless not ``numbers``; what is
-    nested deeper than MAX_DEPTH is left out.
+    """``value`` with every text in it redacted, and every number that would be as a text unless not
+    ``numbers``; what is nested deeper than MAX_DEPTH is left out.
 
     >>> redacted({"content": "write to jane@example.com"})
     {'content': 'write to [an e-mail address]'}
@@ -66,9 +66,9 @@ def redacted(value: Any, depth: int = 0, *, numbers: bool = True) -> Any:
 
 def _number(value: float) -> Any:
     """A number, or what it seems to be."""
-    said = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
-    found = without_private(said)
-    return value if found == said else found
+    text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+    public = without_private(text)
+    return value if public == text else public
 
 
 def request_record(body: bytes) -> dict[str, Any] | None:
@@ -135,22 +135,22 @@ def _from_events(body: bytes) -> tuple[dict[str, Any], Any]:
             finish = choice.get("finish_reason") or finish
     if not done:
         raise ValueError("broken off")
-    made: dict[str, Any] = {"content": "".join(content), "finish_reason": finish}
-    made |= {"refusal": "".join(refusal)} if any(refusal) else {}
-    made |= {"tool_calls": [calls[index] for index in sorted(calls)]} if calls else {}
-    return made, usage
+    message: dict[str, Any] = {"content": "".join(content), "finish_reason": finish}
+    message |= {"refusal": "".join(refusal)} if any(refusal) else {}
+    message |= {"tool_calls": [calls[index] for index in sorted(calls)]} if calls else {}
+    return message, usage
 
 
 def _add_calls(calls: dict[int, dict[str, Any]], pieces: Any) -> None:
     for piece in pieces:
         call = calls.setdefault(int(piece.get("index", 0)), {"function": {"name": "", "arguments": ""}})
         call |= {name: piece[name] for name in ("id", "type") if piece.get(name)}
-        told = piece.get("function") or {}
+        function = piece.get("function") or {}
         for name in ("name", "arguments"):
-            call["function"][name] += told.get(name) or ""
+            call["function"][name] += function.get(name) or ""
 
 
 def _usage(raw: Mapping[str, Any]) -> dict[str, int]:
-    told = raw.get("usage") or {}
+    usage = raw.get("usage") or {}
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
-    return {name: told[name] for name in names if isinstance(told.get(name), int)}
+    return {name: usage[name] for name in names if isinstance(usage.get(name), int)}

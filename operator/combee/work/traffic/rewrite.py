@@ -59,10 +59,10 @@ def with_preface(body: bytes, preface: str) -> bytes:
 
 def _place(text: str, preface: str) -> tuple[int, str]:
     """Where something is put in, and what; nothing where there are no messages."""
-    found = _last(text, _after_blank(text, 0), "messages")
-    if found is None or not isinstance(found[1], list) or not found[1]:
+    member = _last(text, _after_blank(text, 0), "messages")
+    if member is None or not isinstance(member[1], list) or not member[1]:
         return 0, ""
-    start, messages = found
+    start, messages = member
     first_at = _after_blank(text, start + 1)
     first = messages[0]
     if isinstance(first, dict) and first.get("role") in INSTRUCTING:
@@ -78,11 +78,11 @@ def _place(text: str, preface: str) -> tuple[int, str]:
 def _last(text: str, at: int, key: str) -> tuple[int, Any] | None:
     """Where the value of ``key`` begins in the object at ``at``, and the value; of two alike, the last,
     as parsers read it."""
-    found = None
+    member = None
     for name, start, value in _members(text, at):
         if name == key:
-            found = start, value
-    return found
+            member = start, value
+    return member
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int, Any]]:

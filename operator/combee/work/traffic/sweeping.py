@@ -1,6 +1,6 @@
 """What is kept of traffic goes when its time is over: whoever has the store deletes it, whose ever it was.
 
-Each Playbook's folder says itself how long its content is kept, for those that come by when the Playbook is gone.
+Each Playbook's folder says itself how long its content is kept, since the Playbook may be gone by then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from combee.names import traffic_folder
 _ROOT, _STATED, _MEMO = "traffic", "retention", "memo"
 
 
-class Kept(Protocol):
+class TrafficStore(Protocol):
     """The store, as far as it is needed here."""
 
     async def alist(self, prefix: str = "") -> Sequence[str]: ...
@@ -31,19 +31,21 @@ def memo_folder(playbook: str, test: str, since: int) -> str:
     return f"{traffic_folder(playbook)}/{_MEMO}/{since}-{test}"
 
 
-async def state(store: Kept, playbook: str, seconds: float) -> None:
+async def state(store: TrafficStore, playbook: str, seconds: float) -> None:
     """Say in a Playbook's folder how long its content is kept. StoreError."""
-    path, said = f"{traffic_folder(playbook)}/{_STATED}", f"{seconds:.0f}".encode()
-    if await store.aget(path) != said:
-        await store.aput(path, said)
+    path, statement = f"{traffic_folder(playbook)}/{_STATED}", f"{seconds:.0f}".encode()
+    if await store.aget(path) != statement:
+        await store.aput(path, statement)
 
 
-async def sweep(store: Kept, stated: Mapping[str, float], now: float, *, ending: Collection[str] = ()) -> int:
+async def sweep(
+    store: TrafficStore, stated: Mapping[str, float], now: float, *, ending: Collection[str] = ()
+) -> int:
     """Delete what is older than its retention; how many objects. StoreError.
 
-    ``stated``: retention of Playbooks that are known, in seconds; of another one what its folder says holds, and one
-    that says nothing is left alone. ``ending``: Playbooks of which no more comes: what their folder says goes with the
-    last of it. Another one's stays, for who writes there says it once.
+    ``stated``: retention of Playbooks that are known, in seconds; of another one what its folder says holds,
+    and one that says nothing is left alone. ``ending``: Playbooks of which no more comes: what their folder
+    says goes with the last of it. Another one's stays, for who writes there says it once.
     """
     folders: dict[str, list[str]] = {}
     for path in await store.alist(_ROOT):
@@ -66,12 +68,14 @@ async def sweep(store: Kept, stated: Mapping[str, float], now: float, *, ending:
 def written(path: str) -> float | None:
     """When an object was written, as its name says, in seconds since 1970; of the memo when its test began.
 
-    >>> written("traffic/formula/pairs/t-1/1000-ab-000001.jsonl"), written("traffic/formula/memo/900-t-1/memo/ab/abcd")
-    (1000.0, 900.0)
+    >>> written("traffic/formula/pairs/t-1/1000-ab-000001.jsonl")
+    1000.0
+    >>> written("traffic/formula/memo/900-t-1/memo/ab/abcd")
+    900.0
     """
     parts = path.split("/")
-    said = parts[3] if len(parts) > 4 and parts[2] == _MEMO else parts[-1]
-    head = said.partition("-")[0]
+    name = parts[3] if len(parts) > 4 and parts[2] == _MEMO else parts[-1]
+    head = name.partition("-")[0]
     return float(head) if head.isascii() and head.isdigit() else None
 
 
