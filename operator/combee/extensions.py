@@ -5,9 +5,9 @@ A package declares the name that manifests use and what it stands for::
     [project.entry-points."combee.methods"]
     Notes = "notes:NotesMethod"
 
-It is found wherever it is installed beside the product: on a laptop, in the operator's image, in the worker's image.
-Names are read from the packages' metadata; a package's code is imported when one of its names is first used. What the
-product has itself is never replaced.
+It works wherever it is installed beside the product: on a laptop, in the operator's and the worker's image.
+Names are read from the packages' metadata; a package's code is imported when one of its names is first used.
+What the product has itself is never replaced.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ def path(group: str, name: str) -> str:
 
 
 def load(group: str, name: str) -> Any:
-    """What a name of a group stands for. Raises KeyError for a name that no package declares, and ManifestError for
-    a package that cannot be imported."""
+    """What a name of a group stands for.
+
+    Raises KeyError for a name that no package declares, and ManifestError for a package that cannot be
+    imported.
+    """
     return _loaded(_declared(group)[name])
 
 

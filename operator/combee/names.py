@@ -20,8 +20,9 @@ MAX_NAME = 63
 
 PLAYBOOK_KEY, ARTIFACT_KEY, GATE_KEY = "playbook.md", "artifact.json", "gate.json"
 METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "components.json", "findings.json"
-"""the base method that a published text is of, absent with ACE; its components by name, where it has several."""
-"""Keys of a published version's ConfigMap: the text for models, what it was rendered from, its scores on gate."""
+"""Keys of a published version's ConfigMap: the text for models, the artifact that it was rendered from, its
+scores on gate; its base method, absent with ACE; its components by name, where it has several; what is wrong
+with it."""
 
 STORE_FOLDER = "/store"
 """where a pod has the claim that is its store."""
@@ -127,10 +128,10 @@ def delivered_name(playbook: str, chosen: str = "") -> str:
 
 
 def traffic_folder(playbook: str, test: str = "") -> str:
-    """Where sampled traffic is in a store: ``traffic/formula/pairs/<test>``, or all that is kept of a Playbook's.
+    """Where sampled traffic is in a store: ``traffic/formula/pairs/<test>``, or all that a Playbook has.
 
-    Below it are ``pairs/<test>`` (both answers to a request), ``requests`` (requests and answers captured) and what
-    ``work.traffic.sweeping`` knows.
+    Below it are ``pairs/<test>`` (both answers to a request), ``requests`` (requests and answers captured)
+    and what ``work.traffic.sweeping`` knows.
     """
     return f"traffic/{playbook}/pairs/{test}" if test else f"traffic/{playbook}"
 

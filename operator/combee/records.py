@@ -34,7 +34,7 @@ class Score:
     correct: bool
     feedback: str
     partial: float | None = None
-    """partial credit in [0, 1], reported beside ``value`` and never decided by; None where the task has none."""
+    """partial credit in [0, 1], which is reported and decides nothing; None where the task has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +68,14 @@ class Trajectory:
     objectives: tuple[tuple[str, float], ...] = ()
     """(name, score) by the objectives that the task has besides the score."""
     records: tuple[tuple[str, str], ...] | None = None
-    """(component, text): what the task itself says of it, for each component it has something to say for; None where
-    a task says no such thing."""
+    """(component, text) for each component that the task itself comments on; None where a task never does."""
     variant: str = ""
-    """of several texts that an iteration works with the name of the one that was used; empty where there is one."""
+    """the name of the text that was used, where an iteration works with several; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An artifact as those who work with it get it: its text, and (name, text) of its components where it has any."""
+    """An artifact as agents get it: its text, and (name, text) of its components where it has any."""
 
     text: str
     components: tuple[tuple[str, str], ...] = ()

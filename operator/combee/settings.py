@@ -47,7 +47,7 @@ def kubeconfig() -> str:
 
 
 def read_settings(kind: type[_Settings], program: str) -> _Settings:
-    """Settings of a kind, each field from its variable. UserError naming the variable that is missing or wrong."""
+    """Settings, each field from its variable. UserError names the variable that is missing or wrong."""
     values = {}
     for stated in fields(kind):  # type: ignore[arg-type]  # every kind below is a dataclass
         name, parse, default = stated.metadata["variable"]

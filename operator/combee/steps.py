@@ -1,7 +1,7 @@
 """The kinds of step, one row each, in the order in which a run does them. The only place that lists them.
 
-To add a kind: a row here, its work under ``work/`` with a line in ``work/steps.py``, and, unless it belongs to an
-iteration, the moment at which ``plan/`` asks for it.
+To add a kind: a row here, its work under ``work/`` with a line in ``work/steps.py``, and, unless it belongs
+to an iteration, the moment at which ``plan/`` asks for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """One kind of step. What it mounts follows from its data and roles: no step sees more than its row says."""
+    """One kind of step. Its data and roles say what it mounts: no step sees more than its row says."""
 
     name: str
     phase: Phase = ""

@@ -1,12 +1,13 @@
 """What strategies and merges cost, and which there are: the pure half of ``work/aggregation/``.
 
-A strategy has two halves. What a manifest, a plan or a preview must know of it before it runs stands here and in
-``api.aggregation`` (its traits, which the CRD's rules follow from); what it does with model calls is a file of
-``work/aggregation/``. Plans and base methods stand below work and must not import it, so they ask this table.
+A strategy has two halves. What a manifest, a plan or a preview must know before it runs stands here and in
+``api.aggregation`` (its traits, from which the CRD's rules follow); what it does with model calls is a file
+of ``work/aggregation/``. Plans and base methods stand below work and must not import it, so they ask this
+table.
 
-To add one: a row of ``STRATEGIES`` in ``api/aggregation.py``, its cost here, its file in ``work/aggregation/`` and the
-line in the table there. A package outside the product declares an entry point of ``combee.strategies`` instead, an
-object with ``traits``, ``cost`` and ``reduce``.
+To add one: a row of ``STRATEGIES`` in ``api/aggregation.py``, its cost here, its file in
+``work/aggregation/`` and the line in the table there. A package outside the product declares an entry point
+of ``combee.strategies`` instead, an object with ``traits``, ``cost`` and ``reduce``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Aggregator calls for one batch. ``levels``: calls of each level above the leaves, where that is known."""
+    """Aggregator calls for one batch. ``levels``: calls of each level above the leaves, where known."""
 
     leaves: int
     leaf_inputs: int

@@ -1,4 +1,4 @@
-"""The gateway's work: it serves the Playbooks of its namespace until it is told to stop. ``program`` starts it."""
+"""The gateway's work: it serves the Playbooks of its namespace until told to stop. ``program`` starts it."""
 
 from __future__ import annotations
 

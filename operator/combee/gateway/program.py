@@ -8,7 +8,7 @@ from combee.assembly.extras import parser, require
 ABOUT = (
     "Serve the Playbooks of a namespace in front of an OpenAI-compatible API, until a signal says to stop."
 )
-MORE = """The operator sets its environment; POD_NAMESPACE is required. docs/gateway.md tells how clients use it.
+MORE = """The operator sets its environment; POD_NAMESPACE is required. docs/gateway.md is for its clients.
 
 Example:
 

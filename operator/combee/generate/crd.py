@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, generated from the models: ``python -m combee.generate.crd --write | --check``.
+"""The CustomResourceDefinitions, made from the models: ``python -m combee.generate.crd --write | --check``.
 
 Run from the repository's root; the files are ``crds/<plural>.yaml`` and the chart's copies.
 """

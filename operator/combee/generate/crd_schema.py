@@ -137,8 +137,8 @@ def validations(rules: list[Rule]) -> Schema:
 
 def _models(root: type[Model]) -> dict[str, type[Model]]:
     """Every model under ``root``, by name."""
-    found = {root.__name__: root}
+    by_name = {root.__name__: root}
     for field in fields_of(root).values():
-        if (inner := model_of(field.annotation)) is not None and inner.__name__ not in found:
-            found |= _models(inner)
-    return found
+        if (inner := model_of(field.annotation)) is not None and inner.__name__ not in by_name:
+            by_name |= _models(inner)
+    return by_name

@@ -92,8 +92,8 @@ def _document(title: str, text: str, made: dict[str, Any]) -> str:
         parts.append("\n".join(_fields(made)))
     for name, definition in made.get("$defs", {}).items():
         if "properties" in definition:
-            said = " ".join(definition.get("description", "").split())
-            parts.append(f"## {name}\n\n{said}\n\n" + "\n".join(_fields(definition)))
+            description = " ".join(definition.get("description", "").split())
+            parts.append(f"## {name}\n\n{description}\n\n" + "\n".join(_fields(definition)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,8 +102,8 @@ def _fields(definition: dict[str, Any]) -> Iterator[str]:
     yield "| name | type | | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, field in definition["properties"].items():
-        said = " ".join(field.get("description", "").split()).replace("|", "\\|").replace("``", "`")
-        yield f"| `{name}` | {_type(field)} | {'required' if name in required else ''} | {said} |"
+        description = " ".join(field.get("description", "").split()).replace("|", "\\|").replace("``", "`")
+        yield f"| `{name}` | {_type(field)} | {'required' if name in required else ''} | {description} |"
 
 
 def _type(field: dict[str, Any]) -> str:

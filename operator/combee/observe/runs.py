@@ -33,15 +33,15 @@ class Observer:
 
     kube: Kube
     complaints: Complaints
-    _said: dict[str, StepSummary] = field(default_factory=dict)
+    _summaries: dict[str, StepSummary] = field(default_factory=dict)
     """uid of a finished Job -> what its pod left."""
 
     async def see(self, run: Run, owner: Owner, memory: Memory, *, suspend: bool, now: float) -> Seen:
         """One tick's facts; about five requests, and one more for each pod that is in trouble."""
-        mine = f"{names.LABEL_RUN_UID}={owner.uid}"
+        selector = f"{names.LABEL_RUN_UID}={owner.uid}"
         jobs, engines, plan = await asyncio.gather(
-            self.kube.list("Job", owner.namespace, labels=mine),
-            self._engines(run, owner, mine, now),
+            self.kube.list("Job", owner.namespace, labels=selector),
+            self._engines(run, owner, selector, now),
             self.plan(owner, memory.run.iteration),
         )
         steps = [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
@@ -63,10 +63,10 @@ class Observer:
     async def plan(self, owner: Owner, iteration: int) -> IterationPlan | None:
         """The frozen plan of an iteration."""
         name = names.plan_name(owner.name, owner.uid, iteration)
-        found = await self.kube.get("ConfigMap", owner.namespace, name)
-        if found is None or not owned(found, owner):
+        config_map = await self.kube.get("ConfigMap", owner.namespace, name)
+        if config_map is None or not owned(config_map, owner):
             return None
-        return IterationPlan.from_json(found["data"]["plan.json"].encode(), where=f"ConfigMap {name}")
+        return IterationPlan.from_json(config_map["data"]["plan.json"].encode(), where=f"ConfigMap {name}")
 
     async def _job(self, raw: Object, memory: Memory, now: float) -> JobSeen:
         job = job_seen(raw)
@@ -107,16 +107,16 @@ class Observer:
 
     async def _summary(self, job: Object) -> StepSummary | None:
         uid = job["metadata"]["uid"]
-        if uid not in self._said:
-            # What a pod said when it ended does not change: a late answer that has it will do, and is cheap. After a
-            # start this is asked for every run at once.
-            said = result_of(await self._pods(job, cached=True)) or result_of(await self._pods(job))
-            if said is None:
+        if uid not in self._summaries:
+            # What a pod said when it ended does not change: a late answer that has it will do, and is cheap.
+            # After a start this is asked for every run at once.
+            summary = result_of(await self._pods(job, cached=True)) or result_of(await self._pods(job))
+            if summary is None:
                 return None
-            if len(self._said) >= MAX_REMEMBERED:
-                self._said.pop(next(iter(self._said)))
-            self._said[uid] = said
-        return self._said[uid]
+            if len(self._summaries) >= MAX_REMEMBERED:
+                self._summaries.pop(next(iter(self._summaries)))
+            self._summaries[uid] = summary
+        return self._summaries[uid]
 
     async def _pods(self, job: Object, *, cached: bool = False) -> list[Object]:
         meta = job["metadata"]
@@ -125,14 +125,14 @@ class Observer:
 
     async def _trouble(self, made_by: Object, pods: list[Object]) -> Trouble | None:
         setting_up = being_set_up(pods)
-        asked = setting_up if pods else made_by
-        return diagnose(pods, await self.complaints.about(asked) if asked else [])
+        subject = setting_up if pods else made_by
+        return diagnose(pods, await self.complaints.about(subject) if subject else [])
 
-    async def _engines(self, run: Run, owner: Owner, mine: str, now: float) -> dict[str, EngineSeen]:
+    async def _engines(self, run: Run, owner: Owner, selector: str, now: float) -> dict[str, EngineSeen]:
         if not run.spec.engines:
             return {}
-        found = await self.kube.list("Deployment", owner.namespace, labels=mine)
-        seen = [await self._engine(deployment, now) for deployment in found]
+        deployments = await self.kube.list("Deployment", owner.namespace, labels=selector)
+        seen = [await self._engine(deployment, now) for deployment in deployments]
         return {engine.name: engine for engine in seen}
 
     async def _engine(self, deployment: Object, now: float) -> EngineSeen:
@@ -143,23 +143,23 @@ class Observer:
         chosen = ",".join(f"{k}={v}" for k, v in deployment["spec"]["selector"]["matchLabels"].items())
         pods = await self.kube.list("Pod", meta["namespace"], labels=chosen)
         events = await self._told(deployment, pods)
-        return engine_seen(deployment, trouble=diagnose(pods, events), said=probed(events))
+        return engine_seen(deployment, trouble=diagnose(pods, events), words=probed(events))
 
     async def _told(self, deployment: Object, pods: list[Object]) -> list[Object]:
         """What is wrong with the pods, or with the making of them."""
         if pods:
             loading = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
             setting_up = being_set_up(pods)
-            asked = [*loading, setting_up] if setting_up else loading
-            return [event for pod in asked for event in await self.complaints.about(pod)]
+            subjects = [*loading, setting_up] if setting_up else loading
+            return [event for pod in subjects for event in await self.complaints.about(pod)]
         events = await self.complaints.about_kind(deployment["metadata"]["namespace"], "ReplicaSet")
-        mine = deployment["metadata"]["name"] + "-"
-        return [event for event in events if event["involvedObject"]["name"].startswith(mine)]
+        prefix = deployment["metadata"]["name"] + "-"
+        return [event for event in events if event["involvedObject"]["name"].startswith(prefix)]
 
 
 def result_of(pods: Iterable[Object]) -> StepSummary | None:
-    """What the first of the pods that ended with a result said; None: none did."""
-    return next((said for pod in pods if (said := result_in(pod)) is not None), None)
+    """The summary of the first pod that ended with a result; None: none did."""
+    return next((summary for pod in pods if (summary := result_in(pod)) is not None), None)
 
 
 def owned(child: Object, owner: Owner) -> bool:
@@ -221,21 +221,24 @@ def rollouts_seen(raw: Object) -> RolloutsSeen:
 
 
 def at_rest(raw: Object) -> bool:
-    """Whether a Job has a pod and none that runs: it begins, or it ended and is not counted yet, or is counted and
-    the Job not called complete yet. The end of a pod is in its own status a second or two before that."""
+    """Whether a Job has a pod and none that runs.
+
+    Its pod begins, or it ended and is not counted yet, or it is counted and the Job is not called complete
+    yet. The end of a pod is in its own status a second or two before that.
+    """
     status = raw.get("status", {})
     over = any(c["type"] in ("Failed", "FailureTarget") for c in status.get("conditions", ()))
     return bool(status.get("active") or status.get("succeeded")) and not status.get("ready") and not over
 
 
-def engine_seen(raw: Object, *, trouble: Trouble | None = None, said: str = "") -> EngineSeen:
+def engine_seen(raw: Object, *, trouble: Trouble | None = None, words: str = "") -> EngineSeen:
     """An engine's Deployment as ``decide_cluster`` sees it."""
     return EngineSeen(
         name=raw["metadata"]["labels"][names.LABEL_ENGINE],
         replicas=raw["spec"].get("replicas") or 0,
         ready=raw.get("status", {}).get("readyReplicas") or 0,
         trouble=trouble,
-        probed=said,
+        probed=words,
     )
 
 

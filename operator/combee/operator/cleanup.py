@@ -1,7 +1,7 @@
 """``combee-operator cleanup``: delete what the operator made, once it is uninstalled.
 
-Helm deletes what the chart made. The rest belongs to runs and Playbooks, which stay, or to nobody: the chart has this
-run when everything of the release is gone, by an account that is there for it alone. It holds the operator's Lease
+Helm deletes what the chart made. The rest belongs to runs and Playbooks, which stay, or to nobody. The chart
+runs this when everything of the release is gone, with an account of its own. It holds the operator's Lease
 meanwhile, so that no operator writes: neither the one that is being stopped nor one that is installed next.
 
 Data stays: runs, Playbooks and versions, every ConfigMap, claims, and what is in stores.
@@ -22,14 +22,16 @@ log = logging.getLogger(__name__)
 MADE = f"{names.LABEL_NAME}=combee,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 """the labels of all that the operator makes."""
 AT_WORK = ("Deployment", "Job", "Service", "NetworkPolicy")
-"""Kinds of steps, engines, gateways, what they are found by and what keeps them apart; the first hold GPUs. Their pods go
+"""Kinds of steps, engines and gateways with their Services and policies; their pods, which hold GPUs, go
 with them."""
 ACCOUNTS = ("RoleBinding", "ServiceAccount")
 
 
 async def clean_up(settings: CleanupSettings) -> None:
-    """Wait until no operator holds the Lease, then delete; the Lease last. ClusterError when something cannot be deleted:
-    to be begun again."""
+    """Wait until no operator holds the Lease, then delete everything, the Lease last.
+
+    ClusterError when something cannot be deleted: begin again.
+    """
     kube = await Kube.connect()
     try:
         await clean(kube, settings)
@@ -58,8 +60,8 @@ async def clean(kube: Kube, settings: CleanupSettings) -> None:
 
 async def _delete_all(kube: Kube, kind: str, namespace: str) -> int:
     """How many there were."""
-    found = await kube.list(kind, namespace, labels=MADE, bare=True)
-    for one in found:
+    objects = await kube.list(kind, namespace, labels=MADE, bare=True)
+    for one in objects:
         meta = one["metadata"]
         await kube.delete(kind, meta["namespace"], meta["name"], uid=meta["uid"])
-    return len(found)
+    return len(objects)

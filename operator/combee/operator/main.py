@@ -1,5 +1,8 @@
-"""The operator's work: it reconciles PromptLearningRuns until it is told to stop, or cleans up as the chart's uninstall
-asks. ``program`` starts it."""
+"""The operator's work: it reconciles PromptLearningRuns until it is told to stop, or cleans up at an
+uninstall.
+
+``program`` starts it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ from combee.settings import CleanupSettings, OperatorSettings, read_settings
 log = logging.getLogger(__name__)
 RUNS = "promptlearningruns"
 GATEWAY_PAUSE_SECONDS = 0.3
-"""A namespace's gateway is looked at once for all events of so long: each look lists the namespace's Playbooks."""
+"""One look at a namespace's gateway serves all events of so long: each look lists the namespace's
+Playbooks."""
 STOP_SECONDS = 10.0
 """Ticks under way may end within it."""
 

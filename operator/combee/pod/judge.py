@@ -1,4 +1,4 @@
-"""``combee-worker judge`` scores mirrored answers, or replayed ones, or asks Prometheus how both versions fare.
+"""``combee-worker judge`` scores mirrored or replayed answers, or asks Prometheus how both versions fare.
 
 /etc/combee/secrets/<use>/       keys of Secrets: evaluator, upstream, store, requests, prometheus
 /etc/combee/playbooks/<side>/    the texts of both versions (tested, against); with Replay only

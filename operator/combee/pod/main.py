@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
-    """The work that ``read`` returns; where it cannot read the pod's files or settings, only the exit code."""
+    """The work that ``read`` returns; where the pod's files or settings are unreadable, only the exit
+    code."""
     from combee.pod.log import BUG, PodLog
 
     first = PodLog()

@@ -1,4 +1,4 @@
-"""Look whether the data that a Playbook learns from changed: ConfigMaps by their metadata, the rest by a Job."""
+"""Tell whether a Playbook's data changed: ConfigMaps by their metadata, the rest by a Job."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DataWatch:
     settings: Settings
 
     async def look(self, owner: Owner, spec: PlaybookSpec) -> DataSeen:
-        """What ConfigMaps and the last Job say. No request for a Playbook that learns on no change of data."""
+        """What ConfigMaps and the last Job say. No request where no change of data starts a run."""
         named = self._places(spec)
         if not named:
             return DataSeen()
@@ -59,11 +59,11 @@ class DataWatch:
             return DataSeen(marks)
         last = seconds_of(jobs[-1]["metadata"]["creationTimestamp"])
         ended = [job for job in jobs if _ended(job)]
-        told = await self._told(ended[-1]) if ended else {}
-        found = told.get("marks")
-        if isinstance(found, dict):
-            marks |= {str(key): str(mark) for key, mark in found.items()}
-        return DataSeen(marks, str(told.get("error", "")), last, live=not _ended(jobs[-1]))
+        report = await self._told(ended[-1]) if ended else {}
+        places = report.get("marks")
+        if isinstance(places, dict):
+            marks |= {str(key): str(mark) for key, mark in places.items()}
+        return DataSeen(marks, str(report.get("error", "")), last, live=not _ended(jobs[-1]))
 
     async def keep(self, owner: Owner, spec: PlaybookSpec, seen: DataSeen, now: float) -> float | None:
         """Make the Job that it is time for; seconds until somebody is to look again, None where nobody is."""
@@ -84,7 +84,8 @@ class DataWatch:
         return LOOK_SECONDS
 
     def _places(self, spec: PlaybookSpec) -> dict[str, DataSource]:
-        """Without the policy no Secret is mounted, and the runs that would name it are refused with the reason."""
+        """Without the policy no Secret is mounted; the runs that would name it are refused with the
+        reason."""
         if spec.learn is None:
             return {}
         named = places(spec.learn)
@@ -109,11 +110,11 @@ class DataWatch:
         chosen = f"batch.kubernetes.io/controller-uid={job['metadata']['uid']}"
         for pod in await self.kube.list("Pod", job["metadata"]["namespace"], labels=chosen):
             try:
-                said = json.loads(str((worker_end(pod) or {}).get("message", "")))
+                report = json.loads(str((worker_end(pod) or {}).get("message", "")))
             except ValueError:
                 continue
-            if isinstance(said, dict):
-                return said
+            if isinstance(report, dict):
+                return report
         return {}
 
 

@@ -62,55 +62,55 @@ class PlaybookTicker:
         now = self.clock()
         # Before the pairs: what a Job that is seen to have ended left is then seen, too.
         at_work = await self.judges.look(owner, spec, now)
-        there = await self.observer.see(owner, spec, now)
+        observed = await self.observer.see(owner, spec, now)
         data = await self.data.look(owner, spec)
         seen = replace(
-            there.seen,
-            not_judged=at_work.why(canaries_of(there.versions.values())),
-            blocked=self._why_blocked(owner, there),
+            observed.seen,
+            not_judged=at_work.why(canaries_of(observed.versions.values())),
+            blocked=self._why_blocked(owner, observed),
             data_marks=data.marks,
         )
         plan = decide_playbook(_about(raw, spec, why), status, seen)
-        if why or plan.status.active_digest in {one.digest for one in there.seen.opaque if one.digest}:
+        if why or plan.status.active_digest in {one.digest for one in observed.seen.opaque if one.digest}:
             # Nothing is judged, and so nothing that was judged may go.
-            there = replace(there, judged=(), more=False)
+            observed = replace(observed, judged=(), more=False)
         if why and not _told(status, why):
             invalid = Happened("Warning", "InvalidManifest", why)
             plan = replace(plan, events=(invalid, *plan.events))
-        await self._follow(raw, plan, owner, spec, there)
-        again = await self.judges.keep(owner, spec, plan, there, at_work)
+        await self._follow(raw, plan, owner, spec, observed)
+        again = await self.judges.keep(owner, spec, plan, observed, at_work)
         look = await self.data.keep(owner, spec, data, now)
         if data.trouble:
             await self.teller.tell(raw, Happening("Warning", "DataNotWatched", data.trouble))
-        if (error := unreadable(there)) is not None:
+        if (error := unreadable(observed)) is not None:
             raise error
-        waits = (plan.wake_after_seconds, again, look, SOON_SECONDS if there.more else None)
+        waits = (plan.wake_after_seconds, again, look, SOON_SECONDS if observed.more else None)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _follow(
-        self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, there: Observed
+        self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, observed: Observed
     ) -> None:
         patch = status_patch(raw, plan.status.dump())
         if patch is not None:
             await self.kube.patch(PLAYBOOK_KIND, owner.namespace, owner.name, patch, part="status")
         # What services get comes first of what follows: it is what somebody waits for after a rollback.
-        blocked = await self._deliver(raw, plan, owner, spec, there)
+        blocked = await self._deliver(raw, plan, owner, spec, observed)
         if patch is not None:
-            # Before the versions: where one of them changed meanwhile the tick ends, and the next one, which finds
-            # what happened in the Playbook's status, has nothing to tell.
-            await self._tell(raw, plan, there)
-        await self.executor.versions(plan, there)
+            # Before the versions: where one of them changed meanwhile the tick ends, and the next one, which
+            # finds what happened in the Playbook's status, has nothing to tell.
+            await self._tell(raw, plan, observed)
+        await self.executor.versions(plan, observed)
         await self.executor.make(plan, owner)
-        await self.executor.prune(plan, owner, there)
+        await self.executor.prune(plan, owner, observed)
         if blocked is not None:
             raise blocked
 
     async def _deliver(
-        self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, there: Observed
+        self, raw: Object, plan: PlaybookPlan, owner: Owner, spec: PlaybookSpec, observed: Observed
     ) -> ClusterError | None:
         """Deliver what is active; the error that kept it from being delivered, once it was told."""
         try:
-            await self.executor.deliver(plan.deliver, owner, spec, there)
+            await self.executor.deliver(plan.deliver, owner, spec, observed)
         except ClusterError as error:
             if error.status in _FOR_GOOD:
                 self._blocked[owner.namespace, owner.name] = str(error)
@@ -118,16 +118,16 @@ class PlaybookTicker:
             return error
         self._blocked.pop((owner.namespace, owner.name), None)
         if not plan.deliver.current and plan.deliver.digest:
-            said = f"{plan.deliver.digest[:12]} is in ConfigMap {plan.deliver.config_map}"
-            await self.teller.tell(raw, Happening("Normal", "Delivered", said))
+            message = f"{plan.deliver.digest[:12]} is in ConfigMap {plan.deliver.config_map}"
+            await self.teller.tell(raw, Happening("Normal", "Delivered", message))
         return None
 
-    def _why_blocked(self, owner: Owner, there: Observed) -> str:
-        taken = foreign(there.delivered, owner.name) if there.delivered is not None else None
+    def _why_blocked(self, owner: Owner, observed: Observed) -> str:
+        taken = foreign(observed.delivered, owner.name) if observed.delivered is not None else None
         return str(taken) if taken is not None else self._blocked.get((owner.namespace, owner.name), "")
 
-    async def _tell(self, raw: Object, plan: PlaybookPlan, there: Observed) -> None:
-        by_digest = {one["spec"]["digest"]: one for one in there.versions.values()}
+    async def _tell(self, raw: Object, plan: PlaybookPlan, observed: Observed) -> None:
+        by_digest = {one["spec"]["digest"]: one for one in observed.versions.values()}
         for event in plan.events:
             self.happened(event.reason)
             happening = Happening(event.kind, event.reason, _said(event))

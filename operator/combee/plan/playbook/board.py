@@ -96,10 +96,10 @@ class Board:
     @classmethod
     def of(cls, about: About, status: PlaybookStatus, seen: PlaybookSeen) -> Board:
         """The board at the beginning: what the statuses say."""
-        mine = [v for v in seen.versions if v.spec.playbook_ref.name == about.name]
+        versions = [v for v in seen.versions if v.spec.playbook_ref.name == about.name]
         records = {
             v.digest: Record(v, v.status, VersionMemory.from_json(v.status.state))
-            for v in sorted(mine, key=lambda v: (v.created, v.name), reverse=True)
+            for v in sorted(versions, key=lambda v: (v.created, v.name), reverse=True)
         }
         return cls(
             about=about,

@@ -102,12 +102,12 @@ class Said:
 
 
 def merge(
-    before: Iterable[PlainCondition], said: Iterable[Said], generation: int, now: str
+    before: Iterable[PlainCondition], statements: Iterable[Said], generation: int, now: str
 ) -> tuple[PlainCondition, ...]:
     """The new conditions over those ``before``, in order, and with Ready what follows from it. A status that
     did not change keeps its time, and the condition of a newer generation is not overwritten."""
     merged = {condition.type: condition for condition in before}
-    latest = list(said)
+    latest = list(statements)
     for ready in [new for new in latest if new.type == READY]:
         latest += [replace(ready, type=RECONCILING), replace(ready, type=STALLED)]
     for new in latest:

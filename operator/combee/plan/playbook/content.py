@@ -31,16 +31,16 @@ def findings(playbook: str) -> tuple[Finding, ...]:
 
     Passages of training rows are not looked for: ``verbatim`` does, where the rows are at hand.
     """
-    found: list[Finding] = []
+    unfit: list[Finding] = []
     for entry, lines in _entries(playbook):
         texts = _texts(lines)
         leaks = (f"it seems to hold {private}" for text in texts if (private := leak_reason(text)))
         orders = (reason for text in texts if (reason := injection_reason(text)))
-        found += [Finding("leak", entry, reason) for reason in _first(leaks)]
-        found += [Finding("injection", entry, reason) for reason in _first(orders)]
-    if not any(finding.kind == "injection" for finding in found) and (order := injection_reason(playbook)):
-        found.append(Finding("injection", "several entries together", order))
-    return tuple(found)
+        unfit += [Finding("leak", entry, reason) for reason in _first(leaks)]
+        unfit += [Finding("injection", entry, reason) for reason in _first(orders)]
+    if not any(finding.kind == "injection" for finding in unfit) and (order := injection_reason(playbook)):
+        unfit.append(Finding("injection", "several entries together", order))
+    return tuple(unfit)
 
 
 def verbatim(playbook: str, corpus: LeakCorpus) -> tuple[Finding, ...]:
@@ -49,17 +49,17 @@ def verbatim(playbook: str, corpus: LeakCorpus) -> tuple[Finding, ...]:
     Only a pod of the run has the rows: what it finds travels with the version (``findings_json``).
     """
     reason = f"it repeats {SHINGLE_WORDS} words in a row that only few rows of the data have"
-    found = (
+    matches = (
         Finding("leak", entry, reason)
         for entry, lines in _entries(playbook)
         if any(corpus.repeats(text) for text in _texts(lines))
     )
-    return tuple(islice(found, _KEPT))
+    return tuple(islice(matches, _KEPT))
 
 
-def findings_json(found: Sequence[Finding]) -> str:
+def findings_json(findings: Sequence[Finding]) -> str:
     """As ``findings_from`` reads them."""
-    return json.dumps([astuple(finding) for finding in found], separators=(",", ":"))
+    return json.dumps([astuple(finding) for finding in findings], separators=(",", ":"))
 
 
 def findings_from(text: str, *, where: str = FINDINGS_KEY) -> tuple[Finding, ...]:
@@ -104,14 +104,14 @@ def _first(reasons: Iterator[str]) -> list[str]:
     return [reason for reason in (next(reasons, ""),) if reason]
 
 
-def judge_content(found: Sequence[Finding] | None) -> Judgement:
+def judge_content(findings: Sequence[Finding] | None) -> Judgement:
     """The verdict on findings; None: the content was not looked at. Reasons: ContentPassed, LeakFound,
     InjectionFound, NotLookedAt."""
-    if found is None:
+    if findings is None:
         return Judgement("Inconclusive", "NotLookedAt", "its content was not read yet", final=False)
-    if not found:
-        return Judgement("Passed", "ContentPassed", "no private data and no orders were found in it")
-    shown = "; ".join(f"{finding.entry}: {finding.reason}" for finding in found[:_SHOWN])
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    reason = "LeakFound" if any(finding.kind == "leak" for finding in found) else "InjectionFound"
-    return Judgement("Failed", reason, f"{shown}{more}", samples=len(found))
+    if not findings:
+        return Judgement("Passed", "ContentPassed", "no private data and no orders were findings in it")
+    shown = "; ".join(f"{finding.entry}: {finding.reason}" for finding in findings[:_SHOWN])
+    more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+    reason = "LeakFound" if any(finding.kind == "leak" for finding in findings) else "InjectionFound"
+    return Judgement("Failed", reason, f"{shown}{more}", samples=len(findings))

@@ -84,7 +84,7 @@ class VersionMemory:
     curves: tuple[Curve, ...] = ()
     """how the last test's interval came about, of each kind; for people, nothing is decided by it."""
     test: str = ""
-    """``TrafficComparison.id`` that ``since``, ``tally`` and ``reading`` are of; it may go on after a pause."""
+    """the ``TrafficComparison.id`` of ``since``, ``tally`` and ``reading``; it may go on after a pause."""
     first: float = 0.0
     """when the first of its tests began that came one after the other."""
 

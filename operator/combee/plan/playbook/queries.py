@@ -55,53 +55,53 @@ class Query:
         return Trouble(problem, self.what, self.side, one_line(detail, MAX_DETAIL))
 
 
-def queries(asked: Prometheus, candidate: str, active: str) -> tuple[Query, ...]:
+def queries(prometheus: Prometheus, candidate: str, active: str) -> tuple[Query, ...]:
     """The questions, for two digests."""
     sides: tuple[tuple[Side, str, str], ...] = (
-        ("candidate", candidate, asked.sides.candidate),
-        ("active", active, asked.sides.active),
+        ("candidate", candidate, prometheus.sides.candidate),
+        ("active", active, prometheus.sides.active),
     )
     return tuple(
-        Query(measure, side, _filled(text, asked, digest, name))
-        for measure, text in _texts(asked)
+        Query(measure, side, _filled(text, prometheus, digest, name))
+        for measure, text in _texts(prometheus)
         for side, digest, name in sides
     )
 
 
-def _texts(asked: Prometheus) -> list[tuple[Measure, str]]:
-    texts: list[tuple[Measure, str]] = [("score", asked.score.query)]
-    return texts if asked.latency is None else [*texts, ("latency", asked.latency.query)]
+def _texts(prometheus: Prometheus) -> list[tuple[Measure, str]]:
+    texts: list[tuple[Measure, str]] = [("score", prometheus.score.query)]
+    return texts if prometheus.latency is None else [*texts, ("latency", prometheus.latency.query)]
 
 
-def _filled(text: str, asked: Prometheus, digest: str, side: str) -> str:
+def _filled(text: str, prometheus: Prometheus, digest: str, side: str) -> str:
     text = text.replace("$(digest)", digest).replace("$(version)", digest[:SHORT])
-    return text.replace("$(side)", side).replace(WINDOW, f"{asked.window_seconds}s")
+    return text.replace("$(side)", side).replace(WINDOW, f"{prometheus.window_seconds}s")
 
 
-def begins_at(since: float, asked: Prometheus) -> int:
+def begins_at(since: float, prometheus: Prometheus) -> int:
     """When window 0 of a canary that began at ``since`` begins: at a multiple of the window's length, for
     servers that move the times they are asked about there."""
-    return math.ceil(since / asked.window_seconds) * asked.window_seconds
+    return math.ceil(since / prometheus.window_seconds) * prometheus.window_seconds
 
 
-def end_of(asked: Prometheus, begins: int, window: int) -> int:
+def end_of(prometheus: Prometheus, begins: int, window: int) -> int:
     """When a window ends, in seconds since 1970."""
-    return begins + (window + 1) * asked.window_seconds
+    return begins + (window + 1) * prometheus.window_seconds
 
 
-def windows_over(asked: Prometheus, begins: int, now: float) -> int:
+def windows_over(prometheus: Prometheus, begins: int, now: float) -> int:
     """How many windows are over, and their delay."""
-    return max(0, math.floor((now - asked.delay_seconds - begins) / asked.window_seconds))
+    return max(0, math.floor((now - prometheus.delay_seconds - begins) / prometheus.window_seconds))
 
 
-def windows(asked: Prometheus, begins: int, first: int, now: float) -> range:
+def windows(prometheus: Prometheus, begins: int, first: int, now: float) -> range:
     """Those from ``first`` on that may be asked for now, MOST_WINDOWS at most."""
-    return range(first, max(first, min(windows_over(asked, begins, now), first + MOST_WINDOWS)))
+    return range(first, max(first, min(windows_over(prometheus, begins, now), first + MOST_WINDOWS)))
 
 
-def ready_seconds(asked: Prometheus, begins: int, first: int, now: float) -> float:
+def ready_seconds(prometheus: Prometheus, begins: int, first: int, now: float) -> float:
     """Seconds until window ``first`` may be asked for."""
-    return max(0.0, end_of(asked, begins, first) + asked.delay_seconds - now)
+    return max(0.0, end_of(prometheus, begins, first) + prometheus.delay_seconds - now)
 
 
 def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Values | Trouble:
@@ -163,7 +163,7 @@ def share_of(score: ScoreQuery, value: float) -> float | None:
 
 
 def compare(
-    asked: Prometheus, answers: Mapping[Query, Values | Trouble], looked_at: range, at: float
+    prometheus: Prometheus, answers: Mapping[Query, Values | Trouble], looked_at: range, at: float
 ) -> tuple[list[Pair], Reading]:
     """The pairs of the windows ``looked_at``, and what is to be said of them. ``at``: when they were asked
     for.
@@ -177,22 +177,24 @@ def compare(
         return [], Reading(first, last, at, 0, troubles[0])
     values = {(q.what, q.side): answer for q, answer in answers.items() if not isinstance(answer, Trouble)}
     for query in answers:
-        wrong = next((v for v in values[query.what, query.side].values() if _outside(asked, query, v)), None)
+        wrong = next(
+            (v for v in values[query.what, query.side].values() if _outside(prometheus, query, v)), None
+        )
         if wrong is not None:
             return [], Reading(first, last, at, 0, query.trouble("OutOfRange", f"{wrong:g}"))
     odd = next((q for q in answers if not all(map(math.isfinite, values[q.what, q.side].values()))), None)
     trouble = None if odd is None else odd.trouble("NotANumber")
     numbers = values.values()
     complete = [w for w in looked_at if all(math.isfinite(by.get(w, math.nan)) for by in numbers)]
-    pairs = [_pair(asked, values, window) for window in complete]
-    latency = _means(values, "latency", complete) if asked.latency is not None else None
+    pairs = [_pair(prometheus, values, window) for window in complete]
+    latency = _means(values, "latency", complete) if prometheus.latency is not None else None
     return pairs, Reading(first, last, at, len(pairs), trouble, _means(values, "score", complete), latency)
 
 
-def query_warnings(canary: Canary, asked: Prometheus) -> tuple[str, ...]:
+def query_warnings(canary: Canary, prometheus: Prometheus) -> tuple[str, ...]:
     """What the canary can hardly get: enough windows in time, and windows that do not overlap."""
     warnings = []
-    expected, seconds = canary.deadline_seconds // asked.window_seconds, f"{asked.window_seconds} s"
+    expected, seconds = canary.deadline_seconds // prometheus.window_seconds, f"{prometheus.window_seconds} s"
     least = least_pairs(canary.epsilon)
     if least is None:
         warnings.append("canary.epsilon 0: no number of windows would show an equal candidate to be no worse")
@@ -204,7 +206,7 @@ def query_warnings(canary: Canary, asked: Prometheus) -> tuple[str, ...]:
     if canary.min_samples > expected:
         windows = f"{expected:,} windows of {seconds} end before the deadline"
         warnings.append(f"canary.minSamples {canary.min_samples:,}: {windows}")
-    for measure, text in _texts(asked):
+    for measure, text in _texts(prometheus):
         if ranges := sorted(set(_RANGE.findall(_QUOTED.sub("", text))) - {WINDOW}):
             cause = f"canary.prometheus.{measure}.query looks back over {', '.join(ranges)}"
             effect = "windows overlap, and the chance of a false promotion is not bounded"
@@ -212,17 +214,17 @@ def query_warnings(canary: Canary, asked: Prometheus) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _outside(asked: Prometheus, query: Query, value: float) -> bool:
+def _outside(prometheus: Prometheus, query: Query, value: float) -> bool:
     if not math.isfinite(value):
         return False
-    return value < 0 if query.what == "latency" else share_of(asked.score, value) is None
+    return value < 0 if query.what == "latency" else share_of(prometheus.score, value) is None
 
 
-def _pair(asked: Prometheus, values: Mapping[tuple[Any, Any], Values], window: int) -> Pair:
-    shares = [share_of(asked.score, values["score", side][window]) for side in ("candidate", "active")]
+def _pair(prometheus: Prometheus, values: Mapping[tuple[Any, Any], Values], window: int) -> Pair:
+    shares = [share_of(prometheus.score, values["score", side][window]) for side in ("candidate", "active")]
     candidate, active = (0.0 if share is None else share for share in shares)
     ratio = None
-    if asked.latency is not None:
+    if prometheus.latency is not None:
         slow, usual = (values["latency", side][window] for side in ("candidate", "active"))
         if slow > 0 and usual > 0:
             ratio = min(LARGEST_RATIO, max(1 / LARGEST_RATIO, slow / usual))

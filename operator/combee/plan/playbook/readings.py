@@ -85,9 +85,9 @@ def latest(before: Reading | None, came: Iterable[Reading], over: int) -> Readin
     return max(usable, key=lambda reading: (reading.last, reading.at), default=None)
 
 
-def words_of(asked: Prometheus) -> Words:
+def words_of(prometheus: Prometheus) -> Words:
     """What windows and differences are called."""
-    score = asked.score
+    score = prometheus.score
     ends = (score.lowest, score.highest)
     if score.unit == "Points" and ends[0] is not None and ends[1] is not None:
         return Words("window", "windows", ends[1] - ends[0], "points")
@@ -95,15 +95,15 @@ def words_of(asked: Prometheus) -> Words:
 
 
 def judge_reading(
-    asked: Prometheus, tally: Tally, reading: Reading | None, rules: Rules, elapsed: float
+    prometheus: Prometheus, tally: Tally, reading: Reading | None, rules: Rules, elapsed: float
 ) -> Judgement:
     """What the windows say, and what the last reading does: an Error says what to do, and nothing passes on
     it; the canary goes on until the deadline."""
-    judged = judge(tally, rules, elapsed, words=words_of(asked))
-    judged = replace(judged, message=judged.message + _lately(asked, tally, reading))
+    judged = judge(tally, rules, elapsed, words=words_of(prometheus))
+    judged = replace(judged, message=judged.message + _lately(prometheus, tally, reading))
     if reading is None or reading.trouble is None or judged.outcome == "Failed":
         return judged
-    cause = wrong(asked, reading.trouble)
+    cause = wrong(prometheus, reading.trouble)
     if elapsed >= rules.deadline_seconds:
         over = "" if judged.outcome == "Inconclusive" else "the deadline is over; "
         message = f"{judged.message}; {over}{cause}"
@@ -112,15 +112,15 @@ def judge_reading(
     return replace(judged, outcome="Error", reason="QueryError", message=message, final=False)
 
 
-def wrong(asked: Prometheus, trouble: Trouble) -> str:
+def wrong(prometheus: Prometheus, trouble: Trouble) -> str:
     """What is wrong with an answer, and what to do."""
     kind, detail = trouble.problem, trouble.detail
     if kind == "OutOfRange" and trouble.what == "latency":
-        said = f"gives {detail}, and no time is below 0: correct it"
+        text = f"gives {detail}, and no time is below 0: correct it"
     elif kind == "OutOfRange":
-        said = f"gives {detail}, which is outside of its unit ({_scale(asked)}): correct query or unit"
+        text = f"gives {detail}, which is outside of its unit ({_scale(prometheus)}): correct query or unit"
     else:
-        said = {
+        text = {
             "BadQuery": f"is refused ({detail}): correct it",
             "Empty": "gives no series: is this version measured, and do the labels fit?",
             "NotANumber": "gives NaN or an infinity, mostly 0 / 0: divide by (... > 0), so that a window "
@@ -130,23 +130,23 @@ def wrong(asked: Prometheus, trouble: Trouble) -> str:
             "Unreadable": f"gives what is no answer of Prometheus ({detail}): see canary.prometheus.url",
             "WrongType": f"gives a {detail} where one number at a time is needed: correct it",
         }[kind]
-    return f"the {trouble.what} query of the {trouble.side} version {said}"
+    return f"the {trouble.what} query of the {trouble.side} version {text}"
 
 
-def _scale(asked: Prometheus) -> str:
-    score = asked.score
+def _scale(prometheus: Prometheus) -> str:
+    score = prometheus.score
     if score.unit == "Points":
         return f"Points, {score.lowest:g} to {score.highest:g}"
     return f"{score.unit}, 0 to {100 if score.unit == 'Percent' else 1}"
 
 
-def _lately(asked: Prometheus, tally: Tally, reading: Reading | None) -> str:
+def _lately(prometheus: Prometheus, tally: Tally, reading: Reading | None) -> str:
     """The last reading's numbers with their units, and how many windows are left out."""
     if reading is None:
         return ""
     parts = []
-    latency_unit = _UNITS[asked.latency.unit] if asked.latency is not None else ""
-    for means, unit in ((reading.score, words_of(asked).unit), (reading.latency, latency_unit)):
+    latency_unit = _UNITS[prometheus.latency.unit] if prometheus.latency is not None else ""
+    for means, unit in ((reading.score, words_of(prometheus).unit), (reading.latency, latency_unit)):
         if means is not None and unit:
             parts.append(f"{means[0]:.4g} against {means[1]:.4g} {unit}")
     count = f"last {reading.compared:,} window{'' if reading.compared == 1 else 's'}"

@@ -81,14 +81,14 @@ def ranking(wanted: Wanted, versions: Iterable[Version]) -> tuple[str, ...]:
     a pin or a Promote does. Of several promoted by hand, the one made last.
     """
     gone = wanted.refused
-    there = (v for v in versions if v.digest and (v.decision == "Promote" or v.digest not in gone))
-    allowed = {v.digest: v for v in there if not v.refused}
+    usable = (v for v in versions if v.digest and (v.decision == "Promote" or v.digest not in gone))
+    allowed = {v.digest: v for v in usable if not v.refused}
     latest_first = sorted(allowed.values(), key=lambda v: (v.created, v.digest), reverse=True)
     standing = {d for d, v in allowed.items() if v.phase != "Refused"}
     order = [wanted.pinned] if wanted.pinned in allowed else []
     order += [v.digest for v in latest_first if v.decision == "Promote"]
     order += [d for d in (wanted.active, wanted.previous) if d in standing]
-    # The record is gone where a Playbook was deleted and applied again; its versions are still there.
+    # The record is gone where a Playbook was deleted and applied again; its versions are still usable.
     for phase in ("Active", "Previous"):
         order += [v.digest for v in latest_first if v.phase == phase]
     return tuple(dict.fromkeys(order))
