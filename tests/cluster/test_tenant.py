@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from admission_cases import Manifest, changed
 from cluster_tools import Cluster, eventually, sharing
 from releases import Release
+
+from admission_cases import Manifest, changed
 
 EDITOR = "alice"
 TRUSTED = "bob"  # may get the Secret named theirs

@@ -45,18 +45,6 @@ def list_schedule(stages: Sequence[Stage], slots: int) -> Schedule:
     return Schedule(math.fsum(per_stage), per_stage)
 
 
-def critical_path(stages: Sequence[Stage]) -> float:
-    """Time with a slot for every call: the longest chain of each stage, summed. Seconds.
-
-    Nothing in any schedule is faster. Empty gives 0; errors as ``list_schedule``. Source: DESIGN
-    section 10. Cost: O(c).
-
-    >>> critical_path([[[3.0], [2.0, 2.0]], [[5.0]]])
-    9.0
-    """
-    return math.fsum(max(map(math.fsum, _checked(stage)), default=0.0) for stage in stages)
-
-
 def _checked(stage: Stage) -> Stage:
     for chain in stage:
         for seconds in chain:

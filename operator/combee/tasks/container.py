@@ -25,8 +25,6 @@ from combee.tasks.traces.outcomes import MAX_FEEDBACK
 from combee.tasks.traces.read import MAX_TRACE_BYTES, recording_of, row_of
 from combee.tasks.traces.recording import Recording
 
-TASK_FOLDER, OUT_FOLDER = "/task", "/out"
-"""folders of the files in a container; COMBEE_TASK and COMBEE_OUT name them, and others on a laptop."""
 EXAMPLE, ARTIFACT = "example.json", "artifact.md"
 TRAJECTORY, REWARD = "trajectory.jsonl", "reward.json"
 PART_TOKENS = 16_000

@@ -24,7 +24,6 @@ from combee.tasks.protocol import Task
 from combee.tasks.traces import Recording
 from combee.work.asker import Asker
 
-MANIFEST_VERSION = 1
 Row = TypeVar("Row")
 
 

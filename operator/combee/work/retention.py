@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 from operator import add
 from typing import Any
 
-from combee.algo.retention import lesson_clusters
+from combee.algo.components import similarity_labels
 from combee.methods.base import Method
 from combee.methods.protocol import Update
 from combee.records import Reflection
@@ -56,7 +56,9 @@ def _distinct(reflections: Sequence[Reflection], carried: Collection[str]) -> li
     lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
     counts: dict[int, int] = defaultdict(int)
     carried_clusters: set[int] = set()
-    for lesson, cluster in zip(lessons, lesson_clusters([lesson.text for lesson in lessons]), strict=True):
+    # One lesson: equal numbers, identifiers and condition, and wordings that share 60 % (DESIGN section 5).
+    clusters = similarity_labels([lesson.text for lesson in lessons], same_condition=True)
+    for lesson, cluster in zip(lessons, clusters, strict=True):
         counts[cluster] += 1
         if lesson.id in carried:
             carried_clusters.add(cluster)

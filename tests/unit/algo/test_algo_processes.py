@@ -7,9 +7,8 @@ from pathlib import Path
 OPERATOR = Path(__file__).parents[3] / "operator"
 
 PLAN = """
-from combee.algo.components import similarity_components
+from combee.algo.components import similarity_components, similarity_labels
 from combee.algo.membership import batch, shards, split_select_gate
-from combee.algo.retention import credited, lesson_clusters, retention
 from combee.algo.seeds import digest_of, rng, unit
 from combee.algo.stats import paired_difference
 from combee.algo.text import anchors, token_set
@@ -18,17 +17,15 @@ from combee.algo.tree import plan_tree
 ids = [f"e{i}" for i in range(200)]
 texts = [f"For rule {i % 7} use `factor_{i % 5}` of {i % 3}.5% on net income {i % 11}" for i in range(120)]
 texts += [f"subtract {w} from the total income when revenue falls" for w in "costs fees taxes rents".split()]
-lessons = {f"l{i}": text for i, text in enumerate(texts)}
 tree = plan_tree([100 + i % 9 for i in range(300)], seed=7, iteration=3, copies=2, merge="Model",
                  max_fan_in=8)
 paired = paired_difference({i: 0.5 for i in ids}, {i: unit(1, i) for i in ids}, seed=3)
-kept = sorted(credited(lessons, [(" ".join(texts[:9]), [f"l{i}" for i in range(40)])]))
 print(digest_of([
     tree.leaves, tree.levels, batch(ids, 7, 1, 30, 40), split_select_gate(ids, "d"),
     shards(list(range(50)), 4),
     rng(7, "a", 1).random(5).tolist(), unit(7, "b"), sorted(token_set(texts[0])),
     sorted(anchors(texts[0]).numbers),
-    similarity_components(texts, cap=8), lesson_clusters(texts), kept, repr(retention(lessons, kept)),
+    similarity_components(texts, cap=8), similarity_labels(texts, same_condition=True),
     [paired.mean, paired.low, paired.high],
 ]))
 """

@@ -1,4 +1,4 @@
-"""Retention counts distinct lessons; retransmission keeps what DESIGN section 5 says it keeps."""
+"""Distinct lessons are counted by their wording; retransmission keeps what DESIGN section 5 says it keeps."""
 
 import math
 import time
@@ -6,99 +6,26 @@ import time
 import numpy as np
 import pytest
 
-from combee.algo.retention import (
-    Level,
-    Rarity,
-    carried,
-    credited,
-    lesson_clusters,
-    retention,
-)
+from combee.algo.components import similarity_labels
 from combee.algo.retransmit import Redundancy, choose_redundancy
 from combee.algo.seeds import rng
 from combee.algo.shuffle import augmented_shuffle
 from combee.algo.tree import leaf_count
 from combee.errors import BugError
 
-LESSONS = {
-    "r-1.0": "For ROI subtract the cost of 200",
-    "r-2.0": "Please: for ROI subtract the cost of 200",
-    "r-3.0": "Use 15% for leases",
-    "r-4.0": "Use 16% for leases",
-}
-
 
 def test_clusters_are_numbered_by_first_appearance() -> None:
     texts = ["use ROI of 5", "use ROI of 6", "Use the ROI of 5", ""]
-    assert lesson_clusters(texts) == [0, 1, 0, 2]
-    assert lesson_clusters([]) == []
+    assert similarity_labels(texts, same_condition=True) == [0, 1, 0, 2]
+    assert similarity_labels([], same_condition=True) == []
 
 
 def test_five_thousand_lessons() -> None:
     texts = [f"For rule R-{i % 400:03d} multiply {i % 37} by the rate of year {i % 11}" for i in range(5000)]
     started = time.perf_counter()
-    clusters = lesson_clusters(texts)
+    clusters = similarity_labels(texts, same_condition=True)
     print(f"clusters of 5,000 lessons: {time.perf_counter() - started:.2f} s, {max(clusters) + 1} clusters")
     assert len(clusters) == 5000
-
-
-def test_retention_counts_clusters_and_reports_rarity() -> None:
-    many = (
-        LESSONS
-        | {f"m-{i}": "Use 99 for rents" for i in range(9)}
-        | {f"t-{i}": "Use 3 for fees" for i in range(4)}
-    )
-    result = retention(many, ["r-2.0", "r-3.0", "m-3", "ghost"], rendered_ids=["r-1.0"])
-    assert (result.distinct, result.carried, result.rendered) == (5, 3, 1)
-    assert result.by_rarity == (
-        Rarity("1", 2, 1),
-        Rarity("2", 1, 1),
-        Rarity("3-4", 1, 0),
-        Rarity("9+", 1, 1),
-    )
-
-
-def test_no_lessons() -> None:
-    assert retention({}, []).distinct == 0
-    assert retention({}, ["ghost"]).carried == 0
-    assert credited({}, [("text", ["ghost"])]) == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("entries", "expected"),
-    [
-        pytest.param([("ROI: subtract cost 200", ["r-1.0"])], {"r-1.0"}, id="kept"),
-        pytest.param([("ROI: subtract cost", ["r-1.0"])], set(), id="anchor-lost"),
-        pytest.param([("ROI: subtract cost 200", ["r-9.9"])], set(), id="id-invented"),
-        pytest.param([("ROI: subtract cost 200", [])], set(), id="not-cited"),
-        pytest.param([("leases: 15% or 16%", ["r-3.0", "r-4.0"])], {"r-3.0", "r-4.0"}, id="two"),
-        pytest.param([], set(), id="nothing"),
-    ],
-)
-def test_credit_needs_a_real_id_and_the_anchors(entries, expected) -> None:  # type: ignore[no-untyped-def]
-    assert credited(LESSONS, entries) == expected
-
-
-def test_an_entry_that_recites_everything_is_capped() -> None:
-    lessons = {f"r-{i:02d}": f"use factor {i}" for i in range(20)}
-    everything = " ".join(lessons.values())
-    assert sorted(credited(lessons, [(everything, list(lessons))])) == ["r-00", "r-01", "r-02", "r-03"]
-    assert len(credited(lessons, [(everything, list(lessons))], per_entry=50)) == 20
-
-
-def test_copies_of_one_lesson_do_not_use_up_the_cap() -> None:
-    lessons = {f"r-{i}": "use factor 5" for i in range(9)}
-    assert len(credited(lessons, [("factor 5", list(lessons))], per_entry=1)) == 9
-
-
-def test_clusters_must_align() -> None:
-    with pytest.raises(BugError):
-        retention(LESSONS, [], clusters=[0])
-
-
-def test_carried_and_level() -> None:
-    assert carried("use 5", "5 it is") and not carried("use 5", "6 it is")
-    assert Level("leaf round 1", 125, 1000, 900, 522).carried == 522
 
 
 def carried_of(z: int) -> float:

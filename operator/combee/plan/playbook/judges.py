@@ -94,7 +94,7 @@ class JudgeWish:
         )
 
     def made_of(self) -> str:
-        """Digest of what the pod is task, what is judged already aside, and of where its Secrets are."""
+        """Digest of what the pod is told, what is judged already aside, and of where its Secrets are."""
         task = self.task().model_copy(update={"done": {}, "first": 0, "since": 0})
         text = f"{task.model_dump_json()}{self.gateway.capture.store.model_dump_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
