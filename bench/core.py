@@ -30,7 +30,7 @@ from bench.killed import killed
 from bench.learning import learning_speed
 from bench.prefix import prefix
 from combee.algo.schedule import list_schedule
-from combee.algo.tree import plan_tree
+from combee.algo.tree import Caps, plan_leaves, plan_levels
 
 WALL_TARGET = 1.10
 MEMORY_TARGET_MIB = 120.0
@@ -143,23 +143,11 @@ def help_time(folder: Path) -> Row:
 def planning(folder: Path) -> Row:
     """The tree of 100,000 reflections, planned."""
     counts = [150 + (index * 7919) % 300 for index in range(100_000)]
-    seconds = []
+    caps, seconds = Caps(32, 24_000, 8_000), []
     for attempt in range(3):
         started = time.perf_counter()
-        tree = plan_tree(
-            counts,
-            seed=7,
-            iteration=attempt,
-            round=0,
-            copies=2,
-            leaf_size=8,
-            subgroups=None,
-            max_fan_in=32,
-            max_input_tokens=24_000,
-            overhead_tokens=8_000,
-            merge="Model",
-            node_output_tokens=4_096,
-        )
+        leaves = plan_leaves(counts, caps, seed=7, iteration=attempt, copies=2)
+        levels = plan_levels([4_096] * len(leaves), caps, node_output_tokens=4_096)
         seconds.append(time.perf_counter() - started)
     median = statistics.median(seconds)
     return Row(
@@ -168,8 +156,12 @@ def planning(folder: Path) -> Row:
         target="< 1",
         unit="s",
         met=median < 1.0,
-        how="plan_tree, 2 copies, leaves of 8, merge: Model up to one root; median of 3",
-        detail={"calls": tree.calls, "levels": len(tree.levels) + 1, "slowest": round(max(seconds), 3)},
+        how="plan_leaves and plan_levels, 2 copies, leaves of 8, merge: Model up to one root; median of 3",
+        detail={
+            "calls": sum(map(len, [leaves, *levels])),
+            "levels": len(levels) + 1,
+            "slowest": round(max(seconds), 3),
+        },
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from combee import extensions
 from combee.algo.ranges import Range
 from combee.algo.retransmit import choose_redundancy
-from combee.algo.tree import pack, plan_tree, upper_levels
+from combee.algo.tree import Caps, Level, pack, plan_leaves, plan_levels
 from combee.api.aggregation import Aggregation
 
 REFLECTION_TOKENS = 250
@@ -70,15 +70,11 @@ def nearest(how: Aggregation, batch: Batch) -> Calls:
 
 def summarized(how: Aggregation, batch: Batch) -> Calls:
     """Summaries for leaves, summarized again until one aggregator call takes them."""
-    levels: list[tuple[tuple[int, ...], ...]] = []
+    caps = Caps(how.max_fan_in, how.max_input_tokens, SUMMARY_OVERHEAD_TOKENS)
+    levels: list[Level] = []
     inputs = [REFLECTION_TOKENS] * batch.size
     while not levels or len(inputs) > 1:
-        level = pack(
-            inputs,
-            max_fan_in=how.max_fan_in,
-            max_input_tokens=how.max_input_tokens,
-            overhead_tokens=SUMMARY_OVERHEAD_TOKENS,
-        )
+        level = pack(inputs, caps)
         if levels and len(level) in (1, len(inputs)):
             break
         levels.append(level)
@@ -94,22 +90,17 @@ def scanned(how: Aggregation, batch: Batch) -> Calls:
         how.redundancy.mode, batch.size, how.redundancy.copies, how.redundancy.max_rounds
     )
     retransmit = redundancy.mode == "Retransmit"
-    tree = plan_tree(
+    dealt = plan_leaves(
         [REFLECTION_TOKENS] * batch.size,
+        Caps(how.max_fan_in, how.max_input_tokens, batch.overhead_tokens),
         seed=batch.seed,
         iteration=batch.iteration,
-        round=0,
         copies=1 if retransmit else redundancy.copies,
         leaf_size=how.leaf_size,
         subgroups=how.subgroups,
-        max_fan_in=how.max_fan_in,
-        max_input_tokens=how.max_input_tokens,
-        overhead_tokens=batch.overhead_tokens,
-        merge="Structured",
-        node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
     )
-    leaves = len(tree.leaves)
-    widest = max((len(leaf) for leaf in tree.leaves), default=0)
+    leaves = len(dealt)
+    widest = max((len(leaf) for leaf in dealt), default=0)
     rounds = Range(1, redundancy.rounds if retransmit else 1)
     levels, merged = MERGES[how.merge](how, batch, leaves)
     again = leaves if rounds.high > 1 else 0
@@ -128,13 +119,9 @@ def grouped(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...
 
 def climbed(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
     """A call at every node above the leaves; a lone leaf is grouped by itself."""
-    planned = upper_levels(
-        leaves,
-        max_fan_in=how.max_fan_in,
-        node_output_tokens=ENTRY_TOKENS * ENTRIES_PER_LEAF,
-        max_input_tokens=how.max_input_tokens,
-        overhead_tokens=batch.overhead_tokens,
-    )
+    node_output_tokens = ENTRY_TOKENS * ENTRIES_PER_LEAF
+    caps = Caps(how.max_fan_in, how.max_input_tokens, batch.overhead_tokens)
+    planned = plan_levels([node_output_tokens] * leaves, caps, node_output_tokens=node_output_tokens)
     levels = tuple(len(level) for level in planned)
     return (levels, Range.of(sum(levels))) if levels else grouped(how, batch, leaves)
 

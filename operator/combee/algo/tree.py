@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from combee.algo.seeds import rng
 from combee.algo.shuffle import augmented_shuffle
@@ -21,20 +20,21 @@ Level = tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
-    """A planned reduce. ``leaves`` index reflections; ``levels[k]`` index the nodes one level below."""
+class Caps:
+    """The most that one aggregator call takes; ``overhead_tokens`` are in every call's prompt anyway."""
 
-    leaves: Level
-    levels: tuple[Level, ...] = ()
+    max_fan_in: int
+    max_input_tokens: int
+    overhead_tokens: int = 0
 
     @property
-    def calls(self) -> int:
-        """Number of aggregator calls of the whole tree.
+    def room(self) -> int:
+        """Tokens left for inputs.
 
-        >>> Tree(((0, 1), (2, 3)), (((0, 1),),)).calls
-        3
+        >>> Caps(32, 1000, 300).room
+        700
         """
-        return len(self.leaves) + sum(len(level) for level in self.levels)
+        return self.max_input_tokens - self.overhead_tokens
 
 
 def leaf_count(n: int, copies: int, leaf_size: int, *, subgroups: str | None = None, max_fan_in: int) -> int:
@@ -62,39 +62,30 @@ def leaf_count(n: int, copies: int, leaf_size: int, *, subgroups: str | None = N
     return max(-(-copies * n // min(leaf_size, max_fan_in)), 1)
 
 
-def pack(
-    token_counts: Sequence[int], *, max_fan_in: int, max_input_tokens: int, overhead_tokens: int
-) -> Level:
-    """Inputs, in the order given, cut into the fewest calls within the fan-in and the token cap.
+def pack(token_counts: Sequence[int], caps: Caps) -> Level:
+    """Inputs, in the order given, cut into the fewest calls within the caps.
 
-    Returns tuples of indices into ``token_counts``: consecutive, together every input once. Inputs of
-    a call plus ``overhead_tokens`` (what every call's prompt holds anyway) stay within
-    ``max_input_tokens``; a single input above that gets a call of its own, which the caller flags.
-    Where the caps allow, sizes are within one of each other. Empty input gives (). Raises
-    ``BugError`` for max_fan_in < 1 or negative tokens. Source: DESIGN section 5 (reduce tree).
-    Cost: O(n).
+    Returns tuples of indices into ``token_counts``: consecutive, together every input once. A single input
+    above ``caps.room`` gets a call of its own, which the caller flags. Where the caps allow, sizes are within
+    one of each other. Empty input gives (). Raises ``BugError`` for a fan-in below 1 or negative tokens.
+    Source: DESIGN section 5 (reduce tree). Cost: O(n).
 
-    >>> pack([10, 10, 10, 90, 10], max_fan_in=3, max_input_tokens=60, overhead_tokens=20)
-    ((0, 1, 2), (3,), (4,))
-    >>> pack([1, 1, 1, 1], max_fan_in=3, max_input_tokens=60, overhead_tokens=20)
-    ((0, 1), (2, 3))
+    >>> pack([10, 10, 10, 90, 10], Caps(3, 60, 20)), pack([1, 1, 1, 1], Caps(3, 60, 20))
+    (((0, 1, 2), (3,), (4,)), ((0, 1), (2, 3)))
     """
-    if max_fan_in < 1 or any(tokens < 0 for tokens in token_counts):
+    if caps.max_fan_in < 1 or any(tokens < 0 for tokens in token_counts):
         raise BugError("fan-in below 1 or negative tokens", where="pack")
-    room = max_input_tokens - overhead_tokens
-    greedy = _pack_greedily(token_counts, max_fan_in, room)
+    greedy = _pack_greedily(token_counts, caps)
     even = _cut_evenly(len(token_counts), len(greedy))
-    if all(len(node) <= max_fan_in and _fits(node, token_counts, room) for node in even):
-        return even
-    return greedy
+    return even if all(_fits(node, token_counts, caps) for node in even) else greedy
 
 
-def _pack_greedily(token_counts: Sequence[int], max_fan_in: int, room: int) -> Level:
+def _pack_greedily(token_counts: Sequence[int], caps: Caps) -> Level:
     nodes: list[Node] = []
     current: list[int] = []
     load = 0
     for i, tokens in enumerate(token_counts):
-        if current and (len(current) == max_fan_in or load + tokens > room):
+        if current and (len(current) == caps.max_fan_in or load + tokens > caps.room):
             nodes.append(tuple(current))
             current, load = [], 0
         current.append(i)
@@ -109,19 +100,14 @@ def _cut_evenly(n: int, parts: int) -> Level:
     return tuple(tuple(range(bounds[k], bounds[k + 1])) for k in range(parts))
 
 
-def _fits(node: Node, token_counts: Sequence[int], room: int) -> bool:
-    return len(node) <= 1 or sum(token_counts[i] for i in node) <= room
+def _fits(node: Node, token_counts: Sequence[int], caps: Caps) -> bool:
+    return len(node) <= 1 or (
+        len(node) <= caps.max_fan_in and sum(token_counts[i] for i in node) <= caps.room
+    )
 
 
-def plan_levels(
-    token_counts: Sequence[int],
-    *,
-    max_fan_in: int,
-    max_input_tokens: int,
-    overhead_tokens: int,
-    node_output_tokens: int,
-) -> tuple[Level, ...]:
-    """Levels of calls over given inputs until one root is left.
+def plan_levels(token_counts: Sequence[int], caps: Caps, *, node_output_tokens: int) -> tuple[Level, ...]:
+    """Levels of calls over given inputs until one root is left (``merge: Model``).
 
     ``token_counts`` are the tokens of the inputs (leaf outputs, entries); every node above them is
     expected to give ``node_output_tokens``. Level 0 indexes the inputs, level k the nodes of level
@@ -129,49 +115,28 @@ def plan_levels(
     Raises ``ManifestError`` when two node outputs cannot share a call, for then no tree ends, and
     ``BugError`` as ``pack``. Source: DESIGN section 5 (``merge: Model``). Cost: O(n).
 
-    >>> plan_levels([5] * 5, max_fan_in=3, max_input_tokens=40, overhead_tokens=20, node_output_tokens=5)
+    >>> plan_levels([5] * 5, Caps(3, 40, 20), node_output_tokens=5)
     (((0, 1), (2, 3, 4)), ((0, 1),))
     """
     levels: list[Level] = []
     counts: Sequence[int] = token_counts
     while len(counts) > 1:
-        if levels and (max_fan_in < 2 or 2 * node_output_tokens + overhead_tokens > max_input_tokens):
+        if levels and (caps.max_fan_in < 2 or 2 * node_output_tokens > caps.room):
             raise ManifestError(
-                f"two outputs of {node_output_tokens} tokens and a prompt of {overhead_tokens} do not fit "
-                f"in {max_input_tokens} tokens or a fan-in of {max_fan_in}, so the tree would never end",
+                f"two outputs of {node_output_tokens} tokens and a prompt of {caps.overhead_tokens} do not fit "
+                f"in {caps.max_input_tokens} tokens or a fan-in of {caps.max_fan_in}, so the tree would never "
+                "end",
                 where="spec.aggregation.maxInputTokens",
                 fix="Raise maxInputTokens (or maxFanIn to 2), or use merge: Structured.",
             )
-        level = pack(
-            counts, max_fan_in=max_fan_in, max_input_tokens=max_input_tokens, overhead_tokens=overhead_tokens
-        )
-        levels.append(level)
-        counts = [node_output_tokens] * len(level)
+        levels.append(pack(counts, caps))
+        counts = [node_output_tokens] * len(levels[-1])
     return tuple(levels)
 
 
-def upper_levels(
-    n_leaves: int, *, max_fan_in: int, node_output_tokens: int, max_input_tokens: int, overhead_tokens: int
-) -> tuple[Level, ...]:
-    """Levels above ``n_leaves`` leaves of ``node_output_tokens`` each, until one root (``merge: Model``).
-
-    () for 0 or 1 leaf: a lone leaf is the root. Errors as ``plan_levels``. Source: DESIGN section 5.
-    Cost: O(n_leaves).
-
-    >>> upper_levels(5, max_fan_in=3, node_output_tokens=5, max_input_tokens=40, overhead_tokens=20)
-    (((0, 1), (2, 3, 4)), ((0, 1),))
-    """
-    return plan_levels(
-        [node_output_tokens] * n_leaves,
-        max_fan_in=max_fan_in,
-        max_input_tokens=max_input_tokens,
-        overhead_tokens=overhead_tokens,
-        node_output_tokens=node_output_tokens,
-    )
-
-
-def plan_tree(
+def plan_leaves(
     token_counts: Sequence[int],
+    caps: Caps,
     *,
     seed: int,
     iteration: int,
@@ -179,54 +144,29 @@ def plan_tree(
     copies: int = 1,
     leaf_size: int = 8,
     subgroups: str | None = None,
-    max_fan_in: int = 32,
-    max_input_tokens: int = 24_000,
-    overhead_tokens: int = 0,
-    merge: Literal["Structured", "Model"] = "Structured",
-    node_output_tokens: int = 1_024,
-) -> Tree:
-    """The tree of one round of an iteration over n = len(token_counts) reflections.
+) -> Level:
+    """The leaves of one round of an iteration over n = len(token_counts) reflections.
 
-    ``token_counts[i]`` are the tokens of reflection i as it stands in a prompt; ``overhead_tokens``
-    what every call's prompt holds besides (instructions, playbook); ``node_output_tokens`` what a
-    call may write. Leaves come from ``leaf_count`` and ``augmented_shuffle``, seeded by (seed,
-    iteration, round); a leaf above the token cap is split (its members keep different leaves). Each
-    reflection is in exactly min(copies, leaf_count) leaves. n = 0 gives ``Tree(())``. Errors as
-    ``leaf_count``, ``pack`` and ``plan_levels``. Source: Combee section 3, DESIGN section 5.
+    ``token_counts[i]`` are the tokens of reflection i as it stands in a prompt. Leaves come from
+    ``leaf_count`` and ``augmented_shuffle``, seeded by (seed, iteration, round); a leaf above the caps is
+    split (its members keep different leaves). Each reflection is in exactly min(copies, leaf_count) leaves.
+    n = 0 gives (). Errors as ``leaf_count`` and ``pack``. Source: Combee section 3, DESIGN section 5.
     Cost: O(p n log n); under a second at n = 100,000.
 
-    >>> tree = plan_tree([200] * 84, seed=7, iteration=0, copies=2, subgroups="Sqrt", merge="Model")
-    >>> len(tree.leaves), [len(level) for level in tree.levels], tree.calls
-    (9, [1], 10)
+    >>> len(plan_leaves([200] * 84, Caps(32, 24_000), seed=7, iteration=0, copies=2, subgroups="Sqrt"))
+    9
     """
-    if merge not in ("Structured", "Model"):
-        raise BugError(f"unknown merge {merge!r}", where="plan_tree")
     n = len(token_counts)
-    count = leaf_count(n, copies, leaf_size, subgroups=subgroups, max_fan_in=max_fan_in)
+    count = leaf_count(n, copies, leaf_size, subgroups=subgroups, max_fan_in=caps.max_fan_in)
     if count == 0:
-        return Tree(())
+        return ()
     dealt = augmented_shuffle(n, copies=copies, leaves=count, rng=rng(seed, "shuffle", iteration, round))
-    leaves = _split_heavy(dealt, token_counts, max_fan_in, max_input_tokens - overhead_tokens)
-    if merge == "Structured":
-        return Tree(leaves)
-    levels = upper_levels(
-        len(leaves),
-        max_fan_in=max_fan_in,
-        node_output_tokens=node_output_tokens,
-        max_input_tokens=max_input_tokens,
-        overhead_tokens=overhead_tokens,
-    )
-    return Tree(leaves, levels)
+    return tuple(part for leaf in dealt for part in _split(leaf, token_counts, caps))
 
 
-def _split_heavy(leaves: Level, token_counts: Sequence[int], max_fan_in: int, room: int) -> Level:
-    """Return the leaves, with those above a cap cut into several."""
-    result: list[Node] = []
-    for leaf in leaves:
-        if len(leaf) <= max_fan_in and _fits(leaf, token_counts, room):
-            result.append(leaf)
-            continue
-        counts = [token_counts[i] for i in leaf]
-        parts = pack(counts, max_fan_in=max_fan_in, max_input_tokens=room, overhead_tokens=0)
-        result.extend(tuple(leaf[k] for k in part) for part in parts)
-    return tuple(result)
+def _split(leaf: Node, token_counts: Sequence[int], caps: Caps) -> Level:
+    """Return the leaf, cut into several where it is above a cap."""
+    if _fits(leaf, token_counts, caps):
+        return (leaf,)
+    parts = pack([token_counts[i] for i in leaf], caps)
+    return tuple(tuple(leaf[k] for k in part) for part in parts)

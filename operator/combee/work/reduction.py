@@ -8,6 +8,7 @@ from itertools import chain as chained
 from typing import TypeVar
 
 from combee.algo.tokens import estimate_tokens
+from combee.algo.tree import Caps
 from combee.errors import CombeeError
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan
@@ -40,9 +41,9 @@ class Reduction:
     """reflections that no aggregator call was given."""
 
     @property
-    def room(self) -> int:
-        """Tokens of inputs that an aggregator call may take."""
-        return self.plan.max_input_tokens - self.overhead_tokens
+    def caps(self) -> Caps:
+        """What an aggregator call may take."""
+        return Caps(self.plan.max_fan_in, self.plan.max_input_tokens, self.overhead_tokens)
 
     def progress(self, stage: str, total: int) -> None:
         """A stage of ``total`` calls begins."""

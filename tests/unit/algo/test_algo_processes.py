@@ -12,16 +12,15 @@ from combee.algo.membership import batch, shards, split_select_gate
 from combee.algo.seeds import digest_of, rng, unit
 from combee.algo.stats import paired_difference
 from combee.algo.text import anchors, token_set
-from combee.algo.tree import plan_tree
+from combee.algo.tree import Caps, plan_leaves
 
 ids = [f"e{i}" for i in range(200)]
 texts = [f"For rule {i % 7} use `factor_{i % 5}` of {i % 3}.5% on net income {i % 11}" for i in range(120)]
 texts += [f"subtract {w} from the total income when revenue falls" for w in "costs fees taxes rents".split()]
-tree = plan_tree([100 + i % 9 for i in range(300)], seed=7, iteration=3, copies=2, merge="Model",
-                 max_fan_in=8)
+leaves = plan_leaves([100 + i % 9 for i in range(300)], Caps(8, 24_000), seed=7, iteration=3, copies=2)
 paired = paired_difference({i: 0.5 for i in ids}, {i: unit(1, i) for i in ids}, seed=3)
 print(digest_of([
-    tree.leaves, tree.levels, batch(ids, 7, 1, 30, 40), split_select_gate(ids, "d"),
+    leaves, batch(ids, 7, 1, 30, 40), split_select_gate(ids, "d"),
     shards(list(range(50)), 4),
     rng(7, "a", 1).random(5).tolist(), unit(7, "b"), sorted(token_set(texts[0])),
     sorted(anchors(texts[0]).numbers),

@@ -1,9 +1,7 @@
 """The shuffle's balance and the tree's caps, at every call, for n from 1 to 100,000."""
 
 import math
-import time
 from collections import Counter
-from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +9,10 @@ from hypothesis import strategies as st
 
 from combee.algo.seeds import rng
 from combee.algo.shuffle import augmented_shuffle
-from combee.algo.tree import Level, Tree, leaf_count, pack, plan_levels, plan_tree, upper_levels
+from combee.algo.tree import Caps, Level, leaf_count, pack, plan_leaves, plan_levels
 from combee.errors import BugError, ManifestError
 
-MERGES: tuple[Literal["Structured", "Model"], ...] = ("Structured", "Model")
+CAPS = Caps(32, 24_000)
 
 
 @given(st.integers(1, 200), st.integers(1, 6), st.integers(1, 40), st.integers(0, 5))
@@ -89,18 +87,20 @@ def check_level(level: Level, below: int, tokens: list[int], fan_in: int, room: 
         assert len(node) == 1 or sum(tokens[i] for i in node) <= room
 
 
-def check_tree(
-    tree: Tree, tokens: list[int], *, copies: int, expected_leaves: int, fan_in: int, room: int, out: int
-) -> None:
-    times = Counter(i for leaf in tree.leaves for i in leaf)
-    p = min(copies, expected_leaves)
-    assert len(times) == len(tokens) and set(times.values()) == {p}
-    for leaf in tree.leaves:
-        assert len(set(leaf)) == len(leaf) <= fan_in
-        assert len(leaf) == 1 or sum(tokens[i] for i in leaf) <= room
-    below = len(tree.leaves)
-    for level in tree.levels:
-        check_level(level, below, [out] * below, fan_in, room)
+def check_leaves(leaves: Level, tokens: list[int], copies: int, expected: int, caps: Caps) -> None:
+    """Every reflection in its number of different leaves; fan-in and tokens within the caps."""
+    times = Counter(i for leaf in leaves for i in leaf)
+    assert len(times) == len(tokens) and set(times.values()) == {min(copies, expected)}
+    for leaf in leaves:
+        assert len(set(leaf)) == len(leaf) <= caps.max_fan_in
+        assert len(leaf) == 1 or sum(tokens[i] for i in leaf) <= caps.room
+
+
+def check_levels(levels: tuple[Level, ...], below: int, out: int, caps: Caps) -> None:
+    """Up to one root, each level over the one below."""
+    assert len(levels) == 0 if below == 1 else len(levels[-1]) == 1
+    for level in levels:
+        check_level(level, below, [out] * below, caps.max_fan_in, caps.room)
         below = len(level)
 
 
@@ -110,105 +110,77 @@ def check_tree(
     st.integers(1, 4),
     st.integers(1, 40),
     st.sampled_from([None, "Sqrt"]),
-    st.sampled_from(MERGES),
     st.integers(2, 40),
 )
-def test_caps_hold_at_every_call(tokens, copies, leaf_size, subgroups, merge, fan_in) -> None:  # type: ignore[no-untyped-def]
-    tree = plan_tree(
-        tokens,
-        seed=7,
-        iteration=1,
-        copies=copies,
-        leaf_size=leaf_size,
-        subgroups=subgroups,
-        max_fan_in=fan_in,
-        max_input_tokens=5000,
-        overhead_tokens=1000,
-        merge=merge,
-        node_output_tokens=900,
+def test_caps_hold_at_every_call(tokens, copies, leaf_size, subgroups, fan_in) -> None:  # type: ignore[no-untyped-def]
+    caps = Caps(fan_in, 5000, 1000)
+    leaves = plan_leaves(
+        tokens, caps, seed=7, iteration=1, copies=copies, leaf_size=leaf_size, subgroups=subgroups
     )
     expected = leaf_count(len(tokens), copies, leaf_size, subgroups=subgroups, max_fan_in=fan_in)
-    check_tree(tree, tokens, copies=copies, expected_leaves=expected, fan_in=fan_in, room=4000, out=900)
-    if merge == "Model" and len(tree.leaves) > 1:
-        assert len(tree.levels[-1]) == 1
-    else:
-        assert tree.levels == ()
+    check_leaves(leaves, tokens, copies, expected, caps)
+    levels = plan_levels([900] * len(leaves), caps, node_output_tokens=900)
+    check_levels(levels, len(leaves), 900, caps)
 
 
 SIZES = [1, 2, 3, 7, 8, 9, 31, 63, 64, 84, 100, 999, 1000, 1024, 4097, 9999, 30_000, 100_000]
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("subgroups", [None, "Sqrt"])
-def test_caps_hold_from_one_to_a_hundred_thousand(
-    n: int, merge: Literal["Structured", "Model"], subgroups: str | None
-) -> None:
-    tokens = [150 + (i * 37) % 200 for i in range(n)]
-    started = time.perf_counter()
-    tree = plan_tree(
-        tokens, seed=7, iteration=0, copies=2, subgroups=subgroups, merge=merge, node_output_tokens=1024
-    )
-    seconds = time.perf_counter() - started
-    if n >= 100_000:
-        print(
-            f"planning n={n} {merge} {subgroups}: {seconds:.3f} s, {tree.calls} calls, {len(tree.levels)} "
-            f"levels"
-        )
-    expected = leaf_count(n, 2, 8, subgroups=subgroups, max_fan_in=32)
-    check_tree(tree, tokens, copies=2, expected_leaves=expected, fan_in=32, room=24_000, out=1024)
-    assert tree.calls == len(tree.leaves) + sum(map(len, tree.levels))
-    assert merge == "Structured" or len(tree.leaves) == 1 or len(tree.levels[-1]) == 1
-    assert len(tree.levels) <= 1 + math.ceil(math.log(max(len(tree.leaves), 2), 16))
+def test_caps_hold_from_one_to_a_hundred_thousand(n: int, subgroups: str | None) -> None:
+    tokens, caps = [150 + (i * 37) % 200 for i in range(n)], Caps(32, 24_000)
+    leaves = plan_leaves(tokens, caps, seed=7, iteration=0, copies=2, subgroups=subgroups)
+    check_leaves(leaves, tokens, 2, leaf_count(n, 2, 8, subgroups=subgroups, max_fan_in=32), caps)
+    levels = plan_levels([1024] * len(leaves), caps, node_output_tokens=1024)
+    check_levels(levels, len(leaves), 1024, caps)
+    assert len(levels) <= 1 + math.ceil(math.log(max(len(leaves), 2), 16))
 
 
 def test_rounds_iterations_and_seeds_differ() -> None:
     plans = {
-        plan_tree([1] * 40, seed=s, iteration=i, round=r)
+        plan_leaves([1] * 40, CAPS, seed=s, iteration=i, round=r)
         for s, i, r in [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
     }
     assert len(plans) == 4
-    assert plan_tree([1] * 40, seed=1, iteration=0) == plan_tree([1] * 40, seed=1, iteration=0)
+    assert plan_leaves([1] * 40, CAPS, seed=1, iteration=0) == plan_leaves(
+        [1] * 40, CAPS, seed=1, iteration=0
+    )
 
 
 def test_no_reflections_make_an_empty_tree() -> None:
-    for merge in MERGES:
-        assert plan_tree([], seed=1, iteration=0, merge=merge) == Tree(())
+    assert plan_leaves([], CAPS, seed=1, iteration=0) == ()
 
 
 def test_a_reflection_above_the_cap_gets_a_call_of_its_own() -> None:
-    tree = plan_tree([100, 100, 9000, 100], seed=1, iteration=0, max_input_tokens=1000, overhead_tokens=500)
-    assert (2,) in tree.leaves
+    assert (2,) in plan_leaves([100, 100, 9000, 100], Caps(32, 1000, 500), seed=1, iteration=0)
 
 
 def test_levels_that_could_never_end_are_the_users_error() -> None:
     with pytest.raises(ManifestError, match="merge: Structured"):
-        upper_levels(9, max_fan_in=4, node_output_tokens=600, max_input_tokens=1500, overhead_tokens=400)
+        plan_levels([600] * 9, Caps(4, 1500, 400), node_output_tokens=600)
     with pytest.raises(ManifestError):
-        upper_levels(9, max_fan_in=1, node_output_tokens=6, max_input_tokens=1500, overhead_tokens=400)
+        plan_levels([6] * 9, Caps(1, 1500, 400), node_output_tokens=6)
 
 
 def test_one_level_suffices_without_asking_whether_two_would_fit() -> None:
-    levels = plan_levels(
-        [5, 5], max_fan_in=2, max_input_tokens=100, overhead_tokens=0, node_output_tokens=900
-    )
-    assert levels == (((0, 1),),)
+    assert plan_levels([5, 5], Caps(2, 100), node_output_tokens=900) == (((0, 1),),)
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_nothing_above_a_lone_leaf(n: int) -> None:
-    assert upper_levels(n, max_fan_in=2, node_output_tokens=9, max_input_tokens=9, overhead_tokens=9) == ()
+    assert plan_levels([9] * n, Caps(2, 9, 9), node_output_tokens=9) == ()
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 9), st.integers(1, 120))
 def test_pack_keeps_order_and_caps(tokens: list[int], fan_in: int, cap: int) -> None:
-    level = pack(tokens, max_fan_in=fan_in, max_input_tokens=cap, overhead_tokens=0)
+    level = pack(tokens, Caps(fan_in, cap))
     check_level(level, len(tokens), tokens, fan_in, cap)
 
 
 @given(st.integers(0, 500), st.integers(1, 40))
 def test_pack_of_equal_inputs_is_fewest_calls_and_even(n: int, fan_in: int) -> None:
-    level = pack([1] * n, max_fan_in=fan_in, max_input_tokens=10_000, overhead_tokens=0)
+    level = pack([1] * n, Caps(fan_in, 10_000))
     assert len(level) == -(-n // fan_in)
     sizes = [len(node) for node in level]
     assert not sizes or max(sizes) - min(sizes) <= 1
@@ -217,12 +189,12 @@ def test_pack_of_equal_inputs_is_fewest_calls_and_even(n: int, fan_in: int) -> N
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: pack([-1], max_fan_in=2, max_input_tokens=9, overhead_tokens=0),
-        lambda: pack([1], max_fan_in=0, max_input_tokens=9, overhead_tokens=0),
+        lambda: pack([-1], Caps(2, 9)),
+        lambda: pack([1], Caps(0, 9)),
         lambda: leaf_count(-1, 1, 1, max_fan_in=2),
         lambda: leaf_count(5, 0, 1, max_fan_in=2),
         lambda: leaf_count(5, 1, 1, subgroups="Cube", max_fan_in=2),
-        lambda: plan_tree([1], seed=0, iteration=0, merge="Best"),
+        lambda: plan_leaves([1], CAPS, seed=0, iteration=0, subgroups="Best"),
     ],
 )
 def test_nonsense_is_our_bug(call) -> None:  # type: ignore[no-untyped-def]

@@ -20,12 +20,7 @@ async def climb(reduction: Reduction, leaves: list[list[Update]]) -> list[Update
     while len(level) > 1:
         depth += 1
         sizes = [round(plan.token_factor * sum(estimate_tokens(u.text) + 24 for u in node)) for node in level]
-        groups = pack(
-            sizes,
-            max_fan_in=plan.max_fan_in,
-            max_input_tokens=plan.max_input_tokens,
-            overhead_tokens=reduction.overhead_tokens,
-        )
+        groups = pack(sizes, reduction.caps)
         if len(groups) >= len(level):
             break
         stage = f"merge level {depth}"

@@ -6,7 +6,7 @@ one call.
 
 from __future__ import annotations
 
-from combee.algo.tree import plan_tree
+from combee.algo.tree import plan_leaves
 from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.aggregation import calls
@@ -16,8 +16,6 @@ from combee.work.pool import pooled
 from combee.work.reduction import Reduction
 from combee.work.retention import level_report, uncarried
 
-NODE_OUTPUT_TOKENS = 4096
-"""The most an aggregator may write: decoding is what a level costs, so this is the lever on depth."""
 MERGES = {"Structured": group, "Model": climb}
 
 
@@ -43,23 +41,19 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
     for number in range(rounds):
         if not todo:
             break
-        tree = plan_tree(
+        dealt = plan_leaves(
             [reduction.tokens[index] for index in todo],
+            reduction.caps,
             seed=plan.seed,
             iteration=plan.iteration,
             round=number,
             copies=plan.copies if plan.redundancy == "Duplicate" else 1,
             leaf_size=plan.leaf_size,
             subgroups=plan.subgroups or None,
-            max_fan_in=plan.max_fan_in,
-            max_input_tokens=plan.max_input_tokens,
-            overhead_tokens=reduction.overhead_tokens,
-            merge="Structured",
-            node_output_tokens=NODE_OUTPUT_TOKENS,
         )
         stage = f"reduce round {number + 1}"
-        reduction.progress(stage, len(tree.leaves))
-        groups = [[reduction.reflections[todo[index]] for index in leaf] for leaf in tree.leaves]
+        reduction.progress(stage, len(dealt))
+        groups = [[reduction.reflections[todo[index]] for index in leaf] for leaf in dealt]
 
         async def leaf(item: tuple[int, list[Reflection]], stage: str = stage) -> list[Update]:
             return await calls.leaf(reduction, item[1], stage, item[0])

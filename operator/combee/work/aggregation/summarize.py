@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from combee.algo.selection import first_that_fit
+from combee.algo.tree import Caps, pack
 from combee.algo.tree import Level as Groups
-from combee.algo.tree import pack
 from combee.methods.base import Method
 from combee.methods.protocol import Update
 from combee.records import Reflection
@@ -49,33 +49,27 @@ async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
     """The summaries for the aggregator, and what is behind each."""
     plan, context = reduction.plan, reduction.context
     overhead = prompt_tokens(context.method.summary_prompt([]), plan)
+    caps = Caps(plan.max_fan_in, plan.max_input_tokens, overhead)
     state = _State(list(reduction.reflections), reduction.tokens)
     level = 0
     while True:
-        groups = pack(
-            state.tokens,
-            max_fan_in=plan.max_fan_in,
-            max_input_tokens=plan.max_input_tokens,
-            overhead_tokens=overhead,
-        )
+        groups = pack(state.tokens, caps)
         if level and len(groups) >= len(state.items):
             break
         level += 1
         await _summarized(reduction, state, groups, level)
         state.tokens, _ = input_tokens(context, plan, reduction.playbook, state.items)
-        if _in_one_call(reduction, state.tokens):
+        if len(pack(state.tokens, reduction.caps)) <= 1:
             break
     return _fitting(reduction, state), state.behind
-
-
-def _in_one_call(reduction: Reduction, tokens: Sequence[int]) -> bool:
-    return len(tokens) <= 1 or (len(tokens) <= reduction.plan.max_fan_in and sum(tokens) <= reduction.room)
 
 
 def _fitting(reduction: Reduction, state: _State) -> list[Reflection]:
     """The summaries that fit into one call. All of them, unless two do not fit into ``maxInputTokens``."""
     count = len(state.items)
-    chosen = first_that_fit(range(count), state.tokens, most=reduction.plan.max_fan_in, room=reduction.room)
+    chosen = first_that_fit(
+        range(count), state.tokens, most=reduction.plan.max_fan_in, room=reduction.caps.room
+    )
     items = [state.items[index] for index in chosen]
     if len(items) < count:
         reduction.note(

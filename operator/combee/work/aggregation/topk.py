@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from combee.algo.seeds import digest_of
 from combee.algo.selection import central_first, first_that_fit
 from combee.algo.tokens import estimate_tokens
-from combee.algo.tree import pack
+from combee.algo.tree import Caps, pack
 from combee.clients.model.embedding import MAX_TEXTS, MAX_TOKENS, PROBE, embedding_prompt, vectors_of
 from combee.clients.model.forms import EMBEDDER
 from combee.errors import ContextLengthError, EndpointError
@@ -73,7 +73,7 @@ async def _chosen(reduction: Reduction, placed: Sequence[int], vectors: list[Vec
     order = await asyncio.to_thread(central_first, np.stack(vectors), keys)
     nearest_first = [placed[index] for index in order]
     return first_that_fit(
-        nearest_first, reduction.tokens, most=reduction.plan.max_fan_in, room=reduction.room
+        nearest_first, reduction.tokens, most=reduction.plan.max_fan_in, room=reduction.caps.room
     )
 
 
@@ -90,7 +90,7 @@ def _note(reduction: Reduction, unplaced: int, placed: int, chosen: Sequence[int
 async def _embedded(reduction: Reduction, texts: list[str]) -> dict[str, Vector]:
     """Text -> vector; without those whose calls were lost."""
     sizes = [estimate_tokens(text) for text in texts]
-    groups = pack(sizes, max_fan_in=MAX_TEXTS, max_input_tokens=MAX_TOKENS, overhead_tokens=0)
+    groups = pack(sizes, Caps(MAX_TEXTS, MAX_TOKENS))
     reduction.progress(STAGE, len(groups))
 
     async def embed(item: tuple[int, tuple[int, ...]]) -> dict[str, Vector]:
