@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from combee.clients.model.memo import Memo
@@ -159,21 +159,8 @@ class ProgramRunner(ABC):
 
     def _settle(self, done: Completion | None, *, hit: bool, error: str = "") -> None:
         """Tell the accounts of one rollout. Calls that were made were told as they came."""
-        self.accounts.on_call(
-            CallRecord(
-                role=ROLE,
-                started=0.0,
-                seconds=done.latency_seconds if done else 0.0,
-                queued_seconds=0.0,
-                prompt_tokens=done.prompt_tokens if done else 0,
-                completion_tokens=done.completion_tokens if done else 0,
-                cached_tokens=done.cached_tokens if done else 0,
-                hit=hit,
-                attempts=1,
-                planned_tokens=0 if hit else 1,
-                error=error,
-            )
-        )
+        record = CallRecord.of(ROLE, done, hit=hit, error=error)
+        self.accounts.on_call(replace(record, planned_tokens=0 if hit else 1))
 
 
 def completion_of(text: str, visits: list[Visit], seconds: float, faults: tuple[str, ...] = ()) -> Completion:

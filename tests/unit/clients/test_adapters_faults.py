@@ -75,7 +75,7 @@ async def test_a_hang_is_cut_at_the_deadline_and_tried_once_more(bench: Bench) -
 
     async def patient_from_now_on(_: float) -> None:
         bench.server.always = None
-        client._deadline = LATE
+        client.deadline_seconds = LATE
 
     client = bench.client(deadline_seconds=0.2, sleep=patient_from_now_on)
     began = time.monotonic()

@@ -69,69 +69,43 @@ class _Call:
     reasons: list[str] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class ChatClient:
-    """One role's way to its model. Make one per role, with the run's memo, limits and pool.
+    """One role's way to its model. Make one per role, with the run's memo, limits and pool."""
 
-    Parameters
-    ----------
-    role : str
-        "task", "proposer", "evaluator" or "embedder"; a call of "task" is one rollout of the budget,
-        a call of "embedder" asks for embeddings (see ``embedding``), every other one is a chat.
-    deadline_seconds : float
-        The deadline of one attempt, from sending to the last byte.
-    max_attempts : int
-        How many attempts of one call may fail for a passing reason.
-    on_call : callable, optional
-        Gets one ``CallRecord`` for every ``ask``: answered, failed or cancelled.
-    budget : callable, optional
-        ``budget(rollouts, tokens)``, asked once per call that is about to be made (never for a hit)
-        with the most tokens it can use; raises BudgetExhaustedError.
-    hedger, adaptive : optional
-        A second request for stragglers; this role's own limit, which follows the server.
-    sleep, clock, wall_clock
-        Waiting, monotonic seconds and Unix seconds, so that tests need no time.
-    """
+    endpoint: Endpoint
+    role: str
+    """"task", "proposer", "evaluator" or "embedder". A call of "task" is one rollout of the budget, a call of
+    "embedder" asks for embeddings (see ``embedding``), and every other one is a chat."""
+    memo: Memo
+    limits: RunLimits
+    pool: ConnectionPool | None = None
+    """None: the client makes its own, and closes it."""
+    deadline_seconds: float = 600.0
+    """The deadline of one attempt, from sending to the last byte."""
+    max_attempts: int = 6
+    """How many attempts of one call may fail for a passing reason."""
+    on_call: OnCall | None = None
+    """Gets one ``CallRecord`` for every ``ask``: answered, failed or cancelled."""
+    budget: Budget | None = None
+    """Asked once per call that is about to be made, and never for a hit, with the most tokens it can use."""
+    hedger: Hedger | None = None
+    """Sends a second request for stragglers."""
+    adaptive: AdaptiveLimit | None = None
+    """This role's own limit, which follows the server."""
+    ready: Callable[[], Awaitable[None]] | None = None
+    """Awaited before each request and never for a hit: a server may still be starting."""
+    sleep: Sleep = asyncio.sleep
+    clock: Clock = time.monotonic
+    wall_clock: Clock = time.time
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        role: str,
-        memo: Memo,
-        limits: RunLimits,
-        *,
-        pool: ConnectionPool | None = None,
-        deadline_seconds: float = 600.0,
-        max_attempts: int = 6,
-        on_call: OnCall | None = None,
-        budget: Budget | None = None,
-        hedger: Hedger | None = None,
-        adaptive: AdaptiveLimit | None = None,
-        origin: float | None = None,
-        sleep: Sleep = asyncio.sleep,
-        clock: Clock = time.monotonic,
-        wall_clock: Clock = time.time,
-    ) -> None:
-        self.endpoint = endpoint
-        self.role = role
-        self._form = form_of(role)
-        self._memo = memo
-        self._limits = limits
-        self._own_pool = ConnectionPool() if pool is None else None
-        self._connection: Connection = (pool or self._own_pool or ConnectionPool()).to(endpoint)
-        self._deadline = deadline_seconds
-        self._max_attempts = max_attempts
-        self._on_call = on_call
-        self._budget = budget
-        self._hedger = hedger
-        self._adaptive = adaptive
-        self._own_limits = RunLimits(adaptive.allowed) if adaptive is not None else None
+    def __post_init__(self) -> None:
+        self._form = form_of(self.role)
+        self._own_pool = ConnectionPool() if self.pool is None else None
+        self._connection: Connection = (self.pool or self._own_pool or ConnectionPool()).to(self.endpoint)
+        self._own_limits = RunLimits(self.adaptive.allowed) if self.adaptive is not None else None
         self._limit_changes: list[LimitChange] = []
-        self._sleep = sleep
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._origin = clock() if origin is None else origin
-        self.ready: Callable[[], Awaitable[None]] | None = None
-        """Awaited before each request and never for a hit: a server may still be starting."""
+        self._origin = self.clock()
 
     async def ask(self, request: ChatRequest) -> Answered:
         """Return the model's answer to ``request``, from the memo where it holds one.
@@ -141,9 +115,9 @@ class ChatClient:
         StoreError when the answer cannot be stored.
         """
         key = self._form.key(CanonicalRequest(self.endpoint, request))
-        call = _Call(started=self._clock() - self._origin)
+        call = _Call(started=self.clock() - self._origin)
         try:
-            answered = await self._memo.once(
+            answered = await self.memo.once(
                 key, lambda: self._new_completion(request, key, call), slot=self._slot(call)
             )
         except CombeeError as error:
@@ -174,12 +148,12 @@ class ChatClient:
             except StatusError as error:
                 if error.status_code in (404, 405):
                     raise unknown_model(question, None) from None
-                verdict = judge(error, question, self._wall_clock())
+                verdict = judge(error, question, self.wall_clock())
                 if not isinstance(verdict, Again):
                     raise _final(verdict, error, question) from None
                 if attempt == _CHECK_ATTEMPTS:
                     raise _spent(question, [verdict.reason] * attempt) from None
-                await self._sleep(wait_seconds("check", attempt, verdict.after))
+                await self.sleep(wait_seconds("check", attempt, verdict.after))
                 continue
             for model in served:
                 if model.id == self.endpoint.model:
@@ -195,15 +169,15 @@ class ChatClient:
     @asynccontextmanager
     async def _slot(self, call: _Call) -> AsyncIterator[None]:
         """Hold one of the run's slots, and add the wait for it to the call."""
-        waited_from = self._clock()
-        async with self._own_limits or nullcontext(), self._limits:
-            call.queued += self._clock() - waited_from
+        waited_from = self.clock()
+        async with self._own_limits or nullcontext(), self.limits:
+            call.queued += self.clock() - waited_from
             yield
 
     async def _new_completion(self, request: ChatRequest, key: str, call: _Call) -> Completion:
         planned = prompt_tokens(request.prompt) + request.prompt.max_output_tokens
-        if self._budget is not None:
-            self._budget(1 if self.role == "task" else 0, planned)
+        if self.budget is not None:
+            self.budget(1 if self.role == "task" else 0, planned)
         call.planned = planned
         if self.ready is not None:
             await self.ready()
@@ -225,21 +199,21 @@ class ChatClient:
                 continue
             failures += 1
             call.reasons.append(outcome.reason)
-            if failures >= self._max_attempts or call.reasons.count("timeout") >= MAX_TIMEOUTS:
+            if failures >= self.max_attempts or call.reasons.count("timeout") >= MAX_TIMEOUTS:
                 raise _spent(question, call.reasons)
             wait = wait_seconds(key, failures, outcome.after)
             _log.debug(
                 "%s: %s, attempt %d, next in %.1f s", question.where, outcome.reason, call.attempts, wait
             )
-            await self._sleep(wait)
+            await self.sleep(wait)
 
     def _adapt(self, outcome: Completion | Again | Quirk) -> None:
         """Adapt the role's limit to the outcome of an attempt."""
-        if self._adaptive is None or self._own_limits is None or isinstance(outcome, Quirk):
+        if self.adaptive is None or self._own_limits is None or isinstance(outcome, Quirk):
             return
         overloaded = isinstance(outcome, Again) and outcome.reason in OVERLOADS
         reason = outcome.reason if isinstance(outcome, Again) else ""
-        change = self._adaptive.answered(overloaded=overloaded, reason=reason)
+        change = self.adaptive.answered(overloaded=overloaded, reason=reason)
         if change is not None:
             self._own_limits.resize(change.after)
             self._limit_changes.append(change)
@@ -248,23 +222,23 @@ class ChatClient:
         self, request: ChatRequest, question: Asked, quirks: frozenset[str], call: _Call, key: str
     ) -> Completion | Again | Quirk:
         """Make one attempt, and others beside it when it takes far longer than similar calls."""
-        hedger = self._hedger
+        hedger = self.hedger
         if hedger is None:
             return await self._attempt(request, question, quirks, call)
         kind = f"{self.role} {request.prompt.schema_name}"
-        sent_at = self._clock()
+        sent_at = self.clock()
 
         def rest(missed: object) -> float:
             return wait_seconds(key, call.attempts, missed.after) if isinstance(missed, Again) else 0.0
 
-        race = Race(lambda: self._attempt(request, question, quirks, call), self._limits, hedger, rest)
+        race = Race(lambda: self._attempt(request, question, quirks, call), self.limits, hedger, rest)
         outcome: Completion | Again | Quirk = await race.run(kind)
         for missed in race.missed:
             if isinstance(missed, Again):
                 call.reasons.append(missed.reason)
                 self._adapt(missed)
         if isinstance(outcome, Completion):
-            seconds = self._clock() - sent_at if race.hedges else outcome.latency_seconds
+            seconds = self.clock() - sent_at if race.hedges else outcome.latency_seconds
             hedger.observe(kind, seconds)
             return replace(outcome, latency_seconds=seconds, hedged=race.hedges > 0)
         return outcome
@@ -273,16 +247,16 @@ class ChatClient:
         self, request: ChatRequest, question: Asked, quirks: frozenset[str], call: _Call
     ) -> Completion | Again | Quirk:
         """Make one request. Raises EndpointError when the endpoint refuses for good."""
-        waited_from = self._clock()
-        reservation = await self._limits.reserve(call.planned)
-        sent_at = self._clock()
+        waited_from = self.clock()
+        reservation = await self.limits.reserve(call.planned)
+        sent_at = self.clock()
         call.queued += sent_at - waited_from
         call.attempts += 1
         call.started = sent_at - self._origin
         body = self._form.body(self.endpoint.model, request, quirks)
         reply: Reply | str
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self.deadline_seconds):
                 response = await self._connection.post(self._form.path, body)
             reply = self._form.read(response.content, request.prompt)
         except TimeoutError:
@@ -293,7 +267,7 @@ class ChatClient:
             return Again("reset")
         except StatusError as error:
             return await self._verdict(error, question, quirks)
-        seconds = self._clock() - sent_at
+        seconds = self.clock() - sent_at
         if isinstance(reply, str):
             return Again(reply)
         if reservation is not None:
@@ -309,7 +283,7 @@ class ChatClient:
         )
 
     async def _verdict(self, error: StatusError, question: Asked, quirks: frozenset[str]) -> Again | Quirk:
-        verdict = self._form.judge(error, question, self._wall_clock())
+        verdict = self._form.judge(error, question, self.wall_clock())
         if isinstance(verdict, Again) or (isinstance(verdict, Quirk) and verdict.name not in quirks):
             return verdict
         if not isinstance(verdict, Quirk) and is_about_the_model(error):
@@ -325,24 +299,17 @@ class ChatClient:
             return None
 
     def _record(self, call: _Call, answered: Answered | None, error: str) -> None:
-        if self._on_call is None:
+        if self.on_call is None:
             return
-        completion = answered.completion if answered else None
-        self._on_call(
-            CallRecord(
-                role=self.role,
+        done, hit = (answered.completion, answered.hit) if answered else (None, False)
+        self.on_call(
+            replace(
+                CallRecord.of(self.role, done, hit=hit, error=error),
                 started=call.started,
-                seconds=completion.latency_seconds if completion else 0.0,
                 queued_seconds=call.queued,
-                prompt_tokens=completion.prompt_tokens if completion else 0,
-                completion_tokens=completion.completion_tokens if completion else 0,
-                cached_tokens=completion.cached_tokens if completion else 0,
-                hit=answered.hit if answered else False,
                 attempts=call.attempts,
                 retried_for=tuple(call.reasons),
                 planned_tokens=call.planned,
-                error=error,
-                hedged=completion.hedged if completion and answered and not answered.hit else False,
             )
         )
 

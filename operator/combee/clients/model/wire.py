@@ -184,6 +184,14 @@ class CallRecord:
     error: str = ""
     hedged: bool = False
 
+    @classmethod
+    def of(cls, role: str, done: Completion | None, *, hit: bool, error: str = "") -> CallRecord:
+        """Return the record of one attempt that ended with ``done``, or with an error where there is none."""
+        if done is None:
+            return cls(role, 0.0, 0.0, 0.0, 0, 0, 0, hit, 1, error=error)
+        tokens = done.prompt_tokens, done.completion_tokens, done.cached_tokens
+        return cls(role, 0.0, done.latency_seconds, 0.0, *tokens, hit, 1, hedged=done.hedged and not hit)
+
 
 OnCall = Callable[[CallRecord], None]
 Budget = Callable[[int, int], None]
