@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from combee.errors import UserError
 
 _Settings = TypeVar("_Settings")
+_Quantities = Mapping[str, Mapping[str, str]]
 
 
 def environment_value(variable: str, *, wanted_for: str) -> str:
@@ -83,6 +84,14 @@ def _whole(name: str, value: str) -> int:
     if not (value.isascii() and value.isdigit()):
         raise UserError("not a whole number", where=name, fix="Set it to a number such as 8080")
     return int(value)
+
+
+def _resources(name: str, value: str) -> Any:
+    """Requests and limits."""
+    try:
+        return json.loads(value or "{}")
+    except ValueError:
+        raise UserError("not JSON", where=name, fix='Write {"requests": {...}, "limits": {...}}') from None
 
 
 def _api_server(name: str, host: str) -> str:
@@ -204,8 +213,7 @@ class OperatorSettings:
     worker_image: str = _variable("COMBEE_WORKER_IMAGE", default=None)
     gateway_image: str = _variable("COMBEE_GATEWAY_IMAGE")
     gateway_replicas: int = _variable("COMBEE_GATEWAY_REPLICAS", _whole, default="2")
-    gateway_resources: str = _variable("COMBEE_GATEWAY_RESOURCES")
-    """JSON, as ``worker_resources``."""
+    gateway_resources: _Quantities = _variable("COMBEE_GATEWAY_RESOURCES", _resources)
     vllm_image: str = _variable("COMBEE_VLLM_IMAGE")
     engine_images: tuple[str, ...] = _variable("COMBEE_ENGINE_IMAGES", _words)
     """prefixes of images that engines may name."""
@@ -214,13 +222,13 @@ class OperatorSettings:
     """names of Secrets, in the namespace of each run, with which its pods' images are pulled."""
     worker_account: str = _variable("COMBEE_WORKER_ACCOUNT", default="combee-worker")
     publish_account: str = _variable("COMBEE_PUBLISH_ACCOUNT", default="combee-publish")
-    worker_resources: str = _variable("COMBEE_WORKER_RESOURCES")
-    """JSON, requests and limits; empty: the operator's own."""
+    worker_resources: _Quantities = _variable("COMBEE_WORKER_RESOURCES", _resources)
+    """requests and limits; empty: the operator's own."""
     worker_scratch: str = _variable("COMBEE_WORKER_SCRATCH")
     """a quantity, as ``engine_shared_memory``; empty: the operator's own."""
-    engine_resources: str = _variable("COMBEE_ENGINE_RESOURCES")
+    engine_resources: _Quantities = _variable("COMBEE_ENGINE_RESOURCES", _resources)
     engine_shared_memory: str = _variable("COMBEE_ENGINE_SHARED_MEMORY")
-    prefetch_resources: str = _variable("COMBEE_PREFETCH_RESOURCES")
+    prefetch_resources: _Quantities = _variable("COMBEE_PREFETCH_RESOURCES", _resources)
     allow_custom_tasks: bool = _variable("COMBEE_ALLOW_CUSTOM_TASKS", _yes)
     secret_policy: bool = _variable("COMBEE_SECRET_POLICY", _yes)
     """whether the admission policy that guards Secrets is installed."""

@@ -7,14 +7,13 @@ uninstall.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from combee import __version__
@@ -132,40 +131,9 @@ def _queue(
 
 
 def object_settings(settings: OperatorSettings) -> Settings:
-    """What manifests follow of the operator's settings."""
-    chosen = Settings(
-        worker_image=settings.worker_image,
-        vllm_image=settings.vllm_image,
-        engine_images=settings.engine_images,
-        image_pull_policy=settings.image_pull_policy,
-        image_pull_secrets=settings.image_pull_secrets,
-        worker_account=settings.worker_account,
-        publish_account=settings.publish_account,
-        gateway_image=settings.gateway_image,
-        gateway_replicas=settings.gateway_replicas,
-        log_level=settings.log_level,
-        make_accounts=settings.make_accounts,
-        secret_policy=settings.secret_policy,
-    )
-    given = {
-        "worker_resources": _resources("COMBEE_WORKER_RESOURCES", settings.worker_resources),
-        "engine_resources": _resources("COMBEE_ENGINE_RESOURCES", settings.engine_resources),
-        "prefetch_resources": _resources("COMBEE_PREFETCH_RESOURCES", settings.prefetch_resources),
-        "gateway_resources": _resources("COMBEE_GATEWAY_RESOURCES", settings.gateway_resources),
-        "worker_scratch": settings.worker_scratch or None,
-        "engine_shared_memory": settings.engine_shared_memory or None,
-    }
-    return replace(chosen, **{name: value for name, value in given.items() if value is not None})
-
-
-def _resources(variable: str, text: str) -> Any:
-    """Requests and limits; None where nothing is said."""
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        raise UserError(
-            "not JSON", where=variable, fix='Write {"requests": {...}, "limits": {...}}'
-        ) from None
+    """What manifests follow of the operator's settings; where they say nothing, the objects' own defaults."""
+    values: dict[str, Any] = {stated.name: getattr(settings, stated.name, "") for stated in fields(Settings)}
+    return Settings(**{name: value for name, value in values.items() if value not in ("", (), {})})
 
 
 async def operate(settings: OperatorSettings) -> None:
