@@ -19,7 +19,7 @@ def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Sp
     """What the run had spent when this step began.
 
     The operator says what was spent before the iteration (``spent``: rollouts, tokens,
-    wallClockSeconds); what the iteration's own steps spent stands in their manifests.
+    wallClockSeconds); what the iteration's own steps spent stands in their receipts.
     """
     earlier = params.get("spent") or {}
     try:

@@ -19,7 +19,7 @@ PAUSE_SHARE = 0.1
 
 
 def wanted(step: Step, plan: IterationPlan) -> list[tuple[str, int]]:
-    """(step, shard) of each manifest that a step reads: the map's shards first."""
+    """(step, shard) of each receipt that a step reads: the map's shards first."""
     return [
         (step.inputs[name], shard)
         for name in KINDS[step.kind].waits_for
@@ -35,7 +35,7 @@ async def read_inputs(
     wait_seconds: float | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> list[StepSummary] | None:
-    """The manifests of a step's inputs, or those so far as soon as one of them has an error.
+    """The receipts of a step's inputs, or those so far as soon as one of them has an error.
 
     None when they are not all there after ``wait_seconds``: the pod yields its place. With None they
     must be there, and BugError says which are not.
@@ -57,16 +57,16 @@ async def read_inputs(
     if wait_seconds is not None:
         return None
     names = ", ".join(f"{name} shard {shard}" for name, shard in missing[:5])
-    raise BugError(f"no manifest of {names}", where=step.name)
+    raise BugError(f"no receipt of {names}", where=step.name)
 
 
 async def others_done(store: Store, prefix: str, step: str, shards: int) -> bool:
-    """Whether every shard of a step has left its manifest."""
+    """Whether every shard of a step has left its receipt."""
     return len(await store.alist(f"{prefix}/steps/{step}")) >= shards
 
 
 async def _present(context: WorkContext, missing: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Which of the manifests are there: one listing a step, however many shards it has."""
+    """Which of the receipts are there: one listing a step, however many shards it has."""
     present: list[tuple[str, int]] = []
     for name in dict.fromkeys(name for name, _ in missing):
         listed = await context.store.alist(f"{context.prefix}/steps/{name}")

@@ -1,6 +1,6 @@
 """One shard of one step, in a pod: the same work as on a laptop, with files for flags.
 
-Exit 0: the step did its work, or never will (its error is in the manifest and the summary), or yielded
+Exit 0: the step did its work, or never will (its error is in the receipt and the summary), or yielded
 its place. Exit 1: worth another try. Exit 70: ours.
 """
 
@@ -264,8 +264,8 @@ async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
     """What ``profile`` left: the digests of the splits and of the untouched artifact."""
     if pod.step.kind == PROFILE.name:
         return {}
-    manifest = await read_receipt(context, step_name(pod.name, pod.uid, 0, PROFILE.name))
-    return dict(manifest.outputs) if manifest is not None else {}
+    receipt = await read_receipt(context, step_name(pod.name, pod.uid, 0, PROFILE.name))
+    return dict(receipt.outputs) if receipt is not None else {}
 
 
 async def _pinned(context: WorkContext, pod: Pod) -> dict[str, str]:

@@ -187,7 +187,7 @@ class Asker:
         return sum(row.role == "task" for row in self.rows)
 
     def counts(self) -> dict[str, int]:
-        """What a step's manifest counts of its asks."""
+        """What a step's receipt counts of its asks."""
         return {"rollouts": self.rollouts(), "repaired": self.repaired, "lost": self.lost}
 
     def encode(self) -> bytes:

@@ -142,7 +142,7 @@ def receipt_path(context: WorkContext, step: str, shard: int = 0) -> str:
 
 
 async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
-    """A shard's manifest, or None when it is not finished."""
+    """A shard's receipt, or None when it is not finished."""
     data = await context.store.aget(receipt_path(context, step, shard))
     if data is None:
         return None
@@ -153,24 +153,24 @@ async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepS
 
 
 async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
-    """Write a shard's manifest; the first one wins and is returned."""
+    """Write a shard's receipt; the first one wins and is returned."""
     data = json.dumps(asdict(summary), indent=1, sort_keys=True, ensure_ascii=False).encode()
     if await context.store.aput_new(receipt_path(context, summary.step, shard), data):
         return summary
     written = await read_receipt(context, summary.step, shard)
     if written is None:
         raise BugError(
-            "a manifest that exists cannot be read", where=receipt_path(context, summary.step, shard)
+            "a receipt that exists cannot be read", where=receipt_path(context, summary.step, shard)
         )
     return written
 
 
 async def require_receipts(context: WorkContext, step: str, shards: int) -> list[StepSummary]:
-    """The manifests of all shards of a finished step. Raises BugError when one is missing."""
+    """The receipts of all shards of a finished step. Raises BugError when one is missing."""
     receipts = await asyncio.gather(*(read_receipt(context, step, shard) for shard in range(shards)))
     missing = [shard for shard, receipt in enumerate(receipts) if receipt is None]
     if missing:
-        raise BugError(f"shards {missing} of step {step} left no manifest", where=context.prefix)
+        raise BugError(f"shards {missing} of step {step} left no receipt", where=context.prefix)
     return [receipt for receipt in receipts if receipt is not None]
 
 

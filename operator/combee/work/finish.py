@@ -1,5 +1,5 @@
 """finish: the last step of an iteration. It applies, checks, replays, renders, scores select, and
-rolls the manifests of the iteration up into one summary.
+rolls the receipts of the iteration up into one summary.
 
 Leaves: ``artifact`` (canonical JSON), ``playbook`` (the rendered text) and ``record`` (what the
 report shows of the iteration).
@@ -45,7 +45,7 @@ from combee.work.verify import run_verification
 class _Inputs:
     """What the steps before left."""
 
-    manifests: list[StepSummary]
+    receipts: list[StepSummary]
     trajectories: dict[str, Trajectory]
     reflections: list[Reflection]
     updates: list[Any]
@@ -102,7 +102,7 @@ class _Iteration:
 
     def total(self, count: str) -> int:
         """One count, added up over the steps before and this one."""
-        return total(self.inputs.manifests, count) + self.asker.counts().get(count, 0)
+        return total(self.inputs.receipts, count) + self.asker.counts().get(count, 0)
 
 
 async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Inputs:
@@ -110,12 +110,12 @@ async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Input
     (reduced,) = await require_receipts(context, step.inputs[REDUCE.name], 1)
     trajectories: dict[str, Trajectory] = {}
     reflections: list[Reflection] = []
-    for manifest in mapped:
-        for trajectory in await get_lines(context, manifest.outputs["trajectories"], outcome_of):
+    for receipt in mapped:
+        for trajectory in await get_lines(context, receipt.outputs["trajectories"], outcome_of):
             trajectories[trajectory.id] = trajectory
-        reflections += await get_lines(context, manifest.outputs["reflections"], without_diagnosis)
+        reflections += await get_lines(context, receipt.outputs["reflections"], without_diagnosis)
     return _Inputs(
-        manifests=[*mapped, reduced],
+        receipts=[*mapped, reduced],
         trajectories=trajectories,
         reflections=sorted(reflections, key=lambda reflection: reflection.id),
         updates=await get_lines(context, reduced.outputs["updates"], update_of),
@@ -127,8 +127,8 @@ async def _recorded(context: WorkContext, iteration: _Iteration) -> dict[str, li
     """The recorded calls of the whole iteration, by step. Read last: nothing before needs them, and they
     are 5 MiB of a batch of 10,000."""
     rows: dict[str, list[CallRow]] = {name: [] for name in FINISH.waits_for}
-    for manifest in iteration.inputs.manifests:
-        rows[manifest.kind] += decode_rows(await context.store.aget_blob(manifest.outputs["calls"]))
+    for receipt in iteration.inputs.receipts:
+        rows[receipt.kind] += decode_rows(await context.store.aget_blob(receipt.outputs["calls"]))
     return {**rows, FINISH.name: iteration.asker.rows}
 
 
@@ -170,13 +170,13 @@ async def _refused(context: WorkContext, before: Any, after: Any, inputs: _Input
 async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> StepSummary:
     plan, inputs, asker = iteration.plan, iteration.inputs, iteration.asker
     own = StepSummary(step=step.name, kind=step.kind, usage=asker.usage())
-    usage = total_usage([*inputs.manifests, own])
+    usage = total_usage([*inputs.receipts, own])
     text = iteration.rendered.text
     artifact = await context.store.aput_blob(iteration.applied.ledger.to_json())
     by_step = await _recorded(context, iteration)
     rows = [row for step_rows in by_step.values() for row in step_rows]
     modelled = round(modelled_seconds(rows, context.slots), 6)
-    walls = {**_step_walls(inputs.manifests), step.kind: context.clock() - iteration.started}
+    walls = {**_step_walls(inputs.receipts), step.kind: context.clock() - iteration.started}
     wall = round(sum(walls.values()), 6)
     learning = [row for row in rows if not row.stage.startswith("select")]
     record = {
@@ -224,11 +224,11 @@ async def _findings(context: WorkContext, text: str) -> dict[str, str]:
     return {"findings": await context.store.aput_blob(findings_json(findings).encode())} if findings else {}
 
 
-def _step_walls(manifests: list[StepSummary]) -> dict[str, float]:
+def _step_walls(receipts: list[StepSummary]) -> dict[str, float]:
     """Seconds of the steps before: map's shards run side by side, so the longest counts."""
     walls: dict[str, float] = defaultdict(float)
-    for manifest in manifests:
-        walls[manifest.kind] = max(walls[manifest.kind], manifest.seconds["wall"])
+    for receipt in receipts:
+        walls[receipt.kind] = max(walls[receipt.kind], receipt.seconds["wall"])
     return walls
 
 

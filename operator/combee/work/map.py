@@ -52,7 +52,7 @@ async def help_others(
     """Work stealing for a pod that is done: answer the calls of unfinished shards from their far
     ends, so that their owners find them in the memo. Returns the number of examples answered.
 
-    A piece is claimed first, so a helper stops where it meets the owner, or when the shard's manifest
+    A piece is claimed first, so a helper stops where it meets the owner, or when the shard's receipt
     is there; an owner that dies loses nothing, and waits for no helper that died for long. Helpers of
     the same shard take every (shards - 1)-th piece of it, each another.
     """

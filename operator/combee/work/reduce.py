@@ -92,7 +92,7 @@ async def _parts(
 async def read_reflections(context: WorkContext, map_step: str, plan: IterationPlan) -> list[Reflection]:
     """The reflections of all shards that hold a lesson, in the batch's order."""
     reflections: list[Reflection] = []
-    for manifest in await require_receipts(context, map_step, plan.shards):
-        rows = await get_lines(context, manifest.outputs["reflections"], reflection_of)
+    for receipt in await require_receipts(context, map_step, plan.shards):
+        rows = await get_lines(context, receipt.outputs["reflections"], reflection_of)
         reflections.extend(reflection for reflection in rows if reflection.lessons)
     return sorted(reflections, key=lambda reflection: reflection.id)

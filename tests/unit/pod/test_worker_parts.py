@@ -42,7 +42,7 @@ def test_pods_together_spend_what_is_left_and_no_more(limit: int, spent: int, pa
     assert all(one.tokens is None for one in each)
 
 
-def test_what_was_spent_is_the_operators_word_and_the_inputs_manifests() -> None:
+def test_what_was_spent_is_the_operators_word_and_the_inputs_receipts() -> None:
     mapped = StepSummary("m", "map", counts={"rollouts": 5}, usage={"task": RoleUsage(5, 0, 100, 20)})
     spent = spent_before(
         {"spent": {"rollouts": 7, "tokens": 1000, "wallClockSeconds": 3.5}}, [mapped, mapped]
@@ -120,7 +120,7 @@ async def test_a_pod_that_waited_long_enough_yields(tmp_path: Path) -> None:
 
 
 async def test_inputs_that_must_be_there_and_are_not_are_a_bug(tmp_path: Path) -> None:
-    with pytest.raises(BugError, match=r"no manifest of m shard 1, r shard 0"):
+    with pytest.raises(BugError, match=r"no receipt of m shard 1, r shard 0"):
         await read(tmp_path, None, (StepSummary("m", "map"), 0))
 
 
