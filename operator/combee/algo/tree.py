@@ -123,9 +123,9 @@ def plan_levels(token_counts: Sequence[int], caps: Caps, *, node_output_tokens: 
     while len(counts) > 1:
         if levels and (caps.max_fan_in < 2 or 2 * node_output_tokens > caps.room):
             raise ManifestError(
-                f"two outputs of {node_output_tokens} tokens and a prompt of {caps.overhead_tokens} do not fit "
-                f"in {caps.max_input_tokens} tokens or a fan-in of {caps.max_fan_in}, so the tree would never "
-                "end",
+                f"two outputs of {node_output_tokens} tokens and a prompt of {caps.overhead_tokens} do not "
+                f"fit in {caps.max_input_tokens} tokens or a fan-in of {caps.max_fan_in}, so the tree would "
+                "never end",
                 where="spec.aggregation.maxInputTokens",
                 fix="Raise maxInputTokens (or maxFanIn to 2), or use merge: Structured.",
             )

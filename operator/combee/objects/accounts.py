@@ -11,7 +11,7 @@ PUBLISH_ROLE = "combee-publish"
 
 
 def account_objects(namespace: str, settings: Settings) -> tuple[Object, ...]:
-    """Both accounts, and the binding that lets publish pods make ConfigMaps; none where the chart has made them.
+    """Both accounts, and the binding that lets publish pods make ConfigMaps; none where the chart made them.
 
     They belong to no run: the next one of the namespace uses them, too.
     """
@@ -56,8 +56,9 @@ _DESK = {names.LABEL_NAME: "combee", names.LABEL_DESK: "true"}
 
 
 def isolation(namespace: str) -> tuple[Object, Object]:
-    """Both policies of a namespace. They belong to no run and stay when one ends: they cost nothing, they are the
-    same for every run, and taking them away would race with the pods of the next one. An uninstall deletes them."""
+    """Both policies of a namespace. They belong to no run and stay when one ends: they cost nothing, they are
+    the same for every run, and taking them away would race with the pods of the next one. An uninstall
+    deletes them."""
     port = [{"port": PORT, "protocol": "TCP"}]
     return (
         # Not even names are resolved: a rollout finds its desk by number.

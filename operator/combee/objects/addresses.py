@@ -22,7 +22,8 @@ def engine_urls(spec: RunSpec, owner: Owner, roles: Collection[str]) -> dict[str
         if role in roles and model.engine_ref is not None
     }
     return {
-        engine.name: f"http://{names.engine_name(owner.name, owner.uid, index, engine.name)}.{owner.namespace}.svc:{PORT}/v1"
+        engine.name: f"http://{names.engine_name(owner.name, owner.uid, index, engine.name)}"
+        f".{owner.namespace}.svc:{PORT}/v1"
         for index, engine in enumerate(spec.engines)
         if engine.name in used
     }

@@ -25,7 +25,7 @@ def chore_pod(
     account: str,
     token: bool = False,
 ) -> Object:
-    """Return the pod that runs ``combee-worker WORD``. ``task``: the variable that tells it what to do, and its value."""
+    """Return the pod that runs ``combee-worker WORD``. ``task``: its task's variable, and the value."""
     worker = container(
         CONTAINER,
         image=settings.worker_image,
@@ -47,7 +47,7 @@ def chore_pod(
 
 
 def chore_job(metadata: Object, pod: Object, **limits: object) -> Object:
-    """Return the Job of that one pod, which is tried once. ``limits``: fields of its spec, such as its deadline."""
+    """Return the Job of that one pod, which is tried once. ``limits``: fields of its spec."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -1,4 +1,4 @@
-"""The Job that looks whether the data of a Playbook's template changed: it mounts those data and nothing else. Pure."""
+"""The Job that looks whether the data of a Playbook's template changed: it mounts those data alone. Pure."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def watched(places: Mapping[str, DataSource]) -> dict[str, DataSource]:
 def datawatch_job(
     owner: Owner, places: Mapping[str, DataSource], poll_seconds: int, now: float, settings: Settings
 ) -> Object | None:
-    """The Job of the poll that ``now`` (seconds since 1970) is in; None where a pod has nothing to look at. It stays
-    until the next one is made: how old it is says when that is."""
+    """The Job of the poll that ``now`` (seconds since 1970) is in; None where a pod has nothing to look at.
+    It stays until the next one is made: how old it is says when that is."""
     if not (looked := watched(places)):
         return None
     digest = hashlib.sha256(f"{owner.uid} {sorted(looked)}".encode()).hexdigest()

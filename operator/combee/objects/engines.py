@@ -112,7 +112,8 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
         raise ManifestError(
             "the operator has no image for engines",
             where=where,
-            fix=f"Name one, such as {names.VLLM_IMAGE}, or ask whoever installed the chart to set image.vllm.",
+            fix=f"Name one, such as {names.VLLM_IMAGE}, or ask whoever installed the chart to set "
+            "image.vllm.",
         )
     if wanted == settings.vllm_image or any(_under(wanted, prefix) for prefix in settings.engine_images):
         return wanted
@@ -120,7 +121,8 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
     raise ManifestError(
         f"image {wanted} is not allowed here",
         where=where,
-        fix=f"Leave image out, or use one that is allowed ({allowed}); the chart's value engineImages lists them.",
+        fix=f"Leave image out, or use one that is allowed ({allowed}); the chart's value engineImages "
+        "lists them.",
     )
 
 

@@ -76,7 +76,7 @@ def gateway_service(deployment: Owner) -> Object:
 
 
 def gateway_account(namespace: str) -> tuple[Object, ...]:
-    """The gateway's account, and the binding that lets it watch. Without owner: the next one uses them, too."""
+    """The gateway's account, and the binding that lets it watch. Without owner: the next one uses them."""
     meta: Object = {
         "name": names.GATEWAY,
         "namespace": namespace,

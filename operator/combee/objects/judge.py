@@ -1,8 +1,8 @@
-"""The Job that judges a canary: mirrored pairs, or requests that it replays first; or that asks Prometheus. Pure.
+"""The Job that judges a canary: mirrored pairs, or requests replayed first; or that asks Prometheus. Pure.
 
-Made once and never repaired; one that fails is followed by another, later. It alone holds the evaluator's key, or the
-token for Prometheus, and it holds no key of the gateway's clients. Its account may make ConfigMaps and nothing else.
-"""
+Made once and never repaired; one that fails is followed by another, later. It alone holds the evaluator's
+key, or the token for Prometheus, and it holds no key of the gateway's clients. Its account may make
+ConfigMaps and nothing else."""
 
 from __future__ import annotations
 

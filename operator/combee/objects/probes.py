@@ -16,8 +16,8 @@ from combee.objects.types import Object
 
 STARTUP_SECONDS = 3600
 ATTEMPT_SECONDS = 60
-"""An attempt of the startup probe asks again and again for so long: the first answer of a server compiles, and
-a program a minute costs a node little."""
+"""An attempt of the startup probe asks again and again for so long: the first answer of a server compiles,
+and a program a minute costs a node little."""
 _SPARE_SECONDS = 15
 """for a busy node to start and end the program in: one that the kubelet ends cannot say why it failed."""
 _PERIOD = 2

@@ -1,4 +1,4 @@
-"""The short-lived pod that prints what a run left: made with the rights of whoever asks, never by the operator.
+"""The short-lived pod that prints what a run left, with the rights of whoever asks, never the operator's.
 
 It sees the run, its plans and its store, read-only; no data, no model's key, no token.
 """

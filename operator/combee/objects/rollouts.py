@@ -1,10 +1,10 @@
-"""Pods that each do one rollout of a task in a container: a Job of the user's image, and the Service of the desks.
+"""Pods that each do one rollout of a task in a container: a Job of the user's image, and the desks' Service.
 
-A pod is the user's container and, before it, one of ours (a native sidecar) that claims a rollout at a desk, in the pod
-of whichever step is at work, and hands in what was left. The user's container holds no token, no key of a model and no
-capability; it sees three folders, and a key to the model that ends with the rollout. Pods are all alike: which
-rollout is whose is between them and the desks, so a Job is never counted, only followed by the next one.
-"""
+A pod is the user's container and, before it, one of ours (a native sidecar) that claims a rollout at a desk,
+in the pod of whichever step is at work, and hands in what was left. The user's container holds no token, no
+key of a model and no capability; it sees three folders, and a key to the model that ends with the rollout.
+Pods are all alike: which rollout is whose is between them and the desks, so a Job is never counted, only
+followed by the next one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _READY_SECONDS = 1
 
 
 def rollout_token(uid: str) -> str:
-    """What the pods of a run show at its desks. No user's container is given it, nor the uid that it is made of."""
+    """What the pods of a run show at its desks. No user's container gets it, nor the uid it is made of."""
     return hmac.new(uid.encode(), b"combee rollouts", hashlib.sha256).hexdigest()
 
 
@@ -75,7 +75,7 @@ def rollout_service(owner: Owner) -> Object:
 def rollout_job(
     run: PromptLearningRun, owner: Owner, attempt: int, address: str, settings: Settings
 ) -> Object:
-    """The Job of the pods. ``address``: the Service's own, a number, so that no pod needs names to be resolved."""
+    """The Job of the pods. ``address``: the Service's own, a number, so that no pod must resolve names."""
     task = run.spec.task.container
     if task is None:
         raise BugError("a run without a container has no rollouts of its own", where=owner.name)
@@ -184,7 +184,7 @@ def _asked(cpu: str) -> str:
 
 
 def _volumes(task: CustomContainer) -> list[Object]:
-    """Folders that go with the pod. The container beside the user's looks at their sizes more often than the kubelet."""
+    """Folders that go with the pod. The container beside the user's looks at their sizes often."""
     tmp, _ = scratch(task.scratch)
     return [
         {"name": "task", "emptyDir": {}},

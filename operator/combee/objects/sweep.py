@@ -1,9 +1,8 @@
 """The Job that ends kept traffic which no gateway looks after, and what is known of it. Pure.
 
-There is one for each store, without owner: it outlives Playbooks and their gateway. The last one stays when it is done,
-for its annotation is the operator's memory of whose traffic is in the store and until when. It names the store's Secret;
-who may write Jobs may mount any Secret of the namespace anyway.
-"""
+There is one for each store, without owner: it outlives Playbooks and their gateway. The last one stays when
+it is done, for its annotation is the operator's memory of whose traffic is in the store and until when. It
+names the store's Secret; who may write Jobs may mount any Secret of the namespace anyway."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ DEADLINE_SECONDS = 1800
 
 
 def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) -> Object:
-    """The Job that sweeps a store in the stretch of time that ``now`` (seconds since 1970) is in. Where gateways look
-    after everything it is suspended: it only remembers."""
+    """The Job that sweeps a store in the stretch of time that ``now`` (seconds since 1970) is in. Where
+    gateways look after everything it is suspended: it only remembers."""
     store = memory.store
     mounted = chore_mounts(settings)
     if store.pvc is not None:
@@ -45,7 +44,7 @@ def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) ->
 
 
 def _told(memory: Memory) -> str:
-    """What the pod is told: the store's address, for how long each Playbook's traffic is kept, and whose is to end."""
+    """What the pod is told: the store's address, how long each Playbook's traffic is kept, and whose ends."""
     told: dict[str, str | dict[str, float] | Sequence[str]] = {
         "store": memory.store.uri or STORE_FOLDER,
         "retention": {one.playbook: one.retention_seconds for one in memory.kept},

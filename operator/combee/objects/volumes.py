@@ -46,7 +46,8 @@ class Mounts:
         self._mount(self._claims[claim], path, read_only)
 
     def config_map(self, config_map: str, key: str, name: str, path: str, *, maybe: str = "") -> None:
-        """Mount one key of a ConfigMap as the file ``path/key``, and ``maybe`` another one where it is there."""
+        """Mount one key of a ConfigMap as the file ``path/key``, and ``maybe`` another one where it is
+        there."""
         source: Object = {"name": config_map, "items": [{"key": key, "path": key}]}
         if not maybe:
             self.add({"name": name, "configMap": source}, path)

@@ -17,9 +17,8 @@ _OF_HTTPS = ("etag", "last-modified")
 def mark_of(place: str, secret: Secret | None = None) -> str:
     """The mark of an address or a path, 64 hexadecimal digits; raises what reading it would raise.
 
-    An object's ETag and size, an https server's ETag or Last-Modified, else a digest of the whole content; of a folder
-    the names, sizes and contents of its files.
-    """
+    An object's ETag and size, an https server's ETag or Last-Modified, else a digest of the whole content; of
+    a folder the names, sizes and contents of its files."""
     if place.startswith("/"):
         return _digest(_files(Path(place)))
     facts = headers_of(place, secret) if place.startswith("https:") else object_facts(place, secret)

@@ -82,8 +82,8 @@ def object_facts(uri: str, secret: Secret | None = None) -> Mapping[str, Any]:
 
 
 def headers_of(uri: str, secret: Secret | None = None) -> Mapping[str, Any]:
-    """What an ``https`` server says of a file without sending it, by names in small letters; raises as ``fetched``
-    does. A server that allows no HEAD says nothing."""
+    """What an ``https`` server says of a file without sending it, by names in small letters; raises as
+    ``fetched`` does. A server that allows no HEAD says nothing."""
     import httpx2
 
     scheme = checked_remote(uri)

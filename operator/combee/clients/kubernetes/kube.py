@@ -70,7 +70,7 @@ class Kube:
         self._fence: Callable[[], None] = lambda: None
 
     def fenced(self, fence: Callable[[], None]) -> Kube:
-        """The same connection, whose every write asks ``fence`` first, which raises where nothing may be written."""
+        """The same connection; every write asks ``fence`` first. That raises where none may be made."""
         fenced = copy.copy(self)
         fenced._fence = fence
         return fenced
@@ -84,9 +84,9 @@ class Kube:
         as_a_person: bool = False,
         deadline_seconds: float = 10.0,
     ) -> Kube:
-        """By the pod's own account inside a cluster, else by KUBECONFIG; ``as_a_person``: as kubectl chooses, by
-        KUBECONFIG where there is one. ``identity`` goes before the one that the configuration names. ClusterError
-        when there is no way to a cluster, or none that is as kubectl's."""
+        """By the pod's own account inside a cluster, else by KUBECONFIG; ``as_a_person``: as kubectl chooses,
+        by KUBECONFIG where there is one. ``identity`` goes before the one that the configuration names.
+        ClusterError when there is no way to a cluster, or none that is as kubectl's."""
         from kubernetes.aio import client, config  # it takes a second to import
 
         configuration = client.Configuration()
@@ -131,11 +131,11 @@ class Kube:
         bare: bool = False,
         cached: bool = False,
     ) -> list[Object]:
-        """All objects that a label and a field selector match; ``namespace`` "" is all namespaces. ``bare``: only
-        their metadata, whatever else they hold. ``cached``: as the API server last heard of them, which is cheap
-        and may be a little late."""
-        # The few that a label picks are asked for at once: the API server answers that from its cache, while it may
-        # read and decode everything there is in the namespace for a page of them.
+        """All objects that a label and a field selector match; ``namespace`` "" is all namespaces. ``bare``:
+        only their metadata, whatever else they hold. ``cached``: as the API server last heard of them, which
+        is cheap and may be a little late."""
+        # The few that a label picks are asked for at once: the API server answers that from its cache, while
+        # it may read and decode everything there is in the namespace for a page of them.
         query = {"labelSelector": labels} if labels else {"limit": str(PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
         query |= {"resourceVersion": "0"} if cached else {}
@@ -198,7 +198,7 @@ class Kube:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> Answer:
-        """One request. ClusterError for any status from 300 on that is not in ``quiet``, and for no answer."""
+        """One request. ClusterError for a status from 300 on that is not in ``quiet``, and for no answer."""
         try:
             response = await self._asked(method, path, query, body, content, self._deadline_seconds, accept)
             async with asyncio.timeout(self._deadline_seconds):  # wait_for may swallow a cancellation

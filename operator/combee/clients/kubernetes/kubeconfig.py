@@ -1,9 +1,8 @@
 """Who speaks to a cluster, read from a kubeconfig as kubectl reads it.
 
-The library goes on as somebody else, or as nobody, where it cannot do what the configuration says: impersonation is
-left out, and a login program that fails is passed over. Here that is refused: nobody acts with other rights than
-kubectl would give them.
-"""
+The library goes on as somebody else, or as nobody, where it cannot do what the configuration says:
+impersonation is left out, and a login program that fails is passed over. Here that is refused: nobody acts
+with other rights than kubectl would give them."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class Identity:
         )
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers that ask for it; groups and extras repeat theirs. ClusterError without a user's name."""
+        """The headers that ask for it; groups and extras repeat theirs. ClusterError without a user."""
         if not self.user:
             if self.groups or self.uid or self.extra:
                 raise ClusterError(
@@ -81,8 +80,8 @@ class Login:
 
 
 async def login(configuration: Any, files: str, context: str | None) -> Login:
-    """Give the client's ``configuration`` what ``files`` (paths as KUBECONFIG lists them) say of ``context`` (None:
-    the current one). ClusterError for all that kubectl would refuse, or that we cannot do as it does."""
+    """Give the client's ``configuration`` what ``files`` (paths as KUBECONFIG lists them) say of ``context``
+    (None: the current one). ClusterError for what kubectl would refuse, or what we cannot do as it does."""
     import yaml
     from kubernetes.aio.config import ConfigException
     from kubernetes.aio.config import kube_config as library

@@ -127,7 +127,8 @@ def refused_key(status: int, question: Asked) -> EndpointError:
     fix = (
         f"Check the key from {source}."
         if source
-        else "Give one by apiKeySecretRef and --secret NAME/KEY=env:VAR, or for an engine by --engine-key NAME=env:VAR."
+        else "Give one by apiKeySecretRef and --secret NAME/KEY=env:VAR, or for an engine by --engine-key "
+        "NAME=env:VAR."
     )
     return EndpointError(f"{problem} ({status})", where=question.where, fix=fix)
 

@@ -50,7 +50,8 @@ class Endpoint:
             raise ManifestError(
                 "the endpoint's URL holds credentials, a query or a fragment",
                 where="endpoint.url",
-                fix="Give the key as a secret (apiKeySecretRef, --secret or --engine-key) and keep the URL plain.",
+                fix="Give the key as a secret (apiKeySecretRef, --secret or --engine-key) and keep the URL "
+                "plain.",
             )
 
     @property
