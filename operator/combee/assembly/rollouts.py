@@ -133,7 +133,7 @@ class _ContainerExecutor:
         stop: asyncio.Future[CombeeError],
     ) -> Ended:
         done = await self.runs.run(files, env, left, stop)
-        return Ended(done.code, done.seconds, _WHY.get(done.why), done.files, done.said)
+        return Ended(done.code, done.seconds, _WHY.get(done.why), done.files, done.output)
 
 
 @asynccontextmanager

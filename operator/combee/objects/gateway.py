@@ -99,16 +99,16 @@ def gateway_account(namespace: str) -> tuple[Object, ...]:
     )
 
 
-def gateway_change(wished: Object, there: Object) -> Object | None:
-    """The merge patch that makes the Deployment ``there`` as it is wished; None where it is.
+def gateway_change(wanted: Object, current: Object) -> Object | None:
+    """The merge patch that makes the Deployment ``current`` as it is wanted; None where it is.
 
     Replicas stay as somebody (or an autoscaler) has set them.
     """
-    before = (there["metadata"].get("annotations") or {}).get(MADE_OF)
-    if before == wished["metadata"]["annotations"][MADE_OF]:
+    before = (current["metadata"].get("annotations") or {}).get(MADE_OF)
+    if before == wanted["metadata"]["annotations"][MADE_OF]:
         return None
-    meta = {name: wished["metadata"][name] for name in ("labels", "annotations", "ownerReferences")}
-    return {"metadata": meta, "spec": {"template": wished["spec"]["template"]}}
+    meta = {name: wanted["metadata"][name] for name in ("labels", "annotations", "ownerReferences")}
+    return {"metadata": meta, "spec": {"template": wanted["spec"]["template"]}}
 
 
 def _owner(api: str, kind: str, owner: Owner) -> Object:
@@ -235,5 +235,5 @@ def _probe(path: str, *, period: int, failures: int) -> Object:
 
 
 def _digest(made: Object) -> str:
-    told = {"template": made["spec"]["template"], "owners": made["metadata"]["ownerReferences"]}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    digested = {"template": made["spec"]["template"], "owners": made["metadata"]["ownerReferences"]}
+    return hashlib.sha256(json.dumps(digested, sort_keys=True).encode()).hexdigest()

@@ -38,14 +38,14 @@ def user_env(template: PodTemplate | None) -> list[Object]:
 def resources_of(template: PodTemplate | None, base: Resources, gpus: int = 0) -> Object:
     """Requests and limits: the template's word on a resource replaces all of ours on that one."""
     given = template.spec.resources if template is not None else None
-    asked: Mapping[str, Mapping[str, str]] = (
+    given_resources: Mapping[str, Mapping[str, str]] = (
         {"requests": given.requests, "limits": given.limits} if given is not None else {}
     )
-    named = {name for part in asked.values() for name in part}
+    named = {name for part in given_resources.values() for name in part}
     made: Object = {}
     for part in ("requests", "limits"):
         kept = {k: v for k, v in base.get(part, {}).items() if k not in named}
-        if amounts := {**kept, **asked.get(part, {})}:
+        if amounts := {**kept, **given_resources.get(part, {})}:
             made[part] = amounts
     if gpus:
         made.setdefault("limits", {})["nvidia.com/gpu"] = str(gpus)

@@ -32,8 +32,8 @@ def delivered_config_map(
 
 def data_digest(data: Mapping[str, str], binary: Mapping[str, str] | None = None) -> str:
     """SHA-256 of a ConfigMap's data, hexadecimal; ``binary``: its binaryData, which nothing of ours has."""
-    told = [sorted(data.items()), sorted((binary or {}).items())]
-    return hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
+    content = [sorted(data.items()), sorted((binary or {}).items())]
+    return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 
 
 def shown(data: Mapping[str, str]) -> dict[str, str]:

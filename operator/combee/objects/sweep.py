@@ -32,7 +32,7 @@ def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) ->
     if store.secret_ref is not None:
         mounted.secret(store.secret_ref.name, "store")
     pod = chore_pod(
-        "sweep", ("COMBEE_SWEEP", _told(memory)), mounted, settings, account=settings.worker_account
+        "sweep", ("COMBEE_SWEEP", _sweep_task(memory)), mounted, settings, account=settings.worker_account
     )
     metadata = {
         "name": f"combee-sweep-{memory.key}-{int(now // SLOT_SECONDS)}",
@@ -43,14 +43,14 @@ def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) ->
     return chore_job(metadata, pod, suspend=memory.tended, activeDeadlineSeconds=DEADLINE_SECONDS)
 
 
-def _told(memory: Memory) -> str:
+def _sweep_task(memory: Memory) -> str:
     """What the pod is told: the store's address, how long each Playbook's traffic is kept, and whose ends."""
-    told: dict[str, str | dict[str, float] | Sequence[str]] = {
+    sweep_task: dict[str, str | dict[str, float] | Sequence[str]] = {
         "store": memory.store.uri or STORE_FOLDER,
         "retention": {one.playbook: one.retention_seconds for one in memory.kept},
         "ending": [one.playbook for one in memory.kept if one.until],
     }
-    return json.dumps(told, sort_keys=True)
+    return json.dumps(sweep_task, sort_keys=True)
 
 
 def _labels() -> dict[str, str]:

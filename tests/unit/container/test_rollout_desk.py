@@ -87,7 +87,7 @@ def test_a_program_gets_its_files_and_variables_and_what_it_leaves_is_handed_in(
         'b" >&2'
     )
     done = run_of(tmp_path, "sh", "-c", script)
-    assert (done.code, done.why, done.said) == (0, "", "bye\na b\n")
+    assert (done.code, done.why, done.output) == (0, "", "bye\na b\n")
     assert done.files == {
         "trajectory.jsonl": b'{"id": "1"}\n# it\'s \xc3\xa9\n',
         "reward.json": b"k'e $y 3",
@@ -110,7 +110,7 @@ def test_how_a_program_ends_is_told(script: str, code: int, tmp_path: Path) -> N
 @needs_busybox
 def test_a_program_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
     done = run_of(tmp_path, "no-such-program")
-    assert (done.code, done.why) == (127, "") and "no-such-program" in done.said
+    assert (done.code, done.why) == (127, "") and "no-such-program" in done.output
 
 
 @needs_busybox
@@ -131,7 +131,7 @@ def test_a_program_that_floods_the_disk_is_ended(where: str, tmp_path: Path) -> 
 def test_what_a_program_says_is_kept_to_its_end_and_takes_no_disk(tmp_path: Path) -> None:
     done = run_of(tmp_path, "sh", "-c", "head -c 9000000 /dev/zero | tr '\\0' x; echo; echo the end")
     assert (done.code, done.why) == (0, "")
-    assert len(done.said) == 4096 and done.said.endswith("x\nthe end\n")
+    assert len(done.output) == 4096 and done.output.endswith("x\nthe end\n")
 
 
 @needs_busybox

@@ -66,15 +66,15 @@ def test_one_that_does_its_work_leaves_its_files(users: Users | None) -> None:
     )
     assert (done.code, done.why) == (0, "")
     assert done.files == {"reward.json": b'{"id": "1"}\n'}
-    assert done.said.startswith("hello /")
-    assert done.said.endswith("on error\n")
+    assert done.output.startswith("hello /")
+    assert done.output.endswith("on error\n")
 
 
 def test_it_sees_nothing_of_the_environment(users: Users | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "secret-of-mine")
     done = run("env", users=users)
-    names = {line.partition("=")[0] for line in done.said.splitlines()}
-    assert "secret-of-mine" not in done.said
+    names = {line.partition("=")[0] for line in done.output.splitlines()}
+    assert "secret-of-mine" not in done.output
     assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == {
         "PATH", "LANG", "HOME", "TMPDIR", "COMBEE_TASK", "COMBEE_OUT", "COMBEE_ROLLOUT",
     }  # fmt: skip
@@ -90,9 +90,9 @@ def test_another_user_can_neither_write_what_it_is_given_nor_read_what_is_mine(t
         f'ls "$COMBEE_TASK"',
         users=Users(FIRST, tmp_path / "locks"),
     )
-    assert done.said.splitlines()[:2] == [str(FIRST), str(FIRST)]
-    assert "private" not in done.said
-    assert done.said.splitlines()[-1] == "example.json"
+    assert done.output.splitlines()[:2] == [str(FIRST), str(FIRST)]
+    assert "private" not in done.output
+    assert done.output.splitlines()[-1] == "example.json"
 
 
 def test_one_that_hangs_is_ended_with_all_it_started(users: Users | None) -> None:
@@ -133,7 +133,7 @@ def test_one_that_talks_without_end_fills_no_memory(users: Users | None) -> None
         running, _ = await at_work(users, stop, f"{much}; exec", "yes", f"still{os.getpid()}")
         stop.set_result(None)
         done = await running
-        assert done.why == "stopped" and 0 < len(done.said) <= 4096
+        assert done.why == "stopped" and 0 < len(done.output) <= 4096
 
     asyncio.run(stopped())
 
@@ -144,7 +144,7 @@ def test_one_that_forks_without_end_ends_with_all_of_them(tmp_path: Path) -> Non
     users = Users(FIRST, tmp_path / "locks")
     done = run("bomb() { bomb | bomb & }; bomb; sleep 100", users=users, seconds=2)
     assert done.why == "timeout" or done.code != 0
-    assert run("echo $(echo still here)", users=users).said == "still here\n"
+    assert run("echo $(echo still here)", users=users).output == "still here\n"
 
 
 def test_the_dead_that_nobody_looks_after_take_no_place_from_the_next_one(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_dead_that_nobody_looks_after_take_no_place_from_the_next_one(tmp_pa
         # Those of an earlier test may still wait for another process to look after them.
         left = processes_of(FIRST, dead=True, parent=os.getpid())
         assert len(left) >= 20
-        assert run("echo still here | cat | cat | cat", users=users).said == "still here\n"
+        assert run("echo still here | cat | cat | cat", users=users).output == "still here\n"
         assert set(left) <= set(processes_of(FIRST, dead=True, parent=os.getpid()))
 
 

@@ -75,15 +75,15 @@ def test_the_order_of_playbooks_does_not_matter() -> None:
     assert gateway_deployment(SEVERAL[::-1], SETTINGS) == MADE["several"]
 
 
-def test_a_deployment_is_patched_when_something_else_is_wished_for() -> None:
-    there, wished = MADE["plain"], gateway_deployment((*PLAIN, wants("more")), SETTINGS)
+def test_a_deployment_is_patched_when_something_else_is_wanted_for() -> None:
+    there, wanted = MADE["plain"], gateway_deployment((*PLAIN, wants("more")), SETTINGS)
     assert gateway_change(there, there) is None
-    patch = gateway_change(wished, there)
+    patch = gateway_change(wanted, there)
     assert patch is not None
-    assert patch["spec"] == {"template": wished["spec"]["template"]}
+    assert patch["spec"] == {"template": wanted["spec"]["template"]}
     assert [owner["name"] for owner in patch["metadata"]["ownerReferences"]] == ["formula", "more"]
     assert patch["metadata"]["annotations"][MADE_OF] != there["metadata"]["annotations"][MADE_OF]
-    assert gateway_change(wished, {"metadata": {}}) == patch
+    assert gateway_change(wanted, {"metadata": {}}) == patch
 
 
 @pytest.mark.parametrize("way", MADE)

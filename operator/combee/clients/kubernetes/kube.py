@@ -139,15 +139,15 @@ class Kube:
         query = {"labelSelector": labels} if labels else {"limit": str(PAGE)}
         query |= {"fieldSelector": fields} if fields else {}
         query |= {"resourceVersion": "0"} if cached else {}
-        found: list[Object] = []
+        objects: list[Object] = []
         while True:
             answer = await self.request(
                 "GET", place(kind, namespace), query=query, accept=_BARE if bare else _JSON
             )
-            found += answer.body.get("items") or []
+            objects += answer.body.get("items") or []
             more = answer.body.get("metadata", {}).get("continue", "")
             if not more:
-                return found
+                return objects
             query["continue"] = more
 
     async def create(self, body: Mapping[str, Any]) -> Object | None:
@@ -286,8 +286,8 @@ def _reason(body: Any) -> str:
 
 
 def _refused(answer: Answer, where: str) -> ClusterError:
-    said = answer.body.get("message", "") if isinstance(answer.body, dict) else str(answer.body)
-    what = " ".join(str(said).split())[:500] or f"HTTP {answer.status}"
+    message = answer.body.get("message", "") if isinstance(answer.body, dict) else str(answer.body)
+    what = " ".join(str(message).split())[:500] or f"HTTP {answer.status}"
     return ClusterError(what, where=where, status=answer.status)
 
 

@@ -107,8 +107,8 @@ async def login(configuration: Any, files: str, context: str | None) -> Login:
                 raise _refused(complaints[0], f"user {about.get('user')!r} of context {name!r}")
     except (ConfigException, yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError) as error:
         ours = isinstance(error, LookupError | AttributeError | TypeError)
-        said = "it is no kubeconfig" if ours else next(iter(str(error).splitlines()), "")
-        raise ClusterError(f"it cannot be read ({said[:200]})", where="KUBECONFIG", fix=_POINT) from None
+        problem = "it is no kubeconfig" if ours else next(iter(str(error).splitlines()), "")
+        raise ClusterError(f"it cannot be read ({problem[:200]})", where="KUBECONFIG", fix=_POINT) from None
     _check_proxy(str(configuration.proxy or ""))
     configuration.refresh_api_key_hook = _renewing(loader)
     return Login(str(about.get("namespace") or "default"), _identity(user))
@@ -117,9 +117,9 @@ async def login(configuration: Any, files: str, context: str | None) -> Login:
 _POINT = "Point KUBECONFIG at a cluster; `kubectl version` tells whether it answers"
 
 
-def _refused(said: str, where: str) -> ClusterError:
+def _refused(complaint: str, where: str) -> ClusterError:
     return ClusterError(
-        f"its login program gave no credentials ({said.removeprefix('exec: ')[:200]})",
+        f"its login program gave no credentials ({complaint.removeprefix('exec: ')[:200]})",
         where=where,
         fix="See what it says: kubectl auth whoami",
     )
@@ -128,11 +128,11 @@ def _refused(said: str, where: str) -> ClusterError:
 def _current(merged: Any) -> str:
     """The current context: of several files the first that names one, as for kubectl."""
     named = [(merged.config_files[path] or {}).get("current-context") for path in merged.paths]
-    found = next((str(name) for name in named if name), "")
-    if not found:
+    current = next((str(name) for name in named if name), "")
+    if not current:
         known = _known(merged.config.value, "contexts")
         raise ClusterError("no context is current", where="KUBECONFIG", fix=f"Choose one: --context. {known}")
-    return found
+    return current
 
 
 def _entry(config: Mapping[str, Any], kind: str, name: str, what: str) -> dict[str, Any]:
@@ -207,11 +207,11 @@ def _renewing(loader: Any) -> Any:
 @contextmanager
 def _complaints() -> Iterator[list[str]]:
     """What the library says in its log of a login that failed: it raises nothing, and goes on without."""
-    said: list[str] = []
+    complaints: list[str] = []
 
     class Heard(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(" ".join(record.getMessage().split()))
+            complaints.append(" ".join(record.getMessage().split()))
 
     log, heard = logging.getLogger(_LIBRARY), Heard(logging.ERROR)
     before = log.level, log.propagate
@@ -219,7 +219,7 @@ def _complaints() -> Iterator[list[str]]:
     log.setLevel(logging.ERROR)
     log.propagate = False  # it is said once, by us
     try:
-        yield said
+        yield complaints
     finally:
         log.removeHandler(heard)
         log.setLevel(before[0])

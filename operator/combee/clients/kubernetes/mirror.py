@@ -71,15 +71,15 @@ class Mirror(Generic[T]):
 
     async def _list(self) -> None:
         query = {"limit": str(PAGE)}
-        found: dict[str, T] = {}
+        objects: dict[str, T] = {}
         while True:
             body = (await self._kube.request("GET", place(self._kind, self._namespace), query=query)).body
-            found |= {one["metadata"]["name"]: self._keep(one) for one in body.get("items") or ()}
+            objects |= {one["metadata"]["name"]: self._keep(one) for one in body.get("items") or ()}
             meta = body.get("metadata") or {}
             if not meta.get("continue"):
                 break
             query["continue"] = meta["continue"]
-        self.objects, self._version, self.known = found, str(meta["resourceVersion"]), True
+        self.objects, self._version, self.known = objects, str(meta["resourceVersion"]), True
         self._changed()
 
     async def _watch(self) -> None:
@@ -98,16 +98,18 @@ class Mirror(Generic[T]):
                 self._take(json.loads(line))
 
     def _take(self, event: dict[str, Any]) -> None:
-        told, kind = event["object"], event["type"]
+        changed, kind = event["object"], event["type"]
         if kind == "ERROR":
-            raise ClusterError(str(told.get("message", "")), where="watch", status=int(told.get("code") or 0))
-        self._version = str(told["metadata"]["resourceVersion"])
+            raise ClusterError(
+                str(changed.get("message", "")), where="watch", status=int(changed.get("code") or 0)
+            )
+        self._version = str(changed["metadata"]["resourceVersion"])
         if kind == "BOOKMARK":
             return
         if kind == "DELETED":
-            self.objects.pop(told["metadata"]["name"], None)
+            self.objects.pop(changed["metadata"]["name"], None)
         else:
-            self.objects[told["metadata"]["name"]] = self._keep(told)
+            self.objects[changed["metadata"]["name"]] = self._keep(changed)
         self._changed()
 
 

@@ -65,13 +65,13 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Run:
     """How a command ended. ``why``: ``timeout``, ``disk`` or ``stopped`` where it was ended, else empty.
-    ``files``: its output files; ``said``: the end of what it printed."""
+    ``files``: its output files; ``output``: the end of what it printed."""
 
     code: int
     why: str
     seconds: float
     files: Mapping[str, bytes]
-    said: str
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
