@@ -17,6 +17,7 @@ from typing import Any
 
 from combee.methods.protocol import ParseError
 from combee.methods.replies import read_object
+from combee.methods.schemas import object_of
 from combee.records import Message, Prompt
 
 MAX_CONVERSATION_CHARS, MAX_ANSWER_CHARS = 48_000, 16_000
@@ -26,25 +27,20 @@ WEIGHTS = {"correct": 0.5, "complete": 0.25, "quality": 0.25}
 """of the three verdicts in a score."""
 _TRUE, _FALSE = frozenset({"true", "yes", "correct", "1"}), frozenset({"false", "no", "incorrect", "0"})
 
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "correct": {
-            "type": "boolean",
-            "description": "whether nothing that matters in the answer is wrong",
-        },
-        "complete": {
-            "type": "boolean",
-            "description": "whether it does all that was asked, in the form that was asked for",
-        },
-        "quality": {
-            "type": "number",
-            "description": "how good it is on the whole, between 0 for useless and 1 for perfect",
-        },
+SCHEMA = object_of(
+    correct={
+        "type": "boolean",
+        "description": "whether nothing that matters in the answer is wrong",
     },
-    "required": ["correct", "complete", "quality"],
-    "additionalProperties": False,
-}
+    complete={
+        "type": "boolean",
+        "description": "whether it does all that was asked, in the form that was asked for",
+    },
+    quality={
+        "type": "number",
+        "description": "how good it is on the whole, between 0 for useless and 1 for perfect",
+    },
+)
 _INSTRUCTION = """\
 You are an impartial judge. You are shown a conversation and one answer to its last message. Judge that answer by
 itself, for the person who asked.

@@ -8,7 +8,6 @@ as one line an item, so that no text can pose as an item of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from combee.methods.ace.entries import SECTIONS
@@ -23,16 +22,9 @@ MAX_DIAGNOSIS_CHARS = 1600
 MAX_LESSON_CHARS = 800
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTokens:
-    """Most tokens of an answer, by kind of call. Reduce levels are decode-bound: this is the lever."""
-
-    rollout: int = 1024
-    reflect: int = 1024
-    leaf: int = 4096
-    merge: int = 2048
-    summary: int = 1024
-
+LEAF_TOKENS = 4096
+MERGE_TOKENS = 2048
+"""Most tokens of an answer of an aggregator: reduce levels are decode-bound, and this is the lever."""
 
 _ADVICE = """\
 A playbook of rules learned from earlier work follows. Look for the bullets that apply to the task at hand and
@@ -119,7 +111,7 @@ entries taken in.
 """
 
 
-def _prompt(system: str, user: str, name: str, schema: dict[str, Any], tokens: int) -> Prompt:
+def _prompt(system: str, user: str, name: str, schema: dict[str, Any] | None, tokens: int = 1024) -> Prompt:
     return Prompt((Message("system", system), Message("user", user)), name, schema, tokens)
 
 
@@ -132,25 +124,22 @@ def served_text(text: str) -> str:
     return _with_playbook(_ADVICE, text).rstrip()
 
 
-def rollout_prompt(instructions: str, playbook_text: str, model_input: str, *, tokens: int) -> Prompt:
+def rollout_prompt(instructions: str, playbook_text: str, model_input: str) -> Prompt:
     """Answer one example with the playbook."""
     system = _with_playbook(_ROLLOUT.format(instructions=instructions.strip()), playbook_text)
-    return _prompt(system, f"# TASK\n\n{model_input}", "rollout", ROLLOUT, tokens)
+    return _prompt(system, f"# TASK\n\n{model_input}", "rollout", ROLLOUT)
 
 
-def retry_prompt(
-    instructions: str, playbook_text: str, model_input: str, reflection: Reflection, *, tokens: int
-) -> Prompt:
+def retry_prompt(instructions: str, playbook_text: str, model_input: str, reflection: Reflection) -> Prompt:
     """Answer the same example again, with what the review of the first attempt found."""
-    system = _with_playbook(_ROLLOUT.format(instructions=instructions.strip()), playbook_text)
     lessons = "\n".join(f"- {quote_line(lesson.text, MAX_LESSON_CHARS)}" for lesson in reflection.lessons)
     review = f"{quote_line(reflection.text, MAX_DIAGNOSIS_CHARS)}\n{lessons}".strip()
-    user = f"# TASK\n\n{model_input}\n\n# REVIEW OF AN EARLIER ATTEMPT\n\n{review}\n\nSolve the task again."
-    return _prompt(system, user, "rollout", ROLLOUT, tokens)
+    again = f"{model_input}\n\n# REVIEW OF AN EARLIER ATTEMPT\n\n{review}\n\nSolve the task again."
+    return rollout_prompt(instructions, playbook_text, again)
 
 
 def reflect_prompt(
-    playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None, *, tokens: int
+    playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
 ) -> Prompt:
     """Review one attempt: diagnose a wrong one, take the votes of a right one. ``round`` counts from 1."""
     verdict = "right" if trajectory.correct else "wrong"
@@ -174,19 +163,26 @@ def reflect_prompt(
     parts.append(("VERDICT", f"{said} {_cut(trajectory.feedback)}".strip()))
     user = "\n\n".join(f"# {title}\n\n{text}" for title, text in parts)
     system = _with_playbook(_REFLECT, playbook_text)
-    return _prompt(system, user, "reflection", REFLECTION, tokens)
+    return _prompt(system, user, "reflection", REFLECTION)
 
 
-def leaf_prompt(playbook: Rendered, reflections: Sequence[Reflection], *, tokens: int) -> Prompt:
+def leaf_prompt(playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
     """Distil reflections into typed entries that cite them."""
     system = _with_playbook(_LEAF.format(sections=", ".join(SECTIONS)), playbook.text)
-    items = "\n\n".join(reflection_item(reflection) for reflection in reflections)
-    return _prompt(
-        system, f"# REFLECTIONS ({len(reflections)})\n\n{items}\n", "playbook_entries", LEAF, tokens
-    )
+    return _prompt(system, _listed(reflections), "playbook_entries", LEAF, LEAF_TOKENS)
 
 
-def reflection_item(reflection: Reflection) -> str:
+def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
+    """Bring reflections, or summaries of some, down to one short text."""
+    return _prompt(_SUMMARY, _listed(reflections), "summary", None)
+
+
+def _listed(reflections: Sequence[Reflection]) -> str:
+    items = "\n\n".join(_item(reflection) for reflection in reflections)
+    return f"# REFLECTIONS ({len(reflections)})\n\n{items}\n"
+
+
+def _item(reflection: Reflection) -> str:
     """One reflection as an aggregator reads it: its id, its diagnosis, a line for each lesson."""
     verdict = "right" if reflection.correct else "wrong"
     head = f"[{reflection.id}] ({verdict}) {quote_line(reflection.text, MAX_DIAGNOSIS_CHARS)}".rstrip()
@@ -194,25 +190,18 @@ def reflection_item(reflection: Reflection) -> str:
     return "\n".join([head, *lessons])
 
 
-def summary_prompt(reflections: Sequence[Reflection], *, tokens: int) -> Prompt:
-    """Bring reflections, or summaries of some, down to one short text."""
-    items = "\n\n".join(reflection_item(reflection) for reflection in reflections)
-    user = f"# REFLECTIONS ({len(reflections)})\n\n{items}\n"
-    return Prompt((Message("system", _SUMMARY), Message("user", user)), "summary", None, tokens)
-
-
-def merge_prompt(playbook: Rendered, updates: Sequence[Update], *, tokens: int) -> Prompt:
+def merge_prompt(playbook: Rendered, updates: Sequence[Update]) -> Prompt:
     """Bring entries that may say the same together; they are called u-1, u-2, ... in the given order."""
     bullets = {digest: bullet for bullet, digest in playbook.ids.items()}
     system = _with_playbook(_MERGE, playbook.text)
     items = "\n".join(
-        f"[u-{number}] {update_item(update, bullets)}" for number, update in enumerate(updates, start=1)
+        f"[u-{number}] {_proposed(update, bullets)}" for number, update in enumerate(updates, start=1)
     )
     user = f"# REFLECTIONS, DISTILLED INTO {len(updates)} PROPOSED ENTRIES\n\n{items}\n"
-    return _prompt(system, user, "merged_entries", MERGE, tokens)
+    return _prompt(system, user, "merged_entries", MERGE, MERGE_TOKENS)
 
 
-def update_item(update: Update, bullets: dict[str, str]) -> str:
+def _proposed(update: Update, bullets: dict[str, str]) -> str:
     """One proposed entry as an aggregator reads it."""
     named = " ".join(bullets[base] for base in update.base if base in bullets)
     target = f" of {named}" if named else ""

@@ -51,7 +51,9 @@ class GepaMethod(Method[Pool]):
 
     name = "GEPA"
     from_json = staticmethod(pool.from_json)
+    rollout_prompt = staticmethod(prompts.rollout_prompt)
     parse_rollout = staticmethod(answers.parse_rollout)
+    summary_prompt = staticmethod(prompts.summary_prompt)
     parts = staticmethod(reduction.parts)
 
     def cost(self, of: Iteration) -> Cost:
@@ -99,10 +101,6 @@ class GepaMethod(Method[Pool]):
     def variants(self, artifact: Pool, rendered: Rendered) -> list[VariantView]:
         return standing.variants(artifact, rendered.variant)
 
-    def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
-        tokens = self.terms.output_tokens.rollout
-        return prompts.rollout_prompt(instructions, playbook_text, model_input, tokens=tokens)
-
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
     ) -> None:
@@ -122,13 +120,7 @@ class GepaMethod(Method[Pool]):
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
         component = playbook.ids.get(COMPONENT, pool.MAIN)
         records = [(one.id, prompts.record_of(one, component)) for one in reflections]
-        return prompts.map_prompt(
-            playbook,
-            records,
-            self.terms.asked_with,
-            tokens=self.terms.output_tokens.map,
-            typed=not self.terms.whole_texts,
-        )
+        return prompts.map_prompt(playbook, records, self.terms.asked_with, typed=not self.terms.whole_texts)
 
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
         component = playbook.ids.get(COMPONENT, pool.MAIN)
@@ -136,10 +128,6 @@ class GepaMethod(Method[Pool]):
         if self.terms.whole_texts:
             return [answers.parse_text(text, component=component, sources=sorted(set(sources.values())))]
         return answers.parse_lessons(text, component=component, sources=sources)
-
-    def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
-        tokens = self.terms.output_tokens.rollout
-        return prompts.summary_prompt(reflections, tokens=tokens)
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
         """The lines of a summary are one record, of all components."""
@@ -168,8 +156,7 @@ class GepaMethod(Method[Pool]):
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
         """Write the component of the updates anew with what was learned of it."""
-        tokens = self.terms.output_tokens.reduce
-        return prompts.reduce_prompt(playbook, updates, self.terms.asked_with, tokens=tokens)
+        return prompts.reduce_prompt(playbook, updates, self.terms.asked_with)
 
     def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
         sources = sorted({source for one in updates for source in one.sources})

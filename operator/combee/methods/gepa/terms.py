@@ -9,7 +9,6 @@ from combee.api.method_gepa import Frontier as StatedFrontier
 from combee.api.method_gepa import GepaOptions as Stated
 from combee.api.run import RunSpec
 from combee.methods.gepa.pareto import Frontier
-from combee.methods.gepa.prompts import OutputTokens
 from combee.methods.gepa.templates import WHOLE_TEXTS, Templates
 from combee.methods.gepa.verification import Rules
 
@@ -35,7 +34,6 @@ class Terms:
     rules: Rules = field(default_factory=Rules)
     map_template: str | None = None
     reduce_template: str | None = None
-    output_tokens: OutputTokens = field(default_factory=OutputTokens)
 
     @property
     def asked_with(self) -> Templates:
