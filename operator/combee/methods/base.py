@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from combee.algo.seeds import digest_of
@@ -100,7 +99,10 @@ class Method(ABC, Generic[A]):
     def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
         """Every entry with its standing, in rank order, for reports; by default each line of the text is one."""
         lines = (line.strip().removeprefix("- ") for line in rendered.text.splitlines())
-        return [_view(f"line-{k}", line) for k, line in enumerate((one for one in lines if one), start=1)]
+        return [
+            EntryView(f"line-{k}", digest_of(line), "lines", line)
+            for k, line in enumerate(filter(None, lines), start=1)
+        ]
 
     def variants(self, artifact: A, rendered: Rendered) -> list[VariantView]:
         """The members of its pool, best first; none for a method without one."""
@@ -181,7 +183,7 @@ class Method(ABC, Generic[A]):
         for one in updates:
             known = joined.get(one.key, one)
             section, reason = min(one.section, known.section), max(one.reason, known.reason)
-            joined[one.key] = _with_sources_of(replace(one, section=section, reason=reason), [one, known])
+            joined[one.key] = one.backed_by([one, known], section=section, reason=reason)
         return Grouping([joined[key] for key in sorted(joined)], [])
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
@@ -196,9 +198,7 @@ class Method(ABC, Generic[A]):
         given = _as_reflections(updates)
         by_id = {reflection.trajectory_id: update for reflection, update in given}
         merged = self.parse_leaf(text, reflections=[one for one, _ in given], playbook=playbook)
-        return Merged(
-            [_with_sources_of(one, [by_id[source] for source in sorted(one.sources)]) for one in merged]
-        )
+        return Merged([one.backed_by(by_id[source] for source in one.sources) for one in merged])
 
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
         """``merged``, less what it made up, plus every member that it lost; by default ``merged``."""
@@ -264,38 +264,12 @@ class Method(ABC, Generic[A]):
         return diff_lines(before, after)
 
 
-def _view(name: str, text: str) -> EntryView:
-    return EntryView(
-        id=name,
-        digest=digest_of(text),
-        section="lines",
-        text=text,
-        sources=(),
-        helpful=0,
-        harmful=0,
-        verified="no",
-        contested=False,
-        rendered=True,
-        left_out="",
-        parents=(),
-    )
-
-
 def _as_reflections(updates: Sequence[Update]) -> list[tuple[Reflection, Update]]:
     """Updates as an aggregator of reflections reads them: u-1, u-2, ..., one lesson each."""
     return [
         (Reflection(f"u-{k}", f"u-{k}", False, "", (Lesson(f"u-{k}.1", update.text),)), update)
         for k, update in enumerate(updates, start=1)
     ]
-
-
-def _with_sources_of(update: Update, others: Sequence[Update]) -> Update:
-    """``update``, backed by all that backs the others."""
-    return replace(
-        update,
-        sources=frozenset(source for one in others for source in one.sources),
-        cited=frozenset(source for one in others for source in one.cited),
-    )
 
 
 def _told(reflection: Reflection) -> str:

@@ -22,9 +22,9 @@ The life of one iteration, as the caller drives it; what stands in one line runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, Self
 
 from combee.algo.ranges import Range
 from combee.algo.seeds import digest_of
@@ -78,6 +78,16 @@ class Update:
     def key(self) -> str:
         """sha256 hex of what the update does (op, text, base), whoever says it, in whichever section."""
         return digest_of([self.op, self.text, sorted(self.base)])
+
+    def backed_by(self, others: Iterable[Update], **changed: Any) -> Update:
+        """The update with all that backs the others, and with what else is ``changed``."""
+        others = list(others)
+        return replace(
+            self,
+            sources=frozenset(source for one in others for source in one.sources),
+            cited=frozenset(source for one in others for source in one.cited),
+            **changed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +201,15 @@ class EntryView:
     digest: str
     section: str
     text: str
-    sources: tuple[str, ...]
-    helpful: int
-    harmful: int
-    verified: Verification
-    contested: bool
-    rendered: bool
-    left_out: str
+    sources: tuple[str, ...] = ()
+    helpful: int = 0
+    harmful: int = 0
+    verified: Verification = "no"
+    contested: bool = False
+    rendered: bool = True
+    left_out: str = ""
     """why it is not rendered; empty when it is."""
-    parents: tuple[str, ...]
+    parents: tuple[str, ...] = ()
     """digests of the entries that it replaced or was merged from."""
     replays: tuple[Verdict, ...] = ()
     """what its own replays showed."""

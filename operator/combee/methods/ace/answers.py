@@ -216,14 +216,12 @@ def _written(entries: Sequence[_Entry], by_id: Mapping[str, Update], playbook: R
         cited = [by_id[found] for found in _cited_ids(_takes_in(entry), by_id)]
         if not cited:
             continue
-        sources = frozenset(source for update in cited for source in update.sources)
-        given = frozenset(source for update in cited for source in update.cited)
         inherited = tuple(sorted({base for update in cited for base in update.base}))
-        for found in _typed(entry, normalise_entry(entry.text), sources, playbook):
-            op, base = found.op, found.base
+        for written in _typed(entry, normalise_entry(entry.text), frozenset(), playbook):
+            op, base = written.op, written.base
             if op == "ADD" and inherited:
                 op, base = ("UPDATE" if len(inherited) == 1 else "MERGE"), inherited
-            merged.append(replace(found, op=op, base=base, cited=given))
+            merged.append(written.backed_by(cited, op=op, base=base))
     return merged
 
 

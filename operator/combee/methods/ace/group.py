@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from combee.algo.components import similarity_components
 from combee.algo.text import kept_in
@@ -50,11 +49,9 @@ def join_equal(updates: Iterable[Update]) -> list[Update]:
 def _united(chosen: Update, members: Sequence[Update]) -> Update:
     """``chosen`` with the sources of all; the section most of them name, by name when equal."""
     sections = Counter(update.section for update in members)
-    return replace(
-        chosen,
+    return chosen.backed_by(
+        members,
         section=min(sections, key=lambda section: (-sections[section], section)),
-        sources=frozenset(source for update in members for source in update.sources),
-        cited=frozenset(source for update in members for source in update.cited),
         base=tuple(sorted(chosen.base)),
         reason=max(update.reason for update in members),
     )
@@ -78,14 +75,7 @@ def carry_on(groups: Iterable[Sequence[Update]]) -> list[Update]:
     carried: list[Update] = []
     for first, *others in groups:
         same = [other for other in others if stands_for(first, other)]
-        united = [first, *same]
-        carried.append(
-            replace(
-                first,
-                sources=frozenset(source for update in united for source in update.sources),
-                cited=frozenset(source for update in united for source in update.cited),
-            )
-        )
+        carried.append(first.backed_by([first, *same]))
         carried += [other for other in others if other not in same]
     return carried
 
@@ -120,14 +110,6 @@ def reconcile_merge(members: Sequence[Update], merged: Sequence[Update]) -> list
         backing = [took[i] for i in faithful]
         base = {b for m in backing for b in m.base}
         op: Op = "ADD" if not base else "UPDATE" if len(base) == 1 else "MERGE"
-        kept.append(
-            replace(
-                result,
-                op=op,
-                base=tuple(sorted(base)),
-                sources=frozenset(s for m in backing for s in m.sources),
-                cited=frozenset(s for m in backing for s in m.cited),
-            )
-        )
+        kept.append(result.backed_by(backing, op=op, base=tuple(sorted(base))))
     lost = [member for i, member in enumerate(members) if i not in carried]
     return join_equal([*kept, *lost])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from combee.algo.components import similarity_components
 from combee.algo.text import kept_in
@@ -54,11 +53,7 @@ def _united(group: Sequence[Update]) -> Update:
     for one in group:
         wording[one.text] |= {example_of(source) for source in one.sources}
     text = min(wording, key=lambda said: (-len(wording[said]), len(said), said))
-    return replace(
-        next(one for one in group if one.text == text),
-        sources=frozenset(source for one in group for source in one.sources),
-        cited=frozenset(source for one in group for source in one.cited),
-    )
+    return next(one for one in group if one.text == text).backed_by(group)
 
 
 def split(text: str) -> tuple[str, list[str]]:

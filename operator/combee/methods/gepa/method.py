@@ -19,7 +19,7 @@ from combee.methods.gepa.pareto import choose_parents
 from combee.methods.gepa.pool import Pool
 from combee.methods.gepa.prompts import EVERY
 from combee.methods.gepa.propose import children
-from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, Caps, carried_by_reduce
+from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, carried_by_reduce
 from combee.methods.gepa.terms import Terms
 from combee.methods.protocol import (
     MAX_TOKENS,
@@ -144,12 +144,11 @@ class GepaMethod(Method[Pool]):
         passed: list[Update] = []
         clusters: list[list[Update]] = []
         found = lessons.grouped(updates, cap=cap)
-        caps = Caps(max_fan_in=min(cap, LAST_CALL), max_input_tokens=max_tokens)
+        overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce)
         for component in sorted({one.section for one in found}):
             inside = [one for one in found if one.section == component]
             tokens = [estimate_tokens(one.text) + LINE_TOKENS for one in inside]
-            overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce)
-            count = carried_by_reduce(tokens, caps=caps, overhead_tokens=overhead)
+            count = carried_by_reduce(tokens, cap=min(cap, LAST_CALL), room_tokens=max_tokens - overhead)
             clusters.append(inside[:count])
             passed += inside[count:]
         return Grouping(passed, clusters)
@@ -232,13 +231,7 @@ def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> En
         digest=digest,
         section=section,
         text=text,
-        sources=(),
-        helpful=0,
-        harmful=0,
         verified="initial" if any(one.kind == "start" for one in origins) else "replay",
-        contested=False,
-        rendered=True,
-        left_out="",
         parents=tuple(sorted({parent for one in origins for parent in one.parents})),
     )
 

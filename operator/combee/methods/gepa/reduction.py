@@ -9,7 +9,7 @@ last call is given.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 
 from combee.algo.tokens import estimate_tokens
 from combee.methods.gepa.prompts import narrowed
@@ -21,14 +21,6 @@ COMPONENT = "component"
 LAST_CALL = 8
 """Most lessons that a last call works into a component. All wait for it, and it writes as long as it is given
 much; the other lessons stand word for word below its text, in the child that has them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """What no call may exceed: inputs, and tokens."""
-
-    max_fan_in: int = 32
-    max_input_tokens: int = 24_000
 
 
 def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
@@ -43,17 +35,12 @@ def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
     return found
 
 
-def carried_by_reduce(tokens: Sequence[int], *, caps: Caps, overhead_tokens: int) -> int:
+def carried_by_reduce(tokens: Sequence[int], *, cap: int, room_tokens: int) -> int:
     """How many lessons, best first, the last call of a component is given: as many as both caps allow, and one at
     least. The others still reach the child that has all lessons below its text.
 
-    >>> carried_by_reduce([50] * 100, caps=Caps(max_fan_in=32), overhead_tokens=500)
+    >>> carried_by_reduce([50] * 100, cap=32, room_tokens=23_500)
     32
     """
-    room, taken = caps.max_input_tokens - overhead_tokens, 0
-    for size in tokens[: caps.max_fan_in]:
-        room -= size
-        if room < 0:
-            break
-        taken += 1
-    return max(1, taken) if tokens else 0
+    fitting = sum(total <= room_tokens for total in accumulate(tokens[:cap]))
+    return max(1, fitting) if tokens else 0
