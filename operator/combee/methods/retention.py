@@ -42,9 +42,3 @@ def _counts(lesson: str, used: set[object]) -> bool:
         return False
     used.add(found)
     return True
-
-
-def carried(reflection: Reflection, updates: Sequence[Update]) -> tuple[str, ...]:
-    """Ids of the lessons of one reflection that are carried, in its order."""
-    found = carried_all([reflection], updates)
-    return tuple(lesson.id for lesson in reflection.lessons if lesson.id in found)

@@ -12,11 +12,6 @@ from collections import Counter
 from combee.methods.ace.parse import Document, Line, parse_playbook
 from combee.methods.diff import Changed, Diff, Told
 
-__all__ = ["BulletDiff", "Changed", "Diff", "Told", "diff_playbooks"]
-
-BulletDiff = Diff
-"""A difference between playbooks: its entries are bullets."""
-
 
 def diff_playbooks(before: str, after: str) -> Diff:
     """From ``before`` to ``after``.

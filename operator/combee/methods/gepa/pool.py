@@ -17,13 +17,13 @@ An example that was lost has no score: it is absent, never a zero. Joining two p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from combee.algo.seeds import canonical_json, digest_of
-from combee.errors import DataError
+from combee.methods.factset import FactSet, read_facts, rows_of
 from combee.methods.protocol import Refusal, VariantKind
 
 VERSION = 1
@@ -107,8 +107,8 @@ class Merged:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
-    """Grow-only sets of facts. Equal when their canonical JSON is equal."""
+class Pool(FactSet):
+    """Sets of facts about variants."""
 
     seed: int = 0
     variants: frozenset[Variant] = frozenset()
@@ -120,34 +120,15 @@ class Pool:
     drawn: int = 0
 
     @cached_property
-    def digest(self) -> str:
-        """sha256 hex of ``to_json()``."""
-        return digest_of(self._body())
-
-    @cached_property
     def by_digest(self) -> dict[str, Variant]:
         """Variants by their digest, in its order. Do not change it."""
         named = {variant.digest: variant for variant in self.variants}
         return dict(sorted(named.items()))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pool) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
     def to_json(self) -> bytes:
         """Canonical JSON."""
-        return canonical_json(self._body())
-
-    def _body(self) -> dict[str, Any]:
-        facts = {name: _rows(getattr(self, name)) for name in _FACTS}
-        return {"version": VERSION, "seed": self.seed, "drawn": self.drawn, **facts}
-
-    def join(self, other: Pool) -> Pool:
-        """Everything either knows."""
-        united = {name: getattr(self, name) | getattr(other, name) for name in _FACTS}
-        return Pool(seed=max(self.seed, other.seed), drawn=max(self.drawn, other.drawn), **united)
+        facts = {name: rows_of(getattr(self, name)) for name in _FACTS}
+        return canonical_json({"version": VERSION, "seed": self.seed, "drawn": self.drawn, **facts})
 
 
 _FACTS: Mapping[str, type[Any]] = {
@@ -160,32 +141,18 @@ _FACTS: Mapping[str, type[Any]] = {
 }
 
 
-def _rows(facts: Iterable[Any]) -> list[list[Any]]:
-    return [[getattr(fact, field.name) for field in fields(fact)] for fact in sorted(facts)]
-
-
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
 
 
 def from_json(data: bytes) -> Pool:
     """The pool whose ``to_json()`` is ``data``; DataError when it is none of ours."""
-    try:
-        body = json.loads(data)
-        if body["version"] != VERSION:
-            raise DataError(
-                f"the pool has version {body['version']}, this program reads {VERSION}",
-                fix="Use the program that wrote it.",
-            )
-        facts = {
-            name: frozenset(kind(*map(_frozen, row)) for row in body[name]) for name, kind in _FACTS.items()
-        }
-        return Pool(seed=int(body["seed"]), drawn=int(body["drawn"]), **facts)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"not a pool of variants ({type(error).__name__})",
-            fix="Give the file that a run wrote, unchanged.",
-        ) from error
+    return read_facts(data, "pool of variants", VERSION, _pool)
+
+
+def _pool(body: dict[str, Any]) -> Pool:
+    facts = {name: frozenset(kind(*map(_frozen, row)) for row in body[name]) for name, kind in _FACTS.items()}
+    return Pool(seed=int(body["seed"]), drawn=int(body["drawn"]), **facts)
 
 
 def started(components: Mapping[str, str], *, seed: int) -> Pool:
