@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from combee.algo.components import similarity_components
+from combee.algo.grouping import grouped as by_key
 from combee.algo.text import kept_in
 from combee.algo.tokens import BYTES_PER_TOKEN
 from combee.methods.protocol import Update
@@ -37,15 +38,12 @@ def grouped(lessons: Sequence[Update], *, cap: int) -> list[Update]:
     A group's wording is the one that most examples back, of these the shortest. The result does not depend
     on the order of ``lessons``.
     """
-    by_component: dict[str, list[Update]] = defaultdict(list)
-    for lesson in sorted(lessons, key=lambda one: (one.text, sorted(one.sources))):
-        by_component[lesson.section].append(lesson)
-    found: list[Update] = []
-    for component in sorted(by_component):
-        inside = by_component[component]
+    ordered = sorted(lessons, key=lambda one: (one.section, one.text, sorted(one.sources)))
+    united: list[Update] = []
+    for inside in by_key(ordered, lambda one: one.section).values():
         for places in similarity_components([one.text for one in inside], threshold=SIMILAR, cap=max(1, cap)):
-            found.append(_united([inside[place] for place in places]))
-    return ranked(found)
+            united.append(_united([inside[place] for place in places]))
+    return ranked(united)
 
 
 def _united(group: Sequence[Update]) -> Update:
@@ -65,10 +63,8 @@ def split(text: str) -> tuple[str, list[str]]:
     body, heading, block = text.partition(HEADING)
     if not heading:
         return text.strip(), []
-    lines = (line.strip() for line in block.splitlines())
-    return body.strip(), [
-        line.removeprefix(MARK).strip() for line in lines if line.removeprefix(MARK).strip()
-    ]
+    lines = (line.strip().removeprefix(MARK).strip() for line in block.splitlines())
+    return body.strip(), [line for line in lines if line]
 
 
 def with_block(body: str, lessons: Sequence[str], *, room_tokens: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from combee.algo.graph import closure
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import Frontier, undominated
 from combee.methods.gepa.pool import Pool, Variant
@@ -28,17 +29,7 @@ def ancestors(pool: Pool) -> dict[str, frozenset[str]]:
     parents: dict[str, set[str]] = {digest: set() for digest in pool.by_digest}
     for origin in pool.origins:
         parents.setdefault(origin.variant, set()).update(origin.parents)
-    found: dict[str, frozenset[str]] = {}
-    for digest in parents:
-        seen: set[str] = set()
-        todo = list(parents[digest])
-        while todo:
-            one = todo.pop()
-            if one not in seen:
-                seen.add(one)
-                todo += parents.get(one, ())
-        found[digest] = frozenset(seen - {digest})
-    return found
+    return {digest: frozenset(closure(near, parents) - {digest}) for digest, near in parents.items()}
 
 
 def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
