@@ -268,6 +268,7 @@ class Cost:
 
 
 VariantKind = Literal["start", "rewrite", "lessons", "merge"]
+"""``rewrite``: the text as a model wrote it; ``lessons``: the same and what was learned, word for word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from combee.algo.graph import closure
+from combee.api.method_gepa import Frontier
 from combee.methods.gepa.draws import Draws
-from combee.methods.gepa.pareto import Frontier, undominated
+from combee.methods.gepa.pareto import undominated
 from combee.methods.gepa.pool import Pool, Variant
 from combee.methods.gepa.standing import mean_score, scores
 

@@ -8,16 +8,16 @@ functions of the gepa package, on the pool's own draws.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from gepa.gepa_utils import find_dominator_programs, select_program_candidate_from_pareto_front
 
+from combee.api.method_gepa import Frontier
 from combee.errors import DataError
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pool import VALUE, Pool
 from combee.methods.gepa.standing import mean_score, members, objectives, scores
 
-Frontier = Literal["instance", "objective", "hybrid", "cartesian"]
 Front = dict[str, set[int]]
 """key -> positions in ``members(pool)`` of the variants that lead there."""
 
@@ -29,17 +29,17 @@ def fronts(pool: Pool, kind: Frontier) -> Front:
     """
     order = members(pool)
     by_value = {digest: of for digest, of in scores(pool).items() if digest in order}
-    if kind == "instance":
+    if kind == "Instance":
         return _leaders(order, {_key("example", example): of for example, of in _by_key(by_value).items()})
     named = objectives(pool)
     if not named:
         raise DataError(
-            f"a frontier of kind {kind} needs a score by objectives, and the task gives none",
+            f"a frontier of kind {kind.lower()} needs a score by objectives, and the task gives none",
             where="spec.method.gepa.frontier",
             fix="Remove frontier",
         )
     by_objective = {name: scores(pool, name) for name in (*named, VALUE)}
-    if kind == "cartesian":
+    if kind == "Cartesian":
         return _leaders(
             order,
             {
@@ -52,9 +52,9 @@ def fronts(pool: Pool, kind: Frontier) -> Front:
         _key("objective", name): {digest: mean_score(of) for digest, of in found.items()}
         for name, found in by_objective.items()
     }
-    if kind == "objective":
+    if kind == "Objective":
         return _leaders(order, means)
-    return _leaders(order, means) | fronts(pool, "instance")
+    return _leaders(order, means) | fronts(pool, "Instance")
 
 
 def choose_parents(pool: Pool, kind: Frontier, draws: Draws, count: int = 1) -> list[str]:

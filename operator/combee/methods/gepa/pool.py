@@ -31,8 +31,6 @@ MAIN = "instructions"
 """The component of a prompt that has only one."""
 VALUE = ""
 """The objective that is the score itself."""
-Kind = VariantKind
-"""``rewrite``: the text as a model wrote it; ``lessons``: the same and what was learned, word for word."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,7 +70,7 @@ class Origin:
     """``variant`` came out of ``parents`` in ``iteration``, which ``kind`` says how; -1: it was given."""
 
     variant: str
-    kind: Kind
+    kind: VariantKind
     parents: tuple[str, ...]
     iteration: int
 
@@ -124,6 +122,10 @@ class Pool(FactSet):
         """Variants by their digest, in its order. Do not change it."""
         named = {variant.digest: variant for variant in self.variants}
         return dict(sorted(named.items()))
+
+    def origin_of(self, digest: str) -> Origin:
+        """The first origin of a variant."""
+        return min(origin for origin in self.origins if origin.variant == digest)
 
     def to_json(self) -> bytes:
         """Canonical JSON."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
+from combee.algo.grouping import grouped
 from combee.algo.tokens import BYTES_PER_TOKEN, estimate_tokens
 from combee.methods.gepa.lessons import ranked, split, with_block
-from combee.methods.gepa.pool import Kind, Variant
-from combee.methods.protocol import Update
+from combee.methods.gepa.pool import Variant
+from combee.methods.protocol import Update, VariantKind
 
-Child = tuple[Kind, Variant]
+Child = tuple[VariantKind, Variant]
 
 
 def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) -> list[Child]:
@@ -21,14 +21,13 @@ def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) 
     """
     texts = dict(parent.components)
     rewrites = {one.section: one.text for one in updates if one.op == "UPDATE" and one.section in texts}
-    learned: dict[str, list[str]] = defaultdict(list)
-    for lesson in ranked(one for one in updates if one.op == "ADD" and one.section in texts):
-        learned[lesson.section].append(lesson.text)
+    additions = ranked(one for one in updates if one.op == "ADD" and one.section in texts)
+    learned = grouped(additions, lambda lesson: lesson.section)
     plain = parent.with_texts({name: _rewritten(texts[name], text) for name, text in rewrites.items()})
-    found: list[Child] = [("rewrite", plain), ("lessons", _with_lessons(plain, learned, budget_tokens))]
+    both: list[Child] = [("rewrite", plain), ("lessons", _with_lessons(plain, learned, budget_tokens))]
     seen = {parent.text}
     kept: list[Child] = []
-    for kind, child in found:
+    for kind, child in both:
         if child.text not in seen and estimate_tokens(child.text) <= budget_tokens:
             kept.append((kind, child))
             seen.add(child.text)
@@ -45,14 +44,14 @@ def _rewritten(before: str, after: str) -> str:
     )
 
 
-def _with_lessons(variant: Variant, learned: dict[str, list[str]], budget_tokens: int) -> Variant:
+def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tokens: int) -> Variant:
     """Each component with what was learned of it in its block, in the order of names, within what room is left."""
     grown = variant
     for name, text in variant.components:
         body, standing = split(text)
         others = len(grown.with_texts({name: ""}).text.encode())
         room = budget_tokens - -(-others // BYTES_PER_TOKEN) - 1
-        lessons = [*standing, *learned.get(name, ())]
+        lessons = [*standing, *(one.text for one in learned.get(name, ()))]
         if lessons:
             grown = grown.with_texts({name: with_block(body, lessons, room_tokens=room)})
     return grown
@@ -62,7 +61,7 @@ def parts(parent: Variant, failed: Sequence[Child]) -> list[Child]:
     """What is left of joint children that failed: each component of each changed by itself; none where a child
     changed only one."""
     old = dict(parent.components)
-    found: dict[Variant, Kind] = {}
+    found: dict[Variant, VariantKind] = {}
     for kind, child in failed:
         changed = {name: text for name, text in child.components if old[name] != text}
         if len(changed) > 1:

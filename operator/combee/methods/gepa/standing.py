@@ -108,7 +108,7 @@ def variants(pool: Pool, shown: str) -> list[VariantView]:
     judged = {fact.variant: fact for fact in sorted(pool.judged)}
     views = []
     for digest in ranked(pool):
-        origin = min(one for one in pool.origins if one.variant == digest)
+        origin = pool.origin_of(digest)
         verdict, own = judged.get(digest), found.get(digest, {})
         views.append(
             VariantView(

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from combee.api.method_gepa import Frontier as StatedFrontier
 from combee.api.method_gepa import GepaOptions as Stated
 from combee.api.run import RunSpec
-from combee.methods.gepa.pareto import Frontier
 from combee.methods.gepa.templates import WHOLE_TEXTS, Templates
 from combee.methods.gepa.verification import Rules
-
-_FRONTIERS: Mapping[StatedFrontier, Frontier] = {
-    "Instance": "instance",
-    "Objective": "objective",
-    "Hybrid": "hybrid",
-    "Cartesian": "cartesian",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +45,7 @@ def terms_of(spec: RunSpec) -> Terms:
         seed=spec.seed,
         budget_tokens=stated.render_token_budget,
         whole_texts=stated.paper_compat or how.merge == "Model" or how.traits.one_call,
-        rules=Rules(_FRONTIERS[stated.frontier], stated.merges),
+        rules=Rules(stated.frontier, stated.merges),
         map_template=stated.map_template,
         reduce_template=stated.reduce_template,
     )
