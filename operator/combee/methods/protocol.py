@@ -139,15 +139,6 @@ class RolloutReply:
     reasoning: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """Answer ``source``'s example, and its controls, with the playbook ``text`` that has the entry in it."""
-
-    entry_digest: str
-    source: str
-    text: str
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Verdict:
     """What one replay showed: a fact with its evidence, kept for ever.
