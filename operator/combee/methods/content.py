@@ -1,4 +1,4 @@
-"""What no learned text may hold, whatever the method: private things, orders to its reader, passages of the data.
+"""What no learned text may hold: private things, orders to its reader, passages of the data.
 
 All look at a text alone and say why without repeating it. They are filters with known limits (patterns are
 English; a paraphrased passage is not found), which is why verification on examples comes after them.
@@ -60,7 +60,8 @@ _PRIVATE = (
 )
 
 _REDACTED = (
-    # What a learned text may well hold, and kept traffic must not: wider than _PRIVATE, since here a mistake costs little.
+    # What a learned text may well hold, and kept traffic must not: wider than _PRIVATE, since here a mistake
+    # costs little.
     (
         "?[a query]",
         re.compile(
@@ -121,27 +122,32 @@ _INJECTION = (
         "it asks for the prompt or a secret",
         re.compile(
             r"\b(?:reveal|print|output|repeat|show|leak|disclose|send|expose|exfiltrate)\w*\b[^.;]{0,40}"
-            r"\b(?:system prompt|your (?:instructions|prompt)|the prompt|api key|password|credential|secret)s?\b"
+            r"\b(?:system prompt|your (?:instructions|prompt)|the prompt|api key|password|credential|secret)"
+            r"s?\b"
         ),
     ),
     (
         "it gives the reader another role",
         re.compile(
-            r"\byou are (?:now|no longer) |\bact as (?:if you|an? (?:unrestricted|different))|\bdeveloper mode\b|\bjailbreak"
+            r"\byou are (?:now|no longer) |\bact as (?:if you|an? (?:unrestricted|different))"
+            r"|\bdeveloper mode\b|\bjailbreak"
         ),
     ),
     (
         "it has the marks of a chat message",
         re.compile(
-            r"<\|[a-z_]+\|>|</?(?:system|assistant|user|instructions?)>|\[/?inst\]|^(?:system|assistant|user) ?:|<<sys>>"
+            r"<\|[a-z_]+\|>|</?(?:system|assistant|user|instructions?)>|\[/?inst\]"
+            r"|^(?:system|assistant|user) ?:|<<sys>>"
         ),
     ),
     (
         "it fixes the answer whatever the task",
         re.compile(
-            r"\b(?:regardless of|no matter|whatever|irrespective of)\b[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
+            r"\b(?:regardless of|no matter|whatever|irrespective of)\b"
+            r"[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
             r"[^.;]{0,40}\b(?:answer|reply|respond|output|return|say|write)\b"
-            r"|\b(?:answer|reply|respond|output|return|say)\b[^.;]{0,40}\b(?:regardless of|no matter|whatever|irrespective of)\b"
+            r"|\b(?:answer|reply|respond|output|return|say)\b"
+            r"[^.;]{0,40}\b(?:regardless of|no matter|whatever|irrespective of)\b"
             r"[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
         ),
     ),
@@ -167,8 +173,10 @@ def without_private(text: str) -> str:
 
     Where there is one, characters are as they are read; a text without any is as it was.
 
-    >>> without_private("mail \uff4aane@example\u200b.com, or 030 1234567"), without_private("\u00bd of 2019-12-31")
-    ('mail [an e-mail address], or [a telephone number]', '½ of 2019-12-31')
+    >>> without_private("mail \uff4aane@example\u200b.com, or 030 1234567")
+    'mail [an e-mail address], or [a telephone number]'
+    >>> without_private("\u00bd of 2019-12-31")
+    '½ of 2019-12-31'
     """
     plain = found = as_read(text)
     named = [(f"[{what}]", pattern) for what, pattern in _PRIVATE]

@@ -1,5 +1,5 @@
-"""Base methods by the manifest's ``method.type``: those of this version, and what installed packages declare as
-``combee.methods``. Nothing else names one of them.
+"""Base methods by the manifest's ``method.type``: those of this version, and what installed packages declare
+as ``combee.methods``. Nothing else names one of them.
 
 A method's code is loaded when it is first asked for: a command that only shows texts loads no mathematics.
 """
@@ -50,8 +50,8 @@ def _maker(type: str) -> Maker | None:
 
 
 def served_text(text: str, method: str = "") -> str:
-    """A published text as a service's model is shown it. ``method``: the one that made it, as its ConfigMap names
-    it. Of one that this version does not know the text itself."""
+    """A published text as a service's model is shown it. ``method``: the one that made it, as its ConfigMap
+    names it. Of one that this version does not know the text itself."""
     maker = _maker(method or UNNAMED)
     return maker(None).served_text(text) if maker else text
 

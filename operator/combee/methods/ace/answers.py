@@ -181,7 +181,7 @@ def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Render
 
 def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
     """A summary as a reflection: a lesson for each line, a longer one cut between words, so that an
-    aggregator reads all of it. It is of a right attempt where all that it is of are. ParseError when empty."""
+    aggregator reads all of it. It counts as right where all of ``reflections`` do. ParseError when empty."""
     if len(text) > MAX_ANSWER_CHARS:
         raise ParseError("the summary is far too long")
     said = [_LIST_MARK.sub("", one_line(line)) for line in text.splitlines() if not line.startswith("```")]
@@ -230,7 +230,7 @@ def _takes_in(entry: _Entry) -> list[str]:
 
 
 def _kept_groups(text: str) -> list[list[str]]:
-    """The ids named to be kept, those said to be the same together; a plain list of ids keeps each by itself."""
+    """The ids named to be kept, those that say the same together; a plain list keeps each by itself."""
     found = read_object(text) or {}
     value = _renamed(found, {"kept": "keep", "keep_ids": "keep"}).get("keep")
     return [_as_texts(one) for one in (value if isinstance(value, list) else [value])][:MAX_ENTRIES]

@@ -27,8 +27,8 @@ MAX_RIVAL_GROUPS = 32
 
 _NEGATIONS = token_set("not never no don doesn cannot avoid without unless isn aren shouldn won nor")
 _FUNCTION = token_set(
-    "a an the is are be been to of in on by with and or at as it its this that always please must should shall "
-    "you your t s do does if when whenever for then use only just"
+    "a an the is are be been to of in on by with and or at as it its this that always please must should "
+    "shall you your t s do does if when whenever for then use only just"
 )
 
 

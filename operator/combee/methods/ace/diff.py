@@ -1,7 +1,7 @@
 """What changed between two playbooks, bullet by bullet. Pure.
 
-A bullet is known by what it says first (its entry's digest), then by its id: one that was re-worded under
-its id is changed, one that only got votes or a new id is the same, everything else came or went. Lines that are
+A bullet is known by what it says first (its entry's digest), then by its id: one that was re-worded under its
+id is changed, one that only got votes or a new id is the same, everything else came or went. Lines that are
 no bullets are compared as lines.
 """
 

@@ -76,7 +76,7 @@ def carry_on(groups: Iterable[Sequence[Update]]) -> list[Update]:
 
 
 def stands_for(first: Update, other: Update) -> bool:
-    """Whether two updates do the same to the same entries: equal texts, or all anchors of either in the other."""
+    """Whether two updates do the same to the same entries: equal texts, or each with the other's anchors."""
     if (first.op, sorted(first.base)) != (other.op, sorted(other.base)):
         return False
     if first.text == other.text:

@@ -82,7 +82,7 @@ def verification(
 
 
 def _looked_at(tries: Sequence[_Try], stage: str) -> _Asking:
-    """Each try and whether it speaks against the entry, on a second look where it did; None: a call was lost."""
+    """Each try, and whether it speaks against the entry on a second look too; None: a call was lost."""
     answers = yield Round(stage, tuple(Rollout(one.example_id, one.page) for one in tries))
     pairs = list(zip(tries, answers, strict=True))
     doubted = [one for one, answer in pairs if not answer.error and not answer.correct]

@@ -1,4 +1,4 @@
-"""What models answer, read with tolerance. Ids that nobody gave back no lesson, and what backs none is dropped."""
+"""What models answer, read with tolerance. Ids that nobody gave are dropped, and lessons without any."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_rollout(text: str) -> RolloutReply:
 
 
 def parse_lessons(text: str, *, component: str, sources: Mapping[str, str]) -> list[Update]:
-    """The lessons of a map call. ``sources``: record id -> trajectory id. ParseError when there is no list."""
+    """The lessons of a map call; ParseError without a list. ``sources``: record id -> trajectory id."""
     found = read_object(text)
     if found is None:
         raise ParseError("there is no JSON object in the reply")

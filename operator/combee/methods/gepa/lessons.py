@@ -1,7 +1,7 @@
 """What was learned of a component: ranked, told once, and as a block of its text that no model writes.
 
-A last call carries so many lessons and no more. The block is rendered from all of them, word for word, so what
-the call dropped is still there for the agents that read it.
+A last call carries so many lessons and no more. The block is rendered from all of them, word for word, so
+what the call dropped is still there for the agents that read it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Merging lineages: two variants that went different ways from one ancestor, brought together component by component.
+"""Merging lineages: bringing together two variants of one ancestor, component by component.
 
-A component that only one of them changed is taken from the one that changed it. So what two proposals found about
-different components need not be found again. Everything is drawn from the pool's own draws, in a fixed order.
+A component that only one of them changed is taken from the one that changed it. So what two proposals found
+about different components need not be found again. Everything is drawn from the pool's own draws, in a fixed
+order.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def ancestors(pool: Pool) -> dict[str, frozenset[str]]:
 
 
 def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
-    """What could be merged, in a fixed order: undominated variants, neither out of the other, of an ancestor that
-    scores no more than either, where some component was changed by just one of them; and not merged before."""
+    """What could be merged, in a fixed order: undominated variants, neither out of the other, of an ancestor
+    that scores no more than either, where some component was changed by just one of them; and not merged
+    before."""
     lines, means = ancestors(pool), {digest: mean_score(of) for digest, of in scores(pool).items()}
     done = {(fact.one, fact.other, fact.ancestor) for fact in pool.merged}
     leading = sorted(undominated(pool, kind))
@@ -60,7 +62,8 @@ def _complementary(pool: Pool, one: str, other: str, ancestor: str) -> bool:
 
 
 def choose(pool: Pool, kind: Frontier, draws: Draws) -> Lineages | None:
-    """One of what could be merged, the likelier the more its ancestor scores; None, and no draw, where nothing can."""
+    """One of what could be merged, the likelier the more its ancestor scores; None without a draw for
+    none."""
     found = mergeable(pool, kind)
     if not found:
         return None

@@ -1,7 +1,8 @@
 """GEPA as a ``Method``: one object that gathers the pure functions of this package.
 
-Its artifact is a pool of variants. An iteration starts from variants that are drawn from the Pareto front, takes
-the trajectories of each as records, and proposes children; see ``reduction`` for what its calls are given.
+Its artifact is a pool of variants. An iteration starts from variants that are drawn from the Pareto front,
+takes the trajectories of each as records, and proposes children; see ``reduction`` for what its calls are
+given.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class GepaMethod(Method[Pool]):
     parts = staticmethod(reduction.parts)
 
     def cost(self, of: Iteration) -> Cost:
-        """Two children of each parent are asked its share of the batch, each component of each by itself where both
-        fail. What got in is scored on select, and so are once the start, and a merge."""
+        """Two children of each parent are asked its share of the batch, each component of each by itself
+        where both fail. What got in is scored on select, and so are once the start, and a merge."""
         retries = of.components if of.components > 1 else 0
         children, merges = 2, 1
         scored = 1 + children * of.texts + merges
@@ -136,9 +137,9 @@ class GepaMethod(Method[Pool]):
         return replace(found, lessons=(Lesson(f"{summary_id}.{EVERY}", told),))
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
-        """Lessons that say the same are one, without a call. Per component those that most examples back, ``LAST_CALL``
-        of them or as many as the caps allow, are one cluster: that call. The others pass, and reach the child that
-        has all lessons below its text."""
+        """Lessons that say the same are one, without a call. Per component those that most examples back,
+        ``LAST_CALL`` of them or as many as the caps allow, are one cluster: that call. The others pass, and
+        reach the child that has all lessons below its text."""
         if self.terms.whole_texts:
             return _by_component(updates)
         passed: list[Update] = []
@@ -215,7 +216,7 @@ class GepaMethod(Method[Pool]):
         )
 
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        """A record is carried when some update cites it: what a record says is not what is to be kept of it."""
+        """A record is carried when some update cites it; what it says is not what is to be kept of it."""
         cited = {source for one in updates for source in one.sources | one.cited}
         return frozenset(
             lesson.id for one in reflections if one.trajectory_id in cited for lesson in one.lessons
@@ -223,8 +224,8 @@ class GepaMethod(Method[Pool]):
 
 
 def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> EntryView:
-    """A part of a variant as reports show it. What it rests on is the whole variant's: it was given, or it beat
-    its parent on the examples that it was proposed from."""
+    """A part of a variant as reports show it. What it rests on is the whole variant's: it was given, or it
+    beat its parent on the examples that it was proposed from."""
     origins = [origin for origin in artifact.origins if origin.variant == digest]
     return EntryView(
         id=name,

@@ -1,8 +1,8 @@
 """Which variants the next proposals start from: Pareto fronts by kind, and gepa's own selection over them.
 
-A front is asked per key: an example, an objective, or a pair of both. Whoever scores highest there is on its front.
-Dominated variants are removed and one is drawn, as likely as the number of fronts that it is on: both by the
-functions of the gepa package, on the pool's own draws.
+A front is asked per key: an example, an objective, or a pair of both. Whoever scores highest there is on its
+front. Dominated variants are removed and one is drawn, as likely as the number of fronts that it is on: both
+by the functions of the gepa package, on the pool's own draws.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def fronts(pool: Pool, kind: Frontier) -> Front:
 def choose_parents(pool: Pool, kind: Frontier, draws: Draws, count: int = 1) -> list[str]:
     """The digests of the variants to start from, all different, in the order of their draws: one draw each.
 
-    ``count``, or as many as there are that none makes superfluous; one at least. Each is drawn from the fronts
-    without those drawn before it, as likely as the number of fronts that it is on.
+    ``count``, or as many as there are that none makes superfluous; one at least. Each is drawn from the
+    fronts without those drawn before it, as likely as the number of fronts that it is on.
     """
     order, found = members(pool), fronts(pool, kind) if pool.scores else {}
     if not found:

@@ -10,8 +10,8 @@
 | Refusal | why it may not be shown to a model |
 | drawn | how many draws the pool's generator has made: its whole state |
 
-An example that was lost has no score: it is absent, never a zero. Joining two pools is set union, and the larger
-``drawn``; what a reader sees (who is in, who leads) is derived from the facts by ``standing``.
+An example that was lost has no score: it is absent, never a zero. Joining two pools is set union, and the
+larger ``drawn``; what a reader sees (who is in, who leads) is derived from the facts by ``standing``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The prompts. What calls share comes first, what varies last; what models and people wrote stands in lists of one
-line an item, so that no text can pose as an item of its own."""
+"""The prompts. What calls share comes first, what varies last; what models and people wrote stands in lists
+of one line an item, so that no text can pose as an item of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from combee.methods.verification import Page
 from combee.records import Message, Prompt, Reflection, Trajectory
 
 MAX_GIVEN_CHARS = 12_000
-"""How much of an example's input a record holds: its beginning and its end, where the question often stands."""
+"""How much of an example's input a record holds: its beginning and its end, where the question often
+stands."""
 MAX_QUOTED_CHARS = 6_000
 """How much of an answer or of its feedback a record holds."""
 MAX_RECORD_CHARS = 18_000
@@ -47,11 +48,13 @@ LESSONS = object_of(
     )
 )
 _ANSWER = """\
-Reply with a JSON object of three fields: "reasoning" (your steps, kept short), "rules" (the rules of the instructions
+Reply with a JSON object of three fields: "reasoning" (your steps, kept short), \
+"rules" (the rules of the instructions
 that you used, an empty list if none) and "answer" (the final answer alone).
 """
 _LESSONS = """\
-Reply with a JSON object of one field, "lessons": a list of objects with "text" (the lesson in one line) and "records"
+Reply with a JSON object of one field, "lessons": a list of objects with "text" (the lesson in one line) \
+and "records"
 (the ids of the records it really comes from, copied exactly).
 """
 
@@ -114,8 +117,8 @@ def records_of(trajectory: Trajectory) -> list[tuple[str, str]]:
 def map_prompt(
     shown: Rendered, records: Sequence[tuple[str, str]], templates: Templates, *, typed: bool
 ) -> Prompt:
-    """What an aggregator is asked about some records, (id, text) each. ``typed``: lessons are asked for, else new
-    instructions."""
+    """What an aggregator is asked about some records, (id, text) each. ``typed``: lessons are asked for, else
+    new instructions."""
     alike, texts = told_once([text for _, text in records])
     items = "\n".join(f"[{id_}] {text}" for (id_, _), text in zip(records, texts, strict=True))
     begun = f"What was given begins alike in all of them: {alike}\n\n" if alike else ""

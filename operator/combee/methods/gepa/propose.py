@@ -1,4 +1,5 @@
-"""From what was learned in an iteration to new variants: two children a proposal, and their parts when both fail."""
+"""From what was learned in an iteration to new variants: two children a proposal, and their parts when both
+fail."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ Child = tuple[VariantKind, Variant]
 def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) -> list[Child]:
     """The rewrite of every component that has one, and the rewrite with all lessons below it.
 
-    Updates: UPDATE is the new text of the component its section names, ADD a lesson for it. A component without
-    either stays. A child that says what its parent says, that is over the budget, or that its brother is, is none.
+    Updates: UPDATE is the new text of the component its section names, ADD a lesson for it. A component
+    without either stays. A child that says what its parent says, that is over the budget, or that its brother
+    is, is none.
     """
     texts = dict(parent.components)
     rewrites = {one.section: one.text for one in updates if one.op == "UPDATE" and one.section in texts}
@@ -35,7 +37,8 @@ def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) 
 
 
 def _rewritten(before: str, after: str) -> str:
-    """The new text, with the lessons that stood in the block of the old one: a model is not trusted to copy them."""
+    """The new text, with the lessons that stood in the block of the old one: a model is not trusted to copy
+    them."""
     body, copied = split(after)
     _, standing = split(before)
     lessons = list(dict.fromkeys([*standing, *copied]))
@@ -45,7 +48,8 @@ def _rewritten(before: str, after: str) -> str:
 
 
 def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tokens: int) -> Variant:
-    """Each component with what was learned of it in its block, in the order of names, within what room is left."""
+    """Each component with what was learned of it in its block, in the order of names, within what room is
+    left."""
     grown = variant
     for name, text in variant.components:
         body, standing = split(text)
@@ -58,8 +62,8 @@ def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tok
 
 
 def parts(parent: Variant, failed: Sequence[Child]) -> list[Child]:
-    """What is left of joint children that failed: each component of each changed by itself; none where a child
-    changed only one."""
+    """What is left of joint children that failed: each component of each changed by itself; none where a
+    child changed only one."""
     old = dict(parent.components)
     found: dict[Variant, VariantKind] = {}
     for kind, child in failed:

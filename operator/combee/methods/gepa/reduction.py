@@ -1,9 +1,10 @@
 """Combee in the reflection: what each call of a proposal is given. Every component is reduced by itself.
 
-    records of a component -> shuffled into leaves -> a map call a leaf -> group-by -> ONE reduce call -> children
+    records of a component -> shuffled into leaves -> a map call a leaf -> group-by -> ONE reduce call ->
+    children
 
-The leaves are dealt as for any method (``algo.tree``). This module says what is reduced by itself, and how much the
-last call is given.
+The leaves are dealt as for any method (``algo.tree``). This module says what is reduced by itself, and how
+much the last call is given.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ much; the other lessons stand word for word below its text, in the child that ha
 
 
 def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-    """The components that there is a record for, in the order of names, each with its own records alone; those
-    without one are skipped."""
+    """The components that there is a record for, in the order of names, each with its own records alone;
+    those without one are skipped."""
     found = []
     for name, text in playbook.components:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)
@@ -36,8 +37,8 @@ def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
 
 
 def carried_by_reduce(tokens: Sequence[int], *, cap: int, room_tokens: int) -> int:
-    """How many lessons, best first, the last call of a component is given: as many as both caps allow, and one at
-    least. The others still reach the child that has all lessons below its text.
+    """How many lessons, best first, the last call of a component is given: as many as both caps allow, and
+    one at least. The others still reach the child that has all lessons below its text.
 
     >>> carried_by_reduce([50] * 100, cap=32, room_tokens=23_500)
     32

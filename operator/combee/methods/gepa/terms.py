@@ -14,8 +14,8 @@ from combee.methods.gepa.verification import Rules
 class Terms:
     """What a run's GEPA works by, with every default filled in.
 
-    ``budget_tokens``: the most tokens that a variant may take in a prompt. ``whole_texts``: calls about records
-    propose a component's whole new text instead of lessons that cite their records.
+    ``budget_tokens``: the most tokens that a variant may take in a prompt. ``whole_texts``: calls about
+    records propose a component's whole new text instead of lessons that cite their records.
     """
 
     seed: int = 0
@@ -35,8 +35,8 @@ class Terms:
 def terms_of(spec: RunSpec) -> Terms:
     """The terms of a run.
 
-    Whole texts are proposed where no call of its own comes after the lessons: by ``paperCompat``, by the strategies
-    of one call, and by ``merge: Model``, whose nodes merge texts.
+    Whole texts are proposed where no call of its own comes after the lessons: by ``paperCompat``, by the
+    strategies of one call, and by ``merge: Model``, whose nodes merge texts.
     """
     stated, how = spec.method.stated, spec.aggregation
     if not isinstance(stated, Stated):

@@ -1,13 +1,13 @@
 """Acceptance and scoring: what a pool needs to know before its proposals are members.
 
-1. Joint children are asked the minibatch that they were proposed from, and must beat their parent there: of several
-   parents in flight each has a minibatch of its own. All of them are asked side by side.
+1. Joint children are asked the minibatch that they were proposed from, and must beat their parent there: of
+   several parents in flight each has a minibatch of its own. All of them are asked side by side.
 2. Where all of a parent fail and they changed several components, each component is tried by itself.
 3. What is in is scored on select, example by example: that is what fronts are made of.
 4. After a success two lineages may be merged; the child must hold up to both on select.
 
-A lost answer is no evidence: a child that too few examples speak for or against is no longer proposed, and not
-judged either, so that it may come again; an example without a score is asked again the next time.
+A lost answer is no evidence: a child that too few examples speak for or against is no longer proposed, and
+not judged either, so that it may come again; an example without a score is asked again the next time.
 """
 
 from __future__ import annotations
@@ -232,8 +232,8 @@ def judge(child: str, before: Answers, after: Answers) -> Judged | None:
 
 
 def holds_up(child: Mapping[str, float], *others: Mapping[str, float]) -> tuple[bool, float, int]:
-    """(whether ``child`` scores at least what the best of ``others`` does, by how much in sum, on how many examples),
-    all on the examples that every one of them has a score for. False where there is none.
+    """(whether ``child`` scores at least what the best of ``others`` does, by how much in sum, on how many
+    examples), all on the examples that every one of them has a score for. False where there is none.
 
     >>> holds_up({"1": 1.0, "2": 0.0}, {"1": 1.0}, {"1": 0.0, "2": 1.0})
     (True, 0.0, 1)
