@@ -54,10 +54,10 @@ def chat(system: str, user: str, *, tokens: int = 1024) -> Prompt:
 def summary_of(text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
     """A summary as a reflection: a lesson for each line that says something. ParseError when none does."""
     lines = [line.strip("-*• \t") for line in text.splitlines() if not line.startswith("```")]
-    said = [line for line in lines if line]
-    if not said:
+    points = [line for line in lines if line]
+    if not points:
         raise ParseError("the summary is empty")
-    lessons = tuple(Lesson(f"{summary_id}.{k}", line) for k, line in enumerate(said, start=1))
+    lessons = tuple(Lesson(f"{summary_id}.{k}", line) for k, line in enumerate(points, start=1))
     return Reflection(summary_id, summary_id, all(one.correct for one in reflections), "", lessons)
 
 

@@ -178,11 +178,11 @@ def without_private(text: str) -> str:
     >>> without_private("\u00bd of 2019-12-31")
     '½ of 2019-12-31'
     """
-    plain = found = as_read(text)
+    plain = public = as_read(text)
     named = [(f"[{what}]", pattern) for what, pattern in _PRIVATE]
     for shown, pattern in (*_REDACTED, *named, *_REDACTED_AFTER):
-        found = pattern.sub(shown, found)
-    return text if found == plain else found
+        public = pattern.sub(shown, public)
+    return text if public == plain else public
 
 
 def injection_reason(text: str) -> str:
@@ -206,16 +206,16 @@ def as_read(text: str, unseen: str = "") -> str:
 
 def refusals_of(digest: str, text: str, corpus: LeakCorpus) -> list[Refusal]:
     """Why the text called ``digest`` may not be shown to a model: none, a leak, an injection, or both."""
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     if private := leak_reason(text):
-        found.append(Refusal(digest, name, "leak", f"it seems to hold {private}"))
+        refusals.append(Refusal(digest, name, "leak", f"it seems to hold {private}"))
     elif corpus.repeats(text):
         reason = f"it repeats {SHINGLE_WORDS} words in a row that only few rows of the data have"
-        found.append(Refusal(digest, name, "leak", reason))
+        refusals.append(Refusal(digest, name, "leak", reason))
     if order := injection_reason(text):
-        found.append(Refusal(digest, name, "injection", order))
-    return found
+        refusals.append(Refusal(digest, name, "injection", order))
+    return refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,44 +226,44 @@ class ShingleCorpus:
 
     def repeats(self, text: str) -> bool:
         """True when ``text`` has eight words in a row that only very few rows have."""
-        found = _shingles(text, {})
-        if not len(found) or not len(self.rare):
+        passages = _shingles(text, {})
+        if not len(passages) or not len(self.rare):
             return False
-        places = np.searchsorted(self.rare, found)
+        places = np.searchsorted(self.rare, passages)
         places[places == len(self.rare)] = 0
-        return bool((self.rare[places] == found).any())
+        return bool((self.rare[places] == passages).any())
 
 
 def leak_corpus(texts: Iterable[str]) -> ShingleCorpus:
     """The rare passages of the rows ``texts``. Cost: 8 bytes a word, in place; linear, and one sort."""
     cache: dict[bytes, int] = {}
-    filled, found = 0, np.empty(1 << 16, dtype=np.uint64)
+    filled, hashes = 0, np.empty(1 << 16, dtype=np.uint64)
     for text in texts:
         row = np.unique(_shingles(text, cache))
-        if filled + len(row) > len(found):
-            found.resize(max(filled + len(row), len(found) + len(found) // 4), refcheck=False)
-        found[filled : filled + len(row)] = row
+        if filled + len(row) > len(hashes):
+            hashes.resize(max(filled + len(row), len(hashes) + len(hashes) // 4), refcheck=False)
+        hashes[filled : filled + len(row)] = row
         filled += len(row)
-    found.resize(filled, refcheck=False)
-    found.sort()
-    found.resize(_keep_rare(found), refcheck=False)
-    return ShingleCorpus(found)
+    hashes.resize(filled, refcheck=False)
+    hashes.sort()
+    hashes.resize(_keep_rare(hashes), refcheck=False)
+    return ShingleCorpus(hashes)
 
 
-def _keep_rare(found: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
+def _keep_rare(hashes: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
     """Move the values that occur in fewer than ``COMMON_FROM_ROWS`` rows to the front of the sorted
-    ``found``, once each and in order; returns how many. Block by block, to need no second array."""
-    common = np.zeros(len(found), dtype=bool)
+    ``hashes``, once each and in order; returns how many. Block by block, to need no second array."""
+    common = np.zeros(len(hashes), dtype=bool)
     reach = COMMON_FROM_ROWS - 1
-    repeated = found[reach:] == found[:-reach]
+    repeated = hashes[reach:] == hashes[:-reach]
     for shift in range(COMMON_FROM_ROWS):
         common[shift : shift + len(repeated)] |= repeated
     keep = ~common
-    keep[1:] &= found[1:] != found[:-1]
+    keep[1:] &= hashes[1:] != hashes[:-1]
     kept, block = 0, 1 << 16
-    for start in range(0, len(found), block):
-        part = found[start : start + block][keep[start : start + block]]
-        found[kept : kept + len(part)] = part
+    for start in range(0, len(hashes), block):
+        part = hashes[start : start + block][keep[start : start + block]]
+        hashes[kept : kept + len(part)] = part
         kept += len(part)
     return kept
 

@@ -82,14 +82,14 @@ def parse_verdict(text: str) -> float:
     >>> parse_verdict('{"correct": true, "complete": false, "quality": 0.5}')
     0.625
     """
-    found = read_object(text)
-    if found is None:
+    fields = read_object(text)
+    if fields is None:
         raise ParseError("there is no JSON object in the reply")
     score = 0.0
     for name, weight in WEIGHTS.items():
-        if name not in found:
+        if name not in fields:
             raise ParseError(f'the JSON object has no field "{name}"')
-        score += weight * (_number(found[name]) if name == "quality" else float(_truth(name, found[name])))
+        score += weight * (_number(fields[name]) if name == "quality" else float(_truth(name, fields[name])))
     return score
 
 
@@ -114,8 +114,8 @@ def _conversation(request: Mapping[str, Any]) -> str:
 def _message(message: Any) -> str:
     if not isinstance(message, Mapping):
         return "[a message that cannot be read]"
-    said = shown_answer(message) if message.get("tool_calls") else _text(message.get("content"))
-    return f"[{message.get('role')}]\n{said}"
+    body = shown_answer(message) if message.get("tool_calls") else _text(message.get("content"))
+    return f"[{message.get('role')}]\n{body}"
 
 
 def _text(content: Any) -> str:

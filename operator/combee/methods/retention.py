@@ -37,8 +37,8 @@ def carried_all(reflections: Sequence[Reflection], updates: Sequence[Update]) ->
 
 def _counts(lesson: str, used: set[object]) -> bool:
     """Whether an entry that counts for ``used`` lessons may count for this one too."""
-    found = anchors(lesson)
-    if found not in used and len(used) >= MOST_LESSONS_AN_ENTRY:
+    held = anchors(lesson)
+    if held not in used and len(used) >= MOST_LESSONS_AN_ENTRY:
         return False
-    used.add(found)
+    used.add(held)
     return True

@@ -71,16 +71,16 @@ def _votes(reflections: Sequence[Reflection], ids: Mapping[str, str], known: set
     """The votes of ``reflections``; one that says both helpful and harmful of an entry says nothing."""
     votes = set[Vote]()
     for reflection in reflections:
-        said: dict[str, set[str]] = {}
+        opinions: dict[str, set[str]] = {}
         for bullet, verdict in reflection.tags:
             digest = ids.get(bullet)
             if digest in known and digest is not None:
-                said.setdefault(digest, set()).add(verdict)
-        for digest, verdicts in said.items():
-            found = verdicts & {"helpful", "harmful"}
-            if found == {"helpful"}:
+                opinions.setdefault(digest, set()).add(verdict)
+        for digest, verdicts in opinions.items():
+            clear = verdicts & {"helpful", "harmful"}
+            if clear == {"helpful"}:
                 votes.add(Vote(digest, reflection.trajectory_id, "helpful"))
-            elif found == {"harmful"}:
+            elif clear == {"harmful"}:
                 votes.add(Vote(digest, reflection.trajectory_id, "harmful"))
     return frozenset(votes)
 

@@ -54,21 +54,21 @@ class Claim:
 @lru_cache(maxsize=1024)
 def claim(text: str) -> Claim:
     """The claim of one entry. Cost: linear in the text."""
-    found = anchors(text)
+    held = anchors(text)
     words = {word for word in token_set(text) if not (word[0].isdigit() or word[0] in "-.$€£¥")}
     return Claim(
         topic=frozenset(words - _NEGATIONS - _FUNCTION),
-        numbers=found.numbers,
-        identifiers=found.identifiers,
-        condition=found.condition,
+        numbers=held.numbers,
+        identifiers=held.identifiers,
+        condition=held.condition,
         negated=bool(words & _NEGATIONS),
     )
 
 
 def same_lesson_key(text: str) -> tuple[frozenset[str], bool]:
     """What paraphrases must share besides words, numbers and identifiers: condition and negation."""
-    said = claim(text)
-    return said.condition, said.negated
+    stated = claim(text)
+    return stated.condition, stated.negated
 
 
 def paraphrases(texts: Sequence[str], *, cap: int = CLUSTER_CAP) -> list[list[int]]:

@@ -144,7 +144,10 @@ def lessons_of(ledger: Ledger) -> Lessons:
         if change.op == "UPDATE" or kept_in(ledger.texts[change.base], ledger.texts[change.result]):
             edges.add((base, result))
     return Lessons(
-        lessons, rep_of, tuple(sorted(edges)), {base: tuple(sorted(found)) for base, found in updates.items()}
+        lessons,
+        rep_of,
+        tuple(sorted(edges)),
+        {base: tuple(sorted(results)) for base, results in updates.items()},
     )
 
 
@@ -180,16 +183,16 @@ def _representative(cluster: Sequence[str], facts: Facts) -> str:
 
 def faithful_to(merged: str, members: dict[str, str]) -> list[str]:
     """Keys of the ``members`` that ``merged`` carries; none when it states what no member states."""
-    found = anchors(merged)
+    stated = anchors(merged)
     numbers, identifiers, words = set[str](), set[str](), set[str]()
     for text in members.values():
         held = anchors(text)
         numbers |= held.numbers
         identifiers |= held.identifiers
         words |= token_set(text)
-    said = token_set(merged)
-    new_claim = not (found.numbers <= numbers and found.identifiers <= identifiers)
-    if new_claim or len(said & words) < MERGE_WORDS_SHARE * len(said):
+    own_words = token_set(merged)
+    new_claim = not (stated.numbers <= numbers and stated.identifiers <= identifiers)
+    if new_claim or len(own_words & words) < MERGE_WORDS_SHARE * len(own_words):
         return []
     negated = claim(merged).negated
     return sorted(

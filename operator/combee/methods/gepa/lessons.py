@@ -50,7 +50,7 @@ def _united(group: Sequence[Update]) -> Update:
     wording: dict[str, set[str]] = defaultdict(set)
     for one in group:
         wording[one.text] |= {example_of(source) for source in one.sources}
-    text = min(wording, key=lambda said: (-len(wording[said]), len(said), said))
+    text = min(wording, key=lambda words: (-len(wording[words]), len(words), words))
     return next(one for one in group if one.text == text).backed_by(group)
 
 
@@ -73,11 +73,11 @@ def with_block(body: str, lessons: Sequence[str], *, room_tokens: int) -> str:
     ``room_tokens``: what the whole text may take. The body is never cut.
     """
     body = body.strip()
-    said = [line for line in body.splitlines() if line.strip()]
+    stated = [line for line in body.splitlines() if line.strip()]
     room = room_tokens * BYTES_PER_TOKEN - len(f"{body}\n\n{HEADING}".encode())
     lines: list[str] = []
     for lesson in dict.fromkeys(lessons):
-        if not lesson or any(kept_in(lesson, line) for line in said):
+        if not lesson or any(kept_in(lesson, line) for line in stated):
             continue
         cost = len(f"\n{MARK}{lesson}".encode())
         if cost <= room:

@@ -41,7 +41,7 @@ def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
     lines, means = ancestors(pool), {digest: mean_score(of) for digest, of in scores(pool).items()}
     done = {(fact.one, fact.other, fact.ancestor) for fact in pool.merged}
     leading = sorted(undominated(pool, kind))
-    found = []
+    pairs = []
     for place, one in enumerate(leading):
         for other in leading[place + 1 :]:
             if one in lines[other] or other in lines[one]:
@@ -50,8 +50,8 @@ def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
                 low = means.get(ancestor, 0.0)
                 fits = low <= min(means.get(one, 0.0), means.get(other, 0.0))
                 if fits and (one, other, ancestor) not in done and _complementary(pool, one, other, ancestor):
-                    found.append(Lineages(one, other, ancestor))
-    return found
+                    pairs.append(Lineages(one, other, ancestor))
+    return pairs
 
 
 def _complementary(pool: Pool, one: str, other: str, ancestor: str) -> bool:
@@ -64,11 +64,11 @@ def _complementary(pool: Pool, one: str, other: str, ancestor: str) -> bool:
 def choose(pool: Pool, kind: Frontier, draws: Draws) -> Lineages | None:
     """One of what could be merged, the likelier the more its ancestor scores; None without a draw for
     none."""
-    found = mergeable(pool, kind)
-    if not found:
+    choices = mergeable(pool, kind)
+    if not choices:
         return None
     means = {digest: mean_score(of) for digest, of in scores(pool).items()}
-    return draws.weighted(found, [means.get(lineages.ancestor, 0.0) for lineages in found])
+    return draws.weighted(choices, [means.get(lineages.ancestor, 0.0) for lineages in choices])
 
 
 def merged(pool: Pool, lineages: Lineages) -> Variant:

@@ -90,14 +90,14 @@ class GepaMethod(Method[Pool]):
         variant = artifact.by_digest.get(digest)
         if variant is None:
             return []
-        found: list[EntryView] = []
+        entries: list[EntryView] = []
         for name, text in variant.components:
-            body, told = lessons.split(text)
-            found.append(_view(artifact, digest, name, "components", body))
-            found += [
-                _view(artifact, digest, f"{name}.{k}", name, line) for k, line in enumerate(told, start=1)
+            body, learned = lessons.split(text)
+            entries.append(_view(artifact, digest, name, "components", body))
+            entries += [
+                _view(artifact, digest, f"{name}.{k}", name, line) for k, line in enumerate(learned, start=1)
             ]
-        return found
+        return entries
 
     def variants(self, artifact: Pool, rendered: Rendered) -> list[VariantView]:
         return standing.variants(artifact, rendered.variant)
@@ -109,8 +109,8 @@ class GepaMethod(Method[Pool]):
         return
 
     def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
-        told = prompts.records_of(trajectory)
-        records = tuple(Lesson(f"{reflection_id}.{component}", text) for component, text in told)
+        named = prompts.records_of(trajectory)
+        records = tuple(Lesson(f"{reflection_id}.{component}", text) for component, text in named)
         return Reflection(reflection_id, trajectory.id, trajectory.correct, "", records)
 
     def retry_prompt(
@@ -132,9 +132,9 @@ class GepaMethod(Method[Pool]):
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
         """The lines of a summary are one record, of all components."""
-        found = summary_of(text, summary_id=summary_id, reflections=reflections)
-        told = " ".join(lesson.text for lesson in found.lessons)
-        return replace(found, lessons=(Lesson(f"{summary_id}.{EVERY}", told),))
+        summary = summary_of(text, summary_id=summary_id, reflections=reflections)
+        lines = " ".join(lesson.text for lesson in summary.lessons)
+        return replace(summary, lessons=(Lesson(f"{summary_id}.{EVERY}", lines),))
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
         """Lessons that say the same are one, without a call. Per component those that most examples back,
@@ -144,10 +144,10 @@ class GepaMethod(Method[Pool]):
             return _by_component(updates)
         passed: list[Update] = []
         clusters: list[list[Update]] = []
-        found = lessons.grouped(updates, cap=cap)
+        ranked = lessons.grouped(updates, cap=cap)
         overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce)
-        for component in sorted({one.section for one in found}):
-            inside = [one for one in found if one.section == component]
+        for component in sorted({one.section for one in ranked}):
+            inside = [one for one in ranked if one.section == component]
             tokens = [estimate_tokens(one.text) + LINE_TOKENS for one in inside]
             count = carried_by_reduce(tokens, cap=min(cap, LAST_CALL), room_tokens=max_tokens - overhead)
             clusters.append(inside[:count])
@@ -179,8 +179,10 @@ class GepaMethod(Method[Pool]):
         """Two children of a variant that the iteration worked with (``ids``), and the draw that chose it."""
         parent = (ids or {}).get(VARIANT) or standing.best(artifact).digest
         drawn = replace(artifact, drawn=artifact.drawn + 1)
-        found = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
-        kept = [child for child in found if child[0] == "rewrite"] if self.terms.whole_texts else found
+        offspring = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
+        kept = (
+            [child for child in offspring if child[0] == "rewrite"] if self.terms.whole_texts else offspring
+        )
         return verification.with_children(drawn, parent, kept, iteration)
 
     def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:

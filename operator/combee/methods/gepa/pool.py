@@ -176,9 +176,13 @@ def read_components(text: str) -> dict[str, str]:
     {'instructions': 'Be brief.'}
     """
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else None
+        components = json.loads(text) if text.lstrip().startswith("{") else None
     except ValueError:
-        found = None
-    if isinstance(found, dict) and found and all(isinstance(value, str) for value in found.values()):
-        return {str(name): value for name, value in found.items()}
+        components = None
+    if (
+        isinstance(components, dict)
+        and components
+        and all(isinstance(value, str) for value in components.values())
+    ):
+        return {str(name): value for name, value in components.items()}
     return {MAIN: text}

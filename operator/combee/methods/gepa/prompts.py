@@ -71,8 +71,8 @@ def record_text(trajectory: Trajectory) -> str:
     feedback = trajectory.feedback.strip() or ("right" if trajectory.correct else "wrong")
     worked = " ".join(part for part in (trajectory.output.strip(), trajectory.answer.strip()) if part)
     answered = quote_line(worked or "(nothing)", MAX_QUOTED_CHARS)
-    told = quote_line(feedback, MAX_QUOTED_CHARS)
-    return f"{_GIVEN}{_both_ends(trajectory.input)} | Answered: {answered} | Feedback: {told}"
+    verdict = quote_line(feedback, MAX_QUOTED_CHARS)
+    return f"{_GIVEN}{_both_ends(trajectory.input)} | Answered: {answered} | Feedback: {verdict}"
 
 
 _GIVEN = "Given: "
@@ -123,10 +123,10 @@ def map_prompt(
     items = "\n".join(f"[{id_}] {text}" for (id_, _), text in zip(records, texts, strict=True))
     begun = f"What was given begins alike in all of them: {alike}\n\n" if alike else ""
     side = f"# RECORDS ({len(records)})\n\n{begun}{items}"
-    asked = fill(templates.map, current=shown.text.strip() or EMPTY, side=side).strip()
+    request = fill(templates.map, current=shown.text.strip() or EMPTY, side=side).strip()
     if not typed:
-        return Prompt((Message("user", asked),), max_output_tokens=MAP_TOKENS)
-    return Prompt((Message("user", f"{asked}\n\n{_LESSONS}"),), "lessons", LESSONS, MAP_TOKENS)
+        return Prompt((Message("user", request),), max_output_tokens=MAP_TOKENS)
+    return Prompt((Message("user", f"{request}\n\n{_LESSONS}"),), "lessons", LESSONS, MAP_TOKENS)
 
 
 def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
@@ -145,8 +145,8 @@ def reduce_prompt(shown: Rendered, updates: Sequence[Update], templates: Templat
     else:
         lines = (f"- {quote_line(one.text, MAX_LESSON_CHARS)} ({_backing(one)})" for one in updates)
         side = "\n".join([f"# LESSONS ({len(updates)})", "", *lines])
-    asked = fill(templates.reduce, current=shown.text.strip() or EMPTY, side=side).strip()
-    return Prompt((Message("user", asked),), max_output_tokens=REDUCE_TOKENS)
+    request = fill(templates.reduce, current=shown.text.strip() or EMPTY, side=side).strip()
+    return Prompt((Message("user", request),), max_output_tokens=REDUCE_TOKENS)
 
 
 def _backing(lesson: Update) -> str:
@@ -157,8 +157,8 @@ def _backing(lesson: Update) -> str:
 def narrowed(reflection: Reflection, component: str) -> Reflection:
     """The reflection with its record for one component alone; without any where it has none for it."""
     own = (f"{reflection.id}.{component}", f"{reflection.id}.{EVERY}")
-    found = (lesson for lesson in reflection.lessons if lesson.id in own and lesson.text)
-    return replace(reflection, lessons=tuple(islice(found, 1)))
+    records = (lesson for lesson in reflection.lessons if lesson.id in own and lesson.text)
+    return replace(reflection, lessons=tuple(islice(records, 1)))
 
 
 def record_of(reflection: Reflection, component: str) -> str:

@@ -65,10 +65,10 @@ def parts(parent: Variant, failed: Sequence[Child]) -> list[Child]:
     """What is left of joint children that failed: each component of each changed by itself; none where a
     child changed only one."""
     old = dict(parent.components)
-    found: dict[Variant, VariantKind] = {}
+    singles: dict[Variant, VariantKind] = {}
     for kind, child in failed:
         changed = {name: text for name, text in child.components if old[name] != text}
         if len(changed) > 1:
             for name, text in sorted(changed.items()):
-                found.setdefault(parent.with_texts({name: text}), kind)
-    return [(kind, variant) for variant, kind in found.items()]
+                singles.setdefault(parent.with_texts({name: text}), kind)
+    return [(kind, variant) for variant, kind in singles.items()]

@@ -27,13 +27,13 @@ much; the other lessons stand word for word below its text, in the child that ha
 def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
     """The components that there is a record for, in the order of names, each with its own records alone;
     those without one are skipped."""
-    found = []
+    components = []
     for name, text in playbook.components:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)
         if inside:
             ids = {**playbook.ids, COMPONENT: name}
-            found.append(Part(Rendered(text, estimate_tokens(text), playbook.included, (), ids), inside))
-    return found
+            components.append(Part(Rendered(text, estimate_tokens(text), playbook.included, (), ids), inside))
+    return components
 
 
 def carried_by_reduce(tokens: Sequence[int], *, cap: int, room_tokens: int) -> int:

@@ -41,11 +41,11 @@ def pending(pool: Pool) -> list[str]:
 
 def scores(pool: Pool, objective: str = VALUE) -> dict[str, dict[str, float]]:
     """variant -> example -> score. Of two that disagree the lower one: it is what can be relied on."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
+    by_variant: dict[str, dict[str, float]] = defaultdict(dict)
     for fact in sorted(pool.scores, reverse=True):
         if fact.objective == objective:
-            found[fact.variant][fact.example] = fact.value
-    return dict(found)
+            by_variant[fact.variant][fact.example] = fact.value
+    return dict(by_variant)
 
 
 def objectives(pool: Pool) -> list[str]:
@@ -60,11 +60,11 @@ def mean_score(by_example: Mapping[str, float] | None) -> float:
 
 def ranked(pool: Pool) -> list[str]:
     """The members, best first: by mean score, then the older one."""
-    found = scores(pool)
+    known = scores(pool)
     order = members(pool)
     if not order:
         raise BugError("a pool without a start", where="gepa")
-    return sorted(order, key=lambda digest: (-mean_score(found.get(digest)), order.index(digest)))
+    return sorted(order, key=lambda digest: (-mean_score(known.get(digest)), order.index(digest)))
 
 
 def best(pool: Pool) -> Variant:
@@ -104,12 +104,12 @@ def _cut(text: str, budget_tokens: int) -> str:
 
 def variants(pool: Pool, shown: str) -> list[VariantView]:
     """The members, best first. ``shown``: the digest of the one that is rendered."""
-    found = scores(pool)
+    known = scores(pool)
     judged = {fact.variant: fact for fact in sorted(pool.judged)}
     views = []
     for digest in ranked(pool):
         origin = pool.origin_of(digest)
-        verdict, own = judged.get(digest), found.get(digest, {})
+        verdict, own = judged.get(digest), known.get(digest, {})
         views.append(
             VariantView(
                 digest=digest,

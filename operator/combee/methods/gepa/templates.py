@@ -109,4 +109,4 @@ def fill(template: str, *, current: str, side: str) -> str:
     '<side_info>: x'
     """
     values = {CURRENT: current, SIDE: side}
-    return _PLACEHOLDER.sub(lambda found: values[found.group()], template)
+    return _PLACEHOLDER.sub(lambda match: values[match.group()], template)
