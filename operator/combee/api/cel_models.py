@@ -58,6 +58,12 @@ def _options(kind: str) -> Rule:
     return Rule(Method, cel, message, "methods.Method._options_go_with_type", f".{field}")
 
 
+def _goes_with(model: type[Model], field: str, on: str, word: str, mirrors: str) -> Rule:
+    """A field that may be given only where the field ``on`` is a word."""
+    message = f"{field} goes with {on} {word} only: remove {field}, or set {on}: {word}"
+    return Rule(model, f"self.{on} == '{word}' || !has(self.{field})", message, mirrors, f".{field}")
+
+
 def _own_options() -> Rule:
     """The options of a package's method."""
     return Rule(
@@ -177,20 +183,8 @@ RULES: tuple[Rule, ...] = (
         "parts.Task._custom_goes_with_type",
         ".custom",
     ),
-    Rule(
-        Task,
-        "self.type == 'Custom' || !has(self.custom)",
-        "custom goes with type Custom only: remove custom, or set type: Custom",
-        "parts.Task._custom_goes_with_type",
-        ".custom",
-    ),
-    Rule(
-        Task,
-        "self.type == 'Traces' || !has(self.traces)",
-        "traces goes with type Traces only: remove traces, or set type: Traces",
-        "parts.Task._custom_goes_with_type",
-        ".traces",
-    ),
+    _goes_with(Task, "custom", "type", "Custom", "parts.Task._custom_goes_with_type"),
+    _goes_with(Task, "traces", "type", "Traces", "parts.Task._custom_goes_with_type"),
     Rule(
         Task,
         "self.type == 'Traces' || has(self.data.heldOut)",
@@ -279,13 +273,7 @@ RULES: tuple[Rule, ...] = (
         "playbook.Learn._schedule_goes_with_trigger",
         ".schedule",
     ),
-    Rule(
-        Learn,
-        "self.trigger == 'Schedule' || !has(self.schedule)",
-        "schedule goes with trigger Schedule only: remove schedule, or set trigger: Schedule",
-        "playbook.Learn._schedule_goes_with_trigger",
-        ".schedule",
-    ),
+    _goes_with(Learn, "schedule", "trigger", "Schedule", "playbook.Learn._schedule_goes_with_trigger"),
     Rule(
         Canary,
         "self.deadlineSeconds >= self.durationSeconds",
@@ -306,13 +294,7 @@ RULES: tuple[Rule, ...] = (
         "a canary of mode Prometheus without prometheus: add prometheus: {url: ..., score: {query: ..., unit: ...}}",
         "playbook.Canary._prometheus_goes_with_mode",
     ),
-    Rule(
-        Canary,
-        "self.mode == 'Prometheus' || !has(self.prometheus)",
-        "prometheus goes with mode Prometheus only: remove prometheus, or set mode: Prometheus",
-        "playbook.Canary._prometheus_goes_with_mode",
-        ".prometheus",
-    ),
+    _goes_with(Canary, "prometheus", "mode", "Prometheus", "playbook.Canary._prometheus_goes_with_mode"),
     Rule(
         ScoreQuery,
         "self.unit != 'Points' || (has(self.lowest) && has(self.highest) && self.lowest < self.highest)",

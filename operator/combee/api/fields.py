@@ -16,14 +16,9 @@ from combee.api.extension import Names
 Loc = Sequence[str | int]
 
 
-def field_name(attribute: str, field: FieldInfo) -> str:
-    """A field as YAML spells it."""
-    return field.alias or yaml_name(attribute)
-
-
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Fields by YAML name, in order."""
-    return {field_name(attribute, field): field for attribute, field in model.model_fields.items()}
+    return {field.alias or yaml_name(attribute): field for attribute, field in model.model_fields.items()}
 
 
 def plain(annotation: Any) -> Any:

@@ -74,20 +74,13 @@ def problems_in(text: str, where: str) -> list[CombeeError]:
         documents = _documents(text, where)
     except CombeeError as error:
         return [error]
-    found: list[CombeeError] = []
-    for document in documents:
-        found += _problems(document.value, _placed(where, document))
-    if not found and any(_kind(document.value) == KIND for document in documents):
+    problems = [one for each in documents for one in _problems(each.value, _placed(where, each))]
+    if not problems and any(_kind(document.value) == KIND for document in documents):
         try:
             parse_runs(text, where)
         except CombeeError as error:
             return [error]
-    return found
-
-
-def names_in(text: str, where: str) -> list[tuple[str, str]]:
-    """Kind and name of each of our objects in a manifest that has no problems, in order."""
-    return [(one.kind, one.metadata.name) for one in resources_in(text, where)]
+    return problems
 
 
 def resources_in(text: str, where: str) -> list[Resource]:
@@ -169,6 +162,6 @@ def _check_kind(data: object, place: Callable[[Loc], str]) -> type[Model]:
         raise ManifestError("kind is missing", where=place(("kind",)), fix=f"Add kind: {KIND}.")
     if isinstance(kind, str) and kind in KINDS:
         return KINDS[kind]
-    found = closest(kind, list(KINDS)) if isinstance(kind, str) else None
-    guess = f"Did you mean {found}?" if found else f"This reads kind {', '.join(KINDS)}."
+    meant = closest(kind, list(KINDS)) if isinstance(kind, str) else None
+    guess = f"Did you mean {meant}?" if meant else f"This reads kind {', '.join(KINDS)}."
     raise ManifestError(f"unknown kind {str(kind)[:60]!r}", where=place(("kind",)), fix=guess)

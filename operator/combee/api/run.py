@@ -24,9 +24,10 @@ from combee.api.common import (
     Words,
     distinct,
     refuse,
+    yaml_name,
 )
 from combee.api.methods import OPTIONS, Method, MethodType
-from combee.api.parts import Engine, Models, PodTemplate, RoleModel, Task
+from combee.api.parts import Engine, Models, PodTemplate, RoleModel, Task, secret_goes_with_uri
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
 
@@ -138,13 +139,8 @@ class Budget(Model):
 
     @model_validator(mode="after")
     def _primary_is_limited(self) -> Self:
-        limits = {
-            "rollouts": 1,
-            "tokens": self.tokens,
-            "gpuSeconds": self.gpu_seconds,
-            "wallClockSeconds": self.wall_clock_seconds,
-        }
-        if limits[self.primary] is None:
+        named = {yaml_name(name): getattr(self, name) for name in Budget.model_fields}
+        if self.primary != "rollouts" and named[self.primary] is None:
             raise refuse(
                 f"primary {self.primary} has no limit", f"Add {self.primary}: <limit>, or change primary."
             )
@@ -189,11 +185,7 @@ class Store(Model):
     pvc: ClaimRef | None = Field(default=None, description="A PersistentVolumeClaim.")
     secret_ref: NameRef | None = Field(default=None, description="Secret with the credentials for uri.")
 
-    @model_validator(mode="after")
-    def _secret_goes_with_uri(self) -> Self:
-        if self.secret_ref is not None and self.uri is None:
-            raise refuse("secretRef is given without uri", "Remove secretRef: only a uri needs credentials.")
-        return self
+    _secret_goes_with_uri = model_validator(mode="after")(secret_goes_with_uri)
 
 
 def default_store() -> Store:
@@ -307,12 +299,7 @@ class RunSpec(Model):
 
     def roles(self) -> dict[str, RoleModel]:
         """The models given, by role name."""
-        named = {
-            "task": self.models.task,
-            "proposer": self.models.proposer,
-            "evaluator": self.models.evaluator,
-            "embedder": self.models.embedder,
-        }
+        named = {role: getattr(self.models, role) for role in Models.model_fields}
         return {role: model for role, model in named.items() if model is not None}
 
 
