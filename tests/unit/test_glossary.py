@@ -16,7 +16,7 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 NOT_A_NOUN = frozenset({"found", "said", "told", "there", "mine", "theirs", "wished", "asked"})
 """What happened to a value says not what it is."""
 ROOMS = (
-    *("algo/", "assembly/", "gateway/", "generate/", "local/", "methods/", "observe/"),
+    *("algo/", "api/", "assembly/", "gateway/", "generate/", "local/", "methods/", "observe/"),
     *("operator/", "plan/", "pod/", "sim/", "tasks/", "work/"),
 )
 """whose variables were gone through."""
@@ -52,9 +52,11 @@ def names(tree: ast.Module) -> Iterator[str]:
 
 
 def variables(tree: ast.Module) -> Iterator[str]:
-    """Of locals, parameters and what comprehensions bind."""
+    """Of locals, parameters and what comprehensions bind; the fields of classes are what manifests call them."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = {line.target for one in classes for line in one.body if isinstance(line, ast.AnnAssign)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields:
             yield node.id
         elif isinstance(node, ast.arg):
             yield node.arg

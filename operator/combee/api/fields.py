@@ -54,7 +54,7 @@ def choices(annotation: Any) -> tuple[str, ...]:
 
 
 def words_of(field: FieldInfo) -> tuple[str, ...]:
-    """The words that a field may hold, or none: those of an enumeration, or names that packages can add to."""
+    """The words that a field may hold, or none: an enumeration's, or names that packages can add to."""
     named = next((one for one in field.metadata if isinstance(one, Names)), None)
     return named.words() if named is not None else choices(field.annotation)
 

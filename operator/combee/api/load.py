@@ -29,8 +29,9 @@ Resource = PromptLearningRun | Playbook | PlaybookVersion
 def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
     """The runs of a YAML text with one or more documents, in order; at least one.
 
-    Playbooks beside them are checked and left to the cluster; objects of other APIs are left alone. ``where`` is the file's name for messages. Raises ManifestError (``where`` is
-    ``file:line: path``) or NotAvailableError, for the first thing that is wrong.
+    Playbooks beside them are checked and left to the cluster; objects of other APIs are left alone. ``where``
+    is the file's name for messages. Raises ManifestError (``where`` is ``file:line: path``) or
+    NotAvailableError, for the first thing that is wrong.
     """
     documents = _documents(text, where)
     runs: list[PromptLearningRun] = []
@@ -49,7 +50,8 @@ def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
         raise ManifestError(
             "there is no run in it, and only runs are learned",
             where=where,
-            fix=f"Add one of kind: {KIND}; a Playbook is for a cluster: kubectl combee playbook preview NAME -f {where}",
+            fix=f"Add one of kind: {KIND}; a Playbook is for a cluster: kubectl combee playbook preview "
+            f"NAME -f {where}",
         )
     return runs
 

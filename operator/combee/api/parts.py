@@ -84,7 +84,8 @@ class HeldOutSource(DataSource):
     )
     used_for_tuning: Bool = Field(
         default=False,
-        description="Whether anything (prompts, thresholds) was tuned on these rows before; if true, reports say so.",
+        description="Whether anything (prompts, thresholds) was tuned on these rows before; if true, "
+        "reports say so.",
     )
 
 
@@ -94,7 +95,8 @@ class DataSplits(Model):
     train: DataSource = Field(description="Rows to learn from.")
     held_out: HeldOutSource | None = Field(
         default=None,
-        description="Rows that select and gate candidates; never learned from. All types but Traces need them.",
+        description="Rows that select and gate candidates; never learned from. All types but Traces need "
+        "them.",
     )
     test: DataSource | None = Field(default=None, description="Rows scored once, at the very end.")
 

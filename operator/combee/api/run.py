@@ -65,7 +65,8 @@ class Batching(Model):
         default=(5, 10, 25, 50, 100),
         min_length=1,
         max_length=32,
-        description="Sizes to try first, ascending; the planned size stays between the first and the last (Dynamic).",
+        description="Sizes to try first, ascending; the planned size stays between the first and the last "
+        "(Dynamic).",
     )
     rule: Literal["Saving", "Paper"] = Field(
         default="Saving",
@@ -225,7 +226,8 @@ class RunSpec(Model):
     )
     store: Store = Field(
         default_factory=default_store,
-        description="Where results are kept; absent: the claim combee-store. On a laptop the output folder is used instead.",
+        description="Where results are kept; absent: the claim combee-store. On a laptop the output folder "
+        "is used instead.",
         json_schema_extra={"default": {"pvc": {"claimName": "combee-store"}}},
     )
     seed: Int = Field(default=0, ge=0, le=LARGEST_INT, description="Seed of everything random.")
@@ -241,7 +243,8 @@ class RunSpec(Model):
         for role, model in self.roles().items():
             if model.engine_ref is not None and model.engine_ref.name not in names:
                 raise refuse(
-                    f"models.{role}.engineRef names engine {model.engine_ref.name!r}, which is not under engines",
+                    f"models.{role}.engineRef names engine {model.engine_ref.name!r}, which is not under "
+                    "engines",
                     f"Engines here: {', '.join(names) or 'none'}.",
                 )
         return self
