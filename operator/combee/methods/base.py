@@ -134,8 +134,7 @@ class Method(ABC, Generic[A]):
     ) -> Prompt | None:
         """Diagnose a wrong trajectory, or vote on what helped a right one; ``round`` counts from 1.
 
-        None: there is nothing to ask, and ``parse_reflection`` makes its reflection of the trajectory and no
-        text.
+        None: there is nothing to ask; ``parse_reflection`` makes a reflection of the trajectory and no text.
         """
 
     @abstractmethod
@@ -217,8 +216,7 @@ class Method(ABC, Generic[A]):
         iteration: int,
         ids: Mapping[str, str] | None = None,
     ) -> A:
-        """Add updates and votes, for each text of the iteration in turn; ``ids``: its ``Rendered.ids`` (None:
-        the artifact's)."""
+        """Add updates and votes, text by text; ``ids``: a text's ``Rendered.ids`` (None: the artifact's)."""
 
     # what is let in
     def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:

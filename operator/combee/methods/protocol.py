@@ -246,14 +246,12 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a method asks for in an iteration, beside the rollouts of the batch and the aggregator's
-    leaves."""
+    """What a method asks for in an iteration, beside rollouts of the batch and the aggregator's leaves."""
 
     tried: Range = Range(0, 0)  # noqa: RUF009
     """rollouts that it takes to believe what was proposed."""
     reflects: bool = True
-    """a call is made about each trajectory; not where a trajectory is a record that aggregators read
-    themselves."""
+    """a call is made about each trajectory; not where aggregators read trajectories as records themselves."""
     knows_select: bool = False
     """it scores on select what it tries out, so that what it renders is not scored there once more."""
     clusters: int | None = None

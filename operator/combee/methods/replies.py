@@ -56,8 +56,7 @@ def one_line(text: str) -> str:
 
 
 def quote_line(text: str, limit: int) -> str:
-    """``text`` on one line for a list of ``[id] ...`` items: cut to ``limit`` characters, and no
-    bracketed id of its own."""
+    """``text`` on one line as one of ``[id] ...`` items: cut to ``limit``, and no bracketed id of its own."""
     return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()
 
 

@@ -71,8 +71,7 @@ class Round:
     """texts to be scored on every example of select, the half of heldOut that chooses. Their trajectories
     follow those of ``verification``, text after text, each in the order of the examples."""
     repeat: int = 0
-    """which repeat of the same question this is: 0 shares an answer with the epoch's own rollouts, another
-    number is a new look."""
+    """which repeat of the same question: 0 shares an answer with the epoch's rollouts, others look anew."""
 
 
 Known = tuple[float, float | None]
@@ -91,8 +90,7 @@ class Verified(Generic[A]):
     passed: int = 0
     """of these, what was found good."""
     known: Mapping[str, Known] = field(default_factory=dict)
-    """by example of select, what the text that the artifact renders is known to score: it is not asked
-    again."""
+    """by example of select, what the rendered text is known to score: it is not asked again."""
 
 
 Verifying = Generator[Round, Sequence[Trajectory], Verified[A]]

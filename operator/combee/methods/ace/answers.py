@@ -197,8 +197,7 @@ def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflectio
 
 def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
     """The entries of a merge call over ``updates`` (u-1, u-2, ...): those it names to be kept, word for word
-    and once, and those it wrote, with the sources of what they take in. An entry may be both, for what
-    is kept cannot do harm."""
+    and once, and those it wrote, with the sources of what they take in. An entry may be both."""
     by_id = {f"u-{number}": update for number, update in enumerate(updates, start=1)}
     groups, written = _kept_groups(text), _entries(text)
     named = [*(one for group in groups for one in group), *(one for e in written for one in _takes_in(e))]

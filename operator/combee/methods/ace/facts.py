@@ -152,8 +152,7 @@ def lessons_of(ledger: Ledger) -> Lessons:
 
 
 def _separate(clusters: Iterable[Sequence[int]], usable: Sequence[str], facts: Facts) -> list[list[str]]:
-    """Clusters as digests, in which no entry sits with what replaces it, and one entry of the user's
-    at most."""
+    """Clusters as digests: no entry sits with what replaces it, and no two of the user's sit together."""
     replaced: dict[str, set[str]] = defaultdict(set)
     for change in facts.replacements:
         replaced[change.base].add(change.result)

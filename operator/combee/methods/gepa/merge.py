@@ -1,8 +1,7 @@
 """Merging lineages: bringing together two variants of one ancestor, component by component.
 
 A component that only one of them changed is taken from the one that changed it. So what two proposals found
-about different components need not be found again. Everything is drawn from the pool's own draws, in a fixed
-order.
+about different components need not be found again. All draws are the pool's own, in a fixed order.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ def ancestors(pool: Pool) -> dict[str, frozenset[str]]:
 
 def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
     """What could be merged, in a fixed order: undominated variants, neither out of the other, of an ancestor
-    that scores no more than either, where some component was changed by just one of them; and not merged
-    before."""
+    that scores no more than either, where just one of them changed some component; and not merged before."""
     lines, means = ancestors(pool), {digest: mean_score(of) for digest, of in scores(pool).items()}
     done = {(fact.one, fact.other, fact.ancestor) for fact in pool.merged}
     leading = sorted(undominated(pool, kind))
@@ -62,8 +60,7 @@ def _complementary(pool: Pool, one: str, other: str, ancestor: str) -> bool:
 
 
 def choose(pool: Pool, kind: Frontier, draws: Draws) -> Lineages | None:
-    """One of what could be merged, the likelier the more its ancestor scores; None without a draw for
-    none."""
+    """One of what could be merged, the likelier the more its ancestor scores; None, and no draw, for none."""
     choices = mergeable(pool, kind)
     if not choices:
         return None

@@ -1,8 +1,7 @@
 """GEPA as a ``Method``: one object that gathers the pure functions of this package.
 
 Its artifact is a pool of variants. An iteration starts from variants that are drawn from the Pareto front,
-takes the trajectories of each as records, and proposes children; see ``reduction`` for what its calls are
-given.
+takes the trajectories of each as records, and proposes children; ``reduction`` says what its calls are given.
 """
 
 from __future__ import annotations
@@ -163,8 +162,7 @@ class GepaMethod(Method[Pool]):
         return Merged([answers.parse_text(text, component=updates[0].section, sources=sources)])
 
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-        """The new text, and every lesson beside it: the child with the lessons needs them. Proposals of whole
-        texts are used up."""
+        """The new text, and each lesson for the child that has them; proposals of whole texts are used up."""
         return [*merged, *(one for one in members if one.op == "ADD")]
 
     def apply(

@@ -18,8 +18,7 @@ from combee.methods.verification import Page
 from combee.records import Message, Prompt, Reflection, Trajectory
 
 MAX_GIVEN_CHARS = 12_000
-"""How much of an example's input a record holds: its beginning and its end, where the question often
-stands."""
+"""How much of an example's input a record holds: its beginning, and its end where questions often stand."""
 MAX_QUOTED_CHARS = 6_000
 """How much of an answer or of its feedback a record holds."""
 MAX_RECORD_CHARS = 18_000
@@ -117,8 +116,7 @@ def records_of(trajectory: Trajectory) -> list[tuple[str, str]]:
 def map_prompt(
     shown: Rendered, records: Sequence[tuple[str, str]], templates: Templates, *, typed: bool
 ) -> Prompt:
-    """What an aggregator is asked about some records, (id, text) each. ``typed``: lessons are asked for, else
-    new instructions."""
+    """What an aggregator is asked about records, (id, text) each; ``typed``: for lessons, else a new text."""
     alike, texts = told_once([text for _, text in records])
     items = "\n".join(f"[{id_}] {text}" for (id_, _), text in zip(records, texts, strict=True))
     begun = f"What was given begins alike in all of them: {alike}\n\n" if alike else ""

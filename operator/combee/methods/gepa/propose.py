@@ -1,5 +1,4 @@
-"""From what was learned in an iteration to new variants: two children a proposal, and their parts when both
-fail."""
+"""From what was learned to new variants: two children a proposal, and their parts when both fail."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) 
 
 
 def _rewritten(before: str, after: str) -> str:
-    """The new text, with the lessons that stood in the block of the old one: a model is not trusted to copy
-    them."""
+    """The new text, with the lessons in the block of the old one, which a model is not trusted to copy."""
     body, copied = split(after)
     _, standing = split(before)
     lessons = list(dict.fromkeys([*standing, *copied]))
@@ -48,8 +46,7 @@ def _rewritten(before: str, after: str) -> str:
 
 
 def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tokens: int) -> Variant:
-    """Each component with what was learned of it in its block, in the order of names, within what room is
-    left."""
+    """Each component with what was learned of it in its block, by name, within what room is left."""
     grown = variant
     for name, text in variant.components:
         body, standing = split(text)
@@ -62,8 +59,7 @@ def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tok
 
 
 def parts(parent: Variant, failed: Sequence[Child]) -> list[Child]:
-    """What is left of joint children that failed: each component of each changed by itself; none where a
-    child changed only one."""
+    """What is left of joint children that failed: each of the several components that one changed, alone."""
     old = dict(parent.components)
     singles: dict[Variant, VariantKind] = {}
     for kind, child in failed:

@@ -1,7 +1,7 @@
 """Combee in the reflection: what each call of a proposal is given. Every component is reduced by itself.
 
-    records of a component -> shuffled into leaves -> a map call a leaf -> group-by -> ONE reduce call ->
-    children
+    records of a component -> shuffled into leaves -> a map call a leaf -> group-by
+    -> ONE reduce call -> children
 
 The leaves are dealt as for any method (``algo.tree``). This module says what is reduced by itself, and how
 much the last call is given.

@@ -18,8 +18,7 @@ from combee.methods.protocol import OVER_BUDGET, VARIANT, LeftOut, Rendered, Var
 def members(pool: Pool) -> list[str]:
     """The digests of the variants that are in: those given, and those that beat their parent; oldest first.
 
-    A refused one is never in, whatever it scored. Two facts that disagree whether one was accepted
-    keep it out.
+    A refused one is never in, whatever it scored, and neither is one that two facts disagree about.
     """
     refused = {refusal.entry_digest for refusal in pool.refusals}
     lost = {fact.variant for fact in pool.judged if not fact.accepted}
