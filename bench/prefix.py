@@ -69,7 +69,7 @@ def _wave(url: str, n: int, *, last: bool) -> tuple[float, float]:
 def _messages(name: str, *, last: bool) -> list[dict[str, str]]:
     """The product's prompt, or the same with its playbook moved behind the task."""
     playbook, task = _filled("- Use the formula that the task names, rule", PLAYBOOK_TOKENS), _task(name)
-    prompt = rollout_prompt(INSTRUCTIONS, "" if last else playbook, task, tokens=OUT_TOKENS)
+    prompt = rollout_prompt(INSTRUCTIONS, "" if last else playbook, task)
     said = [{"role": one.role, "content": one.content} for one in prompt.messages]
     if last:
         said[-1]["content"] += f"\n\n# PLAYBOOK\n\n{playbook}\n"

@@ -15,9 +15,11 @@ PRODUCT = ROOT / "operator" / "combee"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 NOT_A_NOUN = frozenset({"found", "said", "told", "there", "mine", "theirs", "wished", "asked"})
 """What happened to a value says not what it is."""
+IN_A_STATUS = ("api/playbook_status.py", "asked")
+"""a field of the CRD, which keeps its name."""
 ROOMS = (
-    *("algo/", "assembly/", "clients/", "gateway/", "generate/", "local/", "objects/", "observe/"),
-    *("operator/", "plan/", "pod/", "sim/", "tasks/", "work/"),
+    *("algo/", "api/", "assembly/", "clients/", "gateway/", "generate/", "local/", "methods/"),
+    *("objects/", "observe/", "operator/", "plan/", "pod/", "sim/", "tasks/", "work/"),
 )
 """whose variables were gone through."""
 
@@ -52,7 +54,7 @@ def names(tree: ast.Module) -> Iterator[str]:
 
 
 def variables(tree: ast.Module) -> Iterator[str]:
-    """Of locals, parameters and what comprehensions bind."""
+    """Of locals, parameters, fields and what comprehensions bind."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -116,4 +118,4 @@ def test_variables_are_called_by_what_they_are(trees: dict[str, ast.Module]) -> 
         for name in variables(tree)
         if name.strip("_") in NOT_A_NOUN
     }
-    assert sorted(wrong) == []
+    assert wrong == {IN_A_STATUS}

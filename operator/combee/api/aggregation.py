@@ -20,7 +20,7 @@ class Traits:
     embeds: bool = False
     """it asks ``models.embedder``, and a run without one is refused."""
     one_call: bool = False
-    """no call follows the one that is given reflections: a method whose last call writes a text has it write there."""
+    """no call follows the one that is given reflections: there a method writes the text of its last call."""
     in_order: bool = False
     """it learns from one example at a time, in the data's order."""
 
@@ -52,8 +52,8 @@ class Redundancy(Model):
 
     mode: Literal["Auto", "Duplicate", "Retransmit"] = Field(
         default="Auto",
-        description="Duplicate sends every reflection to several leaves; Retransmit sends again what was not carried; "
-        "Auto: Duplicate below 64 reflections and with GEPA, else Retransmit.",
+        description="Duplicate sends every reflection to several leaves; Retransmit sends again what was "
+        "not carried; Auto: Duplicate below 64 reflections and with GEPA, else Retransmit.",
     )
     copies: Int = Field(
         default=2, ge=1, le=16, description="Different leaves each reflection goes to (Duplicate)."
@@ -86,8 +86,10 @@ class Aggregation(Model):
     )
     verify: Literal["Replay", "Support", "Off"] = Field(
         default="Replay",
-        description="What an entry of one source needs before it is rendered: Replay, that it fixes its own example "
-        'and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as false), nothing.',
+        description="What an entry of one source needs before it is rendered: Replay, that it fixes its "
+        "own example "
+        'and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as '
+        "false), nothing.",
     )
 
     @property

@@ -37,16 +37,16 @@ def not_available(
     resource: PromptLearningRun | Playbook, where: Callable[[str], str]
 ) -> list[NotAvailableError]:
     """An error for each row that the run, or a Playbook's template, runs into; ``where`` words its path."""
-    spec: RunSpec | None = resource.spec if isinstance(resource, PromptLearningRun) else None
-    inside = ""
-    if isinstance(resource, Playbook) and resource.spec.learn is not None:
-        spec, inside = resource.spec.learn.template, ".learn.template"
+    if isinstance(resource, PromptLearningRun):
+        spec, at = resource.spec, "spec"
+    elif resource.spec.learn is not None:
+        spec, at = resource.spec.learn.template, "spec.learn.template"
+    else:
+        return []
     return [
         NotAvailableError(
-            "not available in this version",
-            where=where(row.path.replace("spec", f"spec{inside}", 1)),
-            fix=row.instead,
+            "not available in this version", where=where(row.path.replace("spec", at, 1)), fix=row.instead
         )
-        for row in (ROWS if spec is not None else ())
-        if spec is not None and row.states(spec)
+        for row in ROWS
+        if row.states(spec)
     ]

@@ -127,8 +127,8 @@ TEXTS: tuple[Rule, ...] = (
     Rule(
         "Template",
         f"self.contains('{method_gepa.CURRENT_TEXT}') && self.contains('{method_gepa.SIDE_INFO}')",
-        f"the template lacks a placeholder: write {method_gepa.CURRENT_TEXT} where the text of today goes, and "
-        f"{method_gepa.SIDE_INFO} where the records or lessons go",
+        f"the template lacks a placeholder: write {method_gepa.CURRENT_TEXT} where the text of today goes, "
+        f"and {method_gepa.SIDE_INFO} where the records or lessons go",
         "method_gepa._template",
     ),
     Rule(
@@ -141,14 +141,15 @@ TEXTS: tuple[Rule, ...] = (
         "Labels",
         f"self.all(key, size(key) <= 317 && key.matches('^({_text(common.LABEL_KEY)})$')"
         f" && self[key].matches('^({_text(common.LABEL_VALUE)})$'))",
-        "not a valid label: use at most 63 of letters, digits, '-', '_' and '.' after an optional prefix/, starting and "
-        "ending with a letter or digit",
+        "not a valid label: use at most 63 of letters, digits, '-', '_' and '.' after an optional prefix/, "
+        "starting and ending with a letter or digit",
         "common._labels",
     ),
     Rule(
         "Annotations",
         f"self.all(key, size(key) <= 317 && key.matches('^({_text(common.LABEL_KEY)})$'))",
-        "not a valid annotation: its key is at most 63 of letters, digits, '-', '_' and '.' after an optional prefix/",
+        "not a valid annotation: its key is at most 63 of letters, digits, '-', '_' and '.' after an "
+        "optional prefix/",
         "common._label_keys",
     ),
     Rule(
@@ -161,7 +162,8 @@ TEXTS: tuple[Rule, ...] = (
     Rule(
         "PromQL",
         " || ".join(f"self.contains('{place}')" for place in prometheus.PLACES),
-        f"the query holds none of {', '.join(prometheus.PLACES)}: select one version's answers, it is asked of both",
+        f"the query holds none of {', '.join(prometheus.PLACES)}: select one version's answers, it is asked "
+        "of both",
         "prometheus._query",
     ),
 )

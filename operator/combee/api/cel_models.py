@@ -58,12 +58,19 @@ def _options(kind: str) -> Rule:
     return Rule(Method, cel, message, "methods.Method._options_go_with_type", f".{field}")
 
 
+def _goes_with(model: type[Model], field: str, on: str, word: str, mirrors: str) -> Rule:
+    """A field that may be given only where the field ``on`` is a word."""
+    message = f"{field} goes with {on} {word} only: remove {field}, or set {on}: {word}"
+    return Rule(model, f"self.{on} == '{word}' || !has(self.{field})", message, mirrors, f".{field}")
+
+
 def _own_options() -> Rule:
     """The options of a package's method."""
     return Rule(
         Method,
         f"!(self.type in {list(OPTIONS)}) || !has(self.options)",
-        f"options goes with a method that a package adds: with {' or '.join(OPTIONS)} write them under its name",
+        f"options goes with a method that a package adds: with {' or '.join(OPTIONS)} write them under its "
+        "name",
         "methods.Method._options_go_with_type",
         ".options",
     )
@@ -74,7 +81,8 @@ def _tries_out(method: str) -> Rule:
     return Rule(
         RunSpec,
         f"self.task.type != 'Traces' || self.method.type != '{method}'",
-        f"method {method} tries out what it learned, and type Traces has no rollouts: set method.type: {' or '.join(others)}",
+        f"method {method} tries out what it learned, and type Traces has no rollouts: set method.type: "
+        f"{' or '.join(others)}",
         "run.RunSpec._traces_are_reflected_on",
         ".method.type",
     )
@@ -89,10 +97,10 @@ def _not_ours(field: str) -> Rule:
 def _embedder(strategy: str) -> Rule:
     return Rule(
         RunSpec,
-        f"!has(self.aggregation) || !has(self.aggregation.strategy) || self.aggregation.strategy != '{strategy}'"
-        " || has(self.models.embedder)",
-        f"strategy {strategy} without models.embedder: add models.embedder, a model that gives embeddings, or use another "
-        "strategy",
+        "!has(self.aggregation) || !has(self.aggregation.strategy) || self.aggregation.strategy != "
+        f"'{strategy}' || has(self.models.embedder)",
+        f"strategy {strategy} without models.embedder: add models.embedder, a model that gives embeddings, "
+        "or use another strategy",
         "run.RunSpec._embedder_is_given",
         ".models",
     )
@@ -132,7 +140,8 @@ _CAP = Aggregation.model_fields["max_input_tokens"].default
 _GEPA: tuple[Rule, ...] = (
     Rule(
         RunSpec,
-        f"self.method.type != 'GEPA' || {_UNSAID} || !has(self.aggregation.verify) || self.aggregation.verify == 'Replay'",
+        f"self.method.type != 'GEPA' || {_UNSAID} || !has(self.aggregation.verify) || "
+        "self.aggregation.verify == 'Replay'",
         "aggregation.verify with method GEPA, which tries out every proposal: remove verify",
         "method_gepa.GepaOptions._tries_out",
         ".aggregation",
@@ -141,18 +150,20 @@ _GEPA: tuple[Rule, ...] = (
         RunSpec,
         "!has(self.method.gepa) || !has(self.method.gepa.paperCompat) || !self.method.gepa.paperCompat"
         f" || {_UNSAID} || ({_OWN})",
-        "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, merge and "
-        "redundancy.mode, or paperCompat",
+        "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, merge "
+        "and redundancy.mode, or paperCompat",
         "method_gepa.GepaOptions._aggregates",
         ".aggregation",
     ),
     Rule(
         RunSpec,
         "self.method.type != 'GEPA' || (has(self.method.gepa) && has(self.method.gepa.paperCompat)"
-        " && self.method.gepa.paperCompat) || 2 * (has(self.method.gepa) && has(self.method.gepa.renderTokenBudget)"
+        " && self.method.gepa.paperCompat)"
+        " || 2 * (has(self.method.gepa) && has(self.method.gepa.renderTokenBudget)"
         f" ? self.method.gepa.renderTokenBudget : {_BUDGET}) <= (has(self.aggregation)"
         f" && has(self.aggregation.maxInputTokens) ? self.aggregation.maxInputTokens : {_CAP})",
-        "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise maxInputTokens",
+        "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise "
+        "maxInputTokens",
         "method_gepa.GepaOptions._has_room",
         ".aggregation",
     ),
@@ -177,20 +188,8 @@ RULES: tuple[Rule, ...] = (
         "parts.Task._custom_goes_with_type",
         ".custom",
     ),
-    Rule(
-        Task,
-        "self.type == 'Custom' || !has(self.custom)",
-        "custom goes with type Custom only: remove custom, or set type: Custom",
-        "parts.Task._custom_goes_with_type",
-        ".custom",
-    ),
-    Rule(
-        Task,
-        "self.type == 'Traces' || !has(self.traces)",
-        "traces goes with type Traces only: remove traces, or set type: Traces",
-        "parts.Task._custom_goes_with_type",
-        ".traces",
-    ),
+    _goes_with(Task, "custom", "type", "Custom", "parts.Task._custom_goes_with_type"),
+    _goes_with(Task, "traces", "type", "Traces", "parts.Task._custom_goes_with_type"),
     Rule(
         Task,
         "self.type == 'Traces' || has(self.data.heldOut)",
@@ -201,7 +200,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         Task,
         "self.type != 'Traces' || (!has(self.data.heldOut) && !has(self.data.test))",
-        "data.heldOut or data.test is given with type Traces, which has no rollouts to score on it: remove it",
+        "data.heldOut or data.test is given with type Traces, which has no rollouts to score on it: remove "
+        "it",
         "parts.Task._held_out_goes_with_type",
         ".data",
     ),
@@ -218,7 +218,8 @@ RULES: tuple[Rule, ...] = (
     _not_ours("annotations"),
     Rule(
         Vllm,
-        f"!has(self.args) || !self.args.exists(arg, {_FLAGS}.exists(flag, arg == flag || arg.startsWith(flag + '=')))",
+        f"!has(self.args) || !self.args.exists(arg, {_FLAGS}.exists(flag, arg == flag"
+        " || arg.startsWith(flag + '=')))",
         "a flag that the operator sets itself: remove it; model, revision and replicas have fields",
         "parts.Vllm._args_not_ours",
         ".args",
@@ -239,7 +240,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         Batching,
         "self.mode != 'Fixed' || (has(self.size) && has(self.reason))",
-        'mode Fixed needs size and reason: write {mode: Fixed, size: 25, reason: "why this size"}, or mode: Dynamic',
+        'mode Fixed needs size and reason: write {mode: Fixed, size: 25, reason: "why this size"}, or '
+        "mode: Dynamic",
         "run.Batching._fixed_is_stated",
     ),
     Rule(
@@ -261,7 +263,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         PromptLearningRun,
         "has(self.spec.playbookRef)",
-        "playbookRef is missing: on a cluster a run says which Playbook its result is for, playbookRef: {name: ...}",
+        "playbookRef is missing: on a cluster a run says which Playbook its result is for, playbookRef: "
+        "{name: ...}",
         CLUSTER,
         ".spec.playbookRef",
     ),
@@ -279,13 +282,7 @@ RULES: tuple[Rule, ...] = (
         "playbook.Learn._schedule_goes_with_trigger",
         ".schedule",
     ),
-    Rule(
-        Learn,
-        "self.trigger == 'Schedule' || !has(self.schedule)",
-        "schedule goes with trigger Schedule only: remove schedule, or set trigger: Schedule",
-        "playbook.Learn._schedule_goes_with_trigger",
-        ".schedule",
-    ),
+    _goes_with(Learn, "schedule", "trigger", "Schedule", "playbook.Learn._schedule_goes_with_trigger"),
     Rule(
         Canary,
         "self.deadlineSeconds >= self.durationSeconds",
@@ -296,23 +293,18 @@ RULES: tuple[Rule, ...] = (
     Rule(
         Canary,
         "!(self.mode in ['Shadow', 'Replay']) || has(self.evaluator)",
-        "a canary of mode Shadow or Replay without evaluator: add evaluator: {url: ..., model: ...}, the model that judges "
-        "the answers",
+        "a canary of mode Shadow or Replay without evaluator: add evaluator: {url: ..., model: ...}, the "
+        "model that judges the answers",
         "playbook.Canary._judged_has_evaluator",
     ),
     Rule(
         Canary,
         "self.mode != 'Prometheus' || has(self.prometheus)",
-        "a canary of mode Prometheus without prometheus: add prometheus: {url: ..., score: {query: ..., unit: ...}}",
+        "a canary of mode Prometheus without prometheus: add prometheus: {url: ..., score: {query: ..., "
+        "unit: ...}}",
         "playbook.Canary._prometheus_goes_with_mode",
     ),
-    Rule(
-        Canary,
-        "self.mode == 'Prometheus' || !has(self.prometheus)",
-        "prometheus goes with mode Prometheus only: remove prometheus, or set mode: Prometheus",
-        "playbook.Canary._prometheus_goes_with_mode",
-        ".prometheus",
-    ),
+    _goes_with(Canary, "prometheus", "mode", "Prometheus", "playbook.Canary._prometheus_goes_with_mode"),
     Rule(
         ScoreQuery,
         "self.unit != 'Points' || (has(self.lowest) && has(self.highest) && self.lowest < self.highest)",
@@ -328,15 +320,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         PlaybookSpec,
         f"!has(self.canary) || self.canary.mode != 'Shadow' || ({_ENABLED})",
-        "a canary of mode Shadow without gateway: set delivery.gateway.enabled: true with an upstream, the gateway mirrors "
-        "requests",
+        "a canary of mode Shadow without gateway: set delivery.gateway.enabled: true with an upstream, the "
+        "gateway mirrors requests",
         "playbook.PlaybookSpec._canary_has_traffic",
     ),
     Rule(
         PlaybookSpec,
-        f"!has(self.canary) || self.canary.mode != 'Replay' || ({_GATEWAY} && has(self.delivery.gateway.upstream))",
-        "a canary of mode Replay without upstream: add delivery.gateway.upstream: {url: ...}, the API that answers the "
-        "requests",
+        f"!has(self.canary) || self.canary.mode != 'Replay'"
+        f" || ({_GATEWAY} && has(self.delivery.gateway.upstream))",
+        "a canary of mode Replay without upstream: add delivery.gateway.upstream: {url: ...}, the API that "
+        "answers the requests",
         "playbook.PlaybookSpec._canary_has_traffic",
     ),
     Rule(
@@ -344,14 +337,15 @@ RULES: tuple[Rule, ...] = (
         "!has(self.canary) || self.canary.mode != 'Replay'"
         " || (has(self.canary.replay) && has(self.canary.replay.requests))"
         f" || ({_ENABLED} && has(self.delivery.gateway.capture) && self.delivery.gateway.capture.enabled)",
-        "a canary of mode Replay without requests: add canary.replay.requests, or let the gateway keep some with "
-        "delivery.gateway.capture.enabled",
+        "a canary of mode Replay without requests: add canary.replay.requests, or let the gateway keep "
+        "some with delivery.gateway.capture.enabled",
         "playbook.PlaybookSpec._replay_has_requests",
     ),
     Rule(
         Gateway,
         "!self.enabled || has(self.upstream)",
-        "the gateway is enabled without upstream: add upstream: {url: ...}, the API that requests are passed on to",
+        "the gateway is enabled without upstream: add upstream: {url: ...}, the API that requests are "
+        "passed on to",
         "gateway.Gateway._enabled_has_upstream",
     ),
 )

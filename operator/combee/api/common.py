@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
 from pydantic import (
@@ -143,12 +144,8 @@ def _check_uri(value: str, schemes: tuple[str, ...]) -> str:
     return value
 
 
-def _data_uri(value: str) -> str:
-    return _check_uri(value, REMOTE_SCHEMES)
-
-
-def _store_uri(value: str) -> str:
-    return _check_uri(value, WRITABLE_SCHEMES)
+_data_uri = partial(_check_uri, schemes=REMOTE_SCHEMES)
+_store_uri = partial(_check_uri, schemes=WRITABLE_SCHEMES)
 
 
 def _endpoint_url(value: str) -> str:
@@ -203,10 +200,9 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class Form(Scalar):
     """A type of text whose values match a pattern, here and by a rule of the CRDs."""
 
-    name: str
     pattern: str
     what: str
     fix: str
@@ -225,10 +221,6 @@ class Form:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Text that is checked."""
         return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The type's schema with its name."""
-        return {**handler(core), SCALAR_KEY: self.name}
 
 
 SCALAR_KEY = "x-combee-scalar"

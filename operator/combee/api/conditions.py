@@ -2,42 +2,6 @@
 
 Writers merge by type, set observedGeneration, and never overwrite a condition of a newer generation
 (``merge``). Ready, Reconciling and Stalled read as kstatus has it; reasons are never renamed.
-
-=============== ======= =====================================================================
-type            status  reasons
-=============== ======= =====================================================================
-Ready           True    Learned, NothingBetter, AlreadyLearned
-                False   Pending, Preparing, Learning, Finishing, Suspended, BudgetSpent, Stopped,
-                        and every reason of Failed=True and PlanAccepted=False
-Reconciling     True    Pending, Preparing, Learning, Finishing
-                False   Suspended, and every reason of Complete=True, Failed=True and PlanAccepted=False
-Stalled         True    BudgetSpent, Stopped (over, and not Ready: a person has to decide), and every
-                        reason of PlanAccepted=False and Failed=True
-                False   Pending, Preparing, Learning, Finishing, Suspended, Learned, NothingBetter,
-                        AlreadyLearned
-Complete        True    Learned, NothingBetter, AlreadyLearned, BudgetSpent, Stopped
-                False   InProgress, Suspended
-Failed          True    InvalidManifest, NotAvailable, InvalidData, DataOverlap, HeldOutMoved,
-                        HeldOutTooSmall, EndpointRefused, StoreUnusable, TooManyFailures, InternalError
-                False   InProgress, Suspended, and every reason of Complete=True
-PlanAccepted    True    Accepted
-                False   InvalidManifest, NotAvailable, InvalidData, DataOverlap, HeldOutMoved,
-                        HeldOutTooSmall, SecretNotAllowed, PodsNotAllowed
-                Unknown Checking
-QuotaReserved   True    Reserved, NoQueue
-                False   WaitingForQuota, Suspended
-PodsPlaced      True    Placed
-                False   Unschedulable, ImagePullFailed, WaitingForQuota, Suspended
-                Unknown NotStarted
-EnginesReady    True    Serving, NoEngines
-                False   Starting, ScaledDown, LoadFailed, Crashing
-                Unknown NotStarted
-Converging      True    Improving
-                False   Plateau
-                Unknown NotEvaluated
-BudgetExhausted True    RolloutsSpent, TokensSpent, GpuSecondsSpent, WallClockSpent
-                False   WithinBudget
-=============== ======= =====================================================================
 """
 
 from __future__ import annotations
@@ -236,11 +200,6 @@ class Condition(Model):
     @classmethod
     def _cut(cls, value: str) -> str:
         return one_line(value, MAX_MESSAGE)
-
-
-def allowed(condition: Condition) -> bool:
-    """Whether the table has this reason for this type and status."""
-    return condition.reason in TABLE.get((condition.type, condition.status), ())
 
 
 def merge(conditions: Iterable[Condition], new: Iterable[Condition]) -> tuple[Condition, ...]:

@@ -59,8 +59,8 @@ def closest(word: str, known: Sequence[str]) -> str | None:
     wanted = wanted.replace("-", "")
     if wanted in folded:
         return folded[wanted]
-    found = difflib.get_close_matches(wanted[:80], list(folded), n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
+    matches = difflib.get_close_matches(wanted[:80], list(folded), n=1, cutoff=0.6)
+    return folded[matches[0]] if matches else None
 
 
 def explain(error: ValidationError, *, root: type[Model], where: Callable[[Loc], str]) -> list[ManifestError]:
@@ -116,8 +116,8 @@ def _problem(detail: ErrorDetails, root: type[Model]) -> tuple[Loc, str, str]:
 
 def _known(name: str, around: type[Model] | None, root: type[Model]) -> str:
     names = list(fields_of(around)) if around is not None else []
-    if found := closest(name, names):
-        return f"Did you mean {found}? Fields here: {', '.join(names)}."
+    if meant := closest(name, names):
+        return f"Did you mean {meant}? Fields here: {', '.join(names)}."
     if places := list(places_of(name, root))[:3]:
         return f"It belongs at {' or '.join(places)}. Fields here: {', '.join(names)}."
     return f"Fields here: {', '.join(names)}."
@@ -125,8 +125,8 @@ def _known(name: str, around: type[Model] | None, root: type[Model]) -> str:
 
 def _meant(value: object, field: Any) -> str:
     words = words_of(field)
-    found = closest(value, words) if isinstance(value, str) and len(words) > 1 else None
-    return f"Did you mean {found}? " if found else ""
+    meant = closest(value, words) if isinstance(value, str) and len(words) > 1 else None
+    return f"Did you mean {meant}? " if meant else ""
 
 
 def _what(kind: str, ctx: dict[str, Any], value: object, loc: Loc, wanted: str) -> str:

@@ -1,7 +1,8 @@
 """Names in a manifest that packages outside the product can add: base methods, task types, strategies.
 
-A CRD is written before anybody knows which packages will be installed, so the API server checks the form of such a
-name, and whoever reads the manifest (a laptop, the operator, a pod) checks that there is something of that name.
+A CRD is written before anybody knows which packages will be installed, so the API server checks the form of
+such a name, and whoever reads the manifest (a laptop, the operator, a pod) checks that there is something of
+that name.
 """
 
 from __future__ import annotations

@@ -16,14 +16,9 @@ from combee.api.extension import Names
 Loc = Sequence[str | int]
 
 
-def field_name(attribute: str, field: FieldInfo) -> str:
-    """A field as YAML spells it."""
-    return field.alias or yaml_name(attribute)
-
-
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Fields by YAML name, in order."""
-    return {field_name(attribute, field): field for attribute, field in model.model_fields.items()}
+    return {field.alias or yaml_name(attribute): field for attribute, field in model.model_fields.items()}
 
 
 def plain(annotation: Any) -> Any:
@@ -59,7 +54,7 @@ def choices(annotation: Any) -> tuple[str, ...]:
 
 
 def words_of(field: FieldInfo) -> tuple[str, ...]:
-    """The words that a field may hold, or none: those of an enumeration, or names that packages can add to."""
+    """The words that a field may hold, or none: an enumeration's, or names that packages can add to."""
     named = next((one for one in field.metadata if isinstance(one, Names)), None)
     return named.words() if named is not None else choices(field.annotation)
 

@@ -99,7 +99,8 @@ class Capture(Model):
 
 
 class Page(Model):
-    """What people see in a browser: versions, what changed, gates, canaries. Nobody can change anything there."""
+    """What people see in a browser: versions, what changed, gates, canaries. Nobody can change anything
+    there."""
 
     enabled: Bool = Field(
         default=True,

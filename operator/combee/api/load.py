@@ -29,8 +29,9 @@ Resource = PromptLearningRun | Playbook | PlaybookVersion
 def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
     """The runs of a YAML text with one or more documents, in order; at least one.
 
-    Playbooks beside them are checked and left to the cluster; objects of other APIs are left alone. ``where`` is the file's name for messages. Raises ManifestError (``where`` is
-    ``file:line: path``) or NotAvailableError, for the first thing that is wrong.
+    Playbooks beside them are checked and left to the cluster; objects of other APIs are left alone. ``where``
+    is the file's name for messages. Raises ManifestError (``where`` is ``file:line: path``) or
+    NotAvailableError, for the first thing that is wrong.
     """
     documents = _documents(text, where)
     runs: list[PromptLearningRun] = []
@@ -49,7 +50,8 @@ def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
         raise ManifestError(
             "there is no run in it, and only runs are learned",
             where=where,
-            fix=f"Add one of kind: {KIND}; a Playbook is for a cluster: kubectl combee playbook preview NAME -f {where}",
+            fix=f"Add one of kind: {KIND}; a Playbook is for a cluster: kubectl combee playbook preview "
+            f"NAME -f {where}",
         )
     return runs
 
@@ -74,20 +76,13 @@ def problems_in(text: str, where: str) -> list[CombeeError]:
         documents = _documents(text, where)
     except CombeeError as error:
         return [error]
-    found: list[CombeeError] = []
-    for document in documents:
-        found += _problems(document.value, _placed(where, document))
-    if not found and any(_kind(document.value) == KIND for document in documents):
+    problems = [one for each in documents for one in _problems(each.value, _placed(where, each))]
+    if not problems and any(_kind(document.value) == KIND for document in documents):
         try:
             parse_runs(text, where)
         except CombeeError as error:
             return [error]
-    return found
-
-
-def names_in(text: str, where: str) -> list[tuple[str, str]]:
-    """Kind and name of each of our objects in a manifest that has no problems, in order."""
-    return [(one.kind, one.metadata.name) for one in resources_in(text, where)]
+    return problems
 
 
 def resources_in(text: str, where: str) -> list[Resource]:
@@ -169,6 +164,6 @@ def _check_kind(data: object, place: Callable[[Loc], str]) -> type[Model]:
         raise ManifestError("kind is missing", where=place(("kind",)), fix=f"Add kind: {KIND}.")
     if isinstance(kind, str) and kind in KINDS:
         return KINDS[kind]
-    found = closest(kind, list(KINDS)) if isinstance(kind, str) else None
-    guess = f"Did you mean {found}?" if found else f"This reads kind {', '.join(KINDS)}."
+    meant = closest(kind, list(KINDS)) if isinstance(kind, str) else None
+    guess = f"Did you mean {meant}?" if meant else f"This reads kind {', '.join(KINDS)}."
     raise ManifestError(f"unknown kind {str(kind)[:60]!r}", where=place(("kind",)), fix=guess)

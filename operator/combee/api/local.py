@@ -24,8 +24,8 @@ SECRET_KEYS = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "https": ("
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The names that flags give: engines, ``NAME/KEY`` of secrets, and of data ``train``, ``heldOut``, ``test`` and
-    ``initialPlaybook``."""
+    """The names that flags give: engines, ``NAME/KEY`` of secrets, and of data ``train``, ``heldOut``,
+    ``test`` and ``initialPlaybook``."""
 
     engines: frozenset[str] = frozenset()
     engine_keys: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ def check_readable(run: PromptLearningRun, given: Given) -> None:
 
 
 def lacking(run: PromptLearningRun, given: Given) -> list[str]:
-    """The flags that ``combee run`` needs beside those given, with values to replace: flag, value, flag, value."""
+    """The flags that ``combee run`` needs beside those given, each followed by a value to replace."""
     flags = dict.fromkeys(problem.flag for problem in _models_lack(run, given))
     return [word for flag in flags for word in flag]
 

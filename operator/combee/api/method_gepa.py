@@ -24,7 +24,8 @@ def _template(text: str) -> str:
     if missing:
         raise refuse(
             f"the template lacks {' and '.join(missing)}",
-            f"Write {CURRENT_TEXT} where the text of today goes, and {SIDE_INFO} where the records or lessons go.",
+            f"Write {CURRENT_TEXT} where the text of today goes, and {SIDE_INFO} where the records or "
+            "lessons go.",
         )
     return text
 
@@ -43,8 +44,8 @@ class GepaOptions(Options):
     )
     frontier: Frontier = Field(
         default="Instance",
-        description="What a variant must lead in to be built on: an example (Instance), an objective of the score "
-        "(Objective), either (Hybrid), or a pair of both (Cartesian).",
+        description="What a variant must lead in to be built on: an example (Instance), an objective of "
+        "the score (Objective), either (Hybrid), or a pair of both (Cartesian).",
     )
     merges: Int = Field(
         default=5, ge=0, le=1000, description="Most merges of two lines of variants in a run; 0: none."
@@ -53,27 +54,28 @@ class GepaOptions(Options):
         default=1,
         ge=1,
         le=64,
-        description="Most variants that an iteration builds on side by side, each on its share of the batch. The first "
-        "iterations have fewer where the front does.",
+        description="Most variants that an iteration builds on side by side, each on its share of the "
+        "batch. The first iterations have fewer where the front does.",
     )
     map_template: Template | None = Field(
         default=None,
-        description="How a call is asked about some records; it holds <curr_param> and <side_info>. Absent: ours.",
+        description="How a call is asked about some records; it holds <curr_param> and <side_info>. "
+        "Absent: ours.",
     )
     reduce_template: Template | None = Field(
         default=None,
-        description="How the last call is asked to write a component anew; it holds <curr_param> and <side_info>. "
-        "Absent: ours.",
+        description="How the last call is asked to write a component anew; it holds <curr_param> and "
+        "<side_info>. Absent: ours.",
     )
     paper_compat: Bool = Field(
         default=False,
-        description="Aggregate as the gepa package does: every record twice, floor(sqrt(n)) calls that each propose "
-        "a text, one call over all of them, no caps.",
+        description="Aggregate as the gepa package does: every record twice, floor(sqrt(n)) calls that "
+        "each propose a text, one call over all of them, no caps.",
     )
 
     @model_serializer(mode="wrap")
     def _digest_as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """One variant in flight is not written: a manifest from before there could be more keeps its digest."""
+        """One variant in flight is not written, so that manifests from before the field keep their digest."""
         data: dict[str, Any] = handler(self)
         if self.variants_in_flight == 1:
             data.pop("variantsInFlight", None)
@@ -94,7 +96,8 @@ class GepaOptions(Options):
     def _tries_out(self, spec: RunSpec) -> None:
         if spec.aggregation.verify != "Replay":
             raise refuse(
-                f"aggregation.verify {spec.aggregation.verify} with method GEPA, which tries out every proposal",
+                f"aggregation.verify {spec.aggregation.verify} with method GEPA, which tries out every "
+                "proposal",
                 "Remove verify.",
             )
 
@@ -110,16 +113,16 @@ class GepaOptions(Options):
         budget, cap = self.render_token_budget, how.max_input_tokens
         if not self.paper_compat and 2 * budget > cap:
             raise refuse(
-                f"gepa.renderTokenBudget {budget} is over half of aggregation.maxInputTokens {cap}: a call that "
-                "improves such a text has no room for what it is to learn from",
+                f"gepa.renderTokenBudget {budget} is over half of aggregation.maxInputTokens {cap}: a call "
+                "that improves such a text has no room for what it is to learn from",
                 f"Lower renderTokenBudget, or raise maxInputTokens to {2 * budget}.",
             )
 
     def aggregation(self, stated: Aggregation) -> Aggregation:
         """As stated, or as the gepa package does, which has two levels and no caps.
 
-        ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks like one
-        whose lesson was dropped, so retransmission would always go to its last round.
+        ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks
+        like one whose lesson was dropped, so retransmission would always go to its last round.
         """
         redundancy = stated.redundancy
         if self.paper_compat or redundancy.mode == "Auto":

@@ -1,8 +1,8 @@
 """The part of a run's spec that says by which base method it learns.
 
-``OPTIONS`` is the only place of the api that lists the product's methods: a CRD's schema is closed, so the options of
-each stand in it under the method's name. Those of a method that a package adds are free-form there, and checked by the
-model that the method brings.
+``OPTIONS`` is the only place of the api that lists the product's methods: a CRD's schema is closed, so the
+options of each stand in it under the method's name. Those of a method that a package adds are free-form
+there, and checked by the model that the method brings.
 """
 
 from __future__ import annotations

@@ -51,6 +51,13 @@ SET_BY_US = (
 )
 
 
+def secret_goes_with_uri(place: Any) -> Any:
+    """A validator of models with ``uri`` and ``secret_ref``, the credentials for it."""
+    if place.secret_ref is not None and place.uri is None:
+        raise refuse("secretRef is given without uri", "Remove secretRef: only a uri needs credentials.")
+    return place
+
+
 class DataSource(Model):
     """One split of the data: JSON lines, from exactly one place."""
 
@@ -66,11 +73,7 @@ class DataSource(Model):
     pvc: ClaimPath | None = Field(default=None, description="A file on a PersistentVolumeClaim.")
     secret_ref: NameRef | None = Field(default=None, description="Secret with the credentials for uri.")
 
-    @model_validator(mode="after")
-    def _secret_goes_with_uri(self) -> Self:
-        if self.secret_ref is not None and self.uri is None:
-            raise refuse("secretRef is given without uri", "Remove secretRef: only a uri needs credentials.")
-        return self
+    _secret_goes_with_uri = model_validator(mode="after")(secret_goes_with_uri)
 
 
 class HeldOutSource(DataSource):
@@ -81,7 +84,8 @@ class HeldOutSource(DataSource):
     )
     used_for_tuning: Bool = Field(
         default=False,
-        description="Whether anything (prompts, thresholds) was tuned on these rows before; if true, reports say so.",
+        description="Whether anything (prompts, thresholds) was tuned on these rows before; if true, "
+        "reports say so.",
     )
 
 
@@ -91,7 +95,8 @@ class DataSplits(Model):
     train: DataSource = Field(description="Rows to learn from.")
     held_out: HeldOutSource | None = Field(
         default=None,
-        description="Rows that select and gate candidates; never learned from. All types but Traces need them.",
+        description="Rows that select and gate candidates; never learned from. All types but Traces need "
+        "them.",
     )
     test: DataSource | None = Field(default=None, description="Rows scored once, at the very end.")
 

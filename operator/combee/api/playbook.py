@@ -59,7 +59,8 @@ class Learn(Model):
 
     trigger: Literal["OnChange", "Schedule", "Manual"] = Field(
         default="OnChange",
-        description="OnChange: when the template or what its data hold changes; Schedule: by cron; Manual: by `kubectl combee`.",
+        description="OnChange: when the template or what its data hold changes; Schedule: by cron; Manual: "
+        "by `kubectl combee`.",
     )
     schedule: Cron | None = Field(
         default=None, description="When, in five fields of cron, UTC; with trigger Schedule only."
@@ -114,8 +115,8 @@ class HeldOutGate(Model):
     confidence: Float = Field(default=0.95, ge=0.5, lt=1, description="Confidence of the interval.")
     digest: Digest | None = Field(
         default=None,
-        description="The heldOut that versions are compared on; absent: the first one's. Changed data are refused as "
-        "HeldOutMoved until their digest stands here.",
+        description="The heldOut that versions are compared on; absent: the first one's. Changed data are "
+        "refused as HeldOutMoved until their digest stands here.",
     )
 
 
@@ -124,8 +125,8 @@ class Replay(Model):
 
     requests: DataSource | None = Field(
         default=None,
-        description="JSON lines of chat requests (messages, and what else they ask for); absent: what the gateway "
-        "captured.",
+        description="JSON lines of chat requests (messages, and what else they ask for); absent: what the "
+        "gateway captured.",
     )
 
 
@@ -159,15 +160,16 @@ class Canary(Model):
         default=1.5,
         gt=0,
         le=100,
-        description="How many times as long as the active version's its answers may take, on the geometric mean.",
+        description="How many times as long as the active version's its answers may take, on the geometric "
+        "mean.",
     )
     watch_seconds: Int = Field(
         default=86_400,
         ge=0,
         le=LARGEST_INT,
-        description="With mode Shadow only: how long after its promotion a version that the gates promoted is compared "
-        "with the one before. It is refused, and the one before is active again, once the upper end of the interval "
-        "is under minus epsilon. 0: not at all.",
+        description="With mode Shadow only: how long after its promotion a version that the gates promoted "
+        "is compared with the one before. It is refused, and the one before is active again, once the "
+        "upper end of the interval is under minus epsilon. 0: not at all.",
     )
     evaluator: Endpoint | None = Field(
         default=None, description="Judges the answers, blind; needed for Shadow and Replay."
@@ -180,7 +182,8 @@ class Canary(Model):
         default=None,
         ge=1,
         le=LARGEST_INT,
-        description="Requests a day that the service gets; with it a deadline that epsilon cannot meet is warned of.",
+        description="Requests a day that the service gets; with it a deadline that epsilon cannot meet is "
+        "warned of.",
     )
 
     @model_validator(mode="after")
@@ -262,7 +265,8 @@ class PlaybookSpec(Model):
         if self.canary.replay.requests is None:
             raise refuse(
                 "a canary of mode Replay without requests",
-                "Add canary.replay.requests, or let the gateway keep some with delivery.gateway.capture.enabled.",
+                "Add canary.replay.requests, or let the gateway keep some with "
+                "delivery.gateway.capture.enabled.",
             )
         return self
 
@@ -350,9 +354,9 @@ class VersionSpec(Model):
     config_map_name: ObjectName = Field(description="Immutable ConfigMap with the content.")
     decision: Literal["Approve", "Auto", "Promote", "Refuse"] = Field(
         default="Auto",
-        description="Auto: the gates decide; Approve: they decide, and a canary of mode Manual is passed; Promote: make "
-        "it active, also when it was refused; Refuse: never, and at once. Refuse, then a pin, then Promote, then the "
-        "gates.",
+        description="Auto: the gates decide; Approve: they decide, and a canary of mode Manual is passed; "
+        "Promote: make it active, also when it was refused; Refuse: never, and at once. Refuse, then a "
+        "pin, then Promote, then the gates.",
     )
 
 

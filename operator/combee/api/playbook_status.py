@@ -94,7 +94,8 @@ class Thresholds(Part):
     )
     asked: str = Field(
         default="",
-        description="Digest of what is asked: a replay's requests and upstream, or the queries; empty: none of them.",
+        description="Digest of what is asked: a replay's requests and upstream, or the queries; empty: "
+        "none of them.",
     )
 
 
@@ -103,7 +104,8 @@ class TrafficComparison(Part):
 
     id: str = Field(description="Names this test; pairs of another one do not count.")
     kind: Literal["Promotion", "Watch"] = Field(
-        description="Promotion: a candidate against the active version; Watch: the active against the one before."
+        description="Promotion: a candidate against the active version; Watch: the active against the one "
+        "before."
     )
     mode: str = Field(description="canary.mode.")
     against: str = Field(default="", description="Digest of the other version.")

@@ -41,8 +41,9 @@ class ScoreQuery(Model):
     """How good a version's answers were in one window: one number."""
 
     query: PromQL = Field(
-        description="An expression that gives one number for one version and one window. $(version): the first 12 digits "
-        "of the version's digest; $(digest): all 64; $(side): its name in sides; $(window): a window's length, such as 60s."
+        description="An expression that gives one number for one version and one window. $(version): the "
+        "first 12 digits of the version's digest; $(digest): all 64; $(side): its name in sides; $(window): "
+        "a window's length, such as 60s."
     )
     unit: Literal["Ratio", "Percent", "Points"] = Field(
         description="Ratio: 0 to 1; Percent: 0 to 100; Points: lowest to highest."
@@ -94,7 +95,8 @@ class Prometheus(Model):
 
     url: EndpointUrl = Field(
         max_length=2000,
-        description="Base address; its API is at /api/v1 below it, such as http://prometheus.monitoring:9090.",
+        description="Base address; its API is at /api/v1 below it, such as "
+        "http://prometheus.monitoring:9090.",
     )
     token_secret_ref: SecretKeyRef | None = Field(
         default=None, description="A bearer token; absent: none is sent."

@@ -24,9 +24,10 @@ from combee.api.common import (
     Words,
     distinct,
     refuse,
+    yaml_name,
 )
 from combee.api.methods import OPTIONS, Method, MethodType
-from combee.api.parts import Engine, Models, PodTemplate, RoleModel, Task
+from combee.api.parts import Engine, Models, PodTemplate, RoleModel, Task, secret_goes_with_uri
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
 
@@ -64,7 +65,8 @@ class Batching(Model):
         default=(5, 10, 25, 50, 100),
         min_length=1,
         max_length=32,
-        description="Sizes to try first, ascending; the planned size stays between the first and the last (Dynamic).",
+        description="Sizes to try first, ascending; the planned size stays between the first and the last "
+        "(Dynamic).",
     )
     rule: Literal["Saving", "Paper"] = Field(
         default="Saving",
@@ -138,13 +140,8 @@ class Budget(Model):
 
     @model_validator(mode="after")
     def _primary_is_limited(self) -> Self:
-        limits = {
-            "rollouts": 1,
-            "tokens": self.tokens,
-            "gpuSeconds": self.gpu_seconds,
-            "wallClockSeconds": self.wall_clock_seconds,
-        }
-        if limits[self.primary] is None:
+        named = {yaml_name(name): getattr(self, name) for name in Budget.model_fields}
+        if self.primary != "rollouts" and named[self.primary] is None:
             raise refuse(
                 f"primary {self.primary} has no limit", f"Add {self.primary}: <limit>, or change primary."
             )
@@ -189,11 +186,7 @@ class Store(Model):
     pvc: ClaimRef | None = Field(default=None, description="A PersistentVolumeClaim.")
     secret_ref: NameRef | None = Field(default=None, description="Secret with the credentials for uri.")
 
-    @model_validator(mode="after")
-    def _secret_goes_with_uri(self) -> Self:
-        if self.secret_ref is not None and self.uri is None:
-            raise refuse("secretRef is given without uri", "Remove secretRef: only a uri needs credentials.")
-        return self
+    _secret_goes_with_uri = model_validator(mode="after")(secret_goes_with_uri)
 
 
 def default_store() -> Store:
@@ -233,7 +226,8 @@ class RunSpec(Model):
     )
     store: Store = Field(
         default_factory=default_store,
-        description="Where results are kept; absent: the claim combee-store. On a laptop the output folder is used instead.",
+        description="Where results are kept; absent: the claim combee-store. On a laptop the output folder "
+        "is used instead.",
         json_schema_extra={"default": {"pvc": {"claimName": "combee-store"}}},
     )
     seed: Int = Field(default=0, ge=0, le=LARGEST_INT, description="Seed of everything random.")
@@ -249,7 +243,8 @@ class RunSpec(Model):
         for role, model in self.roles().items():
             if model.engine_ref is not None and model.engine_ref.name not in names:
                 raise refuse(
-                    f"models.{role}.engineRef names engine {model.engine_ref.name!r}, which is not under engines",
+                    f"models.{role}.engineRef names engine {model.engine_ref.name!r}, which is not under "
+                    "engines",
                     f"Engines here: {', '.join(names) or 'none'}.",
                 )
         return self
@@ -307,12 +302,7 @@ class RunSpec(Model):
 
     def roles(self) -> dict[str, RoleModel]:
         """The models given, by role name."""
-        named = {
-            "task": self.models.task,
-            "proposer": self.models.proposer,
-            "evaluator": self.models.evaluator,
-            "embedder": self.models.embedder,
-        }
+        named = {role: getattr(self.models, role) for role in Models.model_fields}
         return {role: model for role, model in named.items() if model is not None}
 
 

@@ -1,4 +1,4 @@
-"""What a manifest says about the worth of its verdicts: who keeps heldOut, whether it was tuned on, what an error costs."""
+"""What a manifest says about its verdicts: who keeps heldOut, if it was tuned on, what an error costs."""
 
 from __future__ import annotations
 

@@ -195,7 +195,8 @@ class RunStatus(Part):
 
 
 def shown(status: RunStatus, rollouts_limit: int | None) -> Shown:
-    """The figures of ``status`` in words; what is not known yet is empty. ``rollouts_limit`` is the budget's."""
+    """The figures of ``status`` in words; what is not known yet is empty. ``rollouts_limit`` is the
+    budget's."""
     best, gain = status.held_out.best, status.gain
     return Shown(
         iteration=_of(status.iteration, status.iterations_planned),

@@ -11,7 +11,8 @@ from combee.api.texts import ClassPath
 
 
 class CustomContainer(Model):
-    """A task in a container of its own: one rollout, one container. custom-tasks.md says what it is given and leaves."""
+    """A task in a container of its own: one rollout, one container. custom-tasks.md says what it is given and
+    leaves."""
 
     image: Str = Field(min_length=1, max_length=1000, description="Container image with the task.")
     command: tuple[Line, ...] = Field(
@@ -21,7 +22,8 @@ class CustomContainer(Model):
     local_command: tuple[Line, ...] = Field(
         default=(),
         max_length=256,
-        description="What combee run starts on a laptop instead, in the manifest's folder; absent: command and args.",
+        description="What combee run starts on a laptop instead, in the manifest's folder; absent: command "
+        "and args.",
     )
     concurrency: Int = Field(default=4, ge=1, le=1000, description="Rollouts at once, of the whole run.")
     attempts: Int = Field(
@@ -45,12 +47,14 @@ class CustomContainer(Model):
         default=128,
         ge=1,
         le=32_768,
-        description="Processes and threads of one rollout at a time, on a laptop; on a cluster the node says (podPidsLimit).",
+        description="Processes and threads of one rollout at a time, on a laptop; on a cluster the node "
+        "says (podPidsLimit).",
     )
 
 
 class CustomAdapter(Model):
-    """An adapter of the gepa package: it rolls out, scores, and says what can be learned. gepa-adapters.md says how."""
+    """An adapter of the gepa package: it rolls out, scores, and says what can be learned. gepa-adapters.md
+    says how."""
 
     factory: ClassPath = Field(
         description='What makes it, in the worker image, as "module:name": a class or a function.'
@@ -83,7 +87,8 @@ class CustomTask(Model):
         default=None,
         min_length=1,
         max_length=1000,
-        description="Worker image with the class or adapter, built on this release's; absent: the chart's. On a laptop without meaning.",
+        description="Worker image with the class or adapter, built on this release's; absent: the chart's. "
+        "On a laptop without meaning.",
     )
 
     @model_validator(mode="after")

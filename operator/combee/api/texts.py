@@ -69,7 +69,7 @@ def in_thousandths(quantity: str) -> int:
 
 
 def _number(quantity: str) -> Decimal:
-    found = re.fullmatch(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)", quantity)
-    if found is None:
+    parts = re.fullmatch(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)", quantity)
+    if parts is None:
         raise ValueError(f"{quantity!r} is no quantity")
-    return Decimal(found[1]) * _UNITS[found[2]]
+    return Decimal(parts[1]) * _UNITS[parts[2]]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from combee.algo.power import decidable_epsilon
-from combee.api.load import KIND, names_in, problems_in, resources_in
+from combee.api.load import KIND, problems_in, resources_in
 from combee.api.playbook import Playbook
 from combee.assembly.manifest import read_manifest_text
 from combee.cli.errors import USER_ERROR, guarded, say, write
@@ -42,12 +42,15 @@ def run_validate(path: Path, *, as_json: bool) -> int:
             say(problem, as_json=as_json)
         if problems:
             return USER_ERROR
-        for one in resources_in(text, str(path)):
+        resources = resources_in(text, str(path))
+        for one in resources:
             if isinstance(one, Playbook):
                 _warn(one, as_json=as_json)
-        found = names_in(text, str(path))
-        names = ", ".join(name if kind == KIND else f"{kind} {name}" for kind, name in found)
-        then = f"combee preview -f {path}" if KIND in dict(found) else f"kubectl apply -f {path}"
+        names = ", ".join(
+            one.metadata.name if one.kind == KIND else f"{one.kind} {one.metadata.name}" for one in resources
+        )
+        runs = any(one.kind == KIND for one in resources)
+        then = f"combee preview -f {path}" if runs else f"kubectl apply -f {path}"
         print(f"{path}: valid ({names}). Next: {then}")  # noqa: T201
         return 0
 

@@ -1,4 +1,4 @@
-"""What no learned text may hold, whatever the method: private things, orders to its reader, passages of the data.
+"""What no learned text may hold: private things, orders to its reader, passages of the data.
 
 All look at a text alone and say why without repeating it. They are filters with known limits (patterns are
 English; a paraphrased passage is not found), which is why verification on examples comes after them.
@@ -60,7 +60,8 @@ _PRIVATE = (
 )
 
 _REDACTED = (
-    # What a learned text may well hold, and kept traffic must not: wider than _PRIVATE, since here a mistake costs little.
+    # What a learned text may well hold, and kept traffic must not: wider than _PRIVATE, since here a mistake
+    # costs little.
     (
         "?[a query]",
         re.compile(
@@ -121,27 +122,32 @@ _INJECTION = (
         "it asks for the prompt or a secret",
         re.compile(
             r"\b(?:reveal|print|output|repeat|show|leak|disclose|send|expose|exfiltrate)\w*\b[^.;]{0,40}"
-            r"\b(?:system prompt|your (?:instructions|prompt)|the prompt|api key|password|credential|secret)s?\b"
+            r"\b(?:system prompt|your (?:instructions|prompt)|the prompt|api key|password|credential|secret)"
+            r"s?\b"
         ),
     ),
     (
         "it gives the reader another role",
         re.compile(
-            r"\byou are (?:now|no longer) |\bact as (?:if you|an? (?:unrestricted|different))|\bdeveloper mode\b|\bjailbreak"
+            r"\byou are (?:now|no longer) |\bact as (?:if you|an? (?:unrestricted|different))"
+            r"|\bdeveloper mode\b|\bjailbreak"
         ),
     ),
     (
         "it has the marks of a chat message",
         re.compile(
-            r"<\|[a-z_]+\|>|</?(?:system|assistant|user|instructions?)>|\[/?inst\]|^(?:system|assistant|user) ?:|<<sys>>"
+            r"<\|[a-z_]+\|>|</?(?:system|assistant|user|instructions?)>|\[/?inst\]"
+            r"|^(?:system|assistant|user) ?:|<<sys>>"
         ),
     ),
     (
         "it fixes the answer whatever the task",
         re.compile(
-            r"\b(?:regardless of|no matter|whatever|irrespective of)\b[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
+            r"\b(?:regardless of|no matter|whatever|irrespective of)\b"
+            r"[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
             r"[^.;]{0,40}\b(?:answer|reply|respond|output|return|say|write)\b"
-            r"|\b(?:answer|reply|respond|output|return|say)\b[^.;]{0,40}\b(?:regardless of|no matter|whatever|irrespective of)\b"
+            r"|\b(?:answer|reply|respond|output|return|say)\b"
+            r"[^.;]{0,40}\b(?:regardless of|no matter|whatever|irrespective of)\b"
             r"[^.;]{0,20}\b(?:question|task|input|problem|asked?|user)\b"
         ),
     ),
@@ -167,14 +173,16 @@ def without_private(text: str) -> str:
 
     Where there is one, characters are as they are read; a text without any is as it was.
 
-    >>> without_private("mail \uff4aane@example\u200b.com, or 030 1234567"), without_private("\u00bd of 2019-12-31")
-    ('mail [an e-mail address], or [a telephone number]', '½ of 2019-12-31')
+    >>> without_private("mail \uff4aane@example\u200b.com, or 030 1234567")
+    'mail [an e-mail address], or [a telephone number]'
+    >>> without_private("\u00bd of 2019-12-31")
+    '½ of 2019-12-31'
     """
-    plain = found = as_read(text)
+    plain = public = as_read(text)
     named = [(f"[{what}]", pattern) for what, pattern in _PRIVATE]
     for shown, pattern in (*_REDACTED, *named, *_REDACTED_AFTER):
-        found = pattern.sub(shown, found)
-    return text if found == plain else found
+        public = pattern.sub(shown, public)
+    return text if public == plain else public
 
 
 def injection_reason(text: str) -> str:
@@ -198,16 +206,16 @@ def as_read(text: str, unseen: str = "") -> str:
 
 def refusals_of(digest: str, text: str, corpus: LeakCorpus) -> list[Refusal]:
     """Why the text called ``digest`` may not be shown to a model: none, a leak, an injection, or both."""
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     if private := leak_reason(text):
-        found.append(Refusal(digest, name, "leak", f"it seems to hold {private}"))
+        refusals.append(Refusal(digest, name, "leak", f"it seems to hold {private}"))
     elif corpus.repeats(text):
         reason = f"it repeats {SHINGLE_WORDS} words in a row that only few rows of the data have"
-        found.append(Refusal(digest, name, "leak", reason))
+        refusals.append(Refusal(digest, name, "leak", reason))
     if order := injection_reason(text):
-        found.append(Refusal(digest, name, "injection", order))
-    return found
+        refusals.append(Refusal(digest, name, "injection", order))
+    return refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,44 +226,44 @@ class ShingleCorpus:
 
     def repeats(self, text: str) -> bool:
         """True when ``text`` has eight words in a row that only very few rows have."""
-        found = _shingles(text, {})
-        if not len(found) or not len(self.rare):
+        passages = _shingles(text, {})
+        if not len(passages) or not len(self.rare):
             return False
-        places = np.searchsorted(self.rare, found)
+        places = np.searchsorted(self.rare, passages)
         places[places == len(self.rare)] = 0
-        return bool((self.rare[places] == found).any())
+        return bool((self.rare[places] == passages).any())
 
 
 def leak_corpus(texts: Iterable[str]) -> ShingleCorpus:
     """The rare passages of the rows ``texts``. Cost: 8 bytes a word, in place; linear, and one sort."""
     cache: dict[bytes, int] = {}
-    filled, found = 0, np.empty(1 << 16, dtype=np.uint64)
+    filled, hashes = 0, np.empty(1 << 16, dtype=np.uint64)
     for text in texts:
         row = np.unique(_shingles(text, cache))
-        if filled + len(row) > len(found):
-            found.resize(max(filled + len(row), len(found) + len(found) // 4), refcheck=False)
-        found[filled : filled + len(row)] = row
+        if filled + len(row) > len(hashes):
+            hashes.resize(max(filled + len(row), len(hashes) + len(hashes) // 4), refcheck=False)
+        hashes[filled : filled + len(row)] = row
         filled += len(row)
-    found.resize(filled, refcheck=False)
-    found.sort()
-    found.resize(_keep_rare(found), refcheck=False)
-    return ShingleCorpus(found)
+    hashes.resize(filled, refcheck=False)
+    hashes.sort()
+    hashes.resize(_keep_rare(hashes), refcheck=False)
+    return ShingleCorpus(hashes)
 
 
-def _keep_rare(found: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
+def _keep_rare(hashes: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
     """Move the values that occur in fewer than ``COMMON_FROM_ROWS`` rows to the front of the sorted
-    ``found``, once each and in order; returns how many. Block by block, to need no second array."""
-    common = np.zeros(len(found), dtype=bool)
+    ``hashes``, once each and in order; returns how many. Block by block, to need no second array."""
+    common = np.zeros(len(hashes), dtype=bool)
     reach = COMMON_FROM_ROWS - 1
-    repeated = found[reach:] == found[:-reach]
+    repeated = hashes[reach:] == hashes[:-reach]
     for shift in range(COMMON_FROM_ROWS):
         common[shift : shift + len(repeated)] |= repeated
     keep = ~common
-    keep[1:] &= found[1:] != found[:-1]
+    keep[1:] &= hashes[1:] != hashes[:-1]
     kept, block = 0, 1 << 16
-    for start in range(0, len(found), block):
-        part = found[start : start + block][keep[start : start + block]]
-        found[kept : kept + len(part)] = part
+    for start in range(0, len(hashes), block):
+        part = hashes[start : start + block][keep[start : start + block]]
+        hashes[kept : kept + len(part)] = part
         kept += len(part)
     return kept
 

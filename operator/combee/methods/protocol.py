@@ -22,9 +22,9 @@ The life of one iteration, as the caller drives it; what stands in one line runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, Self
 
 from combee.algo.ranges import Range
 from combee.algo.seeds import digest_of
@@ -79,6 +79,16 @@ class Update:
         """sha256 hex of what the update does (op, text, base), whoever says it, in whichever section."""
         return digest_of([self.op, self.text, sorted(self.base)])
 
+    def backed_by(self, others: Iterable[Update], **changed: Any) -> Update:
+        """The update with all that backs the others, and with what else is ``changed``."""
+        others = list(others)
+        return replace(
+            self,
+            sources=frozenset(source for one in others for source in one.sources),
+            cited=frozenset(source for one in others for source in one.cited),
+            **changed,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
@@ -127,15 +137,6 @@ class RolloutReply:
     answer: str
     cited: tuple[str, ...] = ()
     reasoning: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """Answer ``source``'s example, and its controls, with the playbook ``text`` that has the entry in it."""
-
-    entry_digest: str
-    source: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -191,15 +192,15 @@ class EntryView:
     digest: str
     section: str
     text: str
-    sources: tuple[str, ...]
-    helpful: int
-    harmful: int
-    verified: Verification
-    contested: bool
-    rendered: bool
-    left_out: str
+    sources: tuple[str, ...] = ()
+    helpful: int = 0
+    harmful: int = 0
+    verified: Verification = "no"
+    contested: bool = False
+    rendered: bool = True
+    left_out: str = ""
     """why it is not rendered; empty when it is."""
-    parents: tuple[str, ...]
+    parents: tuple[str, ...] = ()
     """digests of the entries that it replaced or was merged from."""
     replays: tuple[Verdict, ...] = ()
     """what its own replays showed."""
@@ -245,12 +246,12 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a method asks for in an iteration, beside the rollouts of the batch and the aggregator's leaves."""
+    """What a method asks for in an iteration, beside rollouts of the batch and the aggregator's leaves."""
 
     tried: Range = Range(0, 0)  # noqa: RUF009
     """rollouts that it takes to believe what was proposed."""
     reflects: bool = True
-    """a call is made about each trajectory; not where a trajectory is a record that aggregators read themselves."""
+    """a call is made about each trajectory; not where aggregators read trajectories as records themselves."""
     knows_select: bool = False
     """it scores on select what it tries out, so that what it renders is not scored there once more."""
     clusters: int | None = None
@@ -258,6 +259,7 @@ class Cost:
 
 
 VariantKind = Literal["start", "rewrite", "lessons", "merge"]
+"""``rewrite``: the text as a model wrote it; ``lessons``: the same and what was learned, word for word."""
 
 
 @dataclass(frozen=True, slots=True)

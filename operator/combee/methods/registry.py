@@ -1,5 +1,5 @@
-"""Base methods by the manifest's ``method.type``: those of this version, and what installed packages declare as
-``combee.methods``. Nothing else names one of them.
+"""Base methods by the manifest's ``method.type``: those of this version, and what installed packages declare
+as ``combee.methods``. Nothing else names one of them.
 
 A method's code is loaded when it is first asked for: a command that only shows texts loads no mathematics.
 """
@@ -28,7 +28,8 @@ def _gepa(spec: RunSpec | None) -> Method[Any]:
     return GepaMethod() if spec is None else GepaMethod(terms_of(spec))
 
 
-METHODS: dict[str, Callable[[RunSpec | None], Method[Any]]] = {"ACE": _ace, "GEPA": _gepa}
+Maker = Callable[[RunSpec | None], Method[Any]]
+METHODS: dict[str, Maker] = {"ACE": _ace, "GEPA": _gepa}
 """Each makes the method of a run; without one, what reads and shows its texts."""
 UNNAMED = "ACE"
 """The method of a published text that does not say which one made it."""
@@ -36,32 +37,27 @@ UNNAMED = "ACE"
 
 def method_of(spec: RunSpec) -> Method[Any]:
     """The method of a run, with its options."""
-    return _made(spec.method.type)(spec)
+    if (maker := _maker(spec.method.type)) is None:
+        raise BugError(f"no base method {spec.method.type}", where="spec.method.type")
+    return maker(spec)
 
 
-def _made(type: str) -> Callable[[RunSpec | None], Method[Any]]:
-    if type in METHODS:
-        return METHODS[type]
-    if type in extensions.names(extensions.METHODS):
-        made: Callable[[RunSpec | None], Method[Any]] = extensions.load(extensions.METHODS, type)
-        return made
-    raise BugError(f"no base method {type}", where="spec.method.type")
-
-
-def _known(type: str) -> bool:
-    return type in METHODS or type in extensions.names(extensions.METHODS)
+def _maker(type: str) -> Maker | None:
+    if type in METHODS or type not in extensions.names(extensions.METHODS):
+        return METHODS.get(type)
+    maker: Maker = extensions.load(extensions.METHODS, type)
+    return maker
 
 
 def served_text(text: str, method: str = "") -> str:
-    """A published text as a service's model is shown it. ``method``: the one that made it, as its ConfigMap names
-    it. Of one that this version does not know the text itself."""
-    name = method or UNNAMED
-    return _made(name)(None).served_text(text) if _known(name) else text
+    """A published text as a service's model is shown it. ``method``: the one that made it, as its ConfigMap
+    names it. Of one that this version does not know the text itself."""
+    maker = _maker(method or UNNAMED)
+    return maker(None).served_text(text) if maker else text
 
 
 def diff_texts(before: str, after: str, methods: tuple[str, str] = ("", "")) -> Diff:
     """What changed between two published texts, line by line where two ``methods`` made them."""
     old, new = (name or UNNAMED for name in methods)
-    if old != new or not _known(new):
-        return diff_lines(before, after)
-    return _made(new)(None).diff_texts(before, after)
+    maker = _maker(new) if old == new else None
+    return maker(None).diff_texts(before, after) if maker else diff_lines(before, after)

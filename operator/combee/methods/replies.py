@@ -27,13 +27,13 @@ def read_object(text: str) -> dict[str, Any] | None:
     fenced = _FENCE.search(text)
     for candidate in (text, fenced.group(1) if fenced else ""):
         try:
-            found = json.loads(candidate)
+            value = json.loads(candidate)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            return found
-        if isinstance(found, list):
-            return {"entries": found}
+        if isinstance(value, dict):
+            return value
+        if isinstance(value, list):
+            return {"entries": value}
     start = text.find("{")
     if start < 0:
         return None
@@ -56,8 +56,7 @@ def one_line(text: str) -> str:
 
 
 def quote_line(text: str, limit: int) -> str:
-    """``text`` on one line for a list of ``[id] ...`` items: cut to ``limit`` characters, and no
-    bracketed id of its own."""
+    """``text`` on one line as one of ``[id] ...`` items: cut to ``limit``, and no bracketed id of its own."""
     return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()
 
 

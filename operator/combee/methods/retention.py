@@ -37,14 +37,8 @@ def carried_all(reflections: Sequence[Reflection], updates: Sequence[Update]) ->
 
 def _counts(lesson: str, used: set[object]) -> bool:
     """Whether an entry that counts for ``used`` lessons may count for this one too."""
-    found = anchors(lesson)
-    if found not in used and len(used) >= MOST_LESSONS_AN_ENTRY:
+    held = anchors(lesson)
+    if held not in used and len(used) >= MOST_LESSONS_AN_ENTRY:
         return False
-    used.add(found)
+    used.add(held)
     return True
-
-
-def carried(reflection: Reflection, updates: Sequence[Update]) -> tuple[str, ...]:
-    """Ids of the lessons of one reflection that are carried, in its order."""
-    found = carried_all([reflection], updates)
-    return tuple(lesson.id for lesson in reflection.lessons if lesson.id in found)

@@ -1,8 +1,8 @@
 """What evaluation a method needs before it believes an update, said as data: rounds of rollouts.
 
-A method's ``verification`` is a generator. It yields a ``Round``, is sent one trajectory for each rollout of it, in order,
-and ends with what it settled on. Whoever drives it runs the rollouts of a round side by side and rounds one
-after the other; the method itself calls no model and knows nothing of who does.
+A method's ``verification`` is a generator. It yields a ``Round``, is sent one trajectory for each rollout of
+it, in order, and ends with what it settled on. Whoever drives it runs the rollouts of a round side by side
+and rounds one after the other; the method itself calls no model and knows nothing of who does.
 """
 
 from __future__ import annotations
@@ -68,11 +68,10 @@ class Round:
     """what progress and the call graph call it."""
     rollouts: tuple[Rollout, ...] = ()
     sweep: tuple[Page, ...] = ()
-    """texts to be scored on every example of select, the half of heldOut that chooses. Their trajectories follow
-    those of ``verification``, text after text, each in the order of the examples."""
+    """texts to be scored on every example of select, the half of heldOut that chooses. Their trajectories
+    follow those of ``verification``, text after text, each in the order of the examples."""
     repeat: int = 0
-    """which repeat of the same question this is: 0 shares an answer with the epoch's own rollouts, another
-    number is a new look."""
+    """which repeat of the same question: 0 shares an answer with the epoch's rollouts, others look anew."""
 
 
 Known = tuple[float, float | None]
@@ -91,7 +90,7 @@ class Verified(Generic[A]):
     passed: int = 0
     """of these, what was found good."""
     known: Mapping[str, Known] = field(default_factory=dict)
-    """by example of select, what the text that the artifact renders is known to score: it is not asked again."""
+    """by example of select, what the rendered text is known to score: it is not asked again."""
 
 
 Verifying = Generator[Round, Sequence[Trajectory], Verified[A]]

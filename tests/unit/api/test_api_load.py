@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from combee.api.load import names_in, parse_resource, parse_run, parse_runs, problems_in
+from combee.api.load import parse_resource, parse_run, parse_runs, problems_in, resources_in
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.api.yamlread import MAX_MANIFEST_BYTES, read_yaml
 from combee.cli.validate import run_validate
@@ -185,7 +185,8 @@ CLAIM = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: store}\n"
 def test_objects_of_other_apis_are_left_alone() -> None:
     text = f"{CLAIM}---\n{PLAYBOOK}---\n{SMALL}"
     assert problems_in(text, "three.yaml") == []
-    assert names_in(text, "three.yaml") == [("Playbook", "formula"), ("PromptLearningRun", "small")]
+    named = [(one.kind, one.metadata.name) for one in resources_in(text, "three.yaml")]
+    assert named == [("Playbook", "formula"), ("PromptLearningRun", "small")]
     assert [run.name for run in parse_runs(text, "three.yaml")] == ["small"]
     (nothing,) = problems_in(CLAIM, "claim.yaml")
     assert "there is no manifest in it" in str(nothing)

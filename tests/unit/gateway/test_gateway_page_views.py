@@ -15,7 +15,7 @@ from combee.gateway.page import plot as plotting
 from combee.gateway.page.contents import MOST_ENTRIES, content_of, difference_of, reworded
 from combee.gateway.page.plot import plot_of
 from combee.gateway.page.views import Seen, Word, playbook_view
-from combee.methods.ace.diff import Changed
+from combee.methods.diff import Changed
 from combee.plan.playbook.curve import Curve
 
 STORY = story()

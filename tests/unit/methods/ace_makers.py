@@ -23,6 +23,12 @@ def learn(*updates: Update, start: Ledger | None = None, reflections: tuple[Refl
     return ACE.apply(start or ACE.empty(), list(updates), list(reflections), iteration=1)
 
 
+def carried(reflection: Reflection, updates: list[Update]) -> tuple[str, ...]:
+    """Ids of its lessons that are carried, in its order."""
+    known = ACE.carried_all([reflection], updates)
+    return tuple(lesson.id for lesson in reflection.lessons if lesson.id in known)
+
+
 def playbook(ledger: Ledger, verify: Verify = "Replay", budget: int = 8000) -> Rendered:
     return ACE.render(ledger, budget_tokens=budget, verify=verify)
 

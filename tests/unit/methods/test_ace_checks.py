@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from ace_makers import ACE, add, learn
 
-from combee.methods.ace.change import injection_reason, leak_reason
 from combee.methods.ace.entries import normalise_entry, text_digest
+from combee.methods.content import injection_reason, leak_reason
 
 ROWS = [
     f"Answer the question below with one number only and nothing else. Company {name} had a gross profit "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.methods.ace.diff import Changed, Told, diff_playbooks
+from combee.methods.ace.diff import diff_playbooks
+from combee.methods.diff import Changed, Told
 
 OLD = """# Notes of ours
 ## formulas

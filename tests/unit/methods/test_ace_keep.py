@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from ace_makers import ACE, add, change, reflection
+from ace_makers import ACE, add, carried, change, reflection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from combee.algo.text import kept_in
 from combee.methods.protocol import Merged, Rendered, Update
-from combee.methods.retention import carried
 
 ONE = "For EBITDA add back 3 operating leases"
 TWO = "For EBITDA always add back 3 operating leases"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from combee.errors import DataError
 from combee.methods.ace import Ledger
 from combee.methods.ace.change import with_verdicts
-from combee.methods.ace.ledger import join
 from combee.methods.protocol import Refusal, Update, Verdict
 
 TEXTS = st.sampled_from(
@@ -55,10 +54,10 @@ def ledgers(draw: st.DrawFn) -> Ledger:
 def test_join_is_commutative_associative_idempotent_and_has_an_identity(
     a: Ledger, b: Ledger, c: Ledger
 ) -> None:
-    assert join(a, b) == join(b, a)
-    assert join(join(a, b), c) == join(a, join(b, c))
-    assert join(a, a) == a == join(a, ACE.empty())
-    assert join(join(a, b), b) == join(a, b)
+    assert a.join(b) == b.join(a)
+    assert a.join(b).join(c) == a.join(b.join(c))
+    assert a.join(a) == a == a.join(ACE.empty())
+    assert a.join(b).join(b) == a.join(b)
 
 
 @given(ledgers())
@@ -74,7 +73,7 @@ def test_canonical_json_round_trips_to_the_same_bytes_and_digest(ledger: Ledger)
 @settings(max_examples=40, deadline=None)
 def test_a_playbook_depends_on_the_facts_and_not_on_who_joined_first(a: Ledger, b: Ledger) -> None:
     for verify in ("Replay", "Support", "Off"):
-        assert playbook(join(a, b), verify) == playbook(join(b, a), verify)
+        assert playbook(a.join(b), verify) == playbook(b.join(a), verify)
 
 
 def test_updates_in_any_order_and_split_over_any_calls_give_one_ledger() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from ace_makers import ACE, add, change, learn, playbook, reflection, trajectory
 
-from combee.methods.ace import AceMethod
-from combee.methods.ace.prompts import OutputTokens
+from combee.methods.ace.prompts import LEAF_TOKENS
 from combee.records import Lesson, Prompt, Reflection
 
 BOOK = playbook(learn(add("Use 365 days", "1@1", "2@1")))
@@ -115,9 +114,9 @@ def test_a_huge_trajectory_is_shown_without_its_middle() -> None:
     assert len(prompt.messages[1].content) < 30_000 and "characters left out" in prompt.messages[1].content
 
 
-def test_output_budgets_are_options() -> None:
-    method = AceMethod(OutputTokens(leaf=123))
-    assert method.leaf_prompt(BOOK, []).max_output_tokens == 123
+def test_aggregators_may_answer_at_length() -> None:
+    assert ACE.leaf_prompt(BOOK, []).max_output_tokens == LEAF_TOKENS
+    assert ACE.summary_prompt([]).max_output_tokens < LEAF_TOKENS
 
 
 def test_nobody_elses_field_is_left_unfilled() -> None:

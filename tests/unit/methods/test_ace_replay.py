@@ -70,8 +70,10 @@ def test_disputed_entries_are_replayed_first_whatever_their_support() -> None:
 
 
 def request(ledger: Ledger, text: str) -> tuple[str, str]:
-    got = replay_request(ledger, entry_digest(text), trajectories=RAN, budget_tokens=8000, verify="Replay")
-    return got.source, got.text
+    got = replay_request(
+        ledger, entry_digest(text), "", trajectories=RAN, budget_tokens=8000, verify="Replay"
+    )
+    return got.source, got.page.text
 
 
 def test_a_replay_runs_on_the_wrong_source_without_rivals_and_replaced_entries() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ace_makers import ACE, add, change, reflection
-
-from combee.methods.retention import carried
+from ace_makers import ACE, add, carried, change, reflection
 
 SEEN = reflection(1, "For EBITDA add back 3 leases", "Take 21% tax off")
 

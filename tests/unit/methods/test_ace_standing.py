@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from ace_makers import ACE, add, change, learn, playbook, reflection, why_left_out
 
+from combee.algo.graph import cyclic_pairs
 from combee.methods.ace import Ledger
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.conflicts import contradictions
 from combee.methods.ace.entries import entry_digest
-from combee.methods.ace.graph import cyclic_pairs
 from combee.methods.protocol import INITIAL, Refusal, Verdict, Verify
 
 YEAR, BANK = "Interest: divide by 365 days", "Interest: divide by 360 days"

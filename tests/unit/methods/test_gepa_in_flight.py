@@ -49,12 +49,12 @@ def test_those_built_on_are_different_and_none_makes_another_superfluous(
 ) -> None:
     pool = replace(scored_pool(values), drawn=drawn)
     draws = Draws(pool.seed, drawn)
-    chosen = choose_parents(pool, "instance", draws, count)
-    front = undominated(pool, "instance")
+    chosen = choose_parents(pool, "Instance", draws, count)
+    front = undominated(pool, "Instance")
     assert 1 <= len(chosen) == len(set(chosen)) == min(count, len(front))
     assert set(chosen) <= set(front)
     assert draws.drawn == drawn + len(chosen)
-    assert chosen[:1] == choose_parents(pool, "instance", Draws(pool.seed, drawn))
+    assert chosen[:1] == choose_parents(pool, "Instance", Draws(pool.seed, drawn))
     assert chosen == [one.variant for one in working(GEPA.from_json(pool.to_json()), count)]
 
 
@@ -62,7 +62,7 @@ def test_those_built_on_are_different_and_none_makes_another_superfluous(
 def test_before_anything_is_scored_any_member_may_be_built_on(size: int, count: int, drawn: int) -> None:
     pool = pool_of(*(variant(instructions=f"text {place}") for place in range(size)))
     draws = Draws(pool.seed, drawn)
-    chosen = choose_parents(pool, "instance", draws, count)
+    chosen = choose_parents(pool, "Instance", draws, count)
     assert len(chosen) == len(set(chosen)) == min(count, size) and set(chosen) <= set(members(pool))
     assert draws.drawn == drawn + len(chosen)
 

@@ -84,8 +84,8 @@ def test_objectives_are_what_a_frontier_can_be_of() -> None:
     assert objectives(pool) == ["brief", "right"]
     brief = scores(pool, "brief")
     assert sorted(tuple(sorted(found)) for found in brief.values()) == [("s1", "s2")] * 2
-    assert fronts(pool, "instance") != fronts(pool, "objective")
-    drawn = {choose_parents(pool, "objective", Draws(seed))[0] for seed in range(40)}
+    assert fronts(pool, "Instance") != fronts(pool, "Objective")
+    drawn = {choose_parents(pool, "Objective", Draws(seed))[0] for seed in range(40)}
     assert drawn == set(pool.by_digest)
-    drawn = {choose_parents(pool, "instance", Draws(seed))[0] for seed in range(40)}
+    drawn = {choose_parents(pool, "Instance", Draws(seed))[0] for seed in range(40)}
     assert len(drawn) == 1

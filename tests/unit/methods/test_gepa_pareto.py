@@ -40,41 +40,41 @@ def leaders(found: dict[str, set[int]]) -> dict[str, list[str]]:
 
 
 def test_a_front_holds_the_best_of_each_example() -> None:
-    assert leaders(fronts(pool(), "instance")) == {"example\x1fa": ["one"], "example\x1fb": ["other"]}
+    assert leaders(fronts(pool(), "Instance")) == {"example\x1fa": ["one"], "example\x1fb": ["other"]}
 
 
 def test_an_example_that_was_lost_is_nobodys_zero() -> None:
     without = {key: value for key, value in SCORES.items() if key != ONE} | {ONE: {"b": 0.0}}
-    found = fronts(replace(pool(), scores=scored(without)), "instance")
+    found = fronts(replace(pool(), scores=scored(without)), "Instance")
     assert leaders(found) == {"example\x1fa": ["start"], "example\x1fb": ["other"]}
 
 
 def test_objectives_make_fronts_of_their_own() -> None:
     partial = scored({START: {"a": 0.9, "b": 0.9}, ONE: {"a": 0.1, "b": 1.0}}, objective="partial")
     known = replace(pool(), scores=scored(SCORES) | partial)
-    assert leaders(fronts(known, "objective")) == {
+    assert leaders(fronts(known, "Objective")) == {
         "objective\x1f": ["one", "other"],
         "objective\x1fpartial": ["start"],
     }
-    assert leaders(fronts(known, "cartesian")) == {
+    assert leaders(fronts(known, "Cartesian")) == {
         "\x1fa": ["one"],
         "\x1fb": ["other"],
         "partial\x1fa": ["start"],
         "partial\x1fb": ["one"],
     }
-    both = leaders(fronts(known, "hybrid"))
-    assert both == leaders(fronts(known, "objective")) | leaders(fronts(known, "instance"))
+    both = leaders(fronts(known, "Hybrid"))
+    assert both == leaders(fronts(known, "Objective")) | leaders(fronts(known, "Instance"))
 
 
-@pytest.mark.parametrize("kind", ["objective", "hybrid", "cartesian"])
+@pytest.mark.parametrize("kind", ["Objective", "Hybrid", "Cartesian"])
 def test_a_frontier_by_objectives_needs_some(kind: Frontier) -> None:
     with pytest.raises(DataError, match="Remove frontier"):
         fronts(pool(), kind)
 
 
 def test_dominated_variants_are_never_chosen() -> None:
-    assert undominated(pool(), "instance") == [d for d in members(pool()) if d in (ONE.digest, OTHER.digest)]
-    chosen = Counter(one for seed in range(60) for one in choose_parents(pool(), "instance", Draws(seed)))
+    assert undominated(pool(), "Instance") == [d for d in members(pool()) if d in (ONE.digest, OTHER.digest)]
+    chosen = Counter(one for seed in range(60) for one in choose_parents(pool(), "Instance", Draws(seed)))
     assert set(chosen) == {ONE.digest, OTHER.digest}
     assert min(chosen.values()) >= 15
 
@@ -83,11 +83,11 @@ def test_dominated_variants_are_never_chosen() -> None:
 def test_choosing_takes_one_draw_whatever_there_is_to_choose_from(seed: int, drawn: int, bare: bool) -> None:
     draws = Draws(seed, drawn)
     known = pool_of(START) if bare else pool()
-    (chosen,) = choose_parents(known, "instance", draws)
+    (chosen,) = choose_parents(known, "Instance", draws)
     assert chosen in members(known)
     assert draws.drawn == drawn + 1
-    assert choose_parents(known, "instance", Draws(seed, drawn)) == choose_parents(
-        known, "instance", Draws(seed, drawn)
+    assert choose_parents(known, "Instance", Draws(seed, drawn)) == choose_parents(
+        known, "Instance", Draws(seed, drawn)
     )
 
 

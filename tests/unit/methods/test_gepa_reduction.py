@@ -6,7 +6,7 @@ from gepa_makers import GEPA, answer, variant
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.methods.gepa.reduction import COMPONENT, Caps, carried_by_reduce, parts
+from combee.methods.gepa.reduction import COMPONENT, carried_by_reduce, parts
 from combee.methods.gepa.standing import rendered_variant
 from combee.records import Lesson, Reflection
 
@@ -36,7 +36,7 @@ def test_a_record_of_the_whole_prompt_is_one_of_every_component() -> None:
 
 @given(st.lists(st.integers(1, 500), max_size=60), st.integers(1, 40), st.integers(0, 2000))
 def test_the_last_call_holds_what_fits_and_one_at_least(tokens: list[int], fan_in: int, room: int) -> None:
-    count = carried_by_reduce(tokens, caps=Caps(fan_in, 500 + room), overhead_tokens=500)
+    count = carried_by_reduce(tokens, cap=fan_in, room_tokens=room)
     assert count <= fan_in
     assert count == 0 if not tokens else count >= 1
     assert count <= 1 or sum(tokens[:count]) <= room

@@ -176,12 +176,12 @@ def test_lineages_that_changed_different_components_are_merged() -> None:
             {start: {"s1": 0.0, "s2": 0.0}, one: {"s1": 1.0, "s2": 0.0}, other: {"s1": 0.0, "s2": 1.0}}
         ),
     )
-    (lineages,) = mergeable(pool, "instance")
+    (lineages,) = mergeable(pool, "Instance")
     assert merged(pool, lineages) == variant(ask="A1", check="B1")
-    assert choose(pool, "instance", Draws(7)) == lineages
+    assert choose(pool, "Instance", Draws(7)) == lineages
     done = frozenset({Merged(lineages.one, lineages.other, lineages.ancestor)})
     again = replace(pool, merged=done)
-    assert mergeable(again, "instance") == [] and choose(again, "instance", Draws(7)) is None
+    assert mergeable(again, "Instance") == [] and choose(again, "Instance", Draws(7)) is None
 
 
 def test_a_variant_is_not_merged_with_what_it_came_from() -> None:
@@ -193,7 +193,7 @@ def test_a_variant_is_not_merged_with_what_it_came_from() -> None:
     pool = pool_of(start, child, grandchild)
     pool = replace(pool, origins=pool.origins | {Origin(grandchild.digest, "rewrite", (child.digest,), 3)})
     assert ancestors(pool)[grandchild.digest] == {start.digest, child.digest}
-    assert mergeable(pool, "instance") == []
+    assert mergeable(pool, "Instance") == []
 
 
 def test_a_merge_is_made_after_a_success_and_kept_when_it_holds_up() -> None:

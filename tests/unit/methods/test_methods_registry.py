@@ -44,7 +44,7 @@ def test_a_run_has_the_method_it_names_with_its_options() -> None:
         Terms(
             seed=7,
             budget_tokens=500,
-            rules=Rules("hybrid", 0),
+            rules=Rules("Hybrid", 0),
             reduce_template="<curr_param> <side_info>",
         )
     )

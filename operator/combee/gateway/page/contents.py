@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from combee.methods.ace.diff import BulletDiff, Changed, Told, diff_playbooks
+from combee.methods.ace.diff import diff_playbooks
 from combee.methods.ace.parse import Line, parse_playbook
+from combee.methods.diff import Changed, Diff, Told
 
 T = TypeVar("T")
 MOST_ENTRIES = 400
@@ -122,7 +123,7 @@ def _first(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
     return entries[:room], max(0, room - len(entries))
 
 
-def _size(diff: BulletDiff) -> int:
+def _size(diff: Diff) -> int:
     return len(diff.removed) + len(diff.changed) + len(diff.added)
 
 

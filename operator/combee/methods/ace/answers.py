@@ -62,8 +62,8 @@ def _as_sentences(value: Any) -> list[str]:
 
 
 def _as_objects(value: Any) -> list[Any]:
-    found = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
-    return [part for part in found if isinstance(part, dict)]
+    objects = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+    return [part for part in objects if isinstance(part, dict)]
 
 
 Text = Annotated[str, BeforeValidator(_as_text)]
@@ -106,18 +106,18 @@ class _Entries(_Reply):
     entries: Annotated[list[_Entry], BeforeValidator(_as_objects)] = Field(max_length=MAX_ENTRIES)
 
 
-def _renamed(found: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """``found`` with other servers' names for our fields; ours win."""
+def _renamed(fields: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """``fields`` with other servers' names for our fields; ours win."""
     return {
-        names.get(key, key): value for key, value in found.items() if names.get(key, key) not in found
-    } | found
+        names.get(key, key): value for key, value in fields.items() if names.get(key, key) not in fields
+    } | fields
 
 
 def parse_rollout(text: str) -> RolloutReply:
     """The reply of a task model; plain text is the answer itself. ParseError when there is none."""
-    found = read_object(text) if "{" in text else None
+    fields = read_object(text) if "{" in text else None
     names = {"final_answer": "answer", "finalAnswer": "answer", "bullet_ids": "bullets", "cited": "bullets"}
-    renamed = _renamed(found, names) if found else {}
+    renamed = _renamed(fields, names) if fields else {}
     if "answer" in renamed:
         try:
             reply = _Rollout.model_validate(renamed)
@@ -137,12 +137,12 @@ def parse_rollout(text: str) -> RolloutReply:
 def parse_reflection(text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
     """The review of one trajectory. Plain text is a diagnosis without a lesson only when it is no
     JSON at all; ParseError when there is nothing to read."""
-    found = read_object(text)
-    if found is None:
+    fields = read_object(text)
+    if fields is None:
         raise ParseError("there is no JSON object in the reply")
     names = {"reasoning": "diagnosis", "key_insight": "lessons", "bullet_tags": "tags", "insights": "lessons"}
     try:
-        reply = _Reflection.model_validate(_renamed(found, names))
+        reply = _Reflection.model_validate(_renamed(fields, names))
     except ValidationError as error:
         raise ParseError("the JSON object does not follow the schema") from error
     lessons = [one_line(lesson)[:MAX_ENTRY_CHARS] for lesson in reply.lessons]
@@ -168,24 +168,26 @@ def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Render
     by_id = {reflection.id: reflection for reflection in reflections}
     updates: list[Update] = []
     for entry in _entries(text):
-        cited = [by_id[found] for found in _cited_ids(entry.reflections, by_id)]
+        cited = [by_id[name] for name in _cited_ids(entry.reflections, by_id)]
         if not cited:
             continue
-        said = normalise_entry(entry.text)
-        backing = [r for r in cited if backs(r, said)] if said else cited
+        rule = normalise_entry(entry.text)
+        backing = [r for r in cited if backs(r, rule)] if rule else cited
         sources = frozenset(r.trajectory_id for r in backing or cited[:1])
         given = frozenset(r.trajectory_id for r in cited)
-        updates += [replace(update, cited=given) for update in _typed(entry, said, sources, playbook)]
+        updates += [replace(update, cited=given) for update in _typed(entry, rule, sources, playbook)]
     return updates
 
 
 def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
     """A summary as a reflection: a lesson for each line, a longer one cut between words, so that an
-    aggregator reads all of it. It is of a right attempt where all that it is of are. ParseError when empty."""
+    aggregator reads all of it. It counts as right where all of ``reflections`` do. ParseError when empty."""
     if len(text) > MAX_ANSWER_CHARS:
         raise ParseError("the summary is far too long")
-    said = [_LIST_MARK.sub("", one_line(line)) for line in text.splitlines() if not line.startswith("```")]
-    lines = [part for line in said for part in textwrap.wrap(line, MAX_LESSON_CHARS, break_on_hyphens=False)]
+    points = [_LIST_MARK.sub("", one_line(line)) for line in text.splitlines() if not line.startswith("```")]
+    lines = [
+        part for line in points for part in textwrap.wrap(line, MAX_LESSON_CHARS, break_on_hyphens=False)
+    ]
     if not lines:
         raise ParseError("the summary is empty")
     lessons = tuple(Lesson(f"{summary_id}.{k}", line) for k, line in enumerate(lines, start=1))
@@ -195,8 +197,7 @@ def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflectio
 
 def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
     """The entries of a merge call over ``updates`` (u-1, u-2, ...): those it names to be kept, word for word
-    and once, and those it wrote, with the sources of what they take in. An entry may be both, for what
-    is kept cannot do harm."""
+    and once, and those it wrote, with the sources of what they take in. An entry may be both."""
     by_id = {f"u-{number}": update for number, update in enumerate(updates, start=1)}
     groups, written = _kept_groups(text), _entries(text)
     named = [*(one for group in groups for one in group), *(one for e in written for one in _takes_in(e))]
@@ -213,17 +214,15 @@ def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> 
 def _written(entries: Sequence[_Entry], by_id: Mapping[str, Update], playbook: Rendered) -> list[Update]:
     merged: list[Update] = []
     for entry in entries:
-        cited = [by_id[found] for found in _cited_ids(_takes_in(entry), by_id)]
+        cited = [by_id[name] for name in _cited_ids(_takes_in(entry), by_id)]
         if not cited:
             continue
-        sources = frozenset(source for update in cited for source in update.sources)
-        given = frozenset(source for update in cited for source in update.cited)
         inherited = tuple(sorted({base for update in cited for base in update.base}))
-        for found in _typed(entry, normalise_entry(entry.text), sources, playbook):
-            op, base = found.op, found.base
+        for written in _typed(entry, normalise_entry(entry.text), frozenset(), playbook):
+            op, base = written.op, written.base
             if op == "ADD" and inherited:
                 op, base = ("UPDATE" if len(inherited) == 1 else "MERGE"), inherited
-            merged.append(replace(found, op=op, base=base, cited=given))
+            merged.append(written.backed_by(cited, op=op, base=base))
     return merged
 
 
@@ -232,9 +231,9 @@ def _takes_in(entry: _Entry) -> list[str]:
 
 
 def _kept_groups(text: str) -> list[list[str]]:
-    """The ids named to be kept, those said to be the same together; a plain list of ids keeps each by itself."""
-    found = read_object(text) or {}
-    value = _renamed(found, {"kept": "keep", "keep_ids": "keep"}).get("keep")
+    """The ids named to be kept, those that say the same together; a plain list keeps each by itself."""
+    fields = read_object(text) or {}
+    value = _renamed(fields, {"kept": "keep", "keep_ids": "keep"}).get("keep")
     return [_as_texts(one) for one in (value if isinstance(value, list) else [value])][:MAX_ENTRIES]
 
 
@@ -243,28 +242,28 @@ def backs(reflection: Reflection, text: str) -> bool:
     of the entry, or, when there are none, enough of its words. So rules of two reflections folded
     into one entry are not an entry with two sources."""
     whole = " ; ".join([*(lesson.text for lesson in reflection.lessons), reflection.text])
-    found, words = anchors(text), token_set(whole)
-    if found.numbers or found.identifiers:
+    facts, words = anchors(text), token_set(whole)
+    if facts.numbers or facts.identifiers:
         held = anchors(whole)
-        names = all(i in held.identifiers or token_set(i) <= words for i in found.identifiers)
-        return names and found.numbers <= (held.numbers | words)
-    said = token_set(text)
-    return len(said & words) >= OVERLAP_TO_BACK * len(said)
+        names = all(i in held.identifiers or token_set(i) <= words for i in facts.identifiers)
+        return names and facts.numbers <= (held.numbers | words)
+    rule_words = token_set(text)
+    return len(rule_words & words) >= OVERLAP_TO_BACK * len(rule_words)
 
 
 def _entries(text: str) -> list[_Entry]:
-    found = read_object(text)
-    if found is None:
+    fields = read_object(text)
+    if fields is None:
         raise ParseError("there is no JSON object in the reply")
-    found = _renamed(found, {"operations": "entries", "updates": "entries"})
-    if "entries" not in found:
-        if "keep" in found:
+    fields = _renamed(fields, {"operations": "entries", "updates": "entries"})
+    if "entries" not in fields:
+        if "keep" in fields:
             return []
-        if "text" not in found:
+        if "text" not in fields:
             raise ParseError('the JSON object has no field "entries"')
-        found = {"entries": [found]}
+        fields = {"entries": [fields]}
     names = {"type": "op", "operation": "op", "content": "text", "sources": "reflections"}
-    rows = [_renamed(row, names) for row in _as_objects(found["entries"])][:MAX_ENTRIES]
+    rows = [_renamed(row, names) for row in _as_objects(fields["entries"])][:MAX_ENTRIES]
     try:
         return _Entries.model_validate({"entries": rows}).entries
     except ValidationError as error:
@@ -293,8 +292,8 @@ def _bare_id(text: str) -> str:
 
 def _cited_ids(cited: Sequence[str], known: Mapping[str, Any]) -> list[str]:
     """The cited ids that exist, once each; a lesson's id (``r-00017.2``) cites its reflection."""
-    found = []
+    names = []
     for text in cited:
         bare = _bare_id(text)
-        found.append(bare if bare in known else bare.partition(".")[0])
-    return [one for one in dict.fromkeys(found) if one in known]
+        names.append(bare if bare in known else bare.partition(".")[0])
+    return [one for one in dict.fromkeys(names) if one in known]

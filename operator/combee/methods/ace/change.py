@@ -7,16 +7,9 @@ from typing import Literal
 
 from combee.methods.ace.entries import entry_digest, normalise_entry, section_key, text_digest
 from combee.methods.ace.ids import known_ids
-from combee.methods.ace.ledger import Change, Entry, Ledger, Support, Vote, join
+from combee.methods.ace.ledger import Change, Entry, Ledger, Support, Vote
 from combee.methods.ace.parse import layout, parse_playbook
-from combee.methods.content import (
-    ShingleCorpus,
-    injection_reason,
-    leak_corpus,
-    leak_reason,
-    refusals_of,
-    without_private,
-)
+from combee.methods.content import refusals_of
 from combee.methods.protocol import INITIAL, LeakCorpus, Refusal, Update, Verdict
 from combee.records import Reflection
 
@@ -71,23 +64,23 @@ def apply(
         changes=frozenset(changes),
         votes=_votes(reflections, known_ids(artifact) if ids is None else ids, known),
     )
-    return join(artifact, added)
+    return artifact.join(added)
 
 
 def _votes(reflections: Sequence[Reflection], ids: Mapping[str, str], known: set[str]) -> frozenset[Vote]:
     """The votes of ``reflections``; one that says both helpful and harmful of an entry says nothing."""
     votes = set[Vote]()
     for reflection in reflections:
-        said: dict[str, set[str]] = {}
+        opinions: dict[str, set[str]] = {}
         for bullet, verdict in reflection.tags:
             digest = ids.get(bullet)
             if digest in known and digest is not None:
-                said.setdefault(digest, set()).add(verdict)
-        for digest, verdicts in said.items():
-            found = verdicts & {"helpful", "harmful"}
-            if found == {"helpful"}:
+                opinions.setdefault(digest, set()).add(verdict)
+        for digest, verdicts in opinions.items():
+            clear = verdicts & {"helpful", "harmful"}
+            if clear == {"helpful"}:
                 votes.add(Vote(digest, reflection.trajectory_id, "helpful"))
-            elif found == {"harmful"}:
+            elif clear == {"harmful"}:
                 votes.add(Vote(digest, reflection.trajectory_id, "harmful"))
     return frozenset(votes)
 
@@ -99,7 +92,7 @@ def new_entries(before: Ledger, after: Ledger) -> tuple[str, ...]:
 
 def with_refusals(artifact: Ledger, refusals: Iterable[Refusal]) -> Ledger:
     """``artifact`` and these refusals."""
-    return join(artifact, Ledger(refusals=frozenset(refusals)))
+    return artifact.join(Ledger(refusals=frozenset(refusals)))
 
 
 def with_verdicts(ledger: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
@@ -110,16 +103,13 @@ def with_verdicts(ledger: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
         for v in verdicts
         if not v.won and v.entry_digest in ledger.texts
     )
-    return join(ledger, Ledger(verdicts=verdicts, refusals=refusals))
+    return ledger.join(Ledger(verdicts=verdicts, refusals=refusals))
 
 
 def _why_lost(verdict: Verdict) -> str:
     if not verdict.fixed:
         return f"it does not fix its own example ({verdict.source})"
     return f"it harms {verdict.harmed} of {len(verdict.controls)} control examples"
-
-
-__all__ = ["ShingleCorpus", "checks", "injection_reason", "leak_corpus", "leak_reason", "without_private"]
 
 
 def checks(artifact: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:

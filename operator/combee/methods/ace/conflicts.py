@@ -13,8 +13,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 
 from combee.algo.components import similarity_components
+from combee.algo.grouping import grouped
 from combee.algo.text import anchors, token_set
 
 SIMILAR = 0.6
@@ -25,8 +27,8 @@ MAX_RIVAL_GROUPS = 32
 
 _NEGATIONS = token_set("not never no don doesn cannot avoid without unless isn aren shouldn won nor")
 _FUNCTION = token_set(
-    "a an the is are be been to of in on by with and or at as it its this that always please must should shall "
-    "you your t s do does if when whenever for then use only just"
+    "a an the is are be been to of in on by with and or at as it its this that always please must should "
+    "shall you your t s do does if when whenever for then use only just"
 )
 
 
@@ -52,21 +54,21 @@ class Claim:
 @lru_cache(maxsize=1024)
 def claim(text: str) -> Claim:
     """The claim of one entry. Cost: linear in the text."""
-    found = anchors(text)
+    held = anchors(text)
     words = {word for word in token_set(text) if not (word[0].isdigit() or word[0] in "-.$€£¥")}
     return Claim(
         topic=frozenset(words - _NEGATIONS - _FUNCTION),
-        numbers=found.numbers,
-        identifiers=found.identifiers,
-        condition=found.condition,
+        numbers=held.numbers,
+        identifiers=held.identifiers,
+        condition=held.condition,
         negated=bool(words & _NEGATIONS),
     )
 
 
 def same_lesson_key(text: str) -> tuple[frozenset[str], bool]:
     """What paraphrases must share besides words, numbers and identifiers: condition and negation."""
-    said = claim(text)
-    return said.condition, said.negated
+    stated = claim(text)
+    return stated.condition, stated.negated
 
 
 def paraphrases(texts: Sequence[str], *, cap: int = CLUSTER_CAP) -> list[list[int]]:
@@ -76,41 +78,27 @@ def paraphrases(texts: Sequence[str], *, cap: int = CLUSTER_CAP) -> list[list[in
         if len(component) == 1:
             clusters.append(list(component))
             continue
-        alike: dict[tuple[frozenset[str], bool], list[int]] = defaultdict(list)
-        for index in component:
-            alike[same_lesson_key(texts[index])].append(index)
+        alike = grouped(component, lambda index: same_lesson_key(texts[index]))
         clusters.extend(sorted(members) for members in alike.values())
     return sorted(clusters)
 
 
 def contradictions(texts: Mapping[str, str]) -> dict[str, set[str]]:
     """digest -> digests that contradict it, for ``texts`` (digest -> text); symmetric."""
-    scopes: dict[object, list[str]] = defaultdict(list)
-    for digest, text in texts.items():
-        said = claim(text)
-        if said.topic:
-            scopes[said.scope()].append(digest)
+    claims = {digest: claim(text) for digest, text in texts.items()}
+    scopes = grouped((digest for digest in texts if claims[digest].topic), lambda d: claims[d].scope())
     rivals: dict[str, set[str]] = defaultdict(set)
     for digests in scopes.values():
-        if len(digests) > 1:
-            _pair_up(digests, texts, rivals)
-    return dict(rivals)
-
-
-def _pair_up(digests: list[str], texts: Mapping[str, str], rivals: dict[str, set[str]]) -> None:
-    said: dict[tuple[frozenset[str], bool], list[str]] = defaultdict(list)
-    for digest in digests:
-        said[claim(texts[digest]).statement()].append(digest)
-    groups = list(said.items())
-    if len(groups) > MAX_RIVAL_GROUPS:
-        return
-    for i, (one, left) in enumerate(groups):
-        for other, right in groups[:i]:
+        statements = grouped(digests, lambda d: claims[d].statement())
+        if len(statements) > MAX_RIVAL_GROUPS:
+            continue
+        for (one, left), (other, right) in combinations(statements.items(), 2):
             if _differ(one, other):
                 for digest in left:
                     rivals[digest].update(right)
                 for digest in right:
                     rivals[digest].update(left)
+    return dict(rivals)
 
 
 def _differ(a: tuple[frozenset[str], bool], b: tuple[frozenset[str], bool]) -> bool:

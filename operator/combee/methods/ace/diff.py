@@ -1,7 +1,7 @@
 """What changed between two playbooks, bullet by bullet. Pure.
 
-A bullet is known by what it says first (its entry's digest), then by its id: one that was re-worded under
-its id is changed, one that only got votes or a new id is the same, everything else came or went. Lines that are
+A bullet is known by what it says first (its entry's digest), then by its id: one that was re-worded under its
+id is changed, one that only got votes or a new id is the same, everything else came or went. Lines that are
 no bullets are compared as lines.
 """
 
@@ -11,11 +11,6 @@ from collections import Counter
 
 from combee.methods.ace.parse import Document, Line, parse_playbook
 from combee.methods.diff import Changed, Diff, Told
-
-__all__ = ["BulletDiff", "Changed", "Diff", "Told", "diff_playbooks"]
-
-BulletDiff = Diff
-"""A difference between playbooks: its entries are bullets."""
 
 
 def diff_playbooks(before: str, after: str) -> Diff:

@@ -26,7 +26,8 @@ SECTIONS = (
 """The sections a new playbook is offered, in the order they are rendered; others may join them."""
 
 BULLET = re.compile(
-    r"^\[(?P<id>[^\]\s]{1,64})\] *helpful=(?P<helpful>\d{1,9}) *harmful=(?P<harmful>\d{1,9}) *:: ?(?P<text>.*)$",
+    r"^\[(?P<id>[^\]\s]{1,64})\] *helpful=(?P<helpful>\d{1,9}) *harmful=(?P<harmful>\d{1,9})"
+    r" *:: ?(?P<text>.*)$",
     re.DOTALL,
 )
 """A playbook line, ours or ACE's: ``[calc-3fa9c1] helpful=3 harmful=0 :: text``."""

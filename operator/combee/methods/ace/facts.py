@@ -7,11 +7,13 @@ when it says something no member said: support cannot be borrowed for a new clai
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from combee.algo.graph import closure
+from combee.algo.grouping import grouped
 from combee.algo.text import anchors, kept_in, token_set
 from combee.methods.ace.conflicts import claim, paraphrases
 from combee.methods.ace.entries import DEFAULT_SECTION
@@ -30,8 +32,8 @@ class Facts:
 
     supports: dict[str, list[Support]]
     votes: dict[str, list[Vote]]
-    wins: dict[str, int]
-    losses: dict[str, int]
+    wins: Counter[str]
+    losses: Counter[str]
     refused: dict[str, str]
     replacements: tuple[Change, ...]
     deleters: dict[str, frozenset[str]]
@@ -46,27 +48,17 @@ class Facts:
 @lru_cache(maxsize=2)
 def facts_of(ledger: Ledger) -> Facts:
     """The index of ``ledger``. Facts about entries that it does not have are passed over."""
-    supports: dict[str, list[Support]] = defaultdict(list)
-    votes: dict[str, list[Vote]] = defaultdict(list)
-    wins: dict[str, int] = defaultdict(int)
-    losses: dict[str, int] = defaultdict(int)
     deleters: dict[str, set[str]] = defaultdict(set)
-    for support in sorted(ledger.supports):
-        supports[support.entry].append(support)
-    for vote in sorted(ledger.votes):
-        votes[vote.entry].append(vote)
-    for verdict in ledger.verdicts:
-        (wins if verdict.won else losses)[verdict.entry_digest] += 1
     for change in ledger.changes:
         if change.op == "DELETE":
             deleters[change.base].add(example_of(change.source))
     known = ledger.texts
     lines = layout(ledger.initial)
     return Facts(
-        supports=dict(supports),
-        votes=dict(votes),
-        wins=dict(wins),
-        losses=dict(losses),
+        supports=grouped(sorted(ledger.supports), lambda support: support.entry),
+        votes=grouped(sorted(ledger.votes), lambda vote: vote.entry),
+        wins=Counter(verdict.entry_digest for verdict in ledger.verdicts if verdict.won),
+        losses=Counter(verdict.entry_digest for verdict in ledger.verdicts if not verdict.won),
         refused={r.entry_digest: r.kind for r in sorted(ledger.refusals) if r.kind in ("leak", "injection")},
         replacements=tuple(
             c for c in sorted(ledger.changes) if c.op != "DELETE" and c.base in known and c.result in known
@@ -127,18 +119,21 @@ def lessons_of(ledger: Ledger) -> Lessons:
     facts = facts_of(ledger)
     usable = [digest for digest in ledger.texts if digest not in facts.refused]
     clusters = _separate(paraphrases([ledger.texts[d] for d in usable]), usable, facts)
-    inherits = _inheritance(ledger, facts)
     bases: dict[str, set[str]] = defaultdict(set)
     merged: dict[str, set[str]] = defaultdict(set)
     for change in facts.replacements:
         bases[change.result].add(change.base)
         if change.op == "MERGE":
             merged[change.result].add(change.base)
-    members = {}
+    inherits = {
+        result: faithful_to(ledger.texts[result], {base: ledger.texts[base] for base in members})
+        for result, members in merged.items()
+    }
+    lessons = {}
     for cluster in clusters:
         rep = _representative(cluster, facts)
-        members[rep] = _gather(tuple(cluster), facts, inherits, merged, bases)
-    rep_of = {digest: rep for rep, lesson in members.items() for digest in lesson.members}
+        lessons[rep] = _gather(tuple(cluster), facts, inherits, merged, bases)
+    rep_of = {digest: rep for rep, lesson in lessons.items() for digest in lesson.members}
     edges, updates = set(), defaultdict(set)
     for change in facts.replacements:
         base, result = rep_of.get(change.base, ""), rep_of.get(change.result, "")
@@ -149,13 +144,15 @@ def lessons_of(ledger: Ledger) -> Lessons:
         if change.op == "UPDATE" or kept_in(ledger.texts[change.base], ledger.texts[change.result]):
             edges.add((base, result))
     return Lessons(
-        members, rep_of, tuple(sorted(edges)), {base: tuple(sorted(found)) for base, found in updates.items()}
+        lessons,
+        rep_of,
+        tuple(sorted(edges)),
+        {base: tuple(sorted(results)) for base, results in updates.items()},
     )
 
 
 def _separate(clusters: Iterable[Sequence[int]], usable: Sequence[str], facts: Facts) -> list[list[str]]:
-    """Clusters as digests, in which no entry sits with what replaces it, and one entry of the user's
-    at most."""
+    """Clusters as digests: no entry sits with what replaces it, and no two of the user's sit together."""
     replaced: dict[str, set[str]] = defaultdict(set)
     for change in facts.replacements:
         replaced[change.base].add(change.result)
@@ -178,35 +175,23 @@ def _representative(cluster: Sequence[str], facts: Facts) -> str:
 
     def standing(digest: str) -> tuple[bool, int, int, str]:
         examples = {example_of(s.source) for s in facts.supports.get(digest, ())}
-        return not facts.trusted(digest), -facts.wins.get(digest, 0), -len(examples), digest
+        return not facts.trusted(digest), -facts.wins[digest], -len(examples), digest
 
     return min(cluster, key=standing)
 
 
-def _inheritance(ledger: Ledger, facts: Facts) -> dict[str, frozenset[str]]:
-    """Merged entry -> the members whose sources it may count as its own."""
-    bases: dict[str, set[str]] = defaultdict(set)
-    for change in facts.replacements:
-        if change.op == "MERGE":
-            bases[change.result].add(change.base)
-    return {
-        result: frozenset(faithful_to(ledger.texts[result], {b: ledger.texts[b] for b in found}))
-        for result, found in bases.items()
-    }
-
-
 def faithful_to(merged: str, members: dict[str, str]) -> list[str]:
     """Keys of the ``members`` that ``merged`` carries; none when it states what no member states."""
-    found = anchors(merged)
+    stated = anchors(merged)
     numbers, identifiers, words = set[str](), set[str](), set[str]()
     for text in members.values():
         held = anchors(text)
         numbers |= held.numbers
         identifiers |= held.identifiers
         words |= token_set(text)
-    said = token_set(merged)
-    new_claim = not (found.numbers <= numbers and found.identifiers <= identifiers)
-    if new_claim or len(said & words) < MERGE_WORDS_SHARE * len(said):
+    own_words = token_set(merged)
+    new_claim = not (stated.numbers <= numbers and stated.identifiers <= identifiers)
+    if new_claim or len(own_words & words) < MERGE_WORDS_SHARE * len(own_words):
         return []
     negated = claim(merged).negated
     return sorted(
@@ -214,26 +199,15 @@ def faithful_to(merged: str, members: dict[str, str]) -> list[str]:
     )
 
 
-def _closure(start: Iterable[str], parents: dict[str, frozenset[str]] | dict[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    stack = list(start)
-    while stack:
-        digest = stack.pop()
-        if digest not in seen:
-            seen.add(digest)
-            stack.extend(parents.get(digest, ()))
-    return seen
-
-
 def _gather(
     cluster: tuple[str, ...],
     facts: Facts,
-    inherits: dict[str, frozenset[str]],
+    inherits: dict[str, list[str]],
     merged: dict[str, set[str]],
     bases: dict[str, set[str]],
 ) -> Lesson:
-    backing = [s for d in sorted(_closure(cluster, inherits)) for s in facts.supports.get(d, ())]
-    voters = sorted(_closure(cluster, merged))
+    backing = [s for d in sorted(closure(cluster, inherits)) for s in facts.supports.get(d, ())]
+    voters = sorted(closure(cluster, merged))
     votes = [v for d in voters for v in facts.votes.get(d, ())]
     helpers = frozenset(example_of(v.source) for v in votes if v.verdict == "helpful")
     harmers = frozenset(example_of(v.source) for v in votes if v.verdict == "harmful")
@@ -245,8 +219,8 @@ def _gather(
         helpers=helpers,
         helpful=len(helpers) + sum(line.helpful for line in given),
         harmful=len(harmers) + sum(line.harmful for line in given),
-        wins=sum(facts.wins.get(d, 0) for d in cluster),
-        losses=sum(facts.losses.get(d, 0) for d in cluster),
+        wins=sum(facts.wins[d] for d in cluster),
+        losses=sum(facts.losses[d] for d in cluster),
         deleters=frozenset(e for d in cluster for e in facts.deleters.get(d, ())),
         section=_section(own),
         parents=tuple(sorted({b for d in cluster for b in bases.get(d, ())} - set(cluster))),
@@ -258,8 +232,5 @@ def _section(supports: Sequence[Support]) -> str:
     if not supports:
         return DEFAULT_SECTION
     first = min(s.iteration for s in supports)
-    count: dict[str, int] = defaultdict(int)
-    for support in supports:
-        if support.iteration == first:
-            count[support.section] += 1
+    count = Counter(support.section for support in supports if support.iteration == first)
     return min(count, key=lambda section: (-count[section], section))

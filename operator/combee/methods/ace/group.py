@@ -5,11 +5,11 @@ The result is a function of the set of updates: any order of them gives the same
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from combee.algo.components import similarity_components
+from combee.algo.grouping import grouped
 from combee.algo.text import kept_in
 from combee.methods.ace.conflicts import SIMILAR, claim, same_lesson_key
 from combee.methods.ace.facts import faithful_to
@@ -19,17 +19,15 @@ from combee.methods.protocol import Grouping, Op, Update
 def group(updates: Sequence[Update], *, cap: int) -> Grouping:
     """Join equal updates, and similar ones with the same sources, without a call; clusters of at
     most ``cap`` members are the similar ones of different sources, one aggregator call each."""
-    by_target: dict[tuple[str, tuple[str, ...]], list[Update]] = defaultdict(list)
-    for update in join_equal(updates):
-        by_target["" if update.op == "ADD" else update.op, tuple(sorted(update.base))].append(update)
+    by_target = grouped(join_equal(updates), lambda u: ("" if u.op == "ADD" else u.op, tuple(sorted(u.base))))
     passed: list[Update] = []
     clusters: list[list[Update]] = []
-    for (op, _), found in sorted(by_target.items()):
-        if op == "DELETE" or len(found) == 1:
-            passed += found
+    for (op, _), alike in sorted(by_target.items()):
+        if op == "DELETE" or len(alike) == 1:
+            passed += alike
             continue
-        for component in similarity_components([u.text for u in found], threshold=SIMILAR, cap=max(1, cap)):
-            members = _join_same_sources([found[index] for index in component])
+        for component in similarity_components([u.text for u in alike], threshold=SIMILAR, cap=max(1, cap)):
+            members = _join_same_sources([alike[index] for index in component])
             if len(members) > 1:
                 clusters.append(members)
             else:
@@ -41,20 +39,16 @@ def group(updates: Sequence[Update], *, cap: int) -> Grouping:
 
 def join_equal(updates: Iterable[Update]) -> list[Update]:
     """One update for each key, with all sources, in the order of keys."""
-    by_key: dict[str, list[Update]] = defaultdict(list)
-    for update in updates:
-        by_key[update.key].append(update)
-    return [_united(found[0], found) for _, found in sorted(by_key.items())]
+    by_key = grouped(updates, lambda update: update.key)
+    return [_united(equal[0], equal) for _, equal in sorted(by_key.items())]
 
 
 def _united(chosen: Update, members: Sequence[Update]) -> Update:
     """``chosen`` with the sources of all; the section most of them name, by name when equal."""
     sections = Counter(update.section for update in members)
-    return replace(
-        chosen,
+    return chosen.backed_by(
+        members,
         section=min(sections, key=lambda section: (-sections[section], section)),
-        sources=frozenset(source for update in members for source in update.sources),
-        cited=frozenset(source for update in members for source in update.cited),
         base=tuple(sorted(chosen.base)),
         reason=max(update.reason for update in members),
     )
@@ -62,10 +56,8 @@ def _united(chosen: Update, members: Sequence[Update]) -> Update:
 
 def _join_same_sources(members: Sequence[Update]) -> list[Update]:
     """Wordings of one lesson by the same sources become the fullest wording; in the order of keys."""
-    alike: dict[object, list[Update]] = defaultdict(list)
-    for update in members:
-        alike[update.sources, same_lesson_key(update.text)].append(update)
-    joined = [_united(max(found, key=lambda u: (len(u.text), u.key)), found) for found in alike.values()]
+    alike = grouped(members, lambda u: (u.sources, same_lesson_key(u.text)))
+    joined = [_united(max(same, key=lambda u: (len(u.text), u.key)), same) for same in alike.values()]
     return sorted(joined, key=lambda u: u.key)
 
 
@@ -78,20 +70,13 @@ def carry_on(groups: Iterable[Sequence[Update]]) -> list[Update]:
     carried: list[Update] = []
     for first, *others in groups:
         same = [other for other in others if stands_for(first, other)]
-        united = [first, *same]
-        carried.append(
-            replace(
-                first,
-                sources=frozenset(source for update in united for source in update.sources),
-                cited=frozenset(source for update in united for source in update.cited),
-            )
-        )
+        carried.append(first.backed_by([first, *same]))
         carried += [other for other in others if other not in same]
     return carried
 
 
 def stands_for(first: Update, other: Update) -> bool:
-    """Whether two updates do the same to the same entries: equal texts, or all anchors of either in the other."""
+    """Whether two updates do the same to the same entries: equal texts, or each with the other's anchors."""
     if (first.op, sorted(first.base)) != (other.op, sorted(other.base)):
         return False
     if first.text == other.text:
@@ -120,14 +105,6 @@ def reconcile_merge(members: Sequence[Update], merged: Sequence[Update]) -> list
         backing = [took[i] for i in faithful]
         base = {b for m in backing for b in m.base}
         op: Op = "ADD" if not base else "UPDATE" if len(base) == 1 else "MERGE"
-        kept.append(
-            replace(
-                result,
-                op=op,
-                base=tuple(sorted(base)),
-                sources=frozenset(s for m in backing for s in m.sources),
-                cited=frozenset(s for m in backing for s in m.cited),
-            )
-        )
+        kept.append(result.backed_by(backing, op=op, base=tuple(sorted(base))))
     lost = [member for i, member in enumerate(members) if i not in carried]
     return join_equal([*kept, *lost])

@@ -86,8 +86,8 @@ def parse_playbook(text: str) -> Document:
 def _parse_line(raw: str, section: str) -> Line:
     if heading := _HEADING.match(raw):
         return Line(raw, "heading", section_key(heading["title"]))
-    if found := BULLET.match(raw):
-        body = found["text"].removesuffix("\r")
+    if bullet := BULLET.match(raw):
+        body = bullet["text"].removesuffix("\r")
         tail = CONTESTED.search(body)
         body = body[: tail.start()] if tail else body
         if text := normalise_entry(body):
@@ -95,9 +95,9 @@ def _parse_line(raw: str, section: str) -> Line:
                 raw,
                 "bullet",
                 section,
-                id=found["id"],
-                helpful=int(found["helpful"]),
-                harmful=int(found["harmful"]),
+                id=bullet["id"],
+                helpful=int(bullet["helpful"]),
+                harmful=int(bullet["harmful"]),
                 body=body,
                 digest=entry_digest(text),
                 contested=int(tail["n"]) if tail else 0,

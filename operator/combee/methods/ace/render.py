@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from combee.algo.grouping import grouped
 from combee.algo.tokens import BYTES_PER_TOKEN, estimate_tokens
 from combee.errors import BugError
 from combee.methods.ace.entries import SECTIONS, bullet_line, text_digest
@@ -18,9 +19,7 @@ from combee.methods.ace.ids import bullet_ids
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.parse import Line
 from combee.methods.ace.resolve import Standing, resolve, rivalries
-from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, Verdict, Verify
-
-"""Why a rendered entry's like is left out: the text would exceed the token budget."""
+from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, Verify
 
 
 def render(
@@ -178,9 +177,7 @@ def views(artifact: Ledger, rendered: Rendered, *, verify: Verify) -> list[Entry
     """Every entry with its standing: those in ``rendered`` first in rank order, then the others."""
     state, ids = resolve(artifact, verify), bullet_ids(artifact)
     included, reasons = set(rendered.included), {left.digest: left.reason for left in rendered.left_out}
-    replays: dict[str, list[Verdict]] = {}
-    for verdict in sorted(artifact.verdicts):
-        replays.setdefault(verdict.entry_digest, []).append(verdict)
+    replays = grouped(sorted(artifact.verdicts), lambda verdict: verdict.entry_digest)
     ordered = sorted(state.standings.values(), key=lambda s: (s.digest not in included, bool(s.out), s.rank))
     return [
         EntryView(

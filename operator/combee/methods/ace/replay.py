@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from combee.algo.seeds import digest_of
 from combee.errors import BugError
@@ -10,8 +11,18 @@ from combee.methods.ace.facts import facts_of, lessons_of
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.render import render
 from combee.methods.ace.resolve import DISTINCT_TO_DELETE, DISTINCT_TO_SUPPORT, rivalries
-from combee.methods.protocol import ReplayRequest, Verify
+from combee.methods.protocol import Verify
+from combee.methods.verification import Page
 from combee.records import Trajectory, example_of
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """Answer ``source``'s example, and its controls, with the ``page`` that has the entry in it."""
+
+    entry_digest: str
+    source: str
+    page: Page
 
 
 def replay_candidates(ledger: Ledger, *, trajectories: Mapping[str, Trajectory]) -> list[str]:
@@ -22,15 +33,15 @@ def replay_candidates(ledger: Ledger, *, trajectories: Mapping[str, Trajectory])
     disputed; what two distinct examples asked to delete is not replayed.
     """
     facts, lessons, rivals = facts_of(ledger), lessons_of(ledger), rivalries(ledger)
-    found = []
+    candidates = []
     for rep, lesson in lessons.members.items():
         if lesson.wins or lesson.losses or len(lesson.deleters) >= DISTINCT_TO_DELETE:
             continue
         disputed = bool(rivals[rep])
         single = len(lesson.examples) < DISTINCT_TO_SUPPORT and not facts.trusted(rep)
         if (disputed or single) and _wrong_source(ledger, rep, trajectories):
-            found.append((not disputed, rep))
-    return [rep for _, rep in sorted(found)]
+            candidates.append((not disputed, rep))
+    return [rep for _, rep in sorted(candidates)]
 
 
 def _wrong_source(ledger: Ledger, digest: str, trajectories: Mapping[str, Trajectory]) -> str:
@@ -48,18 +59,19 @@ def _wrong_source(ledger: Ledger, digest: str, trajectories: Mapping[str, Trajec
 def replay_request(
     ledger: Ledger,
     entry_digest: str,
+    shown: str,
     *,
     trajectories: Mapping[str, Trajectory],
     budget_tokens: int,
     verify: Verify,
 ) -> ReplayRequest:
-    """The replay of a candidate; BugError when it is none."""
+    """The replay of a candidate, beside the text that is ``shown`` without it; BugError when it is none."""
     known = entry_digest in lessons_of(ledger).rep_of
     source = _wrong_source(ledger, entry_digest, trajectories) if known else ""
     if not source:
         raise BugError("the entry has no wrong trajectory to be replayed on", where=entry_digest[:12])
     text = render(ledger, budget_tokens=budget_tokens, verify=verify, with_entry=entry_digest).text
-    return ReplayRequest(entry_digest, source, text)
+    return ReplayRequest(entry_digest, source, Page.of(text, shown))
 
 
 def replay_controls(

@@ -12,6 +12,7 @@ wrong with it. In a thousand planted lessons half of all replays were lost to su
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,15 +29,6 @@ SECOND_LOOK = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """One candidate: its digest, the wrong trajectory it comes from, and the page with it."""
-
-    entry_digest: str
-    source: str
-    page: Page
-
-
-@dataclass(frozen=True, slots=True)
 class _Try:
     """One replayed example."""
 
@@ -46,16 +38,7 @@ class _Try:
     own: bool
 
 
-@dataclass(slots=True)
-class _Evidence:
-    """What the tries of one candidate showed; None: a call was lost, so nothing is known."""
-
-    fixed: bool | None = None
-    harmed: int | None = 0
-
-
-Evidence = Mapping[str, _Evidence]
-_Asking = Generator[Round, Sequence[Trajectory], None]
+_Asking = Generator[Round, Sequence[Trajectory], list[tuple[_Try, bool | None]]]
 
 
 def verification(
@@ -66,66 +49,47 @@ def verification(
     if verify != "Replay":
         return Verified(artifact)
     shown = render(artifact, budget_tokens=budget_tokens, verify=verify).text
-    requests = []
-    for digest in replay_candidates(artifact, trajectories=trajectories):
-        found = replay_request(
-            artifact, digest, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
+    requests = [
+        replay_request(
+            artifact, digest, shown, trajectories=trajectories, budget_tokens=budget_tokens, verify=verify
         )
-        requests.append(_Request(digest, found.source, Page.of(found.text, shown)))
+        for digest in replay_candidates(artifact, trajectories=trajectories)
+    ]
     right = sorted(trajectory.example_id for trajectory in trajectories.values() if trajectory.correct)
-    evidence = {request.entry_digest: _Evidence() for request in requests}
     own = [_Try(r.entry_digest, example_of(r.source), r.page, own=True) for r in requests]
-    yield from _own_examples(own, evidence)
+    spoken = yield from _looked_at(own, "replay")
+    fixed = {one.digest: not against for one, against in spoken if against is not None}
     controls = {
         r.entry_digest: replay_controls(r.entry_digest, right, source=r.source)
         for r in requests
-        if evidence[r.entry_digest].fixed
+        if fixed.get(r.entry_digest)
     }
-    yield from _controls(requests, controls, evidence)
-    verdicts = [
-        Verdict(r.entry_digest, r.source, seen.fixed, seen.harmed, controls.get(r.entry_digest, ()))
+    tries = [
+        _Try(r.entry_digest, example_id, r.page, own=False)
         for r in requests
-        if (seen := evidence[r.entry_digest]).fixed is not None and seen.harmed is not None
+        for example_id in controls.get(r.entry_digest, ())
+    ]
+    spoken = yield from _looked_at(tries, "controls")
+    lost = {one.digest for one, against in spoken if against is None}
+    harmed = Counter(one.digest for one, against in spoken if against)
+    verdicts = [
+        Verdict(digest, r.source, fixed[digest], harmed[digest], controls.get(digest, ()))
+        for r in requests
+        if (digest := r.entry_digest) in fixed and digest not in lost
     ]
     won = sum(verdict.won for verdict in verdicts)
     return Verified(with_verdicts(artifact, verdicts), len(requests), len(verdicts), won)
 
 
-def _own_examples(own: Sequence[_Try], evidence: Evidence) -> _Asking:
-    answers = yield Round("replay", tuple(Rollout(one.example_id, one.page) for one in own))
-    doubted = _doubted(own, answers)
-    again = _second_look(doubted, (yield _both_ways(doubted, "replay again")))
-    for one, answer in zip(own, answers, strict=True):
-        if answer.error:
-            continue
-        against = again.get((one.digest, one.example_id), False)
-        evidence[one.digest].fixed = None if against is None else not against
-
-
-def _controls(
-    requests: Sequence[_Request], controls: Mapping[str, tuple[str, ...]], evidence: Evidence
-) -> _Asking:
-    tries = [
-        _Try(request.entry_digest, example_id, request.page, own=False)
-        for request in requests
-        for example_id in controls.get(request.entry_digest, ())
-    ]
-    answers = yield Round("controls", tuple(Rollout(one.example_id, one.page) for one in tries))
-    doubted = _doubted(tries, answers)
-    again = _second_look(doubted, (yield _both_ways(doubted, "controls again")))
-    for one, answer in zip(tries, answers, strict=True):
-        seen = evidence[one.digest]
-        against = None if answer.error else again.get((one.digest, one.example_id), False)
-        if against is None or seen.harmed is None:
-            seen.harmed = None
-        else:
-            seen.harmed += against
-
-
-def _doubted(tries: Sequence[_Try], answers: Sequence[Trajectory]) -> list[_Try]:
-    """The tries whose answer speaks against the entry."""
+def _looked_at(tries: Sequence[_Try], stage: str) -> _Asking:
+    """Each try, and whether it speaks against the entry on a second look too; None: a call was lost."""
+    answers = yield Round(stage, tuple(Rollout(one.example_id, one.page) for one in tries))
+    pairs = list(zip(tries, answers, strict=True))
+    doubted = [one for one, answer in pairs if not answer.error and not answer.correct]
+    again = _second_look(doubted, (yield _both_ways(doubted, f"{stage} again")))
     return [
-        one for one, answer in zip(tries, answers, strict=True) if not answer.error and not answer.correct
+        (one, None if answer.error else again.get((one.digest, one.example_id), False))
+        for one, answer in pairs
     ]
 
 
@@ -137,12 +101,12 @@ def _both_ways(tries: Sequence[_Try], stage: str) -> Round:
 
 def _second_look(tries: Sequence[_Try], answers: Sequence[Trajectory]) -> dict[tuple[str, str], bool | None]:
     """(entry, example) -> whether it speaks against the entry again; None when a call was lost."""
-    found: dict[tuple[str, str], bool | None] = {}
+    against: dict[tuple[str, str], bool | None] = {}
     for one, without, with_it in zip(tries, answers[::2], answers[1::2], strict=True):
         if without.error or with_it.error:
-            found[one.digest, one.example_id] = None
+            against[one.digest, one.example_id] = None
         elif one.own:
-            found[one.digest, one.example_id] = without.correct or not with_it.correct
+            against[one.digest, one.example_id] = without.correct or not with_it.correct
         else:
-            found[one.digest, one.example_id] = without.correct and not with_it.correct
-    return found
+            against[one.digest, one.example_id] = without.correct and not with_it.correct
+    return against

@@ -1,4 +1,4 @@
-"""What models answer, read with tolerance. Ids that nobody gave back no lesson, and what backs none is dropped."""
+"""What models answer, read with tolerance. Ids that nobody gave are dropped, and lessons without any."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 
 def parse_rollout(text: str) -> RolloutReply:
     """The answer of a task model; plain text is the answer itself. ParseError when there is none."""
-    found = read_object(text) if "{" in text else None
-    if found is not None and "answer" in found:
-        answer = _plain(found["answer"])
+    fields = read_object(text) if "{" in text else None
+    if fields is not None and "answer" in fields:
+        answer = _plain(fields["answer"])
         if not answer:
             raise ParseError("the answer is empty")
-        return RolloutReply(answer, (), _plain(found.get("reasoning")))
+        return RolloutReply(answer, (), _plain(fields.get("reasoning")))
     if text.lstrip().startswith(("{", "```json")):
         raise ParseError('the JSON object has no field "answer"')
     if not text.strip():
@@ -31,19 +31,19 @@ def parse_rollout(text: str) -> RolloutReply:
 
 
 def parse_lessons(text: str, *, component: str, sources: Mapping[str, str]) -> list[Update]:
-    """The lessons of a map call. ``sources``: record id -> trajectory id. ParseError when there is no list."""
-    found = read_object(text)
-    if found is None:
+    """The lessons of a map call; ParseError without a list. ``sources``: record id -> trajectory id."""
+    fields = read_object(text)
+    if fields is None:
         raise ParseError("there is no JSON object in the reply")
-    rows = found.get("lessons", found.get("entries"))
+    rows = fields.get("lessons", fields.get("entries"))
     if not isinstance(rows, list):
         raise ParseError('the JSON object has no list "lessons"')
     updates = []
     for row in rows[:MAX_LESSONS]:
-        said = one_line(_plain(row.get("text")))[:MAX_LESSON_CHARS] if isinstance(row, dict) else ""
+        lesson = one_line(_plain(row.get("text")))[:MAX_LESSON_CHARS] if isinstance(row, dict) else ""
         backing = _backing(row.get("records") if isinstance(row, dict) else None, sources)
-        if said and backing:
-            updates.append(Update("ADD", component, said, backing, cited=backing))
+        if lesson and backing:
+            updates.append(Update("ADD", component, lesson, backing, cited=backing))
     return updates
 
 
@@ -64,19 +64,19 @@ def parse_text(text: str, *, component: str, sources: Sequence[str]) -> Update:
     """
     fences = list(_FENCE.finditer(text))
     if len(fences) >= 2:
-        said = text[fences[0].end() : fences[-1].start()]
+        body = text[fences[0].end() : fences[-1].start()]
     elif fences:
-        said = text[fences[0].end() :]
-        said = said if said.strip() else text[: fences[0].start()]
+        body = text[fences[0].end() :]
+        body = body if body.strip() else text[: fences[0].start()]
     else:
-        said = text
-    said = said.strip()
-    if not said:
+        body = text
+    body = body.strip()
+    if not body:
         raise ParseError("the reply has no text of new instructions")
-    if len(said) > MAX_TEXT_CHARS:
-        raise ParseError(f"the new instructions have {len(said)} characters; be briefer")
+    if len(body) > MAX_TEXT_CHARS:
+        raise ParseError(f"the new instructions have {len(body)} characters; be briefer")
     backing = frozenset(sources)
-    return Update("UPDATE", component, said, backing, cited=backing)
+    return Update("UPDATE", component, body, backing, cited=backing)
 
 
 def _plain(value: Any) -> str:

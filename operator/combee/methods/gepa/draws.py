@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Draws:
-    """``drawn``: how many draws were made, the state. ``choice`` is all that gepa's selection asks of a generator."""
+    """``drawn``, the state, counts the draws made. gepa's selection asks a generator only for ``choice``."""
 
     seed: int
     drawn: int = 0

@@ -1,16 +1,16 @@
 """What was learned of a component: ranked, told once, and as a block of its text that no model writes.
 
-A last call carries so many lessons and no more. The block is rendered from all of them, word for word, so what
-the call dropped is still there for the agents that read it.
+A last call carries so many lessons and no more. The block is rendered from all of them, word for word, so
+what the call dropped is still there for the agents that read it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from combee.algo.components import similarity_components
+from combee.algo.grouping import grouped as by_key
 from combee.algo.text import kept_in
 from combee.algo.tokens import BYTES_PER_TOKEN
 from combee.methods.protocol import Update
@@ -38,27 +38,20 @@ def grouped(lessons: Sequence[Update], *, cap: int) -> list[Update]:
     A group's wording is the one that most examples back, of these the shortest. The result does not depend
     on the order of ``lessons``.
     """
-    by_component: dict[str, list[Update]] = defaultdict(list)
-    for lesson in sorted(lessons, key=lambda one: (one.text, sorted(one.sources))):
-        by_component[lesson.section].append(lesson)
-    found: list[Update] = []
-    for component in sorted(by_component):
-        inside = by_component[component]
+    ordered = sorted(lessons, key=lambda one: (one.section, one.text, sorted(one.sources)))
+    united: list[Update] = []
+    for inside in by_key(ordered, lambda one: one.section).values():
         for places in similarity_components([one.text for one in inside], threshold=SIMILAR, cap=max(1, cap)):
-            found.append(_united([inside[place] for place in places]))
-    return ranked(found)
+            united.append(_united([inside[place] for place in places]))
+    return ranked(united)
 
 
 def _united(group: Sequence[Update]) -> Update:
     wording: dict[str, set[str]] = defaultdict(set)
     for one in group:
         wording[one.text] |= {example_of(source) for source in one.sources}
-    text = min(wording, key=lambda said: (-len(wording[said]), len(said), said))
-    return replace(
-        next(one for one in group if one.text == text),
-        sources=frozenset(source for one in group for source in one.sources),
-        cited=frozenset(source for one in group for source in one.cited),
-    )
+    text = min(wording, key=lambda words: (-len(wording[words]), len(words), words))
+    return next(one for one in group if one.text == text).backed_by(group)
 
 
 def split(text: str) -> tuple[str, list[str]]:
@@ -70,10 +63,8 @@ def split(text: str) -> tuple[str, list[str]]:
     body, heading, block = text.partition(HEADING)
     if not heading:
         return text.strip(), []
-    lines = (line.strip() for line in block.splitlines())
-    return body.strip(), [
-        line.removeprefix(MARK).strip() for line in lines if line.removeprefix(MARK).strip()
-    ]
+    lines = (line.strip().removeprefix(MARK).strip() for line in block.splitlines())
+    return body.strip(), [line for line in lines if line]
 
 
 def with_block(body: str, lessons: Sequence[str], *, room_tokens: int) -> str:
@@ -82,11 +73,11 @@ def with_block(body: str, lessons: Sequence[str], *, room_tokens: int) -> str:
     ``room_tokens``: what the whole text may take. The body is never cut.
     """
     body = body.strip()
-    said = [line for line in body.splitlines() if line.strip()]
+    stated = [line for line in body.splitlines() if line.strip()]
     room = room_tokens * BYTES_PER_TOKEN - len(f"{body}\n\n{HEADING}".encode())
     lines: list[str] = []
     for lesson in dict.fromkeys(lessons):
-        if not lesson or any(kept_in(lesson, line) for line in said):
+        if not lesson or any(kept_in(lesson, line) for line in stated):
             continue
         cost = len(f"\n{MARK}{lesson}".encode())
         if cost <= room:

@@ -1,15 +1,17 @@
-"""Merging lineages: two variants that went different ways from one ancestor, brought together component by component.
+"""Merging lineages: bringing together two variants of one ancestor, component by component.
 
-A component that only one of them changed is taken from the one that changed it. So what two proposals found about
-different components need not be found again. Everything is drawn from the pool's own draws, in a fixed order.
+A component that only one of them changed is taken from the one that changed it. So what two proposals found
+about different components need not be found again. All draws are the pool's own, in a fixed order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from combee.algo.graph import closure
+from combee.api.method_gepa import Frontier
 from combee.methods.gepa.draws import Draws
-from combee.methods.gepa.pareto import Frontier, undominated
+from combee.methods.gepa.pareto import undominated
 from combee.methods.gepa.pool import Pool, Variant
 from combee.methods.gepa.standing import mean_score, scores
 
@@ -28,26 +30,16 @@ def ancestors(pool: Pool) -> dict[str, frozenset[str]]:
     parents: dict[str, set[str]] = {digest: set() for digest in pool.by_digest}
     for origin in pool.origins:
         parents.setdefault(origin.variant, set()).update(origin.parents)
-    found: dict[str, frozenset[str]] = {}
-    for digest in parents:
-        seen: set[str] = set()
-        todo = list(parents[digest])
-        while todo:
-            one = todo.pop()
-            if one not in seen:
-                seen.add(one)
-                todo += parents.get(one, ())
-        found[digest] = frozenset(seen - {digest})
-    return found
+    return {digest: frozenset(closure(near, parents) - {digest}) for digest, near in parents.items()}
 
 
 def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
-    """What could be merged, in a fixed order: undominated variants, neither out of the other, of an ancestor that
-    scores no more than either, where some component was changed by just one of them; and not merged before."""
+    """What could be merged, in a fixed order: undominated variants, neither out of the other, of an ancestor
+    that scores no more than either, where just one of them changed some component; and not merged before."""
     lines, means = ancestors(pool), {digest: mean_score(of) for digest, of in scores(pool).items()}
     done = {(fact.one, fact.other, fact.ancestor) for fact in pool.merged}
     leading = sorted(undominated(pool, kind))
-    found = []
+    pairs = []
     for place, one in enumerate(leading):
         for other in leading[place + 1 :]:
             if one in lines[other] or other in lines[one]:
@@ -56,8 +48,8 @@ def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
                 low = means.get(ancestor, 0.0)
                 fits = low <= min(means.get(one, 0.0), means.get(other, 0.0))
                 if fits and (one, other, ancestor) not in done and _complementary(pool, one, other, ancestor):
-                    found.append(Lineages(one, other, ancestor))
-    return found
+                    pairs.append(Lineages(one, other, ancestor))
+    return pairs
 
 
 def _complementary(pool: Pool, one: str, other: str, ancestor: str) -> bool:
@@ -68,12 +60,12 @@ def _complementary(pool: Pool, one: str, other: str, ancestor: str) -> bool:
 
 
 def choose(pool: Pool, kind: Frontier, draws: Draws) -> Lineages | None:
-    """One of what could be merged, the likelier the more its ancestor scores; None, and no draw, where nothing can."""
-    found = mergeable(pool, kind)
-    if not found:
+    """One of what could be merged, the likelier the more its ancestor scores; None, and no draw, for none."""
+    choices = mergeable(pool, kind)
+    if not choices:
         return None
     means = {digest: mean_score(of) for digest, of in scores(pool).items()}
-    return draws.weighted(found, [means.get(lineages.ancestor, 0.0) for lineages in found])
+    return draws.weighted(choices, [means.get(lineages.ancestor, 0.0) for lineages in choices])
 
 
 def merged(pool: Pool, lineages: Lineages) -> Variant:

@@ -1,7 +1,7 @@
 """GEPA as a ``Method``: one object that gathers the pure functions of this package.
 
-Its artifact is a pool of variants. An iteration starts from variants that are drawn from the Pareto front, takes
-the trajectories of each as records, and proposes children; see ``reduction`` for what its calls are given.
+Its artifact is a pool of variants. An iteration starts from variants that are drawn from the Pareto front,
+takes the trajectories of each as records, and proposes children; ``reduction`` says what its calls are given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from combee.methods.gepa.pareto import choose_parents
 from combee.methods.gepa.pool import Pool
 from combee.methods.gepa.prompts import EVERY
 from combee.methods.gepa.propose import children
-from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, Caps, carried_by_reduce
+from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, carried_by_reduce
 from combee.methods.gepa.terms import Terms
 from combee.methods.protocol import (
     MAX_TOKENS,
@@ -51,12 +51,14 @@ class GepaMethod(Method[Pool]):
 
     name = "GEPA"
     from_json = staticmethod(pool.from_json)
+    rollout_prompt = staticmethod(prompts.rollout_prompt)
     parse_rollout = staticmethod(answers.parse_rollout)
+    summary_prompt = staticmethod(prompts.summary_prompt)
     parts = staticmethod(reduction.parts)
 
     def cost(self, of: Iteration) -> Cost:
-        """Two children of each parent are asked its share of the batch, each component of each by itself where both
-        fail. What got in is scored on select, and so are once the start, and a merge."""
+        """Two children of each parent are asked its share of the batch, each component of each by itself
+        where both fail. What got in is scored on select, and so are once the start, and a merge."""
         retries = of.components if of.components > 1 else 0
         children, merges = 2, 1
         scored = 1 + children * of.texts + merges
@@ -87,21 +89,17 @@ class GepaMethod(Method[Pool]):
         variant = artifact.by_digest.get(digest)
         if variant is None:
             return []
-        found: list[EntryView] = []
+        entries: list[EntryView] = []
         for name, text in variant.components:
-            body, told = lessons.split(text)
-            found.append(_view(artifact, digest, name, "components", body))
-            found += [
-                _view(artifact, digest, f"{name}.{k}", name, line) for k, line in enumerate(told, start=1)
+            body, learned = lessons.split(text)
+            entries.append(_view(artifact, digest, name, "components", body))
+            entries += [
+                _view(artifact, digest, f"{name}.{k}", name, line) for k, line in enumerate(learned, start=1)
             ]
-        return found
+        return entries
 
     def variants(self, artifact: Pool, rendered: Rendered) -> list[VariantView]:
         return standing.variants(artifact, rendered.variant)
-
-    def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
-        tokens = self.terms.output_tokens.rollout
-        return prompts.rollout_prompt(instructions, playbook_text, model_input, tokens=tokens)
 
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
@@ -110,8 +108,8 @@ class GepaMethod(Method[Pool]):
         return
 
     def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
-        told = prompts.records_of(trajectory)
-        records = tuple(Lesson(f"{reflection_id}.{component}", text) for component, text in told)
+        named = prompts.records_of(trajectory)
+        records = tuple(Lesson(f"{reflection_id}.{component}", text) for component, text in named)
         return Reflection(reflection_id, trajectory.id, trajectory.correct, "", records)
 
     def retry_prompt(
@@ -122,13 +120,7 @@ class GepaMethod(Method[Pool]):
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
         component = playbook.ids.get(COMPONENT, pool.MAIN)
         records = [(one.id, prompts.record_of(one, component)) for one in reflections]
-        return prompts.map_prompt(
-            playbook,
-            records,
-            self.terms.asked_with,
-            tokens=self.terms.output_tokens.map,
-            typed=not self.terms.whole_texts,
-        )
+        return prompts.map_prompt(playbook, records, self.terms.asked_with, typed=not self.terms.whole_texts)
 
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
         component = playbook.ids.get(COMPONENT, pool.MAIN)
@@ -137,47 +129,40 @@ class GepaMethod(Method[Pool]):
             return [answers.parse_text(text, component=component, sources=sorted(set(sources.values())))]
         return answers.parse_lessons(text, component=component, sources=sources)
 
-    def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
-        tokens = self.terms.output_tokens.rollout
-        return prompts.summary_prompt(reflections, tokens=tokens)
-
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
         """The lines of a summary are one record, of all components."""
-        found = summary_of(text, summary_id=summary_id, reflections=reflections)
-        told = " ".join(lesson.text for lesson in found.lessons)
-        return replace(found, lessons=(Lesson(f"{summary_id}.{EVERY}", told),))
+        summary = summary_of(text, summary_id=summary_id, reflections=reflections)
+        lines = " ".join(lesson.text for lesson in summary.lessons)
+        return replace(summary, lessons=(Lesson(f"{summary_id}.{EVERY}", lines),))
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
-        """Lessons that say the same are one, without a call. Per component those that most examples back, ``LAST_CALL``
-        of them or as many as the caps allow, are one cluster: that call. The others pass, and reach the child that
-        has all lessons below its text."""
+        """Lessons that say the same are one, without a call. Per component those that most examples back,
+        ``LAST_CALL`` of them or as many as the caps allow, are one cluster: that call. The others pass, and
+        reach the child that has all lessons below its text."""
         if self.terms.whole_texts:
             return _by_component(updates)
         passed: list[Update] = []
         clusters: list[list[Update]] = []
-        found = lessons.grouped(updates, cap=cap)
-        caps = Caps(max_fan_in=min(cap, LAST_CALL), max_input_tokens=max_tokens)
-        for component in sorted({one.section for one in found}):
-            inside = [one for one in found if one.section == component]
+        ranked = lessons.grouped(updates, cap=cap)
+        overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce)
+        for component in sorted({one.section for one in ranked}):
+            inside = [one for one in ranked if one.section == component]
             tokens = [estimate_tokens(one.text) + LINE_TOKENS for one in inside]
-            overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce)
-            count = carried_by_reduce(tokens, caps=caps, overhead_tokens=overhead)
+            count = carried_by_reduce(tokens, cap=min(cap, LAST_CALL), room_tokens=max_tokens - overhead)
             clusters.append(inside[:count])
             passed += inside[count:]
         return Grouping(passed, clusters)
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
         """Write the component of the updates anew with what was learned of it."""
-        tokens = self.terms.output_tokens.reduce
-        return prompts.reduce_prompt(playbook, updates, self.terms.asked_with, tokens=tokens)
+        return prompts.reduce_prompt(playbook, updates, self.terms.asked_with)
 
     def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
         sources = sorted({source for one in updates for source in one.sources})
         return Merged([answers.parse_text(text, component=updates[0].section, sources=sources)])
 
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-        """The new text, and every lesson beside it: the child with the lessons needs them. Proposals of whole
-        texts are used up."""
+        """The new text, and each lesson for the child that has them; proposals of whole texts are used up."""
         return [*merged, *(one for one in members if one.op == "ADD")]
 
     def apply(
@@ -192,8 +177,10 @@ class GepaMethod(Method[Pool]):
         """Two children of a variant that the iteration worked with (``ids``), and the draw that chose it."""
         parent = (ids or {}).get(VARIANT) or standing.best(artifact).digest
         drawn = replace(artifact, drawn=artifact.drawn + 1)
-        found = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
-        kept = [child for child in found if child[0] == "rewrite"] if self.terms.whole_texts else found
+        offspring = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
+        kept = (
+            [child for child in offspring if child[0] == "rewrite"] if self.terms.whole_texts else offspring
+        )
         return verification.with_children(drawn, parent, kept, iteration)
 
     def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:
@@ -229,7 +216,7 @@ class GepaMethod(Method[Pool]):
         )
 
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        """A record is carried when some update cites it: what a record says is not what is to be kept of it."""
+        """A record is carried when some update cites it; what it says is not what is to be kept of it."""
         cited = {source for one in updates for source in one.sources | one.cited}
         return frozenset(
             lesson.id for one in reflections if one.trajectory_id in cited for lesson in one.lessons
@@ -237,21 +224,15 @@ class GepaMethod(Method[Pool]):
 
 
 def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> EntryView:
-    """A part of a variant as reports show it. What it rests on is the whole variant's: it was given, or it beat
-    its parent on the examples that it was proposed from."""
+    """A part of a variant as reports show it. What it rests on is the whole variant's: it was given, or it
+    beat its parent on the examples that it was proposed from."""
     origins = [origin for origin in artifact.origins if origin.variant == digest]
     return EntryView(
         id=name,
         digest=digest,
         section=section,
         text=text,
-        sources=(),
-        helpful=0,
-        harmful=0,
         verified="initial" if any(one.kind == "start" for one in origins) else "replay",
-        contested=False,
-        rendered=True,
-        left_out="",
         parents=tuple(sorted({parent for one in origins for parent in one.parents})),
     )
 

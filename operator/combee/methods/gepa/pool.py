@@ -10,20 +10,20 @@
 | Refusal | why it may not be shown to a model |
 | drawn | how many draws the pool's generator has made: its whole state |
 
-An example that was lost has no score: it is absent, never a zero. Joining two pools is set union, and the larger
-``drawn``; what a reader sees (who is in, who leads) is derived from the facts by ``standing``.
+An example that was lost has no score: it is absent, never a zero. Joining two pools is set union, and the
+larger ``drawn``; what a reader sees (who is in, who leads) is derived from the facts by ``standing``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from combee.algo.seeds import canonical_json, digest_of
-from combee.errors import DataError
+from combee.methods.factset import FactSet, read_facts, rows_of
 from combee.methods.protocol import Refusal, VariantKind
 
 VERSION = 1
@@ -31,8 +31,6 @@ MAIN = "instructions"
 """The component of a prompt that has only one."""
 VALUE = ""
 """The objective that is the score itself."""
-Kind = VariantKind
-"""``rewrite``: the text as a model wrote it; ``lessons``: the same and what was learned, word for word."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,7 +70,7 @@ class Origin:
     """``variant`` came out of ``parents`` in ``iteration``, which ``kind`` says how; -1: it was given."""
 
     variant: str
-    kind: Kind
+    kind: VariantKind
     parents: tuple[str, ...]
     iteration: int
 
@@ -107,8 +105,8 @@ class Merged:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
-    """Grow-only sets of facts. Equal when their canonical JSON is equal."""
+class Pool(FactSet):
+    """Sets of facts about variants."""
 
     seed: int = 0
     variants: frozenset[Variant] = frozenset()
@@ -120,34 +118,19 @@ class Pool:
     drawn: int = 0
 
     @cached_property
-    def digest(self) -> str:
-        """sha256 hex of ``to_json()``."""
-        return digest_of(self._body())
-
-    @cached_property
     def by_digest(self) -> dict[str, Variant]:
         """Variants by their digest, in its order. Do not change it."""
         named = {variant.digest: variant for variant in self.variants}
         return dict(sorted(named.items()))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pool) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+    def origin_of(self, digest: str) -> Origin:
+        """The first origin of a variant."""
+        return min(origin for origin in self.origins if origin.variant == digest)
 
     def to_json(self) -> bytes:
         """Canonical JSON."""
-        return canonical_json(self._body())
-
-    def _body(self) -> dict[str, Any]:
-        facts = {name: _rows(getattr(self, name)) for name in _FACTS}
-        return {"version": VERSION, "seed": self.seed, "drawn": self.drawn, **facts}
-
-    def join(self, other: Pool) -> Pool:
-        """Everything either knows."""
-        united = {name: getattr(self, name) | getattr(other, name) for name in _FACTS}
-        return Pool(seed=max(self.seed, other.seed), drawn=max(self.drawn, other.drawn), **united)
+        facts = {name: rows_of(getattr(self, name)) for name in _FACTS}
+        return canonical_json({"version": VERSION, "seed": self.seed, "drawn": self.drawn, **facts})
 
 
 _FACTS: Mapping[str, type[Any]] = {
@@ -160,32 +143,18 @@ _FACTS: Mapping[str, type[Any]] = {
 }
 
 
-def _rows(facts: Iterable[Any]) -> list[list[Any]]:
-    return [[getattr(fact, field.name) for field in fields(fact)] for fact in sorted(facts)]
-
-
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
 
 
 def from_json(data: bytes) -> Pool:
     """The pool whose ``to_json()`` is ``data``; DataError when it is none of ours."""
-    try:
-        body = json.loads(data)
-        if body["version"] != VERSION:
-            raise DataError(
-                f"the pool has version {body['version']}, this program reads {VERSION}",
-                fix="Use the program that wrote it.",
-            )
-        facts = {
-            name: frozenset(kind(*map(_frozen, row)) for row in body[name]) for name, kind in _FACTS.items()
-        }
-        return Pool(seed=int(body["seed"]), drawn=int(body["drawn"]), **facts)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"not a pool of variants ({type(error).__name__})",
-            fix="Give the file that a run wrote, unchanged.",
-        ) from error
+    return read_facts(data, "pool of variants", VERSION, _pool)
+
+
+def _pool(body: dict[str, Any]) -> Pool:
+    facts = {name: frozenset(kind(*map(_frozen, row)) for row in body[name]) for name, kind in _FACTS.items()}
+    return Pool(seed=int(body["seed"]), drawn=int(body["drawn"]), **facts)
 
 
 def started(components: Mapping[str, str], *, seed: int) -> Pool:
@@ -207,9 +176,13 @@ def read_components(text: str) -> dict[str, str]:
     {'instructions': 'Be brief.'}
     """
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else None
+        components = json.loads(text) if text.lstrip().startswith("{") else None
     except ValueError:
-        found = None
-    if isinstance(found, dict) and found and all(isinstance(value, str) for value in found.values()):
-        return {str(name): value for name, value in found.items()}
+        components = None
+    if (
+        isinstance(components, dict)
+        and components
+        and all(isinstance(value, str) for value in components.values())
+    ):
+        return {str(name): value for name, value in components.items()}
     return {MAIN: text}

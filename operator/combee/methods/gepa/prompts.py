@@ -1,24 +1,24 @@
-"""The prompts. What calls share comes first, what varies last; what models and people wrote stands in lists of one
-line an item, so that no text can pose as an item of its own."""
+"""The prompts. What calls share comes first, what varies last; what models and people wrote stands in lists
+of one line an item, so that no text can pose as an item of its own."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from combee.methods.base import SUMMARIZE
 from combee.methods.gepa.lessons import backers
 from combee.methods.gepa.templates import Templates, fill
 from combee.methods.protocol import Rendered, Update
 from combee.methods.replies import quote_line
+from combee.methods.schemas import list_of, object_of, text_of
 from combee.methods.verification import Page
 from combee.records import Message, Prompt, Reflection, Trajectory
 
 MAX_GIVEN_CHARS = 12_000
-"""How much of an example's input a record holds: its beginning and its end, where the question often stands."""
+"""How much of an example's input a record holds: its beginning, and its end where questions often stand."""
 MAX_QUOTED_CHARS = 6_000
 """How much of an answer or of its feedback a record holds."""
 MAX_RECORD_CHARS = 18_000
@@ -26,65 +26,43 @@ MAX_RECORD_CHARS = 18_000
 SHARED_CHARS = 400
 """From this length on a beginning that all inputs of a call have in common is told once."""
 MAX_LESSON_CHARS = 1_200
+ROLLOUT_TOKENS, MAP_TOKENS, REDUCE_TOKENS = 1024, 4096, 8192
+"""Most tokens of an answer, by kind of call."""
 EMPTY = "(none yet)"
 EVERY = "*"
 """The name, in a record's id, of all components at once: what happened concerns the whole prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTokens:
-    """Most tokens of an answer, by kind of call."""
-
-    rollout: int = 1024
-    map: int = 4096
-    reduce: int = 8192
-
-
-def _object(**properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
-
-
-ROLLOUT = _object(
-    reasoning=_text("the steps that lead to the answer"),
-    rules=_list(_text("a rule of the instructions that was used, in a few words")),
-    answer=_text("the final answer and nothing else"),
+ROLLOUT = object_of(
+    reasoning=text_of("the steps that lead to the answer"),
+    rules=list_of(text_of("a rule of the instructions that was used, in a few words")),
+    answer=text_of("the final answer and nothing else"),
 )
-LESSONS = _object(
-    lessons=_list(
-        _object(
-            text=_text("the lesson in one line"),
-            records=_list(_text("id of a record it comes from")),
+LESSONS = object_of(
+    lessons=list_of(
+        object_of(
+            text=text_of("the lesson in one line"),
+            records=list_of(text_of("id of a record it comes from")),
         )
     )
 )
 _ANSWER = """\
-Reply with a JSON object of three fields: "reasoning" (your steps, kept short), "rules" (the rules of the instructions
+Reply with a JSON object of three fields: "reasoning" (your steps, kept short), \
+"rules" (the rules of the instructions
 that you used, an empty list if none) and "answer" (the final answer alone).
 """
 _LESSONS = """\
-Reply with a JSON object of one field, "lessons": a list of objects with "text" (the lesson in one line) and "records"
+Reply with a JSON object of one field, "lessons": a list of objects with "text" (the lesson in one line) \
+and "records"
 (the ids of the records it really comes from, copied exactly).
 """
 
 
-def rollout_prompt(instructions: str, text: str, model_input: str, *, tokens: int) -> Prompt:
+def rollout_prompt(instructions: str, playbook_text: str, model_input: str) -> Prompt:
     """Answer one example: what the task asks for, then the variant."""
-    system = "\n\n".join(part.strip() for part in (instructions, text, _ANSWER) if part.strip())
+    system = "\n\n".join(part.strip() for part in (instructions, playbook_text, _ANSWER) if part.strip())
     messages = (Message("system", system), Message("user", f"# TASK\n\n{model_input}"))
-    return Prompt(messages, "rollout", ROLLOUT, tokens)
+    return Prompt(messages, "rollout", ROLLOUT, ROLLOUT_TOKENS)
 
 
 def record_text(trajectory: Trajectory) -> str:
@@ -92,8 +70,8 @@ def record_text(trajectory: Trajectory) -> str:
     feedback = trajectory.feedback.strip() or ("right" if trajectory.correct else "wrong")
     worked = " ".join(part for part in (trajectory.output.strip(), trajectory.answer.strip()) if part)
     answered = quote_line(worked or "(nothing)", MAX_QUOTED_CHARS)
-    told = quote_line(feedback, MAX_QUOTED_CHARS)
-    return f"{_GIVEN}{_both_ends(trajectory.input)} | Answered: {answered} | Feedback: {told}"
+    verdict = quote_line(feedback, MAX_QUOTED_CHARS)
+    return f"{_GIVEN}{_both_ends(trajectory.input)} | Answered: {answered} | Feedback: {verdict}"
 
 
 _GIVEN = "Given: "
@@ -136,28 +114,27 @@ def records_of(trajectory: Trajectory) -> list[tuple[str, str]]:
 
 
 def map_prompt(
-    shown: Rendered, records: Sequence[tuple[str, str]], templates: Templates, *, tokens: int, typed: bool
+    shown: Rendered, records: Sequence[tuple[str, str]], templates: Templates, *, typed: bool
 ) -> Prompt:
-    """What an aggregator is asked about some records, (id, text) each. ``typed``: lessons are asked for, else new
-    instructions."""
+    """What an aggregator is asked about records, (id, text) each; ``typed``: for lessons, else a new text."""
     alike, texts = told_once([text for _, text in records])
     items = "\n".join(f"[{id_}] {text}" for (id_, _), text in zip(records, texts, strict=True))
     begun = f"What was given begins alike in all of them: {alike}\n\n" if alike else ""
     side = f"# RECORDS ({len(records)})\n\n{begun}{items}"
-    asked = fill(templates.map, current=shown.text.strip() or EMPTY, side=side).strip()
+    request = fill(templates.map, current=shown.text.strip() or EMPTY, side=side).strip()
     if not typed:
-        return Prompt((Message("user", asked),), max_output_tokens=tokens)
-    return Prompt((Message("user", f"{asked}\n\n{_LESSONS}"),), "lessons", LESSONS, tokens)
+        return Prompt((Message("user", request),), max_output_tokens=MAP_TOKENS)
+    return Prompt((Message("user", f"{request}\n\n{_LESSONS}"),), "lessons", LESSONS, MAP_TOKENS)
 
 
-def summary_prompt(reflections: Sequence[Reflection], *, tokens: int) -> Prompt:
+def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
     """Bring records, or summaries of some, down to one short text."""
     items = "\n".join(f"[{one.id}] {' '.join(lesson.text for lesson in one.lessons)}" for one in reflections)
     messages = (Message("system", SUMMARIZE), Message("user", f"# RECORDS ({len(reflections)})\n\n{items}"))
-    return Prompt(messages, "summary", None, tokens)
+    return Prompt(messages, "summary", None, ROLLOUT_TOKENS)
 
 
-def reduce_prompt(shown: Rendered, updates: Sequence[Update], templates: Templates, *, tokens: int) -> Prompt:
+def reduce_prompt(shown: Rendered, updates: Sequence[Update], templates: Templates) -> Prompt:
     """Write a component anew with what was learned of it: lessons, or proposals of whole texts."""
     proposals = [one for one in updates if one.op == "UPDATE"]
     if proposals:
@@ -166,8 +143,8 @@ def reduce_prompt(shown: Rendered, updates: Sequence[Update], templates: Templat
     else:
         lines = (f"- {quote_line(one.text, MAX_LESSON_CHARS)} ({_backing(one)})" for one in updates)
         side = "\n".join([f"# LESSONS ({len(updates)})", "", *lines])
-    asked = fill(templates.reduce, current=shown.text.strip() or EMPTY, side=side).strip()
-    return Prompt((Message("user", asked),), max_output_tokens=tokens)
+    request = fill(templates.reduce, current=shown.text.strip() or EMPTY, side=side).strip()
+    return Prompt((Message("user", request),), max_output_tokens=REDUCE_TOKENS)
 
 
 def _backing(lesson: Update) -> str:
@@ -178,8 +155,8 @@ def _backing(lesson: Update) -> str:
 def narrowed(reflection: Reflection, component: str) -> Reflection:
     """The reflection with its record for one component alone; without any where it has none for it."""
     own = (f"{reflection.id}.{component}", f"{reflection.id}.{EVERY}")
-    found = (lesson for lesson in reflection.lessons if lesson.id in own and lesson.text)
-    return replace(reflection, lessons=tuple(islice(found, 1)))
+    records = (lesson for lesson in reflection.lessons if lesson.id in own and lesson.text)
+    return replace(reflection, lessons=tuple(islice(records, 1)))
 
 
 def record_of(reflection: Reflection, component: str) -> str:

@@ -1,34 +1,34 @@
-"""From what was learned in an iteration to new variants: two children a proposal, and their parts when both fail."""
+"""From what was learned to new variants: two children a proposal, and their parts when both fail."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
+from combee.algo.grouping import grouped
 from combee.algo.tokens import BYTES_PER_TOKEN, estimate_tokens
 from combee.methods.gepa.lessons import ranked, split, with_block
-from combee.methods.gepa.pool import Kind, Variant
-from combee.methods.protocol import Update
+from combee.methods.gepa.pool import Variant
+from combee.methods.protocol import Update, VariantKind
 
-Child = tuple[Kind, Variant]
+Child = tuple[VariantKind, Variant]
 
 
 def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) -> list[Child]:
     """The rewrite of every component that has one, and the rewrite with all lessons below it.
 
-    Updates: UPDATE is the new text of the component its section names, ADD a lesson for it. A component without
-    either stays. A child that says what its parent says, that is over the budget, or that its brother is, is none.
+    Updates: UPDATE is the new text of the component its section names, ADD a lesson for it. A component
+    without either stays. A child that says what its parent says, that is over the budget, or that its brother
+    is, is none.
     """
     texts = dict(parent.components)
     rewrites = {one.section: one.text for one in updates if one.op == "UPDATE" and one.section in texts}
-    learned: dict[str, list[str]] = defaultdict(list)
-    for lesson in ranked(one for one in updates if one.op == "ADD" and one.section in texts):
-        learned[lesson.section].append(lesson.text)
+    additions = ranked(one for one in updates if one.op == "ADD" and one.section in texts)
+    learned = grouped(additions, lambda lesson: lesson.section)
     plain = parent.with_texts({name: _rewritten(texts[name], text) for name, text in rewrites.items()})
-    found: list[Child] = [("rewrite", plain), ("lessons", _with_lessons(plain, learned, budget_tokens))]
+    both: list[Child] = [("rewrite", plain), ("lessons", _with_lessons(plain, learned, budget_tokens))]
     seen = {parent.text}
     kept: list[Child] = []
-    for kind, child in found:
+    for kind, child in both:
         if child.text not in seen and estimate_tokens(child.text) <= budget_tokens:
             kept.append((kind, child))
             seen.add(child.text)
@@ -36,7 +36,7 @@ def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) 
 
 
 def _rewritten(before: str, after: str) -> str:
-    """The new text, with the lessons that stood in the block of the old one: a model is not trusted to copy them."""
+    """The new text, with the lessons in the block of the old one, which a model is not trusted to copy."""
     body, copied = split(after)
     _, standing = split(before)
     lessons = list(dict.fromkeys([*standing, *copied]))
@@ -45,27 +45,26 @@ def _rewritten(before: str, after: str) -> str:
     )
 
 
-def _with_lessons(variant: Variant, learned: dict[str, list[str]], budget_tokens: int) -> Variant:
-    """Each component with what was learned of it in its block, in the order of names, within what room is left."""
+def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tokens: int) -> Variant:
+    """Each component with what was learned of it in its block, by name, within what room is left."""
     grown = variant
     for name, text in variant.components:
         body, standing = split(text)
         others = len(grown.with_texts({name: ""}).text.encode())
         room = budget_tokens - -(-others // BYTES_PER_TOKEN) - 1
-        lessons = [*standing, *learned.get(name, ())]
+        lessons = [*standing, *(one.text for one in learned.get(name, ()))]
         if lessons:
             grown = grown.with_texts({name: with_block(body, lessons, room_tokens=room)})
     return grown
 
 
 def parts(parent: Variant, failed: Sequence[Child]) -> list[Child]:
-    """What is left of joint children that failed: each component of each changed by itself; none where a child
-    changed only one."""
+    """What is left of joint children that failed: each of the several components that one changed, alone."""
     old = dict(parent.components)
-    found: dict[Variant, Kind] = {}
+    singles: dict[Variant, VariantKind] = {}
     for kind, child in failed:
         changed = {name: text for name, text in child.components if old[name] != text}
         if len(changed) > 1:
             for name, text in sorted(changed.items()):
-                found.setdefault(parent.with_texts({name: text}), kind)
-    return [(kind, variant) for variant, kind in found.items()]
+                singles.setdefault(parent.with_texts({name: text}), kind)
+    return [(kind, variant) for variant, kind in singles.items()]

@@ -1,15 +1,16 @@
 """Combee in the reflection: what each call of a proposal is given. Every component is reduced by itself.
 
-    records of a component -> shuffled into leaves -> a map call a leaf -> group-by -> ONE reduce call -> children
+    records of a component -> shuffled into leaves -> a map call a leaf -> group-by
+    -> ONE reduce call -> children
 
-The leaves are dealt as for any method (``algo.tree``). This module says what is reduced by itself, and how much the
-last call is given.
+The leaves are dealt as for any method (``algo.tree``). This module says what is reduced by itself, and how
+much the last call is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import accumulate
 
 from combee.algo.tokens import estimate_tokens
 from combee.methods.gepa.prompts import narrowed
@@ -23,37 +24,24 @@ LAST_CALL = 8
 much; the other lessons stand word for word below its text, in the child that has them all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """What no call may exceed: inputs, and tokens."""
-
-    max_fan_in: int = 32
-    max_input_tokens: int = 24_000
-
-
 def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-    """The components that there is a record for, in the order of names, each with its own records alone; those
-    without one are skipped."""
-    found = []
+    """The components that there is a record for, in the order of names, each with its own records alone;
+    those without one are skipped."""
+    components = []
     for name, text in playbook.components:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)
         if inside:
             ids = {**playbook.ids, COMPONENT: name}
-            found.append(Part(Rendered(text, estimate_tokens(text), playbook.included, (), ids), inside))
-    return found
+            components.append(Part(Rendered(text, estimate_tokens(text), playbook.included, (), ids), inside))
+    return components
 
 
-def carried_by_reduce(tokens: Sequence[int], *, caps: Caps, overhead_tokens: int) -> int:
-    """How many lessons, best first, the last call of a component is given: as many as both caps allow, and one at
-    least. The others still reach the child that has all lessons below its text.
+def carried_by_reduce(tokens: Sequence[int], *, cap: int, room_tokens: int) -> int:
+    """How many lessons, best first, the last call of a component is given: as many as both caps allow, and
+    one at least. The others still reach the child that has all lessons below its text.
 
-    >>> carried_by_reduce([50] * 100, caps=Caps(max_fan_in=32), overhead_tokens=500)
+    >>> carried_by_reduce([50] * 100, cap=32, room_tokens=23_500)
     32
     """
-    room, taken = caps.max_input_tokens - overhead_tokens, 0
-    for size in tokens[: caps.max_fan_in]:
-        room -= size
-        if room < 0:
-            break
-        taken += 1
-    return max(1, taken) if tokens else 0
+    fitting = sum(total <= room_tokens for total in accumulate(tokens[:cap]))
+    return max(1, fitting) if tokens else 0

@@ -18,8 +18,7 @@ from combee.methods.protocol import OVER_BUDGET, VARIANT, LeftOut, Rendered, Var
 def members(pool: Pool) -> list[str]:
     """The digests of the variants that are in: those given, and those that beat their parent; oldest first.
 
-    A refused one is never in, whatever it scored. Two facts that disagree whether one was accepted
-    keep it out.
+    A refused one is never in, whatever it scored, and neither is one that two facts disagree about.
     """
     refused = {refusal.entry_digest for refusal in pool.refusals}
     lost = {fact.variant for fact in pool.judged if not fact.accepted}
@@ -41,11 +40,11 @@ def pending(pool: Pool) -> list[str]:
 
 def scores(pool: Pool, objective: str = VALUE) -> dict[str, dict[str, float]]:
     """variant -> example -> score. Of two that disagree the lower one: it is what can be relied on."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
+    by_variant: dict[str, dict[str, float]] = defaultdict(dict)
     for fact in sorted(pool.scores, reverse=True):
         if fact.objective == objective:
-            found[fact.variant][fact.example] = fact.value
-    return dict(found)
+            by_variant[fact.variant][fact.example] = fact.value
+    return dict(by_variant)
 
 
 def objectives(pool: Pool) -> list[str]:
@@ -60,11 +59,11 @@ def mean_score(by_example: Mapping[str, float] | None) -> float:
 
 def ranked(pool: Pool) -> list[str]:
     """The members, best first: by mean score, then the older one."""
-    found = scores(pool)
+    known = scores(pool)
     order = members(pool)
     if not order:
         raise BugError("a pool without a start", where="gepa")
-    return sorted(order, key=lambda digest: (-mean_score(found.get(digest)), order.index(digest)))
+    return sorted(order, key=lambda digest: (-mean_score(known.get(digest)), order.index(digest)))
 
 
 def best(pool: Pool) -> Variant:
@@ -104,12 +103,12 @@ def _cut(text: str, budget_tokens: int) -> str:
 
 def variants(pool: Pool, shown: str) -> list[VariantView]:
     """The members, best first. ``shown``: the digest of the one that is rendered."""
-    found = scores(pool)
+    known = scores(pool)
     judged = {fact.variant: fact for fact in sorted(pool.judged)}
     views = []
     for digest in ranked(pool):
-        origin = min(one for one in pool.origins if one.variant == digest)
-        verdict, own = judged.get(digest), found.get(digest, {})
+        origin = pool.origin_of(digest)
+        verdict, own = judged.get(digest), known.get(digest, {})
         views.append(
             VariantView(
                 digest=digest,

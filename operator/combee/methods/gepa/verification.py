@@ -1,13 +1,13 @@
 """Acceptance and scoring: what a pool needs to know before its proposals are members.
 
-1. Joint children are asked the minibatch that they were proposed from, and must beat their parent there: of several
-   parents in flight each has a minibatch of its own. All of them are asked side by side.
+1. Joint children are asked the minibatch that they were proposed from, and must beat their parent there: of
+   several parents in flight each has a minibatch of its own. All of them are asked side by side.
 2. Where all of a parent fail and they changed several components, each component is tried by itself.
 3. What is in is scored on select, example by example: that is what fronts are made of.
 4. After a success two lineages may be merged; the child must hold up to both on select.
 
-A lost answer is no evidence: a child that too few examples speak for or against is no longer proposed, and not
-judged either, so that it may come again; an example without a score is asked again the next time.
+A lost answer is no evidence: a child that too few examples speak for or against is no longer proposed, and
+not judged either, so that it may come again; an example without a score is asked again the next time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from collections.abc import Generator, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from combee.algo.grouping import grouped
+from combee.api.method_gepa import Frontier
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.merge import choose, merged
-from combee.methods.gepa.pareto import Frontier
-from combee.methods.gepa.pool import VALUE, Judged, Kind, Merged, Origin, Pool, Scored, Variant
+from combee.methods.gepa.pool import VALUE, Judged, Merged, Origin, Pool, Scored, Variant
 from combee.methods.gepa.propose import Child, parts
 from combee.methods.gepa.standing import members, pending, render, scores
 from combee.methods.verification import Known, Page, Rollout, Round, Verified, Verifying
@@ -35,7 +36,7 @@ _Asking = Generator[Round, Sequence[Trajectory], Pool]
 class Rules:
     """How a pool is run. ``merges``: most merges of lineages in a run."""
 
-    frontier: Frontier = "instance"
+    frontier: Frontier = "Instance"
     merges: int = 5
 
 
@@ -65,8 +66,8 @@ def verification(
             waiting += retried
     lost = {fact.variant for fact in pool.judged if not fact.accepted}
     pool = _without(pool, lost | set(pending(pool)))
-    pool = yield from _scored(pool, "select of variants")
-    if _won(pool, known):
+    pool = yield from _scored(pool)
+    if any(fact.accepted for fact in pool.judged - known):
         pool = yield from _merged(pool, rules)
     fresh = pool.judged - known
     won = sum(fact.accepted for fact in fresh)
@@ -84,63 +85,53 @@ def _seen(pool: Pool, whole: Sequence[str]) -> Mapping[str, Known]:
     }
 
 
-def _won(pool: Pool, known: frozenset[Judged]) -> bool:
-    return any(fact.accepted for fact in pool.judged - known)
-
-
-def _origin(pool: Pool, digest: str) -> Origin:
-    return min(origin for origin in pool.origins if origin.variant == digest)
-
-
 _Minibatches = Mapping[str, Mapping[str, float | None]]
 """parent -> example -> what it scored; where one parent was worked with, its name is empty."""
 
 
 def _minibatches(trajectories: Iterable[Trajectory]) -> _Minibatches:
-    found: dict[str, dict[str, float | None]] = {}
-    for one in trajectories:
-        found.setdefault(one.variant, {})[one.example_id] = None if one.error else one.score
-    return found
+    return {
+        parent: {one.example_id: None if one.error else one.score for one in own}
+        for parent, own in grouped(trajectories, lambda one: one.variant).items()
+    }
 
 
 def _of_losing_parents(pool: Pool, children: Sequence[str]) -> list[str]:
     """Those of ``children`` whose parent none of them beat."""
     won = {fact.variant for fact in pool.judged if fact.accepted}
-    parent = {digest: _origin(pool, digest).parents[0] for digest in children}
+    parent = {digest: pool.origin_of(digest).parents[0] for digest in children}
     beaten = {parent[digest] for digest in children if digest in won}
     return [digest for digest in children if parent[digest] not in beaten]
 
 
 def _judged(pool: Pool, children: Sequence[str], before: _Minibatches, stage: str) -> _Asking:
     rollouts: list[Rollout] = []
-    asked: list[tuple[str, Mapping[str, float | None], int]] = []
+    tried: list[tuple[str, Mapping[str, float | None], int]] = []
     for digest in children:
-        parent, child = pool.by_digest[_origin(pool, digest).parents[0]], pool.by_digest[digest]
+        parent, child = pool.by_digest[pool.origin_of(digest).parents[0]], pool.by_digest[digest]
         page = Page.of(child.text, parent.text, child.components)
         minibatch = before.get(parent.digest, before.get("", {}))
         examples = sorted(example for example, score in minibatch.items() if score is not None)
         rollouts += [Rollout(example, page) for example in examples]
-        asked.append((digest, minibatch, len(examples)))
+        tried.append((digest, minibatch, len(examples)))
     answers = iter((yield Round(stage, tuple(rollouts))))
-    found = set[Judged]()
-    for digest, minibatch, count in asked:
+    verdicts = set[Judged]()
+    for digest, minibatch, count in tried:
         own = islice(answers, count)
         after = {one.example_id: None if one.error else one.score for one in own}
         if (verdict := judge(digest, minibatch, after)) is not None:
-            found.add(verdict)
-    return replace(pool, judged=pool.judged | found)
+            verdicts.add(verdict)
+    return replace(pool, judged=pool.judged | verdicts)
 
 
 def _retried(pool: Pool, failed: Sequence[str]) -> tuple[Pool, list[str]]:
     """The pool with each changed component of the failed children by itself, and these proposals' digests."""
-    by_parent: dict[str, list[Child]] = {}
-    for digest in failed:
-        origin = _origin(pool, digest)
-        by_parent.setdefault(origin.parents[0], []).append((origin.kind, pool.by_digest[digest]))
+    by_parent = grouped(map(pool.origin_of, failed), lambda origin: origin.parents[0])
     added: list[str] = []
-    for parent, children in sorted(by_parent.items()):
+    for parent, origins in sorted(by_parent.items()):
+        children = [(origin.kind, pool.by_digest[origin.variant]) for origin in origins]
         new = parts(pool.by_digest[parent], children)
-        iteration = max(_origin(pool, variant.digest).iteration for _, variant in children)
+        iteration = max(origin.iteration for origin in origins)
         grown = with_children(pool, parent, new, iteration)
         added += [digest for digest in grown.by_digest if digest not in pool.by_digest]
         pool = grown
@@ -157,14 +148,14 @@ def _without(pool: Pool, gone: Set[str]) -> Pool:
     )
 
 
-def _scored(pool: Pool, stage: str) -> _Asking:
+def _scored(pool: Pool) -> _Asking:
     """Score the members on select that lack an example which another has a score for, or any."""
-    found = scores(pool)
-    every = set().union(*(found.get(digest, {}) for digest in members(pool)))
-    lacking = [digest for digest in members(pool) if not every or not every <= found.get(digest, {}).keys()]
+    known = scores(pool)
+    every = set().union(*(known.get(digest, {}) for digest in members(pool)))
+    lacking = [digest for digest in members(pool) if not every or not every <= known.get(digest, {}).keys()]
     if not lacking:
         return pool
-    return (yield from _swept(pool, [pool.by_digest[digest] for digest in lacking], stage))
+    return (yield from _swept(pool, [pool.by_digest[digest] for digest in lacking], "select of variants"))
 
 
 def _swept(pool: Pool, variants: Sequence[Variant], stage: str) -> _Asking:
@@ -198,14 +189,13 @@ def _merged(pool: Pool, rules: Rules) -> _Asking:
     pool = replace(pool, merged=pool.merged | {done})
     if child.digest in pool.by_digest or any(fact.variant == child.digest for fact in pool.judged):
         return pool
-    kind: Kind = "merge"
     iteration = max(origin.iteration for origin in pool.origins)
-    origin = Origin(child.digest, kind, (lineages.one, lineages.other), iteration)
+    origin = Origin(child.digest, "merge", (lineages.one, lineages.other), iteration)
     grown = replace(pool, variants=pool.variants | {child}, origins=pool.origins | {origin})
     grown = yield from _swept(grown, [child], "select of a merge")
-    found = scores(grown)
-    one, other = found.get(lineages.one, {}), found.get(lineages.other, {})
-    accepted, gain, count = holds_up(found.get(child.digest, {}), one, other)
+    known = scores(grown)
+    one, other = known.get(lineages.one, {}), known.get(lineages.other, {})
+    accepted, gain, count = holds_up(known.get(child.digest, {}), one, other)
     if count * 2 < min(len(one), len(other)):
         return pool
     verdict = Judged(child.digest, accepted, gain, count)
@@ -242,8 +232,8 @@ def judge(child: str, before: Answers, after: Answers) -> Judged | None:
 
 
 def holds_up(child: Mapping[str, float], *others: Mapping[str, float]) -> tuple[bool, float, int]:
-    """(whether ``child`` scores at least what the best of ``others`` does, by how much in sum, on how many examples),
-    all on the examples that every one of them has a score for. False where there is none.
+    """(whether ``child`` scores at least what the best of ``others`` does, by how much in sum, on how many
+    examples), all on the examples that every one of them has a score for. False where there is none.
 
     >>> holds_up({"1": 1.0, "2": 0.0}, {"1": 1.0}, {"1": 0.0, "2": 1.0})
     (True, 0.0, 1)

@@ -1,9 +1,25 @@
-"""Circles in a small directed graph."""
+"""Small directed graphs: their circles, and what can be reached in them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+
+def closure(start: Iterable[str], ahead: Mapping[str, Iterable[str]]) -> set[str]:
+    """The nodes ``start``, and what can be reached from them.
+
+    >>> sorted(closure(["a"], {"a": ["b"], "b": ["c"], "d": ["a"]}))
+    ['a', 'b', 'c']
+    """
+    reached: set[str] = set()
+    stack = list(start)
+    while stack:
+        node = stack.pop()
+        if node not in reached:
+            reached.add(node)
+            stack.extend(ahead.get(node, ()))
+    return reached
 
 
 def cyclic_pairs(edges: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
