@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from combee.cli.options import Json, with_stand_ins
+from combee.cli.options import Json, with_flags, with_stand_ins
 from combee.cli.where import Place, with_place
 from combee.local.flags import StandInFlags
 
@@ -72,51 +74,45 @@ EXAMPLES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The command's own flags, as they were given."""
+
+    output: Output
+    name: Name = None
+    filename: Manifests = None
+    strategies: Strategies = "Sequential,Naive,ParallelScan"
+    sizes: Sizes = ""
+    seeds: Seeds = "3"
+    jobs: Jobs = 1
+    slots: Slots = None
+    evaluate_every: EvaluateEvery = None
+    methods: Methods = ""
+    for_cluster: ForCluster = ""
+    timeout: Wait = 300
+    json: Json = False
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    app.command(epilog=f"Examples: {EXAMPLES}")(with_place(with_stand_ins(compare)))
+    own = inspect.signature(Flags, eval_str=True).parameters.values()
+    app.command(epilog=f"Examples: {EXAMPLES}")(
+        with_place(with_stand_ins(with_flags("flags", own, Flags)(compare)))
+    )
 
 
-def compare(
-    place: Place,
-    output: Output,
-    given: StandInFlags,
-    name: Name = None,
-    filename: Manifests = None,
-    strategies: Strategies = "Sequential,Naive,ParallelScan",
-    sizes: Sizes = "",
-    seeds: Seeds = "3",
-    jobs: Jobs = 1,
-    slots: Slots = None,
-    evaluate_every: EvaluateEvery = None,
-    methods: Methods = "",
-    for_cluster: ForCluster = "",
-    timeout: Wait = 300,
-    json: Json = False,
-) -> None:
+def compare(flags: Flags, given: StandInFlags, place: Place) -> None:
     """Compare strategies over methods, seeds and tasks on equal terms: one table, one plot, in modelled time.
 
     Exit codes: 0 compared; 2 a mistake found before any work; 5 a cell failed; 130 stopped.
     """
-    if (name is None) == (not filename):
+    if (flags.name is None) == (not flags.filename):
         raise typer.BadParameter("give either -f FILE or the NAME of a comparison on a cluster")
-    if name is not None:
+    if flags.name is not None:
         from combee.cli.cluster.compare import run_collected
 
-        raise typer.Exit(run_collected(name, output, place, wait_seconds=timeout, slots=slots))
-    from combee.cli.compare import Flags, run_compare, run_for_cluster
+        waited, slots = flags.timeout, flags.slots
+        raise typer.Exit(run_collected(flags.name, flags.output, place, wait_seconds=waited, slots=slots))
+    from combee.cli.compare import run_compare, run_for_cluster
 
-    flags = Flags(
-        filename or [],
-        output,
-        strategies,
-        sizes,
-        seeds,
-        given,
-        jobs,
-        slots,
-        evaluate_every,
-        methods,
-        for_cluster,
-    )
-    raise typer.Exit(run_for_cluster(flags) if for_cluster else run_compare(flags, as_json=json))
+    raise typer.Exit(run_for_cluster(flags, given) if flags.for_cluster else run_compare(flags, given))
