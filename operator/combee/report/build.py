@@ -71,7 +71,7 @@ def playbook_markdown(result: Result) -> str:
 def _context(result: Result) -> dict[str, Any]:
     """What the templates read."""
     outside = [entry for entry in result.entries if not entry.rendered]
-    gate = words.gate_of(result)
+    gate = result.gate
     return {
         "result": result,
         "headline": words.headline(result),

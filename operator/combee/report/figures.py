@@ -58,11 +58,11 @@ def _quiet() -> Iterator[None]:
 
 def _gain(result: Result) -> Figure | None:
     """Gain with its interval against zero, gate first, test below."""
-    gate = result.held_out.gate if result.held_out else None
+    gate = result.gate
     looks = [(n, p) for n, p in (("gate half", gate), ("test", result.test)) if p is not None]
     if not looks:
         return None
-    smallest = result.held_out.smallest_detectable_gain if result.held_out else None
+    smallest = result.smallest_detectable_gain
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from combee.report import happened, svg
 from combee.report.draw import MANY, Figure, draw, grid
-from combee.report.result import Result
+from combee.report.result import Result, StageTime
 from combee.report.text import duration, visible
 from combee.steps import PROFILE
 
@@ -91,5 +91,5 @@ def latencies(result: Result) -> Figure | None:
     return Figure("latency", "Latency of a call by stage", drawn, alt, caption)
 
 
-def _name(one: happened.StageSum) -> str:
+def _name(one: StageTime) -> str:
     return f"profile: {one.stage}" if one.step == PROFILE.name else one.stage

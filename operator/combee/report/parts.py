@@ -4,7 +4,7 @@ what one iteration says of its reduce, its verification and its delay curve. See
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -28,6 +28,12 @@ class Model(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def of(cls, source: object, **values: Any) -> Self:
+        """With these values; the other fields are the attributes of ``source`` of the same name, where it has them."""
+        others = (name for name in cls.model_fields if name not in values and hasattr(source, name))
+        return cls(**{name: getattr(source, name) for name in others}, **values)
 
 
 class RetentionLevel(Model):

@@ -37,7 +37,7 @@ def by_step(result: Result) -> dict[str, tuple[float, int, int]]:
     for one in stage_sums(result):
         seconds, prompt, cached = steps.get(one.step, (0.0, 0, 0))
         steps[one.step] = (
-            seconds + one.seconds,
+            seconds + one.scheduled_seconds,
             prompt + one.prompt_tokens,
             cached + one.cached_tokens,
         )

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from combee.errors import DataError
 from combee.methods.protocol import VariantKind
+from combee.plan.types import EXIT_CODES
 from combee.report.parts import Amount, Count, Difference, Model, Share
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
@@ -31,14 +32,6 @@ Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stop
 Role = Literal["task", "proposer", "evaluator", "embedder"]
 Verified = Literal["replay", "support", "initial", "no"]
 RefusalKind = Literal["leak", "injection", "replay", "support"]
-
-EXIT_CODES: dict[Outcome, int] = {
-    "Learned": 0,
-    "NothingBetter": 3,
-    "BudgetExhausted": 4,
-    "Failed": 5,
-    "Stopped": 130,
-}
 
 
 class ModelInfo(Model):
@@ -357,6 +350,16 @@ class Result(Model):
                 f"exitCode of {self.outcome} is {EXIT_CODES[self.outcome]}, not {self.exit_code}"
             )
         return self
+
+    @property
+    def gate(self) -> Paired | None:
+        """Before and after on the gate half, if it was looked at."""
+        return self.held_out.gate if self.held_out else None
+
+    @property
+    def smallest_detectable_gain(self) -> float | None:
+        """The smallest gain that the gate half can show, where there is one."""
+        return self.held_out.smallest_detectable_gain if self.held_out else None
 
     @property
     def simulated(self) -> bool:

@@ -6,9 +6,11 @@ has a whole report.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from combee.report import views, words
 from combee.report.prefix import prefix_table
-from combee.report.result import IterationRecord, Paired, Result
+from combee.report.result import IterationRecord, Paired, Result, Role
 from combee.report.tables_happened import faults, latency, path
 from combee.report.text import Table as Table
 from combee.report.text import amount, count, duration, percent, score, signed, wilson
@@ -49,8 +51,8 @@ def _paired(result: Result) -> Table:
         numbers = (score(pair.baseline), score(pair.best), signed(pair.gain), interval)
         return (split, *numbers, f"{pair.n:,}", f"{pair.discordant:,}")
 
-    looks = (("heldOut, gate half", result.held_out.gate if result.held_out else None), ("test", result.test))
-    smallest = result.held_out.smallest_detectable_gain if result.held_out else None
+    looks = (("heldOut, gate half", result.gate), ("test", result.test))
+    smallest = result.smallest_detectable_gain
     note = "Paired on the same examples; the interval is of the gain. Discordant: examples whose verdict changed."
     if smallest is not None:
         note += f" Smallest gain that the gate half can show: {score(smallest)}."
@@ -243,17 +245,15 @@ def _refusals(result: Result) -> Table:
 
 
 def _usage(result: Result) -> Table:
-    def row(role: str) -> tuple[str, ...]:
-        model = next((m for name, m in result.models.items() if name == role), None)
-        use = next((u for name, u in result.usage.items() if name == role), None)
-        said = (model.model, model.endpoint_host, model.served_by or "not said") if model else ("", "", "")
+    def row(role: Role) -> tuple[str, ...]:
+        model, use = result.models.get(role), result.usage.get(role)
+        about = (model.model, model.endpoint_host, model.served_by or "not said") if model else ("", "", "")
         used = (
             (use.calls, use.hits, use.prompt_tokens, use.cached_tokens, use.completion_tokens) if use else ()
         )
-        return (role, *said, *(amount(n) for n in used), *("0",) * (5 - len(used)))
+        return (role, *about, *(amount(n) for n in used), *("0",) * (5 - len(used)))
 
-    known = ("task", "proposer", "evaluator", "embedder")
-    roles = [role for role in known if role in {*result.models, *result.usage}]
+    roles = [role for role in get_args(Role) if role in {*result.models, *result.usage}]
     columns = (
         "role",
         "model",

@@ -24,13 +24,13 @@ MEANINGS = {
 def path(result: Result) -> Table:
     """Critical path by stage, with the wall time of its step beside it."""
     stages, walls = happened.stage_sums(result), happened.step_walls(result)
-    whole = sum(stage.seconds for stage in stages)
+    whole = sum(stage.scheduled_seconds for stage in stages)
     rows, told = [], set()
     for one in stages:
         wall = duration(walls[one.step]) if one.step in walls and one.step not in told else ""
         told.add(one.step)
-        share = percent(one.seconds, whole) if whole else "0 %"
-        rows.append((one.step, one.stage, f"{one.calls:,}", duration(one.seconds), share, wall))
+        share = percent(one.scheduled_seconds, whole) if whole else "0 %"
+        rows.append((one.step, one.stage, f"{one.calls:,}", duration(one.scheduled_seconds), share, wall))
     columns = ("step", "stage", "#calls", "#critical path", "#share", "#wall time of the step")
     note = (
         "All iterations together. Critical path: the recorded calls list-scheduled on the run's slots, stage after "
