@@ -1,4 +1,4 @@
-"""Entries as result.json shows them: with where they come from, what became of them, and how they were tried."""
+"""Entries as result.json shows them: where they come from, what became of them, and how they were tried."""
 
 from __future__ import annotations
 

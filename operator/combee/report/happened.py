@@ -12,8 +12,8 @@ LEARNING = (*LEADING, "verification", "select")
 
 
 def stage_sums(result: Result) -> tuple[StageTime, ...]:
-    """Every stage over the whole run, in the order in which they first ran, profile first, evaluation last. Quantiles
-    are the means of the iterations', weighted by calls."""
+    """Every stage over the whole run, in the order in which they first ran, profile first, evaluation last.
+    Quantiles are the means of the iterations', weighted by calls."""
     stages: dict[tuple[str, str], list[StageTime]] = {}
     for stage in _all_stages(result):
         stages.setdefault((stage.step, stage.stage), []).append(stage)

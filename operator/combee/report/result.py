@@ -2,9 +2,10 @@
 
 The models are the contract: ``result.schema.json`` and ``docs/result.md`` are generated from them
 (``python -m combee.generate.schemas --write``). Names are camelCase in JSON and snake_case in Python;
-unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock unless
-the name says otherwise; tokens are those the servers charged. A part that a run never reached is ``null`` or
-empty, never invented. No prompt, row of data or secret has a place here, but what was learned has.
+unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock
+unless the name says otherwise; tokens are those the servers charged. A part that a run never reached is
+``null`` or empty, never invented. No prompt, row of data or secret has a place here, but what was learned
+has.
 """
 
 from __future__ import annotations
@@ -257,7 +258,8 @@ class Entry(Model):
     harmful: Count = 0
     """Distinct examples that voted it harmful."""
     verified: Verified
-    """Why it may be rendered: it passed a replay, has a second source, came with the initial playbook; or ``no``."""
+    """Why it may be rendered: it passed a replay, has a second source, came with the initial playbook; or
+    ``no``."""
     contested: bool = False
     """Whether other sources say otherwise."""
     rendered: bool = False
@@ -285,8 +287,8 @@ class VariantRecord(Model):
     id: str
     """The first digits of its digest."""
     kind: VariantKind
-    """``start``: it was given; ``rewrite``: as a model wrote it; ``lessons``: the same, with what was learned below it
-    word for word; ``merge``: of two lines of variants."""
+    """``start``: it was given; ``rewrite``: as a model wrote it; ``lessons``: the same, with what was learned
+    below it word for word; ``merge``: of two lines of variants."""
     parents: tuple[str, ...] = ()
     """Ids of those it came out of."""
     iteration: Count

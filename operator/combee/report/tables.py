@@ -53,7 +53,10 @@ def _paired(result: Result) -> Table:
 
     looks = (("heldOut, gate half", result.gate), ("test", result.test))
     smallest = result.smallest_detectable_gain
-    note = "Paired on the same examples; the interval is of the gain. Discordant: examples whose verdict changed."
+    note = (
+        "Paired on the same examples; the interval is of the gain. "
+        "Discordant: examples whose verdict changed."
+    )
     if smallest is not None:
         note += f" Smallest gain that the gate half can show: {score(smallest)}."
     note += "".join(
@@ -84,8 +87,8 @@ def _held_out(result: Result) -> Table:
         "kept",
     )
     note = (
-        f"Select half, {count(size, 'example')}; Wilson interval of each single score. The best iteration was chosen "
-        "on this half, so its score is optimistic: the gate half is the judge."
+        f"Select half, {count(size, 'example')}; Wilson interval of each single score. The best iteration "
+        "was chosen on this half, so its score is optimistic: the gate half is the judge."
     )
     rows = tuple(row(point) for point in views.score_points(result))
     return Table(
@@ -110,7 +113,8 @@ def _delay(result: Result) -> Table:
         fit = delay.fit
         half = f"{fit.b_half:.1f}" if fit.b_half is not None else "beyond measure"
         error = f", root mean squared error {duration(fit.rmse)}" if fit.rmse is not None else ""
-        note = f"T(b) = {fit.c0:.3g} s + {fit.c1:.3g} s × b from {count(fit.n, 'observation')}{error}; b½ = {half}."
+        observed = count(fit.n, "observation")
+        note = f"T(b) = {fit.c0:.3g} s + {fit.c1:.3g} s × b from {observed}{error}; b½ = {half}."
         note += f" {rivals}" if (rivals := views.rivals(fit)) else ""
         if fit.changed_by is not None:
             note += f" Iterations became {fit.changed_by:.2g} times as long; what was before counts no more."
@@ -136,8 +140,8 @@ def _time(result: Result) -> Table:
         "#tokens",
     )
     note = (
-        "Critical path: the recorded calls list-scheduled on the run's slots. Ratio: wall time over it; below 1 where calls "
-        "were answered from memory, which count as they did when they were made."
+        "Critical path: the recorded calls list-scheduled on the run's slots. Ratio: wall time over it; "
+        "below 1 where calls were answered from memory, which count as they did when they were made."
     )
     return Table("time", "Time and cost", columns, tuple(map(row, result.iterations)), NO_ITERATION, note)
 
@@ -194,13 +198,19 @@ def _verification(result: Result) -> Table:
     )
     names = ("candidates", "replayed", "verified", "refused", "of them leaks", "of them injections")
     columns = ("iteration", *(f"#{name}" for name in names))
-    note = "A candidate rests on one source: it is rendered once a replay fixes its example and harms no control."
+    note = (
+        "A candidate rests on one source: it is rendered once a replay fixes its example and harms no "
+        "control."
+    )
     if result.variants:
         columns = ("iteration", *(f"#{name}" for name in ("proposals", "judged", "let in", *names[3:])))
         if any(it.built_on for it in result.iterations):
             rows = tuple((*row, count) for row, count in zip(rows, _built_on(result), strict=True))
             columns = (*columns, "#built on")
-        note = "A proposal is let in when it beats its parent on the batch that it came from, and is then scored on select."
+        note = (
+            "A proposal is let in when it beats its parent on the batch that it came from, and is then "
+            "scored on select."
+        )
         return Table("verification", "Acceptance", columns, rows, "Nothing was proposed.", note)
     return Table("verification", "Verification", columns, rows, "No entry was verified.", note)
 

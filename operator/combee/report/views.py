@@ -11,7 +11,7 @@ from combee.report.result import DelayFit, DelayModel, Result
 
 @dataclass(frozen=True, slots=True)
 class ScorePoint:
-    """One look at the select half: after ``iteration`` (0 is the start), ``tokens`` spent by iterations so far."""
+    """A look at the select half after ``iteration`` (0: the start), and the tokens of iterations so far."""
 
     iteration: int
     tokens: int

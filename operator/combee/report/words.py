@@ -78,7 +78,8 @@ def verdict(result: Result) -> str:
 
 def cost(result: Result) -> str:
     """``1.24 M tokens, 1,312 rollouts, 2 min 14 s``."""
-    return f"{amount(result.tokens)} tokens, {count(result.rollouts, 'rollout')}, {duration(result.wall_seconds)}"
+    rollouts = count(result.rollouts, "rollout")
+    return f"{amount(result.tokens)} tokens, {rollouts}, {duration(result.wall_seconds)}"
 
 
 def cost_per_point(result: Result) -> str:
@@ -150,30 +151,30 @@ def playbook(result: Result) -> str:
     if book is None:
         return "none was made"
     if book.components:
-        parts = count(len(book.components), "component")
-        return f"a prompt of {parts}, {book.tokens:,} tokens, the best of {count(len(result.variants), 'variant')}"
+        parts, variants = count(len(book.components), "component"), count(len(result.variants), "variant")
+        return f"a prompt of {parts}, {book.tokens:,} tokens, the best of {variants}"
     left = f", {book.left_out:,} left out" if book.left_out else ""
     return f"{count(book.entries, 'entry', 'entries')}, {book.tokens:,} tokens{left}"
 
 
 def warnings(result: Result) -> tuple[str, ...]:
     """The data's warnings and what a careful reader should know about the numbers."""
-    found = list(result.data.warnings) if result.data else []
+    texts = list(result.data.warnings) if result.data else []
     if result.setup.used_for_tuning:
-        found.append(TUNED_ON)
+        texts.append(TUNED_ON)
     held_out, gate = result.held_out, result.gate
     smallest = result.smallest_detectable_gain
     if smallest is not None and smallest > 0.1:
-        found.append(f"heldOut is small: gains under {score(smallest)} cannot be told from chance")
+        texts.append(f"heldOut is small: gains under {score(smallest)} cannot be told from chance")
     if held_out and held_out.best and held_out.baseline and gate:
         drop = (held_out.best.select - held_out.baseline.select) - gate.gain
         if drop > 0.05:
-            found.append(
+            texts.append(
                 f"the gain on select is {score(drop)} larger than on gate: the choice fitted the select half"
             )
     if result.test and gate and result.test.high < gate.low:
-        found.append("the gain on test lies under the interval of the gate: the two splits may differ")
-    return tuple(found)
+        texts.append("the gain on test lies under the interval of the gate: the two splits may differ")
+    return tuple(texts)
 
 
 def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
@@ -207,7 +208,10 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
 
 def _read(book: PlaybookInfo) -> str:
     if book.components:
-        return f"Read {PROMPT_FILE}: it is the prompt as agents see it; the report says which variants it came out of."
+        return (
+            f"Read {PROMPT_FILE}: it is the prompt as agents see it; the report says which variants it came "
+            "out of."
+        )
     return f"Read {book.path}: every bullet names the examples it was learned from."
 
 
