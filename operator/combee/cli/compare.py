@@ -16,7 +16,7 @@ from combee.api.methods import METHOD_NAMES
 from combee.cli.comparing import Flags
 from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.compare.launch import CellError
-from combee.compare.run import Compared, Request, Told, compare, write_runs
+from combee.compare.run import Compared, Request, Tell, compare, write_runs
 from combee.compare.strategies import parse_strategies
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.flags import StandInFlags
@@ -145,7 +145,7 @@ def _numbers(text: str, flag: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-async def _interruptible(request: Request, tell: Told) -> Compared:
+async def _interruptible(request: Request, tell: Tell) -> Compared:
     """Ctrl-C and SIGTERM stop every cell cleanly."""
     loop = asyncio.get_running_loop()
     work = asyncio.ensure_future(compare(request, tell))

@@ -29,7 +29,7 @@ def optional(name: str, kind: Any, flags: str, metavar: str, text: str) -> inspe
 def with_flags(
     parameter: str, flags: Iterable[inspect.Parameter], made: Callable[..., Any]
 ) -> Callable[[Command], Command]:
-    """A decorator: the command takes these flags, too, and gets what ``made`` makes of them as ``parameter``."""
+    """A decorator: the command takes these flags and gets what ``made`` makes of them as ``parameter``."""
     listed = list(flags)
 
     def decorated(command: Command) -> Command:
@@ -49,8 +49,8 @@ def with_flags(
 
 _ENGINE = "An OpenAI-compatible server that stands for an engine of the manifest."
 _ENGINE_KEY = (
-    "An environment variable that holds the key of that server; absent: no key, but for https://api.openai.com "
-    "the one in OPENAI_API_KEY."
+    "An environment variable that holds the key of that server; absent: no key, but for "
+    "https://api.openai.com the one in OPENAI_API_KEY."
 )
 _ENGINE_MODEL = "The model to ask that server for; absent: the manifest's."
 _SECRET = "An environment variable that stands for a Secret's key."  # noqa: S105

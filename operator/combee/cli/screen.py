@@ -1,8 +1,9 @@
 """What people see while a run goes on: a live view on a terminal, plain lines elsewhere, or JSON lines.
 
-The screen only watches and prints. The runtime calls `progress` as often as it likes, and about twice a second
-from a ticker while nothing happens: the screen has no thread and decides itself how often to draw. Prompts, rows of data,
-bullets and secrets never come here. rich and pydantic are imported when a screen needs them, not before.
+The screen only watches and prints. The runtime calls `progress` as often as it likes, and about twice a
+second from a ticker while nothing happens: the screen has no thread and decides itself how often to draw.
+Prompts, rows of data, bullets and secrets never come here. rich and pydantic are imported when a screen needs
+them, not before.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ class Screen:
             write(self._stream, text + "\n")
 
     def _view(self, state: ProgressState) -> Group:
-        """The live view: a title line and one line per row, cut at the terminal's width, so it never wraps."""
+        """The live view: a title line and a line for each row, cut at the terminal's width."""
         from rich.console import Group
         from rich.text import Text
 
@@ -223,7 +224,7 @@ def iteration_line(number: int, batch_size: int, state: ProgressState) -> str:
 
 
 def final_screen(result: Result, folder: str, *, command: str = "", width: int = 80) -> str:
-    """What happened, before and after, cost, what to look at, what to do next; plain text, a final newline."""
+    """What happened, before and after, cost, what to look at and to do next, as plain text."""
     from combee.report import words
 
     head = words.headline(result)
