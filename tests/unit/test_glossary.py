@@ -16,8 +16,8 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 NOT_A_NOUN = frozenset({"found", "said", "told", "there", "mine", "theirs", "wished", "asked"})
 """What happened to a value says not what it is."""
 ROOMS = (
-    *("algo/", "assembly/", "gateway/", "generate/", "local/", "observe/", "operator/", "plan/"),
-    *("pod/", "sim/", "tasks/", "work/"),
+    *("algo/", "assembly/", "cli/", "compare/", "gateway/", "generate/", "local/", "observe/", "operator/"),
+    *("plan/", "pod/", "report/", "sim/", "tasks/", "work/"),
 )
 """whose variables were gone through."""
 
