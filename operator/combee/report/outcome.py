@@ -155,37 +155,32 @@ def _setup(run: PromptLearningRun) -> Setup:
 
 
 def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
-    state = session.state
-    if state.facts is None or state.best is None or not state.facts.held_out_rows:
+    facts, best = session.state.facts, session.state.best
+    if facts is None or best is None or not facts.held_out_rows:
         return None
     return HeldOut(
-        baseline=Baseline(select=state.baseline_select),
-        best=Best(select=state.best.select, iteration=state.best.iteration + 1),
+        baseline=Baseline(select=session.state.baseline_select),
+        best=Best(select=best.select, iteration=best.iteration + 1),
         gate=gate,
-        smallest_detectable_gain=min(1.0, detectable_gain(state.facts.gate_rows))
-        if state.facts.gate_rows
-        else None,
+        smallest_detectable_gain=min(1.0, detectable_gain(facts.gate_rows)) if facts.gate_rows else None,
     )
 
 
 def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
     """One record for each finished iteration, re-folding the state so that each shows the fit and
     the counts that its own decisions saw."""
-    state = RunState()
-    profile = next((s for s in session.summaries.values() if s.kind == PROFILE.name and not s.error), None)
+    good = [summary for summary in session.summaries.values() if not summary.error]
+    profile = next((summary for summary in good if summary.kind == PROFILE.name), None)
     if profile is None:
         return []
-    state = after_profile(state, profile)
-    finished = {
-        s.counts["iteration"]: s for s in session.summaries.values() if s.kind == FINISH.name and not s.error
-    }
-    rows, spec = list[IterationRecord](), session.run.spec
+    state = after_profile(RunState(), profile)
+    finished = {summary.counts["iteration"]: summary for summary in good if summary.kind == FINISH.name}
+    rows, spec, best = list[IterationRecord](), session.run.spec, session.state.best
     for number in sorted(finished):
         plan, summary = session.plans[number], finished[number]
-        before, state = state, after_iteration(state, plan, summary)
-        delay = delay_of(spec, before)
+        delay = delay_of(spec, state)
+        state = after_iteration(state, plan, summary)
         row = _iteration(delay, spec.batching, state, plan, summary, records.iterations[number])
-        best = session.state.best
         rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
     return rows
 

@@ -100,7 +100,9 @@ def _engine_troubles(
             continue
         own = _labelled(pods, names.LABEL_ENGINE, seen.name)
         start = f"{deployment['metadata']['name']}-"
-        about = [one for one in events if one.get("involvedObject", {}).get("name", "").startswith(start)]
+        about = [
+            one for one in events if str(one.get("involvedObject", {}).get("name", "")).startswith(start)
+        ]
         waiting = Trouble("Starting", f"{seen.ready} of {seen.replicas} servers are ready")
         troubles[f"engine {seen.name}"] = diagnose(own, about) or waiting
     return troubles
