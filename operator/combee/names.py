@@ -78,8 +78,8 @@ def step_name(
 
 def attempt_name(step: str, attempt: int) -> str:
     """The Job of a step's attempt: ``formula-3fa9c1d2-i003-map-a0`` at attempt 2 is ``...-map-a2``."""
-    head, found, tail = step.rpartition("-a")
-    if not found or not tail.isdigit():
+    head, dash, tail = step.rpartition("-a")
+    if not dash or not tail.isdigit():
         raise BugError(f"{step!r} is not the name of a step")
     return f"{head}-a{attempt}"
 

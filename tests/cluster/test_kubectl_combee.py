@@ -20,7 +20,8 @@ import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod, sharing
 from runs import FORMULA, Runs, operating, quickstart, short
 
-from combee.cli.cluster.report import _begun, _read
+from combee.cli.cluster.pods import begun
+from combee.cli.cluster.report import _read
 from combee.clients.kubernetes.kube import Kube
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
@@ -189,7 +190,7 @@ def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
     async def read() -> dict[str, bytes]:
         kube = await Kube.connect()
         try:
-            await _begun(kube, pod)
+            assert await begun(kube, pod, 0.5)
             return await _read(kube, pod)
         finally:
             await kube.aclose()

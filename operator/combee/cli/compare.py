@@ -10,13 +10,13 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from combee.api.methods import METHOD_NAMES
+from combee.cli.comparing import Flags
 from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.compare.launch import CellError
-from combee.compare.run import Compared, Request, Told, compare, write_runs
+from combee.compare.run import Compared, Request, Tell, compare, write_runs
 from combee.compare.strategies import parse_strategies
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.flags import StandInFlags
@@ -27,24 +27,7 @@ MAX_SEEDS = 1000
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """The command's flags as they were given."""
-
-    filenames: list[Path]
-    output: Path
-    strategies: str
-    sizes: str
-    seeds: str
-    given: StandInFlags
-    jobs: int
-    slots: int | None
-    evaluate_every: int | None
-    methods: str = ""
-    for_cluster: str = ""
-
-
-def run_for_cluster(flags: Flags) -> int:
+def run_for_cluster(flags: Flags, given: StandInFlags) -> int:
     """Write the cells as runs for ``kubectl apply``; the exit code."""
 
     def work() -> int:
@@ -55,7 +38,7 @@ def run_for_cluster(flags: Flags) -> int:
                 where="--for-cluster",
                 fix="Write one such as --for-cluster formula-methods",
             )
-        made = write_runs(read_flags(flags), name)
+        made = write_runs(read_flags(flags, given), name)
         write(
             sys.stdout,
             f"{len(made)} runs in {flags.output}\n\nkubectl apply -f {flags.output}\n"
@@ -66,46 +49,46 @@ def run_for_cluster(flags: Flags) -> int:
     return guarded(work)
 
 
-def run_compare(flags: Flags, *, as_json: bool) -> int:
+def run_compare(flags: Flags, given: StandInFlags) -> int:
     """Check, run the cells, print the table; the exit code."""
     started = time.monotonic()
 
     def tell(text: str) -> None:
         seconds = time.monotonic() - started
-        if as_json:
+        if flags.json:
             event = {"event": "progress", "seconds": round(seconds, 3), "text": text}
             write(sys.stdout, jsonlib.dumps(event) + "\n")
         else:
             write(sys.stderr, f"{seconds:7.0f} s  {text}\n")
 
     try:
-        done = asyncio.run(_interruptible(read_flags(flags), tell))
+        done = asyncio.run(_interruptible(read_flags(flags, given), tell))
     except KeyboardInterrupt:
         tell("stopped; finished cells are kept, the same command goes on")
         return EXIT_CODES["Stopped"]
     except CombeeError as error:
-        say(error, as_json=as_json)
+        say(error, as_json=flags.json)
         if isinstance(error, CellError):  # one that was killed has none of ours
             known = error.exit_code in (USER_ERROR, EXIT_CODES["Stopped"])
             return error.exit_code if known else EXIT_CODES["Failed"]
         return EXIT_CODES["Failed"] if isinstance(error, BugError) else USER_ERROR
     files = [str(flags.output / name) for name in ("compare.json", "compare.md", "compare.html")]
     finished = {"event": "finished", "files": files}
-    write(sys.stdout, jsonlib.dumps(finished) + "\n" if as_json else done.markdown)
+    write(sys.stdout, jsonlib.dumps(finished) + "\n" if flags.json else done.markdown)
     return 0
 
 
-def read_flags(flags: Flags) -> Request:
+def read_flags(flags: Flags, given: StandInFlags) -> Request:
     """The flags, parsed. UserError that names the wrong one."""
     return Request(
-        manifests=flags.filenames,
+        manifests=flags.filename or [],
         strategies=parse_strategies(
             flags.strategies, _numbers(flags.sizes, "--sizes") if flags.sizes else []
         ),
         seeds=parse_seeds(flags.seeds),
         out=flags.output,
-        engines=parse_engines(flags.given.engines),
-        given=replace(flags.given, engines=()),
+        engines=parse_engines(given.engines),
+        given=replace(given, engines=()),
         jobs=flags.jobs,
         slots=flags.slots,
         evaluate_every=flags.evaluate_every,
@@ -115,22 +98,20 @@ def read_flags(flags: Flags) -> Request:
 
 def parse_methods(text: str) -> list[str]:
     """Base methods with commas, each once. UserError that names those there are."""
-    found: list[str] = []
-    for name in (part.strip() for part in text.split(",")):
-        known = next((one for one in METHOD_NAMES.words() if one == name), None)
-        if known is None:
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        if name not in METHOD_NAMES.words():
             raise UserError(
                 f"unknown method {name!r}",
                 where="--methods",
                 fix=f"Write names with commas, of {', '.join(METHOD_NAMES.words())}",
             )
-        found.append(known)
-    return list(dict.fromkeys(found))
+    return names
 
 
 def parse_engines(values: Sequence[str]) -> dict[str, list[str]]:
     """NAME=URL, a name more than once: one server a seed, in order."""
-    found: dict[str, list[str]] = {}
+    servers: dict[str, list[str]] = {}
     for value in values:
         name, equals, url = value.partition("=")
         if not equals or not name or not url:
@@ -139,8 +120,8 @@ def parse_engines(values: Sequence[str]) -> dict[str, list[str]]:
                 where=f"--engine {name}",
                 fix="Write --engine NAME=URL, such as main=http://127.0.0.1:8000/v1",
             )
-        found.setdefault(name, []).append(url)
-    return found
+        servers.setdefault(name, []).append(url)
+    return servers
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -164,7 +145,7 @@ def _numbers(text: str, flag: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-async def _interruptible(request: Request, tell: Told) -> Compared:
+async def _interruptible(request: Request, tell: Tell) -> Compared:
     """Ctrl-C and SIGTERM stop every cell cleanly."""
     loop = asyncio.get_running_loop()
     work = asyncio.ensure_future(compare(request, tell))

@@ -10,10 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from combee.assembly.crash import bug_text
 from combee.errors import CombeeError
-
-__all__ = ["bug_text", "forget", "guarded", "say", "say_line", "write"]
 
 USER_ERROR = 2
 OUR_ERROR = 5
@@ -23,15 +20,8 @@ STOPPED = 130
 def say(error: CombeeError, *, as_json: bool = False) -> None:
     """``error: what, where, what to do`` on stderr; with ``as_json`` an error event on stdout too."""
     if as_json:
-        event = {
-            "event": "error",
-            "seconds": 0.0,
-            "code": error.code,
-            "what": error.what,
-            "where": error.where,
-            "fix": error.fix,
-        }
-        write(sys.stdout, jsonlib.dumps(event) + "\n")
+        fields = {name: getattr(error, name) for name in ("code", "what", "where", "fix")}
+        write(sys.stdout, jsonlib.dumps({"event": "error", "seconds": 0.0, **fields}) + "\n")
     say_line(str(error))
 
 

@@ -29,8 +29,8 @@ def run_gc(folder: Path, *, really: bool) -> int:
             size = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
             if not really:
                 print(  # noqa: T201
-                    f"{store}: {size:,} bytes would be deleted; results and plans stay, but a resume would ask every "
-                    f"model call again. Delete with: combee gc {folder} --yes"
+                    f"{store}: {size:,} bytes would be deleted; results and plans stay, but a resume would "
+                    f"ask every model call again. Delete with: combee gc {folder} --yes"
                 )
                 return 0
             try:

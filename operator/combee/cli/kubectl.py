@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from combee.cli.options import Command
 from combee.cli.where import Place, with_place
 from combee.steps import KINDS
 
@@ -25,21 +26,17 @@ Format = Annotated[Literal["text", "json"] | None, typer.Option("-o", "--output"
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    for command, example in (
-        (
-            status,
-            "kubectl combee status; kubectl combee status quickstart; kubectl combee status quickstart -o json",
-        ),
-        (why, "kubectl combee why quickstart"),
-        (
-            logs,
-            "kubectl combee logs quickstart --follow; kubectl combee logs quickstart --step map --shard 1",
-        ),
-        (suspend, "kubectl combee suspend quickstart"),
-        (resume, "kubectl combee resume quickstart"),
-        (report, "kubectl combee report quickstart; kubectl combee report quickstart -o out"),
-    ):
-        app.command(epilog=f"Examples: {example}")(with_place(command))
+    examples: dict[Command, tuple[str, ...]] = {
+        status: ("status", "status quickstart", "status quickstart -o json"),
+        why: ("why quickstart",),
+        logs: ("logs quickstart --follow", "logs quickstart --step map --shard 1"),
+        suspend: ("suspend quickstart",),
+        resume: ("resume quickstart",),
+        report: ("report quickstart", "report quickstart -o out"),
+    }
+    for command, lines in examples.items():
+        epilog = f"Examples: {'; '.join(f'kubectl combee {line}' for line in lines)}"
+        app.command(epilog=epilog)(with_place(command))
 
 
 def status(

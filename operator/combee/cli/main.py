@@ -11,8 +11,9 @@ import typer
 from typer.exceptions import TyperException
 
 from combee import __version__
+from combee.assembly.crash import bug_text
 from combee.cli import comparing, kubectl, versions
-from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, bug_text, forget, say_line
+from combee.cli.errors import OUR_ERROR, STOPPED, USER_ERROR, forget, say_line
 from combee.cli.options import Json, Manifest, with_stand_ins
 from combee.cli.where import Place, with_place
 from combee.local.flags import StandInFlags
@@ -80,7 +81,8 @@ def preview(
     json: Json = False,
 ) -> None:
     """Show what a run would do and cost: batches, tree, calls, tokens, the smallest gain it can
-    detect. Reads the data; spends nothing. The flags of `combee run` are checked, and the next command has them.
+    detect. Reads the data; spends nothing. The flags of `combee run` are checked, and the next command has
+    them.
 
     Exit codes: 0 shown, 2 the manifest or its data is wrong.
     """
@@ -119,8 +121,8 @@ def run(
         typer.Option(
             "--task-user",
             metavar="UID|me",
-            help="For a task in a container: the first user id its commands run under (as root; absent: 64000), "
-            "or me: with your own rights.",
+            help="For a task in a container: the first user id its commands run under (as root; absent: "
+            "64000), or me: with your own rights.",
         ),
     ] = "",
     json: Json = False,
@@ -172,10 +174,8 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         name = Path(sys.argv[0]).name
         called = {"main.py": "combee", "kubectl-combee": "kubectl combee"}.get(name, name)
-        if arguments[0] in COMPLETION:
-            called = (
-                "combee"  # a shell completes the first word of a line; kubectl completes its plugins itself
-            )
+        if arguments[0] in COMPLETION:  # a shell completes a line's first word; kubectl completes its plugins
+            called = "combee"
         code = app(arguments, prog_name=called, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,68 +16,56 @@ Manifest = Annotated[
     Path,
     typer.Option("-f", "--filename", help="The manifest: a PromptLearningRun in YAML; -: standard input."),
 ]
-Data = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data", metavar="SPLIT=PATH", help="A file that stands for train, heldOut, test or initialPlaybook."
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a screen.")]
-
-STAND_INS: dict[str, Any] = {
-    "engine": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--engine",
-            metavar="NAME=URL",
-            help="An OpenAI-compatible server that stands for an engine of the manifest.",
-        ),
-    ],
-    "engine_key": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--engine-key",
-            metavar="NAME=env:VAR",
-            help="An environment variable that holds the key of that server; absent: no key, but for "
-            "https://api.openai.com the one in OPENAI_API_KEY.",
-        ),
-    ],
-    "engine_model": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--engine-model",
-            metavar="NAME=MODEL",
-            help="The model to ask that server for; absent: the manifest's.",
-        ),
-    ],
-    "secret": Annotated[
-        list[str] | None,
-        typer.Option(
-            "--secret",
-            metavar="NAME/KEY=env:VAR",
-            help="An environment variable that stands for a Secret's key.",
-        ),
-    ],
-    "data": Data,
-}
+Command = Callable[..., None]
 
 
-def with_stand_ins(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with these flags; it gets them as its ``given``."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.name != "given"]
-    flags = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=flag)
-        for name, flag in STAND_INS.items()
-    ]
+def optional(name: str, kind: Any, flags: str, metavar: str, text: str) -> inspect.Parameter:
+    """The parameter of a flag that may be absent; it is None then."""
+    annotation = Annotated[kind | None, typer.Option(*flags.split(), metavar=metavar, help=text)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
-    @functools.wraps(command)
-    def taken(**values: Any) -> None:
-        flag = {name: values.pop(name) or () for name in STAND_INS}
-        given = StandInFlags(
-            flag["engine"], flag["engine_key"], flag["engine_model"], flag["secret"], flag["data"]
-        )
-        command(given=given, **values)
 
-    taken.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
-    return taken
+def with_flags(
+    parameter: str, flags: Iterable[inspect.Parameter], made: Callable[..., Any]
+) -> Callable[[Command], Command]:
+    """A decorator: the command takes these flags and gets what ``made`` makes of them as ``parameter``."""
+    listed = list(flags)
+
+    def decorated(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [one for one in signature.parameters.values() if one.name != parameter]
+
+        @functools.wraps(command)
+        def taking(**values: Any) -> None:
+            value = made(**{flag.name: values.pop(flag.name) for flag in listed})
+            command(**{parameter: value}, **values)
+
+        taking.__signature__ = signature.replace(parameters=[*own, *listed])  # type: ignore[attr-defined]
+        return taking
+
+    return decorated
+
+
+_ENGINE = "An OpenAI-compatible server that stands for an engine of the manifest."
+_ENGINE_KEY = (
+    "An environment variable that holds the key of that server; absent: no key, but for "
+    "https://api.openai.com the one in OPENAI_API_KEY."
+)
+_ENGINE_MODEL = "The model to ask that server for; absent: the manifest's."
+_SECRET = "An environment variable that stands for a Secret's key."  # noqa: S105
+_DATA = "A file that stands for train, heldOut, test or initialPlaybook."
+STAND_INS = (
+    optional("engines", list[str], "--engine", "NAME=URL", _ENGINE),
+    optional("engine_keys", list[str], "--engine-key", "NAME=env:VAR", _ENGINE_KEY),
+    optional("engine_models", list[str], "--engine-model", "NAME=MODEL", _ENGINE_MODEL),
+    optional("secrets", list[str], "--secret", "NAME/KEY=env:VAR", _SECRET),
+    optional("data", list[str], "--data", "SPLIT=PATH", _DATA),
+)
+
+
+def _stand_ins(**flags: list[str] | None) -> StandInFlags:
+    return StandInFlags(**{name: values or () for name, values in flags.items()})
+
+
+with_stand_ins = with_flags("given", STAND_INS, _stand_ins)

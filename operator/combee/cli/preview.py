@@ -22,19 +22,15 @@ def run_preview(path: Path, flags: StandInFlags, *, as_json: bool) -> int:
     def work() -> int:
         prepared = prepare(path, parse_stand_ins(flags), for_preview=True)
         shown = preview(prepared.run.spec, data_shape(prepared))
-        if as_json:
-            print(json.dumps(asdict(shown), indent=1))  # noqa: T201
-        else:
-            from combee.cli.preview import preview_text
-
-            print(preview_text(prepared.run.name, next_command(path, flags, prepared), shown))  # noqa: T201
+        command = next_command(path, flags, prepared)
+        print(shown_as(prepared.run.name, command, shown, as_json=as_json))  # noqa: T201
         return 0
 
     return guarded(work, as_json=as_json)
 
 
 def next_command(path: Path, flags: StandInFlags, prepared: Prepared) -> str:
-    """What starts this run: the flags given, and those that it lacks. A suspended one only a cluster takes."""
+    """What starts this run: the flags given, and those that it lacks. Only a cluster takes suspended ones."""
     if prepared.run.spec.suspend:
         return shlex.join(["kubectl", "apply", "-f", str(path)])
     more = lacking(prepared.run, parse_stand_ins(flags).names())
@@ -44,16 +40,18 @@ def next_command(path: Path, flags: StandInFlags, prepared: Prepared) -> str:
 LISTED = 12
 
 
-def preview_text(name: str, next_command: str, shown: Preview) -> str:
-    """What people read: batches, tree, calls, tokens, detectable gain, warnings, the next command."""
+def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> str:
+    """What people read, batches, tree, calls, tokens, gain, warnings and the next command; or JSON."""
+    if as_json:
+        return json.dumps(asdict(shown), indent=1)
     lines = [
         f"{name}: {len(shown.batches)} iterations at the sizes known now",
         "",
         f"batch size: {shown.batch_reason}",
         "",
+        "  iterations   batch  leaves  inputs/leaf  levels above  aggregator calls",
     ]
-    lines += ["  iterations   batch  leaves  inputs/leaf  levels above  aggregator calls"]
-    rows = _runs(shown.batches)
+    rows = [list(group) for _, group in groupby(shown.batches, key=_key)]
     lines += [_row(group) for group in rows[:LISTED]]
     if len(rows) > LISTED:
         lines.append(f"  ... and {len(rows) - LISTED} more")
@@ -84,11 +82,6 @@ def _held_out(shown: Preview) -> list[str]:
 
 def _key(batch: Batch) -> tuple[object, ...]:
     return (batch.size, batch.leaves, batch.leaf_inputs, batch.levels, batch.aggregator_calls)
-
-
-def _runs(batches: tuple[Batch, ...]) -> list[list[Batch]]:
-    """Neighbours that look the same, together."""
-    return [list(group) for _, group in groupby(batches, key=_key)]
 
 
 def _row(group: list[Batch]) -> str:

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from combee.cli.errors import USER_ERROR, bug_text, say, say_line
+from combee.assembly.crash import bug_text
+from combee.cli.errors import USER_ERROR, say, say_line
 from combee.cli.screen import Screen, choose_mode
 from combee.errors import BugError, CombeeError
 from combee.local.flags import StandInFlags
@@ -55,14 +56,14 @@ async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Resul
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unclaimed)
     work = asyncio.ensure_future(run_session(prepared, out, screen))
-    asked = False
+    stopping = False
 
     def stop() -> None:
-        nonlocal asked
-        if asked:
+        nonlocal stopping
+        if stopping:
             screen.close()
             os._exit(EXIT_CODES["Stopped"])
-        asked = True
+        stopping = True
         screen.note("stopping: what is finished is kept; once more stops at once")
         work.cancel()
 

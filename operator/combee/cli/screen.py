@@ -1,8 +1,9 @@
 """What people see while a run goes on: a live view on a terminal, plain lines elsewhere, or JSON lines.
 
-The screen only watches and prints. The runtime calls `progress` as often as it likes, and about twice a second
-from a ticker while nothing happens: the screen has no thread and decides itself how often to draw. Prompts, rows of data,
-bullets and secrets never come here. rich and pydantic are imported when a screen needs them, not before.
+The screen only watches and prints. The runtime calls `progress` as often as it likes, and about twice a
+second from a ticker while nothing happens: the screen has no thread and decides itself how often to draw.
+Prompts, rows of data, bullets and secrets never come here. rich and pydantic are imported when a screen needs
+them, not before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 from combee.cli.errors import write
 from combee.errors import CombeeError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from combee.plan.types import IterationPlan
-    from combee.report.events import Event
     from combee.report.result import Result
 
 Mode = Literal["live", "plain", "json"]
@@ -100,9 +100,7 @@ class Screen:
     def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
         """Say that the run begins, or goes on."""
         if self.mode == "json":
-            from combee.report.events import StartedEvent
-
-            self._emit(StartedEvent(seconds=self._seconds(), run=run, folder=folder, resumed=resumed))
+            self._emit("started", run=run, folder=folder, resumed=resumed)
             return
         verb = "goes on" if resumed else "starts"
         self._say(f"{visible(run)}: {verb}, results in {visible(folder)}")
@@ -111,17 +109,12 @@ class Screen:
         """Say what was decided for the next iteration."""
         self._iteration, self._batch_size = plan.iteration + 1, plan.batch_size
         reason = visible(plan.batch_reason)
-        if self.mode != "json":
-            why = "" if reason in ("", self._reason) else f": {reason}"
-            self._reason = reason
-            self._say(f"iteration {self._iteration}: {count(plan.batch_size, 'example')}{why}")
+        if self.mode == "json":
+            self._emit("plan", plan, iteration=self._iteration, batch_reason=reason)
             return
-        from combee.report.events import PlanEvent
-
-        names = ("epoch", "batch_size", "strategy", "merge", "redundancy", "copies")
-        told = {name: getattr(plan, name) for name in names}
-        number = self._iteration
-        self._emit(PlanEvent(seconds=self._seconds(), iteration=number, batch_reason=reason, **told))
+        why = "" if reason in ("", self._reason) else f": {reason}"
+        self._reason = reason
+        self._say(f"iteration {self._iteration}: {count(plan.batch_size, 'example')}{why}")
 
     def progress(self, state: ProgressState) -> None:
         """Take the newest state, and draw or say it if it is time to."""
@@ -139,69 +132,45 @@ class Screen:
         if self.mode == "plain":
             self._say(line.text)
             return
-        from combee.report.events import progress_event
-
-        self._emit(progress_event(state, self._seconds()))
+        self._emit("progress", state)
 
     def iteration(self, state: ProgressState) -> None:
         """Say what the iteration that just ended brought."""
         if state.heldout_last is not None:
             self._history.append(state.heldout_last)
-        if self.mode != "json":
+        if self.mode == "json":
+            self._emit("iteration", state, iteration=self._iteration, batch_size=self._batch_size)
+        else:
             self._say(iteration_line(self._iteration, self._batch_size, state))
-            return
-        from combee.report.events import IterationEvent
-
-        names = ("examples_done", "heldout_last", "heldout_best", "tokens", "rollouts", "simulated")
-        told = {name: getattr(state, name) for name in names}
-        number, size = self._iteration, self._batch_size
-        self._emit(IterationEvent(seconds=self._seconds(), iteration=number, batch_size=size, **told))
 
     def note(self, text: str) -> None:
         """Say something a person should know; the run goes on."""
         if self.mode == "json":
-            from combee.report.events import WarningEvent
-
-            self._emit(WarningEvent(seconds=self._seconds(), text=visible(text)))
-            return
-        self._say(f"warning: {visible(text)}")
+            self._emit("warning", text=visible(text))
+        else:
+            self._say(f"warning: {visible(text)}")
 
     def error(self, error: CombeeError) -> None:
         """Say what went wrong and what to do; the live view is taken away first."""
         self.close()
         if self.mode == "json":
-            from combee.report.events import ErrorEvent
-
-            said = {"what": visible(error.what), "where": visible(error.where), "fix": visible(error.fix)}
-            self._emit(ErrorEvent(seconds=self._seconds(), code=error.code, **said))
-            return
-        write(self._errors, f"error: {visible(str(error))}\n")
+            texts = {name: visible(getattr(error, name)) for name in ("what", "where", "fix")}
+            self._emit("error", error, **texts)
+        else:
+            write(self._errors, f"error: {visible(str(error))}\n")
 
     def finished(self, result: Result, folder: str, *, command: str = "") -> None:
         """The last screen. ``command`` is the one that ran, for what to do next."""
         self.close()
-        if self.mode != "json":
-            width = min(self._console.width, 100) if self._console is not None else 100
-            text = final_screen(result, folder, command=command, width=width)
-            first, _, rest = text.partition("\n")
-            self._say("")
-            self._say(first, style="bold")
-            write(self._stream, rest)
+        if self.mode == "json":
+            self._emit("finished", result, reason=visible(result.reason), folder=folder)
             return
-        from combee.report.events import FinishedEvent
-
-        self._emit(
-            FinishedEvent(
-                seconds=self._seconds(),
-                run=result.run,
-                outcome=result.outcome,
-                exit_code=result.exit_code,
-                reason=visible(result.reason),
-                gate=result.held_out.gate if result.held_out else None,
-                simulated=result.simulated,
-                folder=folder,
-            )
-        )
+        width = min(self._console.width, 100) if self._console is not None else 100
+        text = final_screen(result, folder, command=command, width=width)
+        first, _, rest = text.partition("\n")
+        self._say("")
+        self._say(first, style="bold")
+        write(self._stream, rest)
 
     def _with_history(self, state: ProgressState) -> ProgressState:
         if state.heldout_history:
@@ -209,11 +178,12 @@ class Screen:
         start = () if state.heldout_baseline is None else (state.heldout_baseline,)
         return replace(state, heldout_history=(*start, *self._history))
 
-    def _seconds(self) -> float:
-        return round(max(0.0, self._now() - self._began), 3)
+    def _emit(self, event: str, source: object = None, **values: Any) -> None:
+        """Write the line of an event. The fields that are not in ``values`` are attributes of ``source``."""
+        from combee.report.events import KINDS
 
-    def _emit(self, event: Event) -> None:
-        write(self._stream, event.model_dump_json() + "\n")
+        seconds = round(max(0.0, self._now() - self._began), 3)
+        write(self._stream, KINDS[event].of(source, seconds=seconds, **values).model_dump_json() + "\n")
 
     def _say(self, text: str, *, style: str = "") -> None:
         """One line; above the live view where there is one. ``style`` is for terminals."""
@@ -223,7 +193,7 @@ class Screen:
             write(self._stream, text + "\n")
 
     def _view(self, state: ProgressState) -> Group:
-        """The live view: a title line and one line per row, cut at the terminal's width, so it never wraps."""
+        """The live view: a title line and a line for each row, cut at the terminal's width."""
         from rich.console import Group
         from rich.text import Text
 
@@ -254,7 +224,7 @@ def iteration_line(number: int, batch_size: int, state: ProgressState) -> str:
 
 
 def final_screen(result: Result, folder: str, *, command: str = "", width: int = 80) -> str:
-    """What happened, before and after, cost, what to look at, what to do next; plain text, a final newline."""
+    """What happened, before and after, cost, what to look at and to do next, as plain text."""
     from combee.report import words
 
     head = words.headline(result)
@@ -280,7 +250,7 @@ def _facts(result: Result, verdict: str, mark: str) -> list[tuple[str, str]]:
     """(label, text) of the last screen; an empty label goes on with the one above."""
     from combee.report import words
 
-    gate = words.gate_of(result)
+    gate = result.gate
     facts = [("held-out", f"{words.gate_line(gate)}{mark}" if gate else "not measured"), ("", verdict)]
     facts.append(("cost", f"{words.cost(result)}{mark}"))
     if result.cost_per_point:

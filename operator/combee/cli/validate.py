@@ -18,10 +18,10 @@ PAIRS = (1_000, 10_000, 100_000)
 
 def _warn(playbook: Playbook, *, as_json: bool) -> None:
     """What its canary asks for and can hardly get, as the status will say it; and what can be had."""
-    told = warnings(playbook.spec)
-    for said in told:
-        _note(f"warning: Playbook {playbook.metadata.name}: {said}", as_json=as_json)
-    if told and playbook.spec.canary is not None and playbook.spec.canary.prometheus is None:
+    texts = warnings(playbook.spec)
+    for text in texts:
+        _note(f"warning: Playbook {playbook.metadata.name}: {text}", as_json=as_json)
+    if texts and playbook.spec.canary is not None and playbook.spec.canary.prometheus is None:
         can = ", ".join(f"{pairs:,} pairs: {decidable_epsilon(pairs)}" for pairs in PAIRS)
         _note(f"the least epsilon that can be decided for an equal candidate, by {can}", as_json=as_json)
 
@@ -46,11 +46,9 @@ def run_validate(path: Path, *, as_json: bool) -> int:
         for one in resources:
             if isinstance(one, Playbook):
                 _warn(one, as_json=as_json)
-        names = ", ".join(
-            one.metadata.name if one.kind == KIND else f"{one.kind} {one.metadata.name}" for one in resources
-        )
-        runs = any(one.kind == KIND for one in resources)
-        then = f"combee preview -f {path}" if runs else f"kubectl apply -f {path}"
+        ids = [(one.kind, one.metadata.name) for one in resources]
+        names = ", ".join(name if kind == KIND else f"{kind} {name}" for kind, name in ids)
+        then = f"combee preview -f {path}" if KIND in dict(ids) else f"kubectl apply -f {path}"
         print(f"{path}: valid ({names}). Next: {then}")  # noqa: T201
         return 0
 

@@ -37,7 +37,8 @@ class ShowByDefault(TyperGroup):
 app = typer.Typer(
     cls=ShowByDefault,
     help="Print what was learned; see, promote, refuse and roll back versions of a Playbook.",
-    epilog="Examples: kubectl combee playbook quickstart > playbook.md; kubectl combee playbook rollback formula",
+    epilog="Examples: kubectl combee playbook quickstart > playbook.md; "
+    "kubectl combee playbook rollback formula",
     rich_markup_mode=None,
 )
 
@@ -105,7 +106,8 @@ def preview(
         ),
     ] = None,
 ) -> None:
-    """Say what the gates would decide now, with another manifest or with the one that is there. Nothing is written.
+    """Say what the gates would decide now, with another manifest or with the one that is there. Nothing is
+    written.
 
     Exit codes: 0 said, 2 no such Playbook, or the manifest cannot be read.
     """
@@ -163,9 +165,9 @@ def rollback(name: PlaybookName, place: Place, dry_run: DryRun = False) -> None:
 
     Exit codes: 0 done, 2 nothing is active.
     """
-    from combee.cli.cluster.versions import run_rollback
+    from combee.cli.cluster.versions import run_decide
 
-    raise typer.Exit(run_rollback(name, place, dry_run=dry_run))
+    raise typer.Exit(run_decide(name, "active", "Refuse", place, dry_run=dry_run))
 
 
 @app.command(epilog="Example: kubectl combee playbook learn formula")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
 
-import typer
-
+from combee.cli.options import optional, with_flags
 from combee.clients.kubernetes.kubeconfig import ONESELF, Identity
 
 
@@ -34,43 +29,23 @@ class Place:
 
 ANYWHERE = Place()
 
-FLAGS: dict[str, Any] = {
-    "namespace": Annotated[
-        str | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="Its namespace; absent: the context's."),
-    ],
-    "context": Annotated[
-        str | None,
-        typer.Option(
-            "--context", metavar="NAME", help="A context of the kubeconfig; absent: the current one."
-        ),
-    ],
-    "as_user": Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Act as this user; absent: as the kubeconfig says."),
-    ],
-    "as_group": Annotated[
-        list[str] | None,
-        typer.Option("--as-group", metavar="NAME", help="And as a member of this group; may be repeated."),
-    ],
-    "as_uid": Annotated[str | None, typer.Option("--as-uid", metavar="UID", help="And with this uid.")],
-}
+FLAGS = (
+    optional("namespace", str, "--namespace -n", "NAME", "Its namespace; absent: the context's."),
+    optional("context", str, "--context", "NAME", "A context of the kubeconfig; absent: the current one."),
+    optional("as_user", str, "--as", "NAME", "Act as this user; absent: as the kubeconfig says."),
+    optional("as_group", list[str], "--as-group", "NAME", "And as a member of this group; may be repeated."),
+    optional("as_uid", str, "--as-uid", "UID", "And with this uid."),
+)
 
 
-def with_place(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with these flags; it gets them as its ``place``."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [one for one in signature.parameters.values() if one.name != "place"]
-    flags = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=flag)
-        for name, flag in FLAGS.items()
-    ]
+def _place(
+    namespace: str | None,
+    context: str | None,
+    as_user: str | None,
+    as_group: list[str] | None,
+    as_uid: str | None,
+) -> Place:
+    return Place(namespace, context, Identity(as_user or "", tuple(as_group or ()), as_uid or ""))
 
-    @functools.wraps(command)
-    def taken(**given: Any) -> None:
-        flag = {name: given.pop(name) for name in FLAGS}
-        identity = Identity(flag["as_user"] or "", tuple(flag["as_group"] or ()), flag["as_uid"] or "")
-        command(place=Place(flag["namespace"], flag["context"], identity), **given)
 
-    taken.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
-    return taken
+with_place = with_flags("place", FLAGS, _place)

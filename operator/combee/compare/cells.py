@@ -109,8 +109,8 @@ def make_cells(
     engines: Mapping[str, Sequence[str]],
     methods: Sequence[str] = (),
 ) -> list[Cell]:
-    """Every combination, seed by seed, so that an interrupted comparison has whole seeds. Without ``methods`` each
-    task is learned by its manifest's."""
+    """Every combination, seed by seed, so that an interrupted comparison has whole seeds. Without ``methods``
+    each task is learned by its manifest's."""
     return [
         Cell(
             task,
@@ -134,10 +134,7 @@ def _folder(task: CompareTask, method: str | None, strategy: Strategy, seed: int
 
 def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
     """The cell's manifest as data. Only what the given one states is stated."""
-    run = cell.task.run
-    spec = run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    for field in ("playbookRef", "suspend", "budget", "store", "queue", "serialBaseline"):
-        spec.pop(field, None)
+    run, spec = cell.task.run, _spec(cell, "playbookRef", "store", "queue")
     base = cell.task.path.resolve().parent
     spec["task"]["data"] = {
         name: {"uri": _absolute(given.data.get(name) or locate(source.uri or "", base), given, name)}
@@ -147,42 +144,38 @@ def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
     if initial is not None:
         uri = given.data.get(INITIAL_PLAYBOOK) or locate(initial.uri or "", base)
         spec["task"]["initialPlaybook"] = {"uri": _absolute(uri, given, INITIAL_PLAYBOOK)}
-    return {
-        "apiVersion": run.api_version,
-        "kind": run.kind,
-        "metadata": {"name": run_name(cell)},
-        "spec": spec | _own(cell, spec, evaluate_every),
-    }
+    return _manifest(cell, {"name": run_name(cell)}, spec, evaluate_every)
 
 
 def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dict[str, Any]:
-    """The cell's manifest for ``kubectl apply``, as data: data, store and queue are the given one's. What it learns
-    is a version of the Playbook called like the comparison, which nobody serves, and it says which cell it is."""
-    run = cell.task.run
-    spec = run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    for field in ("suspend", "budget", "serialBaseline"):
-        spec.pop(field, None)
-    spec["playbookRef"] = {"name": comparison}
-    told = {
+    """The cell's manifest for ``kubectl apply``, as data: data, store and queue are the given one's. What it
+    learns is a version of the Playbook called like the comparison, which nobody serves. An annotation says
+    which cell it is."""
+    spec = _spec(cell) | {"playbookRef": {"name": comparison}}
+    noted = {
         "task": cell.task.name,
         "method": cell.method,
         "strategy": cell.strategy.label,
         "evaluateEvery": evaluate_every,
     }
-    return {
-        "apiVersion": run.api_version,
-        "kind": run.kind,
-        "metadata": {
-            "name": run_name(cell, f"{comparison}-"),
-            "labels": {LABEL_COMPARISON: comparison},
-            "annotations": {CELL_ANNOTATION: json.dumps(told, sort_keys=True)},
-        },
-        "spec": spec | _own(cell, spec, evaluate_every),
+    metadata = {
+        "name": run_name(cell, f"{comparison}-"),
+        "labels": {LABEL_COMPARISON: comparison},
+        "annotations": {CELL_ANNOTATION: json.dumps(noted, sort_keys=True)},
     }
+    return _manifest(cell, metadata, spec, evaluate_every)
 
 
-def _own(cell: Cell, spec: Mapping[str, Any], evaluate_every: int) -> dict[str, Any]:
-    """What a cell sets in a spec, wherever it runs."""
+def _spec(cell: Cell, *left_out: str) -> dict[str, Any]:
+    """What the given manifest states, without what no cell takes over and these fields."""
+    spec = cell.task.run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    return {key: spec[key] for key in spec if key not in ("suspend", "budget", "serialBaseline", *left_out)}
+
+
+def _manifest(
+    cell: Cell, metadata: Mapping[str, Any], spec: Mapping[str, Any], evaluate_every: int
+) -> dict[str, Any]:
+    """The manifest with what a cell sets in a spec, wherever it runs."""
     own: dict[str, Any] = {"seed": cell.seed}
     given = cell.task.run.spec.method
     if cell.learns_by != given.type:
@@ -192,7 +185,8 @@ def _own(cell: Cell, spec: Mapping[str, Any], evaluate_every: int) -> dict[str, 
         reason = "one strategy of a comparison at a stated size"
         own["batching"] = {"mode": "Fixed", "size": cell.strategy.size, "reason": reason}
     own["stopping"] = spec.get("stopping", {}) | {"patience": NO_PATIENCE, "evaluateEvery": evaluate_every}
-    return own
+    run = cell.task.run
+    return {"apiVersion": run.api_version, "kind": run.kind, "metadata": metadata, "spec": {**spec, **own}}
 
 
 def _absolute(uri: str, given: StandIns, split: str) -> str:

@@ -13,6 +13,7 @@ from combee.compare.cells import Cell
 from combee.compare.gate import Scores, read_scores
 from combee.errors import DataError
 from combee.plan.types import StepSummary
+from combee.report.bundle import RESULT_FILE
 from combee.report.result import Result, read_result
 from combee.steps import EVALUATE, PROFILE, order_of
 from combee.work.asker import CallRow, decode_rows
@@ -65,17 +66,18 @@ class CellFacts:
     @property
     def best(self) -> float:
         """Score on gate of the playbook that was best on select."""
-        return _mean(self.scores["best"].values())
+        return mean(self.scores["best"].values())
 
     @property
     def baseline(self) -> float:
         """Score on gate of the start."""
-        return _mean(self.scores["baseline"].values())
+        return mean(self.scores["baseline"].values())
 
 
 def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
     """Read a finished cell and re-time its calls on ``slots``. DataError when its store is gone."""
-    result = read_result((cell.folder / "result.json").read_bytes(), where=str(cell.folder / "result.json"))
+    file = cell.folder / RESULT_FILE
+    result = read_result(file.read_bytes(), where=str(file))
     if not (cell.folder / "store").is_dir():
         raise DataError(
             "its store is gone, and with it the recorded calls",
@@ -106,8 +108,8 @@ def facts_of(
 
 def read_steps(folder: Path) -> list[StepSummary]:
     """Summaries of the finished steps, in the order in which they were done."""
-    found = [StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json")]
-    good = [summary for summary in found if summary is not None and not summary.error]
+    read = [StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json")]
+    good = [summary for summary in read if summary is not None and not summary.error]
     return sorted(
         good,
         key=lambda step: (
@@ -132,14 +134,14 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
     stages: dict[str, dict[int, list[CallRow]]] = {}
     for row in rows:
         stages.setdefault(row.stage, {}).setdefault(row.chain, []).append(row)
-    found = []
+    parts = []
     for stage, by_chain in stages.items():
         chains = [
             [(max(0, row.prompt_tokens - row.cached_tokens), row.completion_tokens) for row in by_chain[key]]
             for key in sorted(by_chain)
         ]
         calls = [row for chain in by_chain.values() for row in chain]
-        found.append(
+        parts.append(
             Part(
                 name=part_name(step.kind, stage),
                 iteration=step.counts.get("iteration", -1),
@@ -149,7 +151,7 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
                 seconds=retime([chains], slots, law).seconds,
             )
         )
-    return found
+    return parts
 
 
 def part_name(kind: str, stage: str) -> str:
@@ -163,6 +165,7 @@ def part_name(kind: str, stage: str) -> str:
     return stage.replace("reduce round", "leaf round")
 
 
-def _mean(values: Iterable[float]) -> float:
+def mean(values: Iterable[float]) -> float:
+    """The mean; 0 of none."""
     listed = list(values)
     return sum(listed) / len(listed) if listed else 0.0

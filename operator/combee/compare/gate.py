@@ -38,8 +38,8 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
         start = method.initial(context.initial_playbook) if context.initial_playbook else method.empty()
         shown = method.render(start, budget_tokens=spec.method.render_token_budget, verify=spec.verify)
         _, gate = await held_out_split(context)
-        found = await evaluate(context, context.asker(), gate, shown.shown, stage="gate baseline")
-    text = json.dumps({"baseline": found.by_id, "best": found.by_id}, sort_keys=True)
+        scores = await evaluate(context, context.asker(), gate, shown.shown, stage="gate baseline")
+    text = json.dumps({"baseline": scores.by_id, "best": scores.by_id}, sort_keys=True)
     Store.open(str(cell.folder.parent)).put(start_file(cell).name, text.encode())
 
 

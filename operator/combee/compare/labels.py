@@ -37,7 +37,6 @@ def place(anchors: Sequence[Box], occupied: Sequence[Box]) -> list[tuple[float, 
 
     Each label in turn takes the first place, nearest ring first, that covers nothing ``occupied`` (points,
     intervals) and no earlier label; where there is none, the place that covers least.
-    Cost: O(n (n + occupied)).
 
     >>> place([Box(0, 0, 4, 2)], [Box(0, 0, 2, 2)])
     [(3.414, 2.414)]
@@ -54,17 +53,12 @@ def place(anchors: Sequence[Box], occupied: Sequence[Box]) -> list[tuple[float, 
 
 
 def _ring(anchor: Box, reach: float) -> list[tuple[float, float]]:
-    out = []
+    ring, away = [], reach * anchor.height
     for degrees in _DIRECTIONS:
         right, up = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-        away = reach * anchor.height
-        out.append(
-            (
-                round(right * away + _sign(right) * anchor.width / 2, 3),
-                round(up * away + _sign(up) * anchor.height / 2, 3),
-            )
-        )
-    return out
+        x, y = right * away + _sign(right) * anchor.width / 2, up * away + _sign(up) * anchor.height / 2
+        ring.append((round(x, 3), round(y, 3)))
+    return ring
 
 
 def _sign(value: float) -> float:

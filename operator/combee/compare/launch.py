@@ -20,6 +20,7 @@ from combee.compare.cells import Cell
 from combee.errors import UserError
 from combee.local.flags import StandInFlags
 from combee.plan.types import EXIT_CODES
+from combee.report.bundle import RESULT_FILE
 
 FINISHED = (EXIT_CODES["Learned"], EXIT_CODES["NothingBetter"])
 GRACE_SECONDS = 20.0
@@ -41,34 +42,39 @@ class CellError(UserError):
 
 def is_finished(cell: Cell) -> bool:
     """Has the cell's folder the result of the manifest beside it?"""
+    digest = finished_digest(cell)
+    return bool(digest) and digest == manifest_digest(read_run(cell.manifest))
+
+
+def finished_digest(cell: Cell) -> str:
+    """The digest of the manifest whose result the cell's folder has; empty where it has none."""
     try:
-        result = json.loads((cell.folder / "result.json").read_bytes())
-        wanted = manifest_digest(read_run(cell.manifest))
+        result = json.loads((cell.folder / RESULT_FILE).read_bytes())
     except (OSError, ValueError):
-        return False
-    return bool(result.get("exitCode") in FINISHED and result.get("manifestDigest") == wanted)
+        return ""
+    return str(result.get("manifestDigest", "")) if result.get("exitCode") in FINISHED else ""
 
 
 @dataclass(slots=True)
 class Launcher:
-    """Runs cells; ``told(cell, done, total)`` after each."""
+    """Runs cells; ``tell(cell, done, total)`` after each."""
 
     given: StandInFlags
     jobs: int
-    told: Callable[[Cell, int, int], None]
+    tell: Callable[[Cell, int, int], None]
     running: set[asyncio.subprocess.Process] = field(default_factory=set)
 
     async def run(self, cells: Sequence[Cell]) -> None:
         """All of them. CellError for the first that fails; cancelling stops every cell cleanly."""
-        todo = iter([cell for cell in cells if not is_finished(cell)])
-        done = len(cells) - sum(not is_finished(cell) for cell in cells)
+        unfinished = [cell for cell in cells if not is_finished(cell)]
+        todo, done = iter(unfinished), len(cells) - len(unfinished)
 
         async def worker() -> None:
             nonlocal done
             for cell in todo:
                 await self._one(cell)
                 done += 1
-                self.told(cell, done, len(cells))
+                self.tell(cell, done, len(cells))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -86,13 +92,13 @@ class Launcher:
             start_new_session=True,
         )
         try:
-            _, said = await process.communicate()
+            _, errors = await process.communicate()
         except asyncio.CancelledError:
             await _stop(process)
             raise
         code = process.returncode or 0
         if code not in FINISHED:
-            raise CellError(cell, code, _last_line(said))
+            raise CellError(cell, code, _last_line(errors))
 
 
 def command(cell: Cell, given: StandInFlags) -> list[str]:
@@ -112,6 +118,6 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _last_line(said: bytes) -> str:
-    lines = said[-_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
+def _last_line(errors: bytes) -> str:
+    lines = errors[-_TAIL_BYTES:].decode(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("error: ") if lines else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from combee.algo.stats import MeanInterval
 from combee.compare.paper import published
-from combee.compare.table import Row
+from combee.compare.table import Row, grouped
 from combee.report.text import duration, score, signed
 
 PAPERS = "by GEPA with DeepSeek-V3.1"
@@ -52,8 +52,7 @@ def orders(rows: Sequence[Row], task_type: str) -> list[str]:
     the order of the paper's runs, by the paper's names. A method with fewer than two such strategies has no
     sentence."""
     sentences = []
-    for method in dict.fromkeys(row.method for row in rows):
-        method_rows = [row for row in rows if row.method == method]
+    for method, method_rows in grouped(rows, "method").items():
         pairs = [(row, published(task_type, row.cells[0].cell.strategy)) for row in method_rows]
         matched = [(row, point) for row, point in pairs if point is not None]
         if len(matched) < 2:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 
 from combee.algo.stats import MeanInterval
 from combee.compare import overview
 from combee.compare.paper import paper_text
 from combee.compare.strategies import REFERENCE
-from combee.compare.table import FEWEST_SEEDS, Row, verdict
+from combee.compare.table import FEWEST_SEEDS, Row, grouped, verdict
+from combee.report.build import style_sheet
 from combee.report.text import amount, duration, markdown, score, signed, visible
 from combee.report.words import SIMULATED, SIMULATED_BANNER
 
@@ -88,14 +87,12 @@ def _span(interval: object) -> str:
 def remarks(rows: Sequence[Row]) -> list[str]:
     """Return sentences on the speed of a task's rows, method by method: the fastest one, and its longest
     part."""
-    methods = list(dict.fromkeys(row.method for row in rows))
-    sentences = []
-    for method in methods:
-        prefix = f"{method}. " if len(methods) > 1 else ""
-        sentences += [
-            prefix + sentence for sentence in _remarks([row for row in rows if row.method == method])
-        ]
-    return sentences
+    by_method = grouped(rows, "method")
+    return [
+        f"{method}. {sentence}" if len(by_method) > 1 else sentence
+        for method, method_rows in by_method.items()
+        for sentence in _remarks(method_rows)
+    ]
 
 
 def _remarks(rows: Sequence[Row]) -> list[str]:
@@ -172,7 +169,7 @@ def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
         body = overview.table(rows, terms.types)
         lines += ["## Every task", "", *_table(overview.heads(list(terms.types)), body), ""]
         lines += ["![accuracy against time](plot.png)", ""]
-    for task, task_rows in _by_task(rows):
+    for task, task_rows in grouped(rows, "task").items():
         title = f"{task} ({terms.types[task]})" + (f", {SIMULATED}" if _simulated(task_rows) else "")
         lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in task_rows])]
         lines += ["", *(f"{markdown(sentence)}\n" for sentence in _sentences(task_rows, terms.types[task]))]
@@ -200,8 +197,7 @@ def _table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
 def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> str:
     """Return compare.html, without scripts or external resources. ``plots``: task name -> SVG, and ``ALL``
     where there are several tasks."""
-    style = files("combee.report").joinpath("templates/report.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style, digest = style_sheet()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:"
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -217,7 +213,7 @@ def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> st
             *_scroll("Every task", overview.heads(list(terms.types)), overview.table(rows, terms.types)),
         ]
         parts.append(_figure(rows, plots[ALL]))
-    for task, task_rows in _by_task(rows):
+    for task, task_rows in grouped(rows, "task").items():
         parts += _section(task, task_rows, terms, plots[task])
     parts.append("<h2>Terms</h2>" + _list(terms_text(terms, _seeds(rows))))
     return "\n".join([*parts, "</body></html>"]) + "\n"
@@ -275,8 +271,3 @@ def _simulated(rows: Sequence[Row]) -> bool:
 
 def _seeds(rows: Sequence[Row]) -> list[int]:
     return sorted({facts.cell.seed for row in rows for facts in row.cells})
-
-
-def _by_task(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    names = list(dict.fromkeys(row.task for row in rows))
-    return [(name, [row for row in rows if row.task == name]) for name in names]

@@ -35,8 +35,9 @@ from combee.errors import ManifestError, NotAvailableError, UserError
 from combee.local.flags import StandInFlags
 from combee.local.session import prepare_run
 from combee.local.sources import parse_stand_ins, with_engine_models
+from combee.report.text import count
 
-Told = Callable[[str], None]
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,8 @@ def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]
 
 
 def write_runs(request: Request, comparison: str) -> list[Path]:
-    """Every cell as a run's manifest for ``kubectl apply -f``, into ``request.out``: the files, in order. UserErrors
-    for what a cluster refuses; nothing is run."""
+    """Every cell as a run's manifest for ``kubectl apply -f``, into ``request.out``: the files, in order.
+    UserErrors for what a cluster refuses; nothing is run."""
     tasks = read_tasks(request.manifests)
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
     cells = make_cells(tasks, request.strategies, request.seeds, request.out, {}, request.methods)
@@ -128,7 +129,7 @@ def _refuse_foreign(out: Path) -> None:
         )
 
 
-async def compare(request: Request, tell: Told) -> Compared:
+async def compare(request: Request, tell: Tell) -> Compared:
     """Run what is not finished, then write compare.json, compare.md, compare.html and the plots.
 
     Raises UserErrors (``CellError`` when a cell did not finish). Cancelled, its cells stop cleanly.
@@ -140,11 +141,10 @@ async def compare(request: Request, tell: Told) -> Compared:
     note = shared_server(request)
     if note:
         tell(note)
-
-    def told(cell: Cell, done: int, total: int) -> None:
-        tell(f"{done}/{total} {cell.name}")
-
-    await Launcher(request.given, request.jobs, told).run(cells)
+    launcher = Launcher(
+        request.given, request.jobs, lambda cell, done, total: tell(f"{done}/{total} {cell.name}")
+    )
+    await launcher.run(cells)
     law = LatencyLaw()
     slots = {task.name: request.slots or task.run.spec.workers.concurrency for task in tasks}
     facts = [await _facts(cell, slots[cell.task.name], law, request.given) for cell in cells]
@@ -166,8 +166,9 @@ def shared_server(request: Request) -> str:
     if servers >= len(request.seeds) or len(request.seeds) == 1:
         return ""
     return (
-        f"{len(request.seeds)} seeds share {servers} server{'s' if servers > 1 else ''}: a server that answers equal "
-        "requests equally makes seeds differ in order, shuffle and tree only; give --engine once per seed to vary the model too"
+        f"{len(request.seeds)} seeds share {count(servers, 'server')}: a server that answers equal requests "
+        "equally makes seeds differ in order, shuffle and tree only; give --engine once per seed to vary the "
+        "model too"
     )
 
 

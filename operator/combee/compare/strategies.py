@@ -65,11 +65,9 @@ def parse_strategy(text: str) -> Strategy:
     names = STRATEGY_NAMES.words()
     if name not in names or unknown:
         what = f"unknown word {unknown[0]!r}" if name in names else f"unknown strategy {name!r}"
-        raise UserError(
-            what,
-            where="--strategies",
-            fix=f"Write {FORM}; names: {', '.join(names)}; words: {', '.join([*WORDS, *(f'{word}N' for word in NUMBERED)])}",
-        )
+        words_known = ", ".join([*WORDS, *(f"{word}N" for word in NUMBERED)])
+        fix = f"Write {FORM}; names: {', '.join(names)}; words: {words_known}"
+        raise UserError(what, where="--strategies", fix=fix)
     if at and not (size.isascii() and size.isdigit() and 1 <= int(size) <= 100_000):
         raise UserError(
             "not a batch size from 1 to 100000", where=f"--strategies {text}", fix=f"Write {FORM}"
@@ -95,13 +93,13 @@ def _numbered(word: str) -> dict[str, int]:
 def parse_strategies(text: str, sizes: Sequence[int]) -> list[Strategy]:
     """All of ``--strategies`` at each of ``sizes``, in order, each once. One that names its size keeps
     it; Sequential always learns from one example at a time."""
-    found: list[Strategy] = []
+    strategies: list[Strategy] = []
     for part in text.split(","):
         one = parse_strategy(part)
         if one.name == REFERENCE:
-            found.append(replace(one, size=1))
+            strategies.append(replace(one, size=1))
         elif one.size is not None or not sizes:
-            found.append(one)
+            strategies.append(one)
         else:
-            found += [replace(one, size=size) for size in sizes]
-    return list(dict.fromkeys(found))
+            strategies += [replace(one, size=size) for size in sizes]
+    return list(dict.fromkeys(strategies))

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from combee.algo.latency import LatencyLaw
 from combee.algo.stats import MeanInterval, Paired, mean_interval, paired_difference
-from combee.compare.collect import CellFacts
+from combee.compare.collect import CellFacts, mean
 from combee.compare.strategies import REFERENCE
 
 VERSION = 1
@@ -113,7 +113,7 @@ def _partial(cells: Sequence[CellFacts], starts: Mapping[tuple[str, int], float]
         gate = facts.result.held_out.gate if facts.result.held_out else None
         values.append(gate.partial_best if gate else starts.get((facts.cell.task.name, facts.cell.seed)))
     known_values = [value for value in values if value is not None]
-    return _mean(known_values) if len(known_values) == len(values) else None
+    return mean(known_values) if len(known_values) == len(values) else None
 
 
 def _row(
@@ -123,9 +123,9 @@ def _row(
     paired = [(reference[facts.cell.seed], facts) for facts in cells if facts.cell.seed in reference]
     compared = bool(paired) and cell.strategy.name != REFERENCE
     speed = [base.seconds / facts.seconds for base, facts in paired if facts.seconds > 0]
-    start, best = _mean([facts.baseline for facts in cells]), [facts.best for facts in cells]
-    gained_points = 100 * (_mean(best) - start)
-    tokens = _mean([facts.tokens for facts in cells])
+    start, best = mean([facts.baseline for facts in cells]), [facts.best for facts in cells]
+    gained_points = 100 * (mean(best) - start)
+    tokens = mean([facts.tokens for facts in cells])
     retention = [
         [iteration.retention for iteration in facts.result.iterations if iteration.retention]
         for facts in cells
@@ -140,16 +140,16 @@ def _row(
         start=start,
         partial=_partial(cells, starts),
         difference=_difference(paired) if compared else None,
-        distinct=_mean([sum(r.distinct for r in iterations) for iterations in retention]),
-        carried=_mean([sum(r.carried for r in iterations) for iterations in retention]),
-        entries=_mean([len(facts.result.entries) for facts in cells]),
-        rendered=_mean([sum(entry.rendered for entry in facts.result.entries) for facts in cells]),
-        playbook_tokens=_mean(
+        distinct=mean([sum(r.distinct for r in iterations) for iterations in retention]),
+        carried=mean([sum(r.carried for r in iterations) for iterations in retention]),
+        entries=mean([len(facts.result.entries) for facts in cells]),
+        rendered=mean([sum(entry.rendered for entry in facts.result.entries) for facts in cells]),
+        playbook_tokens=mean(
             [facts.result.playbook.tokens if facts.result.playbook else 0 for facts in cells]
         ),
-        calls=_mean([facts.calls for facts in cells]),
+        calls=mean([facts.calls for facts in cells]),
         tokens=tokens,
-        seconds=_mean([facts.seconds for facts in cells]),
+        seconds=mean([facts.seconds for facts in cells]),
         speed_up=mean_interval(speed) if compared and speed else None,
         tokens_per_point=tokens / gained_points if gained_points > 0 else None,
         parts=_parts(cells),
@@ -181,6 +181,14 @@ def _parts(cells: Sequence[CellFacts]) -> tuple[PartMean, ...]:
             )
         )
     return tuple(sorted(means, key=lambda part: (-part.seconds, part.name)))
+
+
+def grouped(rows: Sequence[Row], field: Literal["task", "method"]) -> dict[str, list[Row]]:
+    """Return the rows by task or by method, in their order."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(getattr(row, field), []).append(row)
+    return groups
 
 
 def verdict(row: Row) -> str:
@@ -295,7 +303,3 @@ def _interval(interval: MeanInterval) -> dict[str, Any]:
         "high": interval.high if has_bounds else None,
         "n": interval.n,
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

@@ -75,7 +75,7 @@ class Prepared:
     @property
     def data(self) -> DataInfo:
         """The same for the result."""
-        return data_info(self.splits, self.facts.select_rows, self.facts.gate_rows)
+        return data_info(self.facts, [text for split in self.splits.values() for text in split.warnings])
 
 
 def prepare(path: Path, given: StandIns, plans: Path | None = None, *, for_preview: bool = False) -> Prepared:

@@ -31,7 +31,7 @@ from combee.pod.environment import Pod, open_store
 from combee.pod.log import LogProgress, PodLog
 from combee.pod.served import served_models
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
-from combee.report.outcome import Session, data_pinned
+from combee.report.outcome import Session, data_info
 from combee.report.result import DataInfo
 from combee.steps import EVALUATE, PROFILE, kind_of
 from combee.tasks.traces import TracesTask
@@ -121,7 +121,7 @@ async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store)
         summaries=summaries,
         models=infos,
         wall_seconds=memory.elapsed(memory.ended or time.time()),
-        data=_with_unknown(data_pinned(memory.run.facts), unknown),
+        data=_with_unknown(data_info(memory.run.facts), unknown),
     )
 
 

@@ -1,7 +1,7 @@
 """Build the report of a run: ``report.md`` and one self-contained ``report.html``, and ``playbook.md``.
 
-Everything a model, a user or a server wrote (entries, reasons, names) is hostile input: the HTML is escaped by
-jinja2 and needs no script, no inline style and no resource of any kind, which its content security policy
+Everything a model, a user or a server wrote (entries, reasons, names) is hostile input: the HTML is escaped
+by jinja2 and needs no script, no inline style and no resource of any kind, which its content security policy
 states; in Markdown every value goes through ``text.markdown`` unless it is Markdown of ours. Equal results
 give equal bytes.
 """
@@ -52,14 +52,19 @@ def build_report(result: Result, *, playbook_markdown: str) -> Report:
 
     context = _context(result)
     page = _environment(html=True)
-    style = files(__package__).joinpath("templates/report.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style, digest = style_sheet()
     html = page.get_template("report.html.j2").render(
         **context, figures=figures(result), style=style, style_digest=digest
     )
     text = _environment(html=False).get_template("report.md.j2")
     body = Markdown(_one_level_down(playbook_markdown).strip())
     return Report(text.render(**context, playbook_text=body), html)
+
+
+def style_sheet() -> tuple[str, str]:
+    """The style sheet of the pages, and the digest by which their content security policy allows it."""
+    style = files(__package__).joinpath("templates/report.css").read_text("utf-8")
+    return style, base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
 
 def playbook_markdown(result: Result) -> str:
@@ -71,7 +76,7 @@ def playbook_markdown(result: Result) -> str:
 def _context(result: Result) -> dict[str, Any]:
     """What the templates read."""
     outside = [entry for entry in result.entries if not entry.rendered]
-    gate = words.gate_of(result)
+    gate = result.gate
     return {
         "result": result,
         "headline": words.headline(result),

@@ -37,7 +37,7 @@ _NAME = re.compile(
 
 
 def calls_file(step: str) -> str:
-    """The file of a step's recorded calls, as ``work.asker`` writes them: only in what a comparison asks for."""
+    """The file of a step's calls, as ``work.asker`` records them: only in what a comparison asks for."""
     return f"calls/{step}.jsonl"
 
 

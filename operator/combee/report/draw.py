@@ -39,8 +39,10 @@ class Figure:
     caption: str
 
 
-def draw(key: str, alt: str, height: float, paint: Callable[[Axes], None]) -> str:
-    """Run ``paint`` on fresh themed axes and return the inline SVG."""
+def draw(
+    key: str, title: str, height: float, paint: Callable[[Axes], None], alt: str, caption: str
+) -> Figure:
+    """The figure that ``paint`` draws on fresh themed axes, ``height`` inches high."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
@@ -60,7 +62,14 @@ def draw(key: str, alt: str, height: float, paint: Callable[[Axes], None]) -> st
             label.set_color(svg.MUTED)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
-    return svg.inline(sink.getvalue(), key=key, alt=visible(alt))
+    return Figure(key, title, svg.inline(sink.getvalue(), key=key, alt=visible(alt)), alt, caption)
+
+
+def legend(axes: Axes, columns: int) -> None:
+    """The labels of what was drawn, above the axes."""
+    drawn = axes.figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize=8.6)
+    for text in drawn.get_texts():
+        text.set_color(svg.INK)
 
 
 def grid(axes: Axes, axis: str) -> None:

@@ -1,10 +1,10 @@
-"""Entries as result.json shows them: with where they come from, what became of them, and how they were tried."""
+"""Entries as result.json shows them: where they come from, what became of them, and how they were tried."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from combee.methods.protocol import EntryView, VariantView, Verdict
+from combee.methods.protocol import EntryView, VariantView
 from combee.records import example_of
 from combee.report.result import Entry, Replay, VariantRecord
 from combee.report.text import count
@@ -12,58 +12,34 @@ from combee.report.text import count
 SHORT = 12
 
 
-def entries_of(views: Sequence[EntryView]) -> list[Entry]:
+def entries_of(views: Sequence[EntryView]) -> tuple[Entry, ...]:
     """One entry a view, in the same order; parents and heirs are named by the ids that people see."""
     ids = {view.digest: view.id for view in views}
     heirs: dict[str, list[str]] = {}
     for view in views:
         for parent in view.parents:
             heirs.setdefault(parent, []).append(view.id)
-    return [
-        Entry(
-            id=view.id,
-            section=view.section,
-            text=view.text,
-            sources=view.sources,
-            helpful=view.helpful,
-            harmful=view.harmful,
-            verified=view.verified,
-            contested=view.contested,
-            rendered=view.rendered,
+    return tuple(
+        Entry.of(
+            view,
             parents=tuple(ids.get(parent, parent) for parent in view.parents),
             replaced_by=tuple(heirs.get(view.digest, ())),
-            replays=tuple(map(_replay, view.replays)),
-            left_out=view.left_out,
-        )
-        for view in views
-    ]
-
-
-def variants_of(views: Sequence[VariantView]) -> tuple[VariantRecord, ...]:
-    """One record a variant, in the same order."""
-    return tuple(
-        VariantRecord(
-            id=view.digest[:SHORT],
-            kind=view.kind,
-            parents=tuple(parent[:SHORT] for parent in view.parents),
-            iteration=view.iteration + 1,
-            changed=view.changed,
-            gain=view.gain,
-            examples=view.examples,
-            score=view.score,
-            scored=view.scored,
-            leads=view.leads,
+            replays=tuple(Replay.of(one, example=example_of(one.source)) for one in view.replays),
         )
         for view in views
     )
 
 
-def _replay(verdict: Verdict) -> Replay:
-    return Replay(
-        example=example_of(verdict.source),
-        fixed=verdict.fixed,
-        controls=verdict.controls,
-        harmed=verdict.harmed,
+def variants_of(views: Sequence[VariantView]) -> tuple[VariantRecord, ...]:
+    """One record a variant, in the same order."""
+    return tuple(
+        VariantRecord.of(
+            view,
+            id=view.digest[:SHORT],
+            parents=tuple(parent[:SHORT] for parent in view.parents),
+            iteration=view.iteration + 1,
+        )
+        for view in views
     )
 
 
@@ -84,15 +60,15 @@ LEFT_OUT = {
 
 def lineage(entry: Entry) -> tuple[str, ...]:
     """Parents, replays, heirs, and why it is not in the playbook, each where there is something to say."""
-    told = []
+    facts = []
     if entry.parents:
-        told.append(f"stems from {_named(entry.parents)}")
-    told += [_replayed(replay) for replay in entry.replays[-NAMED:]]
+        facts.append(f"stems from {_named(entry.parents)}")
+    facts += [_replayed(replay) for replay in entry.replays[-NAMED:]]
     if entry.replaced_by:
-        told.append(f"taken up by {_named(entry.replaced_by)}")
+        facts.append(f"taken up by {_named(entry.replaced_by)}")
     if entry.left_out and not entry.rendered:
-        told.append(f"left out: {LEFT_OUT.get(entry.left_out, entry.left_out)}")
-    return tuple(told)
+        facts.append(f"left out: {LEFT_OUT.get(entry.left_out, entry.left_out)}")
+    return tuple(facts)
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from combee.report.parts import Model, Share
-from combee.report.progress import ProgressState
 from combee.report.result import Outcome, Paired
 
 
@@ -134,9 +133,5 @@ EVENTS: TypeAdapter[Event] = TypeAdapter(
         Field(discriminator="event"),
     ]
 )
-
-
-def progress_event(state: ProgressState, seconds: float) -> ProgressEvent:
-    """The event for a state."""
-    names = [name for name in ProgressEvent.model_fields if name not in {"event", "seconds"}]
-    return ProgressEvent(seconds=seconds, **{name: getattr(state, name) for name in names})
+KINDS: dict[str, type[Event]] = {kind.model_fields["event"].default: kind for kind in Event.__subclasses__()}
+"""The kinds of events by their ``event``."""

@@ -58,11 +58,11 @@ def _quiet() -> Iterator[None]:
 
 def _gain(result: Result) -> Figure | None:
     """Gain with its interval against zero, gate first, test below."""
-    gate = result.held_out.gate if result.held_out else None
+    gate = result.gate
     looks = [(n, p) for n, p in (("gate half", gate), ("test", result.test)) if p is not None]
     if not looks:
         return None
-    smallest = result.held_out.smallest_detectable_gain if result.held_out else None
+    smallest = result.smallest_detectable_gain
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
@@ -87,8 +87,7 @@ def _gain(result: Result) -> Figure | None:
     caption = "Left of zero: worse than the start."
     if smallest:
         caption += f" Dashed: the smallest gain the gate half can show ({score(smallest)})."
-    drawn = draw("gain", alt, 0.75 + 0.5 * len(looks), paint)
-    return Figure("gain", "Gain over the start", drawn, alt, caption)
+    return draw("gain", "Gain over the start", 0.75 + 0.5 * len(looks), paint, alt, caption)
 
 
 def _interval(axes: Axes, y: float, name: str, pair: Paired) -> None:
@@ -144,12 +143,11 @@ def _scores(result: Result, key: str, title: str, xs: Sequence[float], xlabel: s
         axes.set_xlabel(xlabel)
         axes.set_ylabel("score on the select half")
 
-    told = ", ".join(f"{_at(p.iteration)} {score(p.score)}" for p in points[:40])
-    alt = f"{title}: {told}"
+    alt = f"{title}: " + ", ".join(f"{_at(p.iteration)} {score(p.score)}" for p in points[:40])
     interval = f"Bars: 95 % Wilson interval of each score, n = {size:,}. " if size else ""
     start = "Dashed: the untouched start. " if points[0].iteration == 0 else ""
     caption = f"{interval}{start}The score axis does not begin at zero."
-    return Figure(key, title, draw(key, alt, 3.0, paint), alt, caption)
+    return draw(key, title, 3.0, paint, alt, caption)
 
 
 def _at(iteration: int) -> str:
@@ -214,8 +212,8 @@ def _shares(key: str, title: str, rows: Sequence[views.Kept], xlabel: str) -> Fi
         axes.barh(places, shares, height=0.34, color=svg.FIRST)
         for place, row in zip(places, rows, strict=True):
             axes.text(0, place + 0.27, visible(row.label)[:40], color=svg.INK, va="bottom")
-            said = f"{amount(row.carried)} of {amount(row.lessons)} · {percent(row.carried, row.lessons)}"
-            axes.text(100, place + 0.27, said, color=svg.INK, va="bottom", ha="right")
+            numbers = f"{amount(row.carried)} of {amount(row.lessons)} · {percent(row.carried, row.lessons)}"
+            axes.text(100, place + 0.27, numbers, color=svg.INK, va="bottom", ha="right")
         axes.set_xlim(0, 100)
         axes.set_ylim(-len(rows) + 0.6, 0.75)
         axes.set_yticks([])
@@ -224,5 +222,5 @@ def _shares(key: str, title: str, rows: Sequence[views.Kept], xlabel: str) -> Fi
     alt = f"{title}: " + ", ".join(
         f"{row.label} {row.carried} of {row.lessons} ({percent(row.carried, row.lessons)})" for row in rows
     )
-    drawn = draw(key, alt, 0.6 + 0.5 * len(rows), paint)
-    return Figure(key, title, drawn, alt, "All iterations together; a lesson counts only with its anchors.")
+    caption = "All iterations together; a lesson counts only with its anchors."
+    return draw(key, title, 0.6 + 0.5 * len(rows), paint, alt, caption)

@@ -41,7 +41,7 @@ def batch_size(result: Result) -> Figure | None:
 
     alt = "Batch size by iteration: " + ", ".join(f"{it.iteration}: {it.batch_size:,}" for it in its[:40])
     caption = f"Last choice: {its[-1].batch_reason}"
-    return Figure("batch-size", "Batch size by iteration", draw("batch-size", alt, 2.6, paint), alt, caption)
+    return draw("batch-size", "Batch size by iteration", 2.6, paint, alt, caption)
 
 
 def delay(result: Result) -> Figure | None:
@@ -80,7 +80,7 @@ def delay(result: Result) -> Figure | None:
         axes.set_xlabel("batch size b (examples)")
         axes.set_ylabel("time of an iteration (s)")
 
-    told = ", ".join(f"b = {b:g} took {duration(s)}" for b, s in seen.observations[:40])
+    points = ", ".join(f"b = {b:g} took {duration(s)}" for b, s in seen.observations[:40])
     if fit is None:
         caption = "Points: observed iterations. No curve: a fit takes two different batch sizes."
     else:
@@ -91,8 +91,8 @@ def delay(result: Result) -> Figure | None:
         caption += f" {rivals}" if (rivals := views.rivals(fit)) else ""
     if without:
         caption += " Hollow: what they would have taken with no prompt token cached, by the latency law."
-    alt = f"Time of an iteration by batch size: {told}. {caption}"
-    return Figure("delay", "Time by batch size", draw("delay", alt, 2.6, paint), alt, caption)
+    alt = f"Time of an iteration by batch size: {points}. {caption}"
+    return draw("delay", "Time by batch size", 2.6, paint, alt, caption)
 
 
 def _line(fit: DelayFit) -> bool:
@@ -120,7 +120,7 @@ def residuals(result: Result) -> Figure | None:
         axes.set_xlabel("batch size b (examples)")
         axes.set_ylabel("observed against fitted (%)")
 
-    told = ", ".join(f"b = {b:g} {signed(e)}" for b, e in list(zip(sizes, errors, strict=True))[:40])
-    alt = f"Residuals of the delay law by batch size, as shares: {told}"
+    points = ", ".join(f"b = {b:g} {signed(e)}" for b, e in list(zip(sizes, errors, strict=True))[:40])
+    alt = f"Residuals of the delay law by batch size, as shares: {points}"
     caption = "Above zero: slower than fitted. Points without a pattern: the law has the right shape."
-    return Figure("residuals", "What the fit leaves over", draw("residuals", alt, 2.2, paint), alt, caption)
+    return draw("residuals", "What the fit leaves over", 2.2, paint, alt, caption)

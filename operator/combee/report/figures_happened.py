@@ -6,8 +6,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from combee.report import happened, svg
-from combee.report.draw import MANY, Figure, draw, grid
-from combee.report.result import Result
+from combee.report.draw import MANY, Figure, draw, grid, legend
+from combee.report.result import Result, StageTime
 from combee.report.text import duration, visible
 from combee.steps import PROFILE
 
@@ -35,27 +35,24 @@ def critical_path(result: Result) -> Figure | None:
         places = [-float(row) for row in range(len(timed))]
         for name, (colour, alpha) in SHADES.items():
             widths = [parts[name] for _, parts in timed]
-            said = NAMES.get(name, name)
-            axes.barh(places, widths, left=left, height=0.6, color=colour, alpha=alpha, label=said)
+            label = NAMES.get(name, name)
+            axes.barh(places, widths, left=left, height=0.6, color=colour, alpha=alpha, label=label)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         axes.set_yticks(places, [label for label, _ in timed])
         axes.set_xlim(0, 1.04 * max(*left, 0.001))
         axes.set_ylim(-len(timed) + 0.4, 0.6)
         axes.set_xlabel("time of all iterations (s)" if together else "time of an iteration (s)")
         axes.set_ylabel("iteration" if len(timed) > 1 or len(result.iterations) == 1 else "")
-        legend = axes.figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8.6)
-        for text in legend.get_texts():
-            text.set_color(svg.INK)
+        legend(axes, 3)
 
-    told = "; ".join(
+    bars = "; ".join(
         f"iteration {label}: "
         + ", ".join(f"{NAMES.get(name, name)} {duration(s)}" for name, s in parts.items())
         for label, parts in timed
     )
-    alt = f"Where the time went: {told}"
+    alt = f"Where the time went: {bars}"
     caption = "The critical path by part, and what the wall clock took beyond it."
-    drawn = draw("path", alt, 1.15 + 0.3 * len(timed), paint)
-    return Figure("path", "Where the time went", drawn, alt, caption)
+    return draw("path", "Where the time went", 1.15 + 0.3 * len(timed), paint, alt, caption)
 
 
 def latencies(result: Result) -> Figure | None:
@@ -73,23 +70,22 @@ def latencies(result: Result) -> Figure | None:
             axes.plot([one.p50, one.p90, one.p99], [y] * 3, "o", color=svg.FIRST, markersize=4)
             axes.plot([one.max], [y], "|", color=svg.SECOND, markersize=9, markeredgewidth=2)
             axes.text(0, y + 0.24, visible(_name(one))[:30], color=svg.INK, va="bottom")
-            said = f"{duration(one.p50)} · {duration(one.p99)} · {duration(one.max)}"
-            axes.text(top, y + 0.24, said, color=svg.INK, va="bottom", ha="right")
+            numbers = f"{duration(one.p50)} · {duration(one.p99)} · {duration(one.max)}"
+            axes.text(top, y + 0.24, numbers, color=svg.INK, va="bottom", ha="right")
         axes.set_xlim(0, 1.03 * top)
         axes.set_ylim(-len(stages) + 0.6, 0.85)
         axes.set_yticks([])
         axes.set_xlabel("latency of a call (s): p50, p90, p99, and the slowest")
 
-    told = "; ".join(
+    quantiles = "; ".join(
         f"{_name(one)} p50 {duration(one.p50)}, p90 {duration(one.p90)}, p99 {duration(one.p99)}, "
         f"slowest {duration(one.max)}"
         for one in stages
     )
-    alt = f"Latency of a call by stage: {told}"
+    alt = f"Latency of a call by stage: {quantiles}"
     caption = "Dots: p50, p90, p99. Bar: the slowest. Numbers: p50, p99 and the slowest."
-    drawn = draw("latency", alt, 0.7 + 0.42 * len(stages), paint)
-    return Figure("latency", "Latency of a call by stage", drawn, alt, caption)
+    return draw("latency", "Latency of a call by stage", 0.7 + 0.42 * len(stages), paint, alt, caption)
 
 
-def _name(one: happened.StageSum) -> str:
+def _name(one: StageTime) -> str:
     return f"profile: {one.stage}" if one.step == PROFILE.name else one.stage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from combee.report.result import IterationRecord, Result, StageTime
 from combee.steps import EVALUATE, LEADING, PROFILE, order_of
@@ -12,28 +11,13 @@ LEARNING = (*LEADING, "verification", "select")
 """The parts of an iteration that a reader thinks in: of its last step those that call models."""
 
 
-@dataclass(frozen=True, slots=True)
-class StageSum:
-    """One stage over the whole run. Quantiles are the means of the iterations', weighted by calls."""
-
-    step: str
-    stage: str
-    calls: int
-    seconds: float
-    p50: float
-    p90: float
-    p99: float
-    max: float
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-
-
-def stage_sums(result: Result) -> tuple[StageSum, ...]:
-    """Every stage of the run in the order in which they first ran, profile first, evaluation last."""
-    found: dict[tuple[str, str], list[StageTime]] = {}
+def stage_sums(result: Result) -> tuple[StageTime, ...]:
+    """Every stage over the whole run, in the order in which they first ran, profile first, evaluation last.
+    Quantiles are the means of the iterations', weighted by calls."""
+    stages: dict[tuple[str, str], list[StageTime]] = {}
     for stage in _all_stages(result):
-        found.setdefault((stage.step, stage.stage), []).append(stage)
-    return tuple(_sum(found[key]) for key in sorted(found, key=lambda key: order_of(key[0])))
+        stages.setdefault((stage.step, stage.stage), []).append(stage)
+    return tuple(_sum(stages[key]) for key in sorted(stages, key=lambda key: order_of(key[0])))
 
 
 def _all_stages(result: Result) -> Iterable[StageTime]:
@@ -45,17 +29,17 @@ def _all_stages(result: Result) -> Iterable[StageTime]:
         yield from result.evaluation.stages
 
 
-def _sum(stages: list[StageTime]) -> StageSum:
+def _sum(stages: list[StageTime]) -> StageTime:
     calls = sum(stage.calls for stage in stages)
 
     def mean(name: str) -> float:
         return sum(float(getattr(stage, name)) * stage.calls for stage in stages) / max(1, calls)
 
-    return StageSum(
+    return StageTime(
         step=stages[0].step,
         stage=stages[0].stage,
         calls=calls,
-        seconds=sum(stage.scheduled_seconds for stage in stages),
+        scheduled_seconds=sum(stage.scheduled_seconds for stage in stages),
         p50=mean("p50"),
         p90=mean("p90"),
         p99=mean("p99"),

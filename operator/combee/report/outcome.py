@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from pydantic.alias_generators import to_snake
 
 from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
@@ -25,7 +27,6 @@ from combee.report.result import (
     DataInfo,
     DelayFit,
     DelayModel,
-    Entry,
     Faults,
     HeldOut,
     HeldOutInfo,
@@ -35,14 +36,10 @@ from combee.report.result import (
     PlaybookInfo,
     RefusalRecord,
     Result,
-    Retention,
     Setup,
     SplitInfo,
-    StageTime,
     StepRecord,
     Usage,
-    VariantRecord,
-    Verification,
 )
 from combee.steps import EVALUATE, FINISH, PROFILE
 from combee.work.context import WorkContext
@@ -104,16 +101,7 @@ async def result_of(session: Session) -> Result:
         held_out=_held_out(session, paired),
         test=Paired(**records.evaluation["test"]) if records.evaluation.get("test") else None,
         iterations=iterations,
-        usage={
-            role: Usage(
-                calls=u.calls,
-                hits=u.hits,
-                prompt_tokens=u.prompt_tokens,
-                completion_tokens=u.completion_tokens,
-                cached_tokens=u.cached_tokens,
-            )
-            for role, u in session.state.usage.items()
-        },
+        usage={role: Usage.of(usage) for role, usage in session.state.usage.items()},
         rollouts=int(session.state.spend.rollouts),
         wall_seconds=round(session.wall_seconds, 3),
         faults=_all_faults(
@@ -123,10 +111,7 @@ async def result_of(session: Session) -> Result:
         evaluation=records.around.get(EVALUATE.name),
         budget=_budget(session),
         cost_per_point=cost,
-        playbook=_playbook(records),
-        entries=tuple(_entries(session, records)),
-        variants=_variants(session, records),
-        refusals=tuple(_refusals(session, records)),
+        **_learned(session, records),
     )
 
 
@@ -170,39 +155,41 @@ def _setup(run: PromptLearningRun) -> Setup:
 
 
 def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
-    state = session.state
-    if state.facts is None or state.best is None or not state.facts.held_out_rows:
+    facts, best = session.state.facts, session.state.best
+    if facts is None or best is None or not facts.held_out_rows:
         return None
     return HeldOut(
-        baseline=Baseline(select=state.baseline_select),
-        best=Best(select=state.best.select, iteration=state.best.iteration + 1),
+        baseline=Baseline(select=session.state.baseline_select),
+        best=Best(select=best.select, iteration=best.iteration + 1),
         gate=gate,
-        smallest_detectable_gain=min(1.0, detectable_gain(state.facts.gate_rows))
-        if state.facts.gate_rows
-        else None,
+        smallest_detectable_gain=min(1.0, detectable_gain(facts.gate_rows)) if facts.gate_rows else None,
     )
 
 
 def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
     """One record for each finished iteration, re-folding the state so that each shows the fit and
     the counts that its own decisions saw."""
-    state = RunState()
-    profile = next((s for s in session.summaries.values() if s.kind == PROFILE.name and not s.error), None)
+    good = [summary for summary in session.summaries.values() if not summary.error]
+    profile = next((summary for summary in good if summary.kind == PROFILE.name), None)
     if profile is None:
         return []
-    state = after_profile(state, profile)
-    finished = {
-        s.counts["iteration"]: s for s in session.summaries.values() if s.kind == FINISH.name and not s.error
-    }
-    rows, spec = list[IterationRecord](), session.run.spec
+    state = after_profile(RunState(), profile)
+    finished = {summary.counts["iteration"]: summary for summary in good if summary.kind == FINISH.name}
+    rows, spec, best = list[IterationRecord](), session.run.spec, session.state.best
     for number in sorted(finished):
         plan, summary = session.plans[number], finished[number]
-        before, state = state, after_iteration(state, plan, summary)
-        delay = delay_of(spec, before)
+        delay = delay_of(spec, state)
+        state = after_iteration(state, plan, summary)
         row = _iteration(delay, spec.batching, state, plan, summary, records.iterations[number])
-        best = session.state.best
         rows.append(row.model_copy(update={"best": best is not None and best.iteration == number}))
     return rows
+
+
+_RECORDED = (
+    *("wallSeconds", "modelledSeconds", "calls", "tokens", "rollouts", "retention", "verification"),
+    *("failed", "stepSeconds", "stages"),
+)
+"""what an iteration's record says in the words of the result; an older one has not all of it."""
 
 
 def _iteration(
@@ -214,35 +201,22 @@ def _iteration(
     record: dict[str, Any],
 ) -> IterationRecord:
     """One finished iteration: ``delay`` is what was believed before it, the rest what came of it."""
-    return IterationRecord(
+    return IterationRecord.of(
+        plan,
         iteration=plan.iteration + 1,
-        epoch=plan.epoch,
         examples=after.examples_done,
-        batch_size=plan.batch_size,
-        batch_reason=plan.batch_reason,
-        wall_seconds=record["wallSeconds"],
-        modelled_seconds=record["modelledSeconds"],
         critical_path_seconds=record["modelledSeconds"],
-        calls=record["calls"],
-        tokens=record["tokens"],
-        rollouts=record["rollouts"],
         train_score=summary.scores.get("train"),
         select=summary.scores.get("select"),
         partial_train=summary.scores.get("partialTrain"),
         partial_select=summary.scores.get("partialSelect"),
-        best=after.best is not None and after.best.iteration == plan.iteration,
-        retention=Retention.model_validate(record["retention"]),
-        verification=Verification.model_validate(record["verification"]),
         built_on=tuple(digest[:SHORT] for digest in record.get("builtOn", ())),
         delay_fit=_fit(delay, batching),
         observations=tuple((float(o.batch_size), o.seconds) for o in delay.observations),
-        trial=plan.trial,
         prompt_tokens=summary.counts.get("promptTokens", 0),
         cached_tokens=summary.counts.get("cachedTokens", 0),
-        failed=record.get("failed", 0),
-        step_seconds=record.get("stepSeconds", {}),
-        stages=_stages(record),
         faults=_faults(record),
+        **{to_snake(name): record[name] for name in _RECORDED if name in record},
     )
 
 
@@ -250,13 +224,9 @@ def _step(summary: StepSummary, record: Mapping[str, Any]) -> StepRecord:
     return StepRecord(
         wall_seconds=summary.seconds["wall"],
         scheduled_seconds=summary.seconds["modelled"],
-        stages=_stages(record),
+        stages=record.get("stages", ()),
         faults=_faults(record),
     )
-
-
-def _stages(record: Mapping[str, Any]) -> tuple[StageTime, ...]:
-    return tuple(StageTime.model_validate(stage) for stage in record.get("stages", ()))
 
 
 def _faults(record: Mapping[str, Any]) -> Faults:
@@ -304,14 +274,7 @@ def _fit(delay: Delay, batching: Batching) -> DelayFit | None:
 
 
 def _model(law: Law) -> DelayModel:
-    return DelayModel(
-        name=law.name,
-        a=law.a,
-        alpha=law.alpha,
-        f=law.f,
-        aicc=law.aicc,
-        relative_error=law.error,
-    )
+    return DelayModel.of(law, relative_error=law.error)
 
 
 def _budget(session: Session) -> tuple[BudgetLine, ...]:
@@ -325,57 +288,30 @@ def _budget(session: Session) -> tuple[BudgetLine, ...]:
     )
 
 
-def _playbook(records: _Records) -> PlaybookInfo | None:
-    if records.rendered is None:
-        return None
-    return PlaybookInfo(
-        digest=records.ledger.digest,
-        tokens=records.rendered.tokens,
-        entries=len(records.rendered.included),
-        left_out=len(records.rendered.left_out),
-        text=records.rendered.text if records.rendered.components else "",
-        components=dict(records.rendered.components),
-        over_budget=sum(left.reason == OVER_BUDGET for left in records.rendered.left_out),
+def _learned(session: Session, records: _Records) -> dict[str, Any]:
+    """The result's fields of what was learned and refused; none where there is no playbook."""
+    ledger, rendered, method = records.ledger, records.rendered, session.context.method
+    if rendered is None:
+        return {}
+    playbook = PlaybookInfo(
+        digest=ledger.digest,
+        tokens=rendered.tokens,
+        entries=len(rendered.included),
+        left_out=len(rendered.left_out),
+        text=rendered.text if rendered.components else "",
+        components=dict(rendered.components),
+        over_budget=sum(left.reason == OVER_BUDGET for left in rendered.left_out),
     )
+    return {
+        "playbook": playbook,
+        "entries": entries_of(method.views(ledger, rendered, verify=session.run.spec.verify)),
+        "variants": variants_of(method.variants(ledger, rendered)),
+        "refusals": tuple(RefusalRecord.of(refusal) for refusal in method.refusals(ledger)),
+    }
 
 
-def _entries(session: Session, records: _Records) -> list[Entry]:
-    if records.rendered is None:
-        return []
-    views = session.context.method.views(records.ledger, records.rendered, verify=session.run.spec.verify)
-    return entries_of(views)
-
-
-def _variants(session: Session, records: _Records) -> tuple[VariantRecord, ...]:
-    if records.rendered is None:
-        return ()
-    return variants_of(session.context.method.variants(records.ledger, records.rendered))
-
-
-def _refusals(session: Session, records: _Records) -> list[RefusalRecord]:
-    if records.ledger is None:
-        return []
-    return [
-        RefusalRecord(kind=refusal.kind, reason=refusal.reason, text_digest=refusal.text_digest)
-        for refusal in session.context.method.refusals(records.ledger)
-    ]
-
-
-def data_info(splits: Mapping[str, Any], select: int, gate: int) -> DataInfo:
-    """The pinned data, by size and digest. ``splits``: split name -> Dataset, all but train optional."""
-    train, held_out, test = splits["train"], splits.get("heldOut"), splits.get("test")
-    return DataInfo(
-        train=SplitInfo(rows=len(train.examples), digest=train.digest),
-        held_out=HeldOutInfo(rows=len(held_out.examples), digest=held_out.digest, select=select, gate=gate)
-        if held_out
-        else None,
-        test=SplitInfo(rows=len(test.examples), digest=test.digest) if test else None,
-        warnings=tuple(warning for split in splits.values() if split for warning in split.warnings),
-    )
-
-
-def data_pinned(facts: DataFacts | None) -> DataInfo:
-    """The same where the data itself is not at hand; ``facts``: what ``profile`` found."""
+def data_info(facts: DataFacts | None, warnings: Iterable[str] = ()) -> DataInfo:
+    """The pinned data, by size and digest. ``facts``: what was found of it, None before it was read."""
     if facts is None:
         return DataInfo(train=SplitInfo(rows=0, digest=""))
     digests = facts.digests
@@ -390,6 +326,7 @@ def data_pinned(facts: DataFacts | None) -> DataInfo:
         if facts.held_out_rows
         else None,
         test=SplitInfo(rows=facts.test_rows, digest=digests["test"]) if "test" in digests else None,
+        warnings=tuple(warnings),
     )
 
 

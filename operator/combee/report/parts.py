@@ -4,7 +4,7 @@ what one iteration says of its reduce, its verification and its delay curve. See
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -28,6 +28,12 @@ class Model(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def of(cls, source: object, **values: Any) -> Self:
+        """One with these values. The other fields are attributes of ``source``, where it has them."""
+        others = (name for name in cls.model_fields if name not in values and hasattr(source, name))
+        return cls(**{name: getattr(source, name) for name in others}, **values)
 
 
 class RetentionLevel(Model):
@@ -108,7 +114,8 @@ class StageTime(Model):
 
 
 class LimitChange(Model):
-    """A role's concurrency that followed the server. ``call``: its how manyeth answer or refusal of the process."""
+    """A role's concurrency that followed the server. ``call``: its how manyeth answer or refusal of the
+    process."""
 
     role: str
     call: Count
@@ -122,9 +129,11 @@ class Faults(Model):
     """What went wrong on the way, mended or not. Answers from the memo met no fault."""
 
     asked_again: dict[str, Count] = Field(default_factory=dict)
-    """Requests that had to be sent again, by reason: an HTTP status, ``timeout``, ``reset``, ``malformed``."""
+    """Requests that had to be sent again, by reason: an HTTP status, ``timeout``, ``reset``,
+    ``malformed``."""
     rollouts: dict[str, Count] = Field(default_factory=dict)
-    """Rollouts of a container that misbehaved, by how: ``TaskTimeout``, ``TaskCrashed``, ... (custom-tasks.md)."""
+    """Rollouts of a container that misbehaved, by how: ``TaskTimeout``, ``TaskCrashed``, ...
+    (custom-tasks.md)."""
     repaired: Count = 0
     """Answers that could not be used as they were, and were asked for once more."""
     hedges: Count = 0

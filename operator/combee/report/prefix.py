@@ -1,8 +1,8 @@
-"""What the prefix cache saved: the prompt tokens that a server had cached, and the time to read them by the law.
+"""What the prefix cache saved: the prompt tokens that a server had cached, and the time to read them.
 
-Prompts put what calls share (instructions, playbook) first, so that a server reads it once. While a server reads
-prompts nobody decodes, so a cached token saves its reading whenever it comes; with the playbook last, hardly any
-would be cached.
+Prompts put what calls share (instructions, playbook) first, so that a server reads it once. While a server
+reads prompts nobody decodes, so a cached token saves its reading whenever it comes; with the playbook last,
+hardly any would be cached.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from combee.algo.latency import LatencyLaw
 from combee.report import svg
-from combee.report.draw import Figure, draw, grid
+from combee.report.draw import Figure, draw, grid, legend
 from combee.report.happened import stage_sums
 from combee.report.result import Result
 from combee.report.text import Table, duration, percent
@@ -19,7 +19,10 @@ from combee.report.text import Table, duration, percent
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LAW = "By the latency law measured with vLLM on one H200 (8B): 31 µs a prompt token that is not cached, on one server."
+LAW = (
+    "By the latency law measured with vLLM on one H200 (8B): 31 µs a prompt token that is not cached, on one "
+    "server."
+)
 
 
 def saved_seconds(cached_tokens: int) -> float:
@@ -36,11 +39,8 @@ def by_step(result: Result) -> dict[str, tuple[float, int, int]]:
     steps: dict[str, tuple[float, int, int]] = {}
     for one in stage_sums(result):
         seconds, prompt, cached = steps.get(one.step, (0.0, 0, 0))
-        steps[one.step] = (
-            seconds + one.seconds,
-            prompt + one.prompt_tokens,
-            cached + one.cached_tokens,
-        )
+        tokens = prompt + one.prompt_tokens, cached + one.cached_tokens
+        steps[one.step] = (seconds + one.scheduled_seconds, *tokens)
     return steps
 
 
@@ -88,15 +88,12 @@ def prefix_figure(result: Result) -> Figure | None:
         axes.set_xlim(0, 1.18 * max(seconds + more for seconds, more in steps.values()))
         axes.set_ylim(-len(steps) + 0.4, 0.6)
         axes.set_xlabel("time on the critical path, all iterations (s)")
-        legend = axes.figure.legend(loc="outside upper left", ncols=1, frameon=False, fontsize=8.6)
-        for text in legend.get_texts():
-            text.set_color(svg.INK)
+        legend(axes, 1)
 
-    told = "; ".join(
+    parts = "; ".join(
         f"{step} {duration(seconds)}, {duration(more)} more with nothing cached"
         for step, (seconds, more) in steps.items()
     )
-    alt = f"What the prefix cache saved: {told}"
+    alt = f"What the prefix cache saved: {parts}"
     caption = f"With the playbook last hardly anything would be cached. {LAW}"
-    drawn = draw("prefix", alt, 1.4 + 0.3 * len(steps), paint)
-    return Figure("prefix", "What the prefix cache saved", drawn, alt, caption)
+    return draw("prefix", "What the prefix cache saved", 1.4 + 0.3 * len(steps), paint, alt, caption)

@@ -1,8 +1,8 @@
 """What a run looks like while it runs, as pure functions of one frozen state.
 
-The runtime fills a `ProgressState`; the screen shows what `progress`, `rows` and `eta_seconds` make of it. Nothing here
-reads a clock, a terminal or the environment, and nothing heavy is imported. A state holds no prompt and no row
-of data, and free texts (reasons, notes) go through `visible` before anyone sees them.
+The runtime fills a `ProgressState`; the screen shows what `progress`, `rows` and `eta_seconds` make of it.
+Nothing here reads a clock, a terminal or the environment, and nothing heavy is imported. A state holds no
+prompt and no row of data, and free texts (reasons, notes) go through `visible` before anyone sees them.
 """
 
 from __future__ import annotations
@@ -103,11 +103,9 @@ def rows(status: ProgressState, *, ascii_only: bool = False) -> tuple[tuple[str,
     reason = f" · {status.batch_reason}" if status.batch_reason else ""
     curve = sparkline(status.heldout_history, ascii_only=ascii_only)
     held_out = _held_out(status) or "not evaluated yet"
+    batch = f"{count(status.batch_size, 'example')}{reason}" if status.batch_size else "not chosen yet"
     made = (
-        (
-            "batch",
-            f"{count(status.batch_size, 'example')}{reason}" if status.batch_size else "not chosen yet",
-        ),
+        ("batch", batch),
         ("examples", bar(status.examples_done, status.examples_total, ascii_only=ascii_only)),
         ("calls", _calls(status) or "none yet"),
         ("tokens", f"{amount(status.tokens)} · {count(status.rollouts, 'rollout')}{budget}"),
@@ -144,10 +142,10 @@ def eta_seconds(
 ) -> float | None:
     """Seconds that are left, never negative; None while nothing can be said.
 
-    ``done`` and ``total`` count examples over all epochs. With ``iteration_seconds``, the delay model's time of
-    an iteration of ``batch_size`` examples, the examples that are left cost that pro rata; otherwise the pace so
-    far goes on. The gate's evaluation is not included. None, NaN, infinity, zero, or a total below what is done
-    are all fine.
+    ``done`` and ``total`` count examples over all epochs. With ``iteration_seconds``, the delay model's time
+    of an iteration of ``batch_size`` examples, the examples that are left cost that pro rata; otherwise the
+    pace so far goes on. The gate's evaluation is not included. None, NaN, infinity, zero, or a total below
+    what is done are all fine.
     """
     did, whole = _finite(done), _finite(total)
     if did is None or whole is None or whole <= 0:
@@ -167,7 +165,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def sparkline(values: Sequence[float], *, width: int = 24, ascii_only: bool = False) -> str:
-    """The last ``width`` values as one character each, from the least to the greatest of them; flat is low."""
+    """The last ``width`` values as one character each, scaled from the least to the greatest; flat is low."""
     blocks = _ASCII_BLOCKS if ascii_only else _BLOCKS
     shown = [value for value in values if math.isfinite(value)][-width:]
     if len(shown) < 2:
@@ -215,6 +213,6 @@ def _held_out(status: ProgressState) -> str:
         (status.heldout_best, "best"),
         (status.heldout_last, "last"),
     )
-    told = ", ".join(f"{score(value)} {name}" for value, name in named if value is not None)
+    scores = ", ".join(f"{score(value)} {name}" for value, name in named if value is not None)
     mark = " (simulated model)" if status.simulated else ""
-    return f"held-out {told}{mark}" if told else ""
+    return f"held-out {scores}{mark}" if scores else ""

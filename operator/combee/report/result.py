@@ -2,9 +2,10 @@
 
 The models are the contract: ``result.schema.json`` and ``docs/result.md`` are generated from them
 (``python -m combee.generate.schemas --write``). Names are camelCase in JSON and snake_case in Python;
-unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock unless
-the name says otherwise; tokens are those the servers charged. A part that a run never reached is ``null`` or
-empty, never invented. No prompt, row of data or secret has a place here, but what was learned has.
+unknown names are refused. Scores are shares in [0, 1], a *point* is 0.01 of them; seconds are wall-clock
+unless the name says otherwise; tokens are those the servers charged. A part that a run never reached is
+``null`` or empty, never invented. No prompt, row of data or secret has a place here, but what was learned
+has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from combee.errors import DataError
 from combee.methods.protocol import VariantKind
+from combee.plan.types import EXIT_CODES
 from combee.report.parts import Amount, Count, Difference, Model, Share
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
@@ -31,14 +33,6 @@ Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stop
 Role = Literal["task", "proposer", "evaluator", "embedder"]
 Verified = Literal["replay", "support", "initial", "no"]
 RefusalKind = Literal["leak", "injection", "replay", "support"]
-
-EXIT_CODES: dict[Outcome, int] = {
-    "Learned": 0,
-    "NothingBetter": 3,
-    "BudgetExhausted": 4,
-    "Failed": 5,
-    "Stopped": 130,
-}
 
 
 class ModelInfo(Model):
@@ -264,7 +258,8 @@ class Entry(Model):
     harmful: Count = 0
     """Distinct examples that voted it harmful."""
     verified: Verified
-    """Why it may be rendered: it passed a replay, has a second source, came with the initial playbook; or ``no``."""
+    """Why it may be rendered: it passed a replay, has a second source, came with the initial playbook; or
+    ``no``."""
     contested: bool = False
     """Whether other sources say otherwise."""
     rendered: bool = False
@@ -292,8 +287,8 @@ class VariantRecord(Model):
     id: str
     """The first digits of its digest."""
     kind: VariantKind
-    """``start``: it was given; ``rewrite``: as a model wrote it; ``lessons``: the same, with what was learned below it
-    word for word; ``merge``: of two lines of variants."""
+    """``start``: it was given; ``rewrite``: as a model wrote it; ``lessons``: the same, with what was learned
+    below it word for word; ``merge``: of two lines of variants."""
     parents: tuple[str, ...] = ()
     """Ids of those it came out of."""
     iteration: Count
@@ -357,6 +352,16 @@ class Result(Model):
                 f"exitCode of {self.outcome} is {EXIT_CODES[self.outcome]}, not {self.exit_code}"
             )
         return self
+
+    @property
+    def gate(self) -> Paired | None:
+        """Before and after on the gate half, if it was looked at."""
+        return self.held_out.gate if self.held_out else None
+
+    @property
+    def smallest_detectable_gain(self) -> float | None:
+        """The smallest gain that the gate half can show, where there is one."""
+        return self.held_out.smallest_detectable_gain if self.held_out else None
 
     @property
     def simulated(self) -> bool:

@@ -1,8 +1,9 @@
 """Make matplotlib's SVG fit to stand inside a page: small, themed by CSS classes, free of inline style.
 
 matplotlib writes fixed colours in ``style`` attributes. Figures are drawn with the stand-in colours of `INK`
-and its siblings; here each becomes a class (``f-ink`` fills, ``s-ink`` strokes), so that the page's style sheet
-decides on the colours, dark mode included, and a strict content security policy without inline style holds.
+and its siblings; here each becomes a class (``f-ink`` fills, ``s-ink`` strokes), so that the page's style
+sheet decides on the colours, dark mode included, and a strict content security policy without inline style
+holds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline(text: str, *, key: str, alt: str) -> str:
-    """The SVG document ``text`` as an element for HTML, its ids prefixed by ``key``, named ``alt`` for readers."""
+    """The SVG document ``text`` as an element for HTML. Its ids begin with ``key``; readers hear ``alt``."""
     root = ET.fromstring(text)  # noqa: S314 - drawn by ourselves a moment ago
     for parent in list(root.iter()):
         for child in list(parent):
@@ -35,13 +36,13 @@ def inline(text: str, *, key: str, alt: str) -> str:
 
 
 def _references(element: ET.Element) -> list[str]:
-    found = [name for value in element.attrib.values() for name in _REFERENCE.findall(value)]
+    names = [name for value in element.attrib.values() for name in _REFERENCE.findall(value)]
     href = element.get(f"{_XLINK}href", "")
-    return [*found, href.removeprefix("#")] if href.startswith("#") else found
+    return [*names, href.removeprefix("#")] if href.startswith("#") else names
 
 
 def _rewrite(element: ET.Element, key: str, used: set[str]) -> None:
-    """Attributes of one element: style becomes attributes and classes; ids are kept only where referred to."""
+    """Turn an element's style into attributes and classes, and keep ids only where they are referred to."""
     made: dict[str, str] = {}
     classes: list[str] = []
     properties = dict(element.attrib)

@@ -6,9 +6,11 @@ has a whole report.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from combee.report import views, words
 from combee.report.prefix import prefix_table
-from combee.report.result import IterationRecord, Paired, Result
+from combee.report.result import IterationRecord, Paired, Result, Role
 from combee.report.tables_happened import faults, latency, path
 from combee.report.text import Table as Table
 from combee.report.text import amount, count, duration, percent, score, signed, wilson
@@ -49,9 +51,12 @@ def _paired(result: Result) -> Table:
         numbers = (score(pair.baseline), score(pair.best), signed(pair.gain), interval)
         return (split, *numbers, f"{pair.n:,}", f"{pair.discordant:,}")
 
-    looks = (("heldOut, gate half", result.held_out.gate if result.held_out else None), ("test", result.test))
-    smallest = result.held_out.smallest_detectable_gain if result.held_out else None
-    note = "Paired on the same examples; the interval is of the gain. Discordant: examples whose verdict changed."
+    looks = (("heldOut, gate half", result.gate), ("test", result.test))
+    smallest = result.smallest_detectable_gain
+    note = (
+        "Paired on the same examples; the interval is of the gain. "
+        "Discordant: examples whose verdict changed."
+    )
     if smallest is not None:
         note += f" Smallest gain that the gate half can show: {score(smallest)}."
     note += "".join(
@@ -82,8 +87,8 @@ def _held_out(result: Result) -> Table:
         "kept",
     )
     note = (
-        f"Select half, {count(size, 'example')}; Wilson interval of each single score. The best iteration was chosen "
-        "on this half, so its score is optimistic: the gate half is the judge."
+        f"Select half, {count(size, 'example')}; Wilson interval of each single score. The best iteration "
+        "was chosen on this half, so its score is optimistic: the gate half is the judge."
     )
     rows = tuple(row(point) for point in views.score_points(result))
     return Table(
@@ -108,7 +113,8 @@ def _delay(result: Result) -> Table:
         fit = delay.fit
         half = f"{fit.b_half:.1f}" if fit.b_half is not None else "beyond measure"
         error = f", root mean squared error {duration(fit.rmse)}" if fit.rmse is not None else ""
-        note = f"T(b) = {fit.c0:.3g} s + {fit.c1:.3g} s × b from {count(fit.n, 'observation')}{error}; b½ = {half}."
+        observed = count(fit.n, "observation")
+        note = f"T(b) = {fit.c0:.3g} s + {fit.c1:.3g} s × b from {observed}{error}; b½ = {half}."
         note += f" {rivals}" if (rivals := views.rivals(fit)) else ""
         if fit.changed_by is not None:
             note += f" Iterations became {fit.changed_by:.2g} times as long; what was before counts no more."
@@ -134,8 +140,8 @@ def _time(result: Result) -> Table:
         "#tokens",
     )
     note = (
-        "Critical path: the recorded calls list-scheduled on the run's slots. Ratio: wall time over it; below 1 where calls "
-        "were answered from memory, which count as they did when they were made."
+        "Critical path: the recorded calls list-scheduled on the run's slots. Ratio: wall time over it; "
+        "below 1 where calls were answered from memory, which count as they did when they were made."
     )
     return Table("time", "Time and cost", columns, tuple(map(row, result.iterations)), NO_ITERATION, note)
 
@@ -192,13 +198,19 @@ def _verification(result: Result) -> Table:
     )
     names = ("candidates", "replayed", "verified", "refused", "of them leaks", "of them injections")
     columns = ("iteration", *(f"#{name}" for name in names))
-    note = "A candidate rests on one source: it is rendered once a replay fixes its example and harms no control."
+    note = (
+        "A candidate rests on one source: it is rendered once a replay fixes its example and harms no "
+        "control."
+    )
     if result.variants:
         columns = ("iteration", *(f"#{name}" for name in ("proposals", "judged", "let in", *names[3:])))
         if any(it.built_on for it in result.iterations):
             rows = tuple((*row, count) for row, count in zip(rows, _built_on(result), strict=True))
             columns = (*columns, "#built on")
-        note = "A proposal is let in when it beats its parent on the batch that it came from, and is then scored on select."
+        note = (
+            "A proposal is let in when it beats its parent on the batch that it came from, and is then "
+            "scored on select."
+        )
         return Table("verification", "Acceptance", columns, rows, "Nothing was proposed.", note)
     return Table("verification", "Verification", columns, rows, "No entry was verified.", note)
 
@@ -243,17 +255,15 @@ def _refusals(result: Result) -> Table:
 
 
 def _usage(result: Result) -> Table:
-    def row(role: str) -> tuple[str, ...]:
-        model = next((m for name, m in result.models.items() if name == role), None)
-        use = next((u for name, u in result.usage.items() if name == role), None)
-        said = (model.model, model.endpoint_host, model.served_by or "not said") if model else ("", "", "")
+    def row(role: Role) -> tuple[str, ...]:
+        model, use = result.models.get(role), result.usage.get(role)
+        about = (model.model, model.endpoint_host, model.served_by or "not said") if model else ("", "", "")
         used = (
             (use.calls, use.hits, use.prompt_tokens, use.cached_tokens, use.completion_tokens) if use else ()
         )
-        return (role, *said, *(amount(n) for n in used), *("0",) * (5 - len(used)))
+        return (role, *about, *(amount(n) for n in used), *("0",) * (5 - len(used)))
 
-    known = ("task", "proposer", "evaluator", "embedder")
-    roles = [role for role in known if role in {*result.models, *result.usage}]
+    roles = [role for role in get_args(Role) if role in {*result.models, *result.usage}]
     columns = (
         "role",
         "model",

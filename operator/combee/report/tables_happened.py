@@ -24,17 +24,16 @@ MEANINGS = {
 def path(result: Result) -> Table:
     """Critical path by stage, with the wall time of its step beside it."""
     stages, walls = happened.stage_sums(result), happened.step_walls(result)
-    whole = sum(stage.seconds for stage in stages)
-    rows, told = [], set()
+    whole = sum(stage.scheduled_seconds for stage in stages)
+    rows = []
     for one in stages:
-        wall = duration(walls[one.step]) if one.step in walls and one.step not in told else ""
-        told.add(one.step)
-        share = percent(one.seconds, whole) if whole else "0 %"
-        rows.append((one.step, one.stage, f"{one.calls:,}", duration(one.seconds), share, wall))
+        wall = duration(walls.pop(one.step)) if one.step in walls else ""  # beside the step's first stage
+        share = percent(one.scheduled_seconds, whole) if whole else "0 %"
+        rows.append((one.step, one.stage, f"{one.calls:,}", duration(one.scheduled_seconds), share, wall))
     columns = ("step", "stage", "#calls", "#critical path", "#share", "#wall time of the step")
     note = (
-        "All iterations together. Critical path: the recorded calls list-scheduled on the run's slots, stage after "
-        "stage; wall time beyond it is ours, or was spent waiting to ask again."
+        "All iterations together. Critical path: the recorded calls list-scheduled on the run's slots, stage "
+        "after stage; wall time beyond it is ours, or was spent waiting to ask again."
     )
     return Table("path", "Where the time went", columns, tuple(rows), "No call was recorded.", note)
 
@@ -47,8 +46,8 @@ def latency(result: Result) -> Table:
     )
     columns = ("step", "stage", "#calls", "#p50", "#p90", "#p99", "#max")
     note = (
-        "Of the attempt that was answered, as the client saw it. Quantiles are those of each iteration, averaged by "
-        "calls; the maximum is that of the whole run."
+        "Of the attempt that was answered, as the client saw it. Quantiles are those of each iteration, "
+        "averaged by calls; the maximum is that of the whole run."
     )
     return Table("latency", "Latency of a call", columns, rows, "No call was recorded.", note)
 
@@ -64,7 +63,7 @@ def faults(result: Result) -> Table:
         ("lost calls", met.lost, "brought no usable answer for all that"),
         ("lost examples", sum(it.failed for it in result.iterations), "got no answer; they count as wrong"),
     )
-    rows += [(name, f"{number:,}", said) for name, number, said in others if number]
+    rows += [(name, f"{number:,}", done) for name, number, done in others if number]
     rows += _concurrency(met.limits)
     columns = ("what", "#how often", "what was done")
     missing = "No call had to be asked again, and none was lost."
@@ -76,14 +75,14 @@ def _concurrency(changes: Sequence[LimitChange]) -> list[tuple[str, str, str]]:
     rows = []
     for role in dict.fromkeys(change.role for change in changes):
         its = [change for change in changes if change.role == role]
-        told = [
+        listed = [
             f"{one.before:,} to {one.after:,} at call {one.call:,}"
             + (f" ({one.reason})" if one.reason else "")
             for one in its[:CHANGES_TOLD]
         ]
-        more = f" and {len(its) - len(told)} more" if len(its) > len(told) else ""
+        more = f" and {len(its) - len(listed)} more" if len(its) > len(listed) else ""
         ends = f"lowest {min(one.after for one in its):,}, last {its[-1].after:,}"
-        rows.append((f"concurrency, {role}", f"{len(its):,}", f"{', '.join(told)}{more}; {ends}"))
+        rows.append((f"concurrency, {role}", f"{len(its):,}", f"{', '.join(listed)}{more}; {ends}"))
     return rows
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -19,7 +20,7 @@ _BLOCK = re.compile(r"^([#+=-](?=[#=-]*(?:\s|$))|\d+(?=[.)](?:\s|$)))")
 
 
 def visible(text: str) -> str:
-    """``text`` on one line: whitespace runs become one space, characters that hide or act become ``\\u{hex}``."""
+    """``text`` on one line: a space for each run of whitespace, ``\\u{hex}`` for what hides or acts."""
     flat = " ".join(text.split())
     return "".join(_shown(char) for char in flat)
 
@@ -42,12 +43,12 @@ def markdown(text: object) -> str:
         return text
     escaped = _SPECIAL.sub(r"\\\1", visible(str(text)))
     escaped = _ENTITY.sub("&amp;", escaped)
-    escaped = _LINK.sub(lambda found: found.group() + "\\", escaped)
+    escaped = _LINK.sub(lambda match: match.group() + "\\", escaped)
     return _BLOCK.sub(_escape_block, escaped)
 
 
-def _escape_block(found: re.Match[str]) -> str:
-    mark = found.group()
+def _escape_block(match: re.Match[str]) -> str:
+    mark = match.group()
     return f"{mark}\\" if mark.isdigit() else f"\\{mark}"
 
 
@@ -109,6 +110,16 @@ def duration(seconds: float | None) -> str:
 def count(number: int, one: str, many: str = "") -> str:
     """``1 entry``, ``2 entries``, ``1,312 rollouts``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def columns(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
+    """Rows of cells as lines in columns, each as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    align = str.rjust if right else str.ljust
+    return [
+        "   ".join(align(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:

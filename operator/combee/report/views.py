@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from combee.report.prefix import saved_seconds
-from combee.report.result import DelayFit, DelayModel, IterationRecord, Result
+from combee.report.result import DelayFit, DelayModel, Result
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePoint:
-    """One look at the select half: after ``iteration`` (0 is the start), ``tokens`` spent by iterations so far."""
+    """A look at the select half after ``iteration`` (0: the start), and the tokens of iterations so far."""
 
     iteration: int
     tokens: int
@@ -159,10 +159,6 @@ def uncached(result: Result) -> tuple[tuple[float, float], ...]:
 
 def delay(result: Result) -> Delay:
     """The newest fit of the run; observations of the newest iteration that has any."""
-
-    def newest(has: Iterable[IterationRecord]) -> IterationRecord | None:
-        return next(iter(has), None)
-
-    fitted = newest(it for it in reversed(result.iterations) if it.delay_fit)
-    observed = fitted or newest(it for it in reversed(result.iterations) if it.observations)
+    fitted = next((it for it in reversed(result.iterations) if it.delay_fit), None)
+    observed = fitted or next((it for it in reversed(result.iterations) if it.observations), None)
     return Delay(fitted.delay_fit if fitted else None, observed.observations if observed else ())

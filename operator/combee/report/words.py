@@ -40,7 +40,7 @@ class Headline:
 def headline(result: Result) -> Headline:
     """The first lines of the report and of the last screen."""
     title = _TITLES[result.outcome]
-    gain = gate_of(result)
+    gain = result.gate
     if result.outcome == "Learned" and not _scored(result):
         title = "learned a playbook that nothing has scored"
     if result.outcome in {"BudgetExhausted", "Stopped"} and gain is not None and gain.gain > 0:
@@ -50,11 +50,6 @@ def headline(result: Result) -> Headline:
     return Headline(title, _sentence(result.reason), f"{verdict(result)}{keeper}", tone)
 
 
-def gate_of(result: Result) -> Paired | None:
-    """Before and after on the gate half, if it was looked at."""
-    return result.held_out.gate if result.held_out else None
-
-
 def _scored(result: Result) -> bool:
     """Whether the run has rows to score on; recorded trajectories come without."""
     return result.data is None or result.data.held_out is not None
@@ -62,7 +57,7 @@ def _scored(result: Result) -> bool:
 
 def verdict(result: Result) -> str:
     """How far the gate's number can be trusted, one or two sentences."""
-    gate = gate_of(result)
+    gate = result.gate
     if not _scored(result):
         return "There is no heldOut: a canary, or a person who reads it, has to say how good it is."
     if gate is None:
@@ -73,7 +68,7 @@ def verdict(result: Result) -> str:
         text = "The whole interval lies below zero: the playbook does harm."
     else:
         text = "The interval includes zero: the difference can be chance."
-    smallest = result.held_out.smallest_detectable_gain if result.held_out else None
+    smallest = result.smallest_detectable_gain
     if smallest is not None and 0 <= gate.gain < smallest:
         text += (
             f" With {count(gate.n, 'example')} only gains from {score(smallest)} on can be told from chance."
@@ -83,7 +78,8 @@ def verdict(result: Result) -> str:
 
 def cost(result: Result) -> str:
     """``1.24 M tokens, 1,312 rollouts, 2 min 14 s``."""
-    return f"{amount(result.tokens)} tokens, {count(result.rollouts, 'rollout')}, {duration(result.wall_seconds)}"
+    rollouts = count(result.rollouts, "rollout")
+    return f"{amount(result.tokens)} tokens, {rollouts}, {duration(result.wall_seconds)}"
 
 
 def cost_per_point(result: Result) -> str:
@@ -155,37 +151,37 @@ def playbook(result: Result) -> str:
     if book is None:
         return "none was made"
     if book.components:
-        parts = count(len(book.components), "component")
-        return f"a prompt of {parts}, {book.tokens:,} tokens, the best of {count(len(result.variants), 'variant')}"
+        parts, variants = count(len(book.components), "component"), count(len(result.variants), "variant")
+        return f"a prompt of {parts}, {book.tokens:,} tokens, the best of {variants}"
     left = f", {book.left_out:,} left out" if book.left_out else ""
     return f"{count(book.entries, 'entry', 'entries')}, {book.tokens:,} tokens{left}"
 
 
 def warnings(result: Result) -> tuple[str, ...]:
     """The data's warnings and what a careful reader should know about the numbers."""
-    found = list(result.data.warnings) if result.data else []
+    texts = list(result.data.warnings) if result.data else []
     if result.setup.used_for_tuning:
-        found.append(TUNED_ON)
-    held_out, gate = result.held_out, gate_of(result)
-    smallest = held_out.smallest_detectable_gain if held_out else None
+        texts.append(TUNED_ON)
+    held_out, gate = result.held_out, result.gate
+    smallest = result.smallest_detectable_gain
     if smallest is not None and smallest > 0.1:
-        found.append(f"heldOut is small: gains under {score(smallest)} cannot be told from chance")
+        texts.append(f"heldOut is small: gains under {score(smallest)} cannot be told from chance")
     if held_out and held_out.best and held_out.baseline and gate:
         drop = (held_out.best.select - held_out.baseline.select) - gate.gain
         if drop > 0.05:
-            found.append(
+            texts.append(
                 f"the gain on select is {score(drop)} larger than on gate: the choice fitted the select half"
             )
     if result.test and gate and result.test.high < gate.low:
-        found.append("the gain on test lies under the interval of the gate: the two splits may differ")
-    return tuple(found)
+        texts.append("the gain on test lies under the interval of the gate: the two splits may differ")
+    return tuple(texts)
 
 
 def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
     """What to look at or do next, most useful first. ``command`` is the one that ran, if known: a report
     is read on a laptop, and of a run on a cluster."""
     again = f"run `{command}` again" if command else "start it again (on a cluster: under another name)"
-    gate = gate_of(result)
+    gate = result.gate
     steps: list[str] = []
     if result.outcome == "Stopped":
         steps.append(f"{_capital(again)} to go on: finished calls are kept and not asked twice.")
@@ -212,7 +208,10 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
 
 def _read(book: PlaybookInfo) -> str:
     if book.components:
-        return f"Read {PROMPT_FILE}: it is the prompt as agents see it; the report says which variants it came out of."
+        return (
+            f"Read {PROMPT_FILE}: it is the prompt as agents see it; the report says which variants it came "
+            "out of."
+        )
     return f"Read {book.path}: every bullet names the examples it was learned from."
 
 

@@ -9,8 +9,8 @@ from combee.errors import UserError
 from combee.names import RUN_KIND
 
 SUSPENDED = (
-    "its Jobs are deleted and its engines scaled to 0 (GPUs are free in seconds); what was asked of the models is "
-    "kept, and the iteration under way is done again from there"
+    "its Jobs are deleted and its engines scaled to 0 (GPUs are free in seconds); what was asked of the "
+    "models is kept, and the iteration under way is done again from there"
 )
 
 
@@ -18,8 +18,8 @@ def run_suspend(name: str, place: Place, *, suspend: bool) -> int:
     """Set spec.suspend and say what happens."""
 
     async def work(here: Here) -> int:
-        found = await find(here, name)
-        phase, spec = found.status.phase, found.raw.get("spec") or {}
+        run = await find(here, name)
+        phase, spec = run.status.phase, run.raw.get("spec") or {}
         if phase.over:
             raise UserError(
                 f"{name} is over ({phase.value}): there is nothing to {'suspend' if suspend else 'resume'}",
@@ -34,8 +34,8 @@ def run_suspend(name: str, place: Place, *, suspend: bool) -> int:
         if suspend:
             say(f"{name} is being suspended: {SUSPENDED}.\nGo on with: {here.command(f'resume {name}')}")
         else:
-            begun = found.status.start_time or phase is Phase.SUSPENDED
-            where = f"at iteration {found.status.iteration + 1}" if begun else "from the start"
+            begun = run.status.start_time or phase is Phase.SUSPENDED
+            where = f"at iteration {run.status.iteration + 1}" if begun else "from the start"
             say(f"{name} goes on {where}.\nWatch it with: {here.command(f'status {name}')}")
         return 0
 

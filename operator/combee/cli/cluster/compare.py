@@ -1,7 +1,8 @@
-"""``kubectl combee compare NAME``: the runs of a comparison on a cluster, fetched and put into one table and one plot.
+"""``kubectl combee compare NAME``: the runs of a comparison on a cluster, as one table and one plot.
 
-``combee compare --for-cluster NAME`` wrote them; each says in an annotation which cell it is. What a run recorded is
-read by a short-lived pod, as for ``report``, and kept: the same command on the same folder fetches only what is new.
+``combee compare --for-cluster NAME`` wrote them; each says in an annotation which cell it is. What a run
+recorded is read by a short-lived pod, as for ``report``, and kept: the same command on the same folder
+fetches only what is new.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from combee.algo.latency import LatencyLaw
 from combee.api.methods import METHOD_NAMES
 from combee.api.run import manifest_digest
-from combee.cli.cluster.place import Found, Here, Place, found_in, note, on_cluster, say
+from combee.cli.cluster.place import Found, Here, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
+from combee.cli.where import Place
 from combee.compare.cells import Cell, CompareTask
 from combee.compare.collect import CellFacts, facts_of, read_steps
 from combee.compare.gate import Scores
-from combee.compare.launch import FINISHED
+from combee.compare.launch import finished_digest
 from combee.compare.page import Terms
 from combee.compare.run import write_pages
 from combee.compare.strategies import parse_strategies
@@ -39,7 +40,7 @@ NAMED = 5
 class Member:
     """A run of a comparison. ``every``: the examples between two scorings of heldOut."""
 
-    found: Found
+    run: Found
     cell: Cell
     every: int
 
@@ -51,8 +52,8 @@ def run_collected(name: str, out: Path, place: Place, *, wait_seconds: float, sl
         members = await _members(here, name, out)
         for number, member in enumerate(members, start=1):
             if not _is_here(member):
-                note(f"{number}/{len(members)} {member.found.name}")
-                files = await fetched(here, member.found, wait_seconds, calls=True)
+                note(f"{number}/{len(members)} {member.run.name}")
+                files = await fetched(here, member.run, wait_seconds, calls=True)
                 await asyncio.to_thread(written, files, member.cell.folder)
         compared = await asyncio.to_thread(_compared, members, out, slots)
         say(compared)
@@ -62,7 +63,7 @@ def run_collected(name: str, out: Path, place: Place, *, wait_seconds: float, sl
 
 
 async def _members(here: Here, name: str, out: Path) -> list[Member]:
-    """The runs of the comparison, all over. UserError naming those that are not, or saying that there is none."""
+    """The runs of the comparison, all over. UserError when one is not, or when there is none."""
     raw = await here.kube.list(RUN_KIND, here.namespace, labels=f"{LABEL_COMPARISON}={name}")
     if not raw:
         raise UserError(
@@ -74,42 +75,28 @@ async def _members(here: Here, name: str, out: Path) -> list[Member]:
     return sorted(members, key=lambda one: (one.cell.seed, one.cell.task.name, one.cell.label))
 
 
-def _member(found: Found, out: Path) -> Member:
-    run, told = found.run(), _told(found)
+def _member(run: Found, out: Path) -> Member:
+    manifest = run.parsed()
     try:
-        (strategy,) = parse_strategies(str(told["strategy"]), [])
-        method = told["method"]
+        noted = json.loads(run.raw["metadata"].get("annotations", {}).get(CELL_ANNOTATION, ""))
+        (strategy,) = parse_strategies(str(noted["strategy"]), [])
+        method = noted["method"]
         if method is not None and method not in METHOD_NAMES.words():
             raise KeyError(method)
-        task = CompareTask(str(told["task"]), Path(f"{told['task']}.yaml"), run)
-        every = int(told["evaluateEvery"])
+        task = CompareTask(str(noted["task"]), Path(f"{noted['task']}.yaml"), manifest)
+        every = int(noted["evaluateEvery"])
     except (KeyError, TypeError, ValueError, UserError):
-        raise _no_cell(found) from None
-    cell = Cell(task, strategy, run.spec.seed, out / "cells" / found.name, {}, method)
-    return Member(found, cell, every)
-
-
-def _told(found: Found) -> dict[str, Any]:
-    text = found.raw["metadata"].get("annotations", {}).get(CELL_ANNOTATION, "")
-    try:
-        told = json.loads(text)
-    except ValueError:
-        raise _no_cell(found) from None
-    if not isinstance(told, dict):
-        raise _no_cell(found)
-    return told
-
-
-def _no_cell(found: Found) -> UserError:
-    return UserError(
-        "its annotation does not say which cell of a comparison it is",
-        where=f"{found.name}: metadata.annotations[{CELL_ANNOTATION}]",
-        fix="Write the folder again with combee compare --for-cluster, and apply it",
-    )
+        raise UserError(
+            "its annotation does not say which cell of a comparison it is",
+            where=f"{run.name}: metadata.annotations[{CELL_ANNOTATION}]",
+            fix="Write the folder again with combee compare --for-cluster, and apply it",
+        ) from None
+    cell = Cell(task, strategy, manifest.spec.seed, out / "cells" / run.name, {}, method)
+    return Member(run, cell, every)
 
 
 def _refuse_unfinished(members: Sequence[Member], here: Here) -> None:
-    waiting = [one.found for one in members if one.found.status.phase not in FINISHED_PHASES]
+    waiting = [one.run for one in members if one.run.status.phase not in FINISHED_PHASES]
     if waiting:
         shown = ", ".join(f"{one.name} is {one.status.phase or 'Pending'}" for one in waiting[:NAMED])
         raise UserError(
@@ -123,16 +110,8 @@ FINISHED_PHASES = ("Learned", "NothingBetter")
 
 def _is_here(member: Member) -> bool:
     """Has the folder the result of this run's manifest, its calls among it?"""
-    folder = member.cell.folder
-    try:
-        result = json.loads((folder / RESULT_FILE).read_bytes())
-    except (OSError, ValueError):
-        return False
-    return bool(
-        result.get("exitCode") in FINISHED
-        and result.get("manifestDigest") == manifest_digest(member.found.run())
-        and (folder / "calls").is_dir()
-    )
+    same = finished_digest(member.cell) == manifest_digest(member.run.parsed())
+    return same and (member.cell.folder / "calls").is_dir()
 
 
 def _compared(members: Sequence[Member], out: Path, slots: int | None) -> str:
@@ -149,13 +128,13 @@ def _compared(members: Sequence[Member], out: Path, slots: int | None) -> str:
 
 def _starts(members: Sequence[Member]) -> dict[tuple[str, int], Scores]:
     """(task, seed) -> the start's scores on gate, by a cell that looked there."""
-    found: dict[tuple[str, int], Scores] = {}
+    starts: dict[tuple[str, int], Scores] = {}
     for member in members:
         scores = _scores(member.cell)
         if scores is not None:
             start = scores["baseline"]
-            found.setdefault((member.cell.task.name, member.cell.seed), {"baseline": start, "best": start})
-    return found
+            starts.setdefault((member.cell.task.name, member.cell.seed), {"baseline": start, "best": start})
+    return starts
 
 
 def _scores(cell: Cell) -> Scores | None:
@@ -167,12 +146,14 @@ def _scores(cell: Cell) -> Scores | None:
 
 
 def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int], Scores]) -> CellFacts:
-    """A cell that found nothing better has not looked at gate: its start is that of another cell of the seed."""
-    result = read_result((cell.folder / RESULT_FILE).read_bytes(), where=str(cell.folder / RESULT_FILE))
+    """A cell without a better playbook has not looked at gate: its start is another cell's of the seed."""
+    file = cell.folder / RESULT_FILE
+    result = read_result(file.read_bytes(), where=str(file))
     scores = _scores(cell) or starts.get((cell.task.name, cell.seed))
     if scores is None:
+        cells = f"cell of {cell.task.name} with seed {cell.seed}"
         raise UserError(
-            f"no cell of {cell.task.name} with seed {cell.seed} found anything better, so none looked at gate",
+            f"no {cells} found anything better, so none looked at gate",
             where=cell.name,
             fix="Compare a strategy with them that learns, or compare on a laptop, which looks by itself",
         )

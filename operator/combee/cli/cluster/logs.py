@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
-from combee.cli.cluster.pods import job_pods, log_lines, phase_of, shard_of, step_jobs
+from combee.cli.cluster.pods import begun, job_pods, log_lines, phase_of, shard_of, step_jobs
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
 from combee.errors import ClusterError, UserError
@@ -41,15 +41,15 @@ def run_logs(name: str, place: Place, wish: Wish) -> int:
     """Print the logs of a step's pods, as they come with ``follow``."""
 
     async def work(here: Here) -> int:
-        found = await find(here, name)
-        jobs = {job["metadata"]["name"]: job for job in await step_jobs(here.kube, found.owner)}
+        run = await find(here, name)
+        jobs = {job["metadata"]["name"]: job for job in await step_jobs(here.kube, run.owner)}
         chosen = choose([job_seen(job) for job in jobs.values()], wish)
         if chosen is None:
-            raise _no_step(here, found, wish, list(jobs.values()))
+            raise _no_step(here, run, wish, list(jobs.values()))
         pods = await job_pods(here.kube, jobs[chosen.name])
         picked = pick(pods, wish.shard)
         if not picked:
-            raise _no_pod(here, found, chosen, wish)
+            raise _no_pod(here, run, chosen, wish)
         number = f"iteration {chosen.iteration + 1}, " if kind_of(chosen.kind).planned else ""
         note(f"{chosen.kind} ({number}{_state(chosen)}): {chosen.name}")
         many = len(picked) > 1
@@ -94,7 +94,8 @@ def pick(pods: Sequence[Object], shard: int | None) -> list[Object]:
 async def _print(here: Here, pod: Object, wish: Wish, many: bool) -> None:
     lead = f"[{shard_of(pod)}] " if many and not wish.raw else ""
     if wish.follow:
-        await _started(here, pod)
+        async with asyncio.timeout(START_SECONDS):
+            await begun(here.kube, pod, LOOK_SECONDS)
     try:
         async for line in log_lines(here.kube, pod, follow=wish.follow):
             say(line if wish.raw else f"{lead}{readable(line)}")
@@ -102,23 +103,8 @@ async def _print(here: Here, pod: Object, wish: Wish, many: bool) -> None:
         if error.status != 400:
             raise
         trouble = diagnose([pod])
-        said = trouble.message if trouble else "it is being started; --follow waits for it"
-        note(f"{lead}no log yet: {said}")
-
-
-async def _started(here: Here, pod: Object) -> None:
-    """Wait until a pod has begun; what holds it is said once."""
-    meta, said = pod["metadata"], ""
-    async with asyncio.timeout(START_SECONDS):
-        while True:
-            now = await here.kube.get("Pod", meta["namespace"], meta["name"])
-            if now is None or phase_of(now) != "Pending":
-                return
-            trouble = diagnose([now])
-            if trouble is not None and trouble.message != said:
-                said = trouble.message
-                note(said)
-            await asyncio.sleep(LOOK_SECONDS)
+        reason = trouble.message if trouble else "it is being started; --follow waits for it"
+        note(f"{lead}no log yet: {reason}")
 
 
 def _state(job: JobSeen) -> str:
@@ -129,59 +115,58 @@ def _state(job: JobSeen) -> str:
     return f"{job.succeeded} of {job.completions} done" if job.ready or job.succeeded else "waiting"
 
 
-def _no_step(here: Here, found: Found, wish: Wish, jobs: Sequence[Object]) -> UserError:
-    wished = " ".join(
-        [wish.step or "step", *([f"of iteration {wish.iteration}"] if wish.iteration is not None else [])]
-    )
+def _no_step(here: Here, run: Found, wish: Wish, jobs: Sequence[Object]) -> UserError:
+    step = wish.step or "step"
+    if wish.iteration is not None:
+        step += f" of iteration {wish.iteration}"
     held = sorted({job_seen(job).kind for job in jobs})
     if held:
-        return UserError(f"{found.name} has no {wished}", fix=f"It has: {', '.join(held)}")
-    over = found.status.phase.over
-    fix = (
-        f"Finished Jobs go after a while; what came of it: {here.command(f'report {found.name} -o {found.name}')}"
-        if over
-        else f"See what it waits for: {here.command(f'why {found.name}')}"
-    )
-    return UserError(f"{found.name} has no {wished} on the cluster", fix=fix)
+        return UserError(f"{run.name} has no {step}", fix=f"It has: {', '.join(held)}")
+    if run.status.phase.over:
+        command = here.command(f"report {run.name} -o {run.name}")
+        fix = f"Finished Jobs go after a while; what came of it: {command}"
+    else:
+        fix = f"See what it waits for: {here.command(f'why {run.name}')}"
+    return UserError(f"{run.name} has no {step} on the cluster", fix=fix)
 
 
-def _no_pod(here: Here, found: Found, job: JobSeen, wish: Wish) -> UserError:
+def _no_pod(here: Here, run: Found, job: JobSeen, wish: Wish) -> UserError:
     if wish.shard is not None and wish.shard >= job.completions:
         return UserError(
             f"{job.name} has no shard {wish.shard}", fix=f"Its shards are 0 to {job.completions - 1}"
         )
     return UserError(
         f"{job.name} has no pod {'any more' if not job.live else 'yet'}",
-        fix=f"See what it waits for: {here.command(f'why {found.name}')}",
+        fix=f"See what it waits for: {here.command(f'why {run.name}')}",
     )
 
 
-_TOLD = ("time", "level", "run", "iteration", "step", "shard", "message")
+_SHOWN = ("time", "level", "run", "iteration", "step", "shard", "message")
 
 
 def readable(line: str) -> str:
     """One line; what is not ours stays as it is, but for what could drive a terminal.
 
-    >>> readable('{"time":"2026-01-02T03:04:05.678+00:00","level":"info","step":"s","message":"stage","stage":"map"}')
+    >>> readable('{"time":"2026-01-02T03:04:05.6+00:00","level":"info","message":"stage","stage":"map"}')
     '03:04:05 info     stage (stage map)'
     >>> readable("plain")
     'plain'
     """
-    said = parsed(line)
-    if said is None:
+    entry = parsed(line)
+    if entry is None:
         return visible(line)
-    more = ", ".join(f"{key} {value}" for key, value in said.items() if key not in _TOLD)
-    clock, level = visible(str(said.get("time", ""))[11:19]), visible(str(said.get("level", "")))
-    return f"{clock} {level:<8} {visible(said['message'] + (f' ({more})' if more else ''))}"
+    more = ", ".join(f"{key} {value}" for key, value in entry.items() if key not in _SHOWN)
+    clock, level = visible(str(entry.get("time", ""))[11:19]), visible(str(entry.get("level", "")))
+    return f"{clock} {level:<8} {visible(entry['message'] + (f' ({more})' if more else ''))}"
 
 
 def parsed(line: str) -> dict[str, Any] | None:
     """A line of ours as data; None for any other."""
     try:
-        said = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
         return None
-    return said if isinstance(said, dict) and isinstance(said.get("message"), str) else None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("message"), str) else None
 
 
 def last_words(lines: Iterable[str]) -> str:
@@ -189,9 +174,9 @@ def last_words(lines: Iterable[str]) -> str:
     words = ""
     error = ""
     for line in lines:
-        said = parsed(line)
-        if said is not None and said.get("level") == "error":
-            error = str(said["message"])
+        entry = parsed(line)
+        if entry is not None and entry.get("level") == "error":
+            error = str(entry["message"])
         elif line.strip():
-            words = str(said["message"]) if said is not None else line.strip()
+            words = str(entry["message"]) if entry is not None else line.strip()
     return visible(error or words)

@@ -23,8 +23,6 @@ from combee.errors import ClusterError, UserError
 from combee.names import RUN_KIND
 from combee.records import Owner
 
-__all__ = ["Found", "Here", "Place", "explained", "find", "found_in", "note", "on_cluster", "readable", "say"]
-
 CONNECT_SECONDS = 60.0
 """for a program that the configuration names to hand out a token."""
 REQUEST_SECONDS = 20.0
@@ -67,7 +65,7 @@ class Found:
         """The run as the owner of its children."""
         return Owner(self.name, str(self.raw["metadata"]["namespace"]), self.uid)
 
-    def run(self) -> PromptLearningRun:
+    def parsed(self) -> PromptLearningRun:
         """The run with its spec read. ManifestError when it is not one."""
         body = {key: self.raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in self.raw}
         return parse_run(body, "")
@@ -130,8 +128,8 @@ async def _connected(place: Place) -> Kube:
 def explained(error: ClusterError, place: Place = ANYWHERE) -> UserError:
     """What the API server said, with what to do about it."""
     flags = place.flags()
-    if error.status == 403 and (said := _FORBIDDEN.search(error.what)):
-        user, verb, resource = said.groups()
+    if error.status == 403 and (match := _FORBIDDEN.search(error.what)):
+        user, verb, resource = match.groups()
         return UserError(
             f"{user} may not {verb} {resource}{_in(error.what)}",
             fix=f"Ask for a role that may (kubectl auth can-i {verb} {resource} tells); combee-viewer and "
@@ -151,9 +149,9 @@ def explained(error: ClusterError, place: Place = ANYWHERE) -> UserError:
     return UserError(error.what, where=error.where, fix=error.fix)
 
 
-def _in(said: str) -> str:
-    found = re.search(r'in the namespace "([^"]{1,63})"', said)
-    return f" in the namespace {found[1]}" if found else ""
+def _in(answer: str) -> str:
+    match = re.search(r'in the namespace "([^"]{1,63})"', answer)
+    return f" in the namespace {match[1]}" if match else ""
 
 
 async def find(here: Here, name: str) -> Found:

@@ -19,10 +19,10 @@ def run_playbook(name: str, place: Place) -> int:
     async def work(here: Here) -> int:
         if await here.kube.get(RUN_KIND, here.namespace, name) is None and await _active(here, name):
             return 0
-        found = await find(here, name)
-        published = found.status.published
+        run = await find(here, name)
+        published = run.status.published
         if not published:
-            raise _none(here, found)
+            raise _none(here, run)
         config = await here.kube.get("ConfigMap", here.namespace, published)
         text = (config or {}).get("data", {}).get(PLAYBOOK_KEY)
         if text is None:
@@ -32,7 +32,7 @@ def run_playbook(name: str, place: Place) -> int:
                 fix=f"The store has it too: {here.command(f'report {name} -o {name}')}",
             )
         say(text)
-        task = found.raw["spec"]["task"]
+        task = run.raw["spec"]["task"]
         held_out = task["data"].get("heldOut") or {}
         kept_by, tuned = held_out.get("steward", ""), bool(held_out.get("usedForTuning"))
         _tell(Stakes(kept_by, tuned, task.get("failureCost", "")))
@@ -45,8 +45,7 @@ async def _active(here: Here, name: str) -> bool:
     """Whether there is a Playbook of that name; then its active version is printed."""
     if await here.kube.get(PLAYBOOK_KIND, here.namespace, name) is None:
         return False
-    there = await known(here, name)
-    version = there.version(here, "active")
+    version = (await known(here, name)).version(here, "active")
     say((await content(here, version)).text)
     _tell(Origin.model_validate(version["spec"].get("origin") or {}).stakes)
     return True
@@ -58,8 +57,8 @@ def _tell(stakes: Stakes) -> None:
         note(visible(sentence))
 
 
-def _none(here: Here, found: Found) -> UserError:
-    phase, name = found.status.phase, found.name
+def _none(here: Here, run: Found) -> UserError:
+    phase, name = run.status.phase, run.name
     if phase is Phase.NOTHING_BETTER:
         why, next_one = "nothing better than the start was found", f"report {name} -o {name}"
     elif phase is Phase.FAILED:

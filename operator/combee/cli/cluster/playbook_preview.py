@@ -1,14 +1,17 @@
-"""``combee playbook preview``: what a Playbook would do now, as it is or with another manifest. Nothing is written."""
+"""``combee playbook preview``: what a Playbook would do now, as it is or with another manifest.
+
+Nothing is written.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from combee.api.load import problems_in, resources_in
 from combee.api.playbook import Playbook, PlaybookSpec
-from combee.api.playbook_status import PlainCondition, PlaybookStatus, VersionStatus
+from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.assembly.manifest import read_manifest_text
 from combee.cli.cluster.place import Here, on_cluster, say
 from combee.cli.cluster.versions import known
@@ -30,14 +33,14 @@ def run_playbook_preview(name: str, path: Path | None, place: Place) -> int:
     """Print what the gates say with the manifest at ``path``; without one, with the spec that is there."""
 
     async def work(here: Here) -> int:
-        there = await known(here, name)
-        if there.playbook is None:
+        book = await known(here, name)
+        if book.playbook is None:
             raise UserError(f"there is no Playbook {name}, only versions of one", fix="Apply it first")
-        meta = there.playbook["metadata"]
-        spec = spec_in(name, path) if path is not None else spec_of(name, there.playbook)
+        meta = book.playbook["metadata"]
+        spec = spec_in(name, path) if path is not None else spec_of(book.playbook)
         owner = Owner(name, here.namespace, str(meta["uid"]))
         seen = (await PlaybookObserver(here.kube).see(owner, spec, time.time())).seen
-        say(preview_text(decided(there.playbook, spec, seen), there.status, seen, spec))
+        say(preview_text(decided(book.playbook, spec, seen), book.status, seen, spec))
         return 0
 
     return on_cluster(place, work)
@@ -48,14 +51,16 @@ def spec_in(name: str, path: Path) -> PlaybookSpec:
     text = read_manifest_text(path)
     for problem in problems_in(text, str(path)):
         raise problem
-    found = {one.metadata.name: one for one in resources_in(text, str(path)) if isinstance(one, Playbook)}
-    if name not in found:
-        said = f"It has: {', '.join(sorted(found))}" if found else "It has none"
-        raise UserError(f"there is no Playbook {name} in it", where=str(path), fix=said)
-    return found[name].spec
+    specs = {
+        one.metadata.name: one.spec for one in resources_in(text, str(path)) if isinstance(one, Playbook)
+    }
+    if name not in specs:
+        fix = f"It has: {', '.join(sorted(specs))}" if specs else "It has none"
+        raise UserError(f"there is no Playbook {name} in it", where=str(path), fix=fix)
+    return specs[name]
 
 
-def spec_of(name: str, raw: Object) -> PlaybookSpec:
+def spec_of(raw: Object) -> PlaybookSpec:
     """The spec that is on the cluster. ManifestError when this version cannot read it."""
     return PlaybookSpec.model_validate(raw["spec"])
 
@@ -63,7 +68,7 @@ def spec_of(name: str, raw: Object) -> PlaybookSpec:
 def decided(raw: Object, spec: PlaybookSpec, seen: PlaybookSeen) -> PlaybookPlan:
     """What the operator would decide on these facts, were ``spec`` the Playbook's."""
     meta = raw["metadata"]
-    changed = spec != spec_of(meta["name"], raw)
+    changed = spec != spec_of(raw)
     about = About(
         name=meta["name"],
         generation=meta.get("generation", 0) + changed,
@@ -75,13 +80,10 @@ def decided(raw: Object, spec: PlaybookSpec, seen: PlaybookSeen) -> PlaybookPlan
 
 
 def preview_text(plan: PlaybookPlan, before: PlaybookStatus, seen: PlaybookSeen, spec: PlaybookSpec) -> str:
-    """The plan in lines: what would be active, what each gate would say of what it looks at, what would follow."""
+    """The plan in lines: what would be active, what each gate would say, what would follow."""
     was, now = before.active_digest[:SHORT], plan.status.active_digest[:SHORT]
-    lines = [
-        f"active: {now or 'none'} (as it is)"
-        if was == now
-        else f"active: {now or 'none'} (now: {was or 'none'})"
-    ]
+    standing = "as it is" if was == now else f"now: {was or 'none'}"
+    lines = [f"active: {now or 'none'} ({standing})"]
     digests = {one.name: one.digest for one in seen.versions}
     statuses = {one.name: one.status for one in seen.versions}
     for version, after in plan.versions.items():
@@ -89,7 +91,7 @@ def preview_text(plan: PlaybookPlan, before: PlaybookStatus, seen: PlaybookSeen,
     lines += [f"would happen: {event.reason}: {event.message}" for event in plan.events]
     lines += [f"would be made: run {run.name}, from spec.learn.template" for run in plan.runs]
     lines += [f"would be deleted: {name}" for name in (*plan.prune_versions, *plan.prune_runs)]
-    lines += [f"warning: {said}" for said in plan.status.warnings]
+    lines += [f"warning: {text}" for text in plan.status.warnings]
     if spec.canary is not None and plan.canaries:
         lines.append("a comparison on traffic takes its time: this is what is known now")
     lines.append("nothing was written")
@@ -102,8 +104,6 @@ def _version(digest: str, before: VersionStatus, after: VersionStatus, plan: Pla
         return
     moved = f"{before.phase} -> {after.phase}" if before.phase != after.phase else f"{after.phase}"
     yield f"{digest[:SHORT]}: {moved}"
-    told: Mapping[str, PlainCondition] = {one.type: one for one in after.conditions}
-    for type_ in _STANDING:
-        if type_ in told:
-            one = told[type_]
-            yield f"  {type_}={one.status}/{one.reason}: {one.message}"
+    conditions = {one.type: one for one in after.conditions if one.type in _STANDING}
+    for one in sorted(conditions.values(), key=lambda one: _STANDING.index(one.type)):
+        yield f"  {one.type}={one.status}/{one.reason}: {one.message}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 from combee import names
+from combee.cli.cluster.place import note
 from combee.clients.kubernetes.kube import Kube, Object, place
+from combee.plan.cluster.diagnose import diagnose
 from combee.records import Owner
 
 WORKER = "worker"
@@ -24,8 +26,8 @@ def mine(owner: Owner, **more: str) -> str:
 
 async def step_jobs(kube: Kube, owner: Owner) -> list[Object]:
     """The Jobs of a run's steps."""
-    found = await kube.list("Job", owner.namespace, labels=mine(owner))
-    return [job for job in found if names.LABEL_STEP in job["metadata"].get("labels", {})]
+    jobs = await kube.list("Job", owner.namespace, labels=mine(owner))
+    return [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
 
 
 async def job_pods(kube: Kube, job: Object) -> list[Object]:
@@ -45,13 +47,27 @@ def phase_of(pod: Object) -> str:
     return str(pod.get("status", {}).get("phase", "Unknown"))
 
 
+async def begun(kube: Kube, pod: Object, look_seconds: float) -> bool:
+    """Wait until a pod has started, and say once what holds it. False: it was deleted."""
+    meta, last = pod["metadata"], ""
+    while (now := await kube.get("Pod", meta["namespace"], meta["name"])) is not None:
+        if phase_of(now) != "Pending":
+            return True
+        trouble = diagnose([now])
+        if trouble is not None and trouble.message != last:
+            last = trouble.message
+            note(last)
+        await asyncio.sleep(look_seconds)
+    return False
+
+
 async def log_lines(
-    kube: Kube, pod: Object, *, follow: bool = False, tail: int | None = None, container: str = WORKER
+    kube: Kube, pod: Object, *, follow: bool = False, tail: int | None = None
 ) -> AsyncIterator[str]:
     """The lines of a pod's log; ``follow``: as they come, until the pod ends. ClusterError when there is
     none (yet, or any more)."""
     meta = pod["metadata"]
-    query = {"container": container}
+    query = {"container": WORKER}
     query |= {"follow": "true"} if follow else {}
     query |= {"tailLines": str(tail)} if tail is not None else {}
     silence = None if follow else SILENCE_SECONDS
@@ -63,11 +79,6 @@ async def log_lines(
             yield line.decode("utf-8", "replace")
     if rest:
         yield rest.decode("utf-8", "replace")
-
-
-def events_about(events: list[Any], limit: int) -> list[Any]:
-    """The newest ``limit`` events, oldest first."""
-    return sorted(events, key=event_time)[-limit:]
 
 
 def event_time(event: Object) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from combee import names
 from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
-from combee.cli.cluster.pods import log_lines, mine, phase_of
+from combee.cli.cluster.pods import begun, log_lines, mine, phase_of
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
@@ -37,16 +37,17 @@ def run_report(name: str, out: Path, place: Place, *, wait_seconds: float) -> in
     """Fetch the files into ``out``."""
 
     async def work(here: Here) -> int:
-        found = await find(here, name)
+        run = await find(here, name)
         _refuse_folder(out)
-        files = await fetched(here, found, wait_seconds)
+        files = await fetched(here, run, wait_seconds)
         await asyncio.to_thread(written, files, out)
         plans = sum(file.startswith("plans/") for file in files)
         say(
-            f"{name}: {len(files)} files in {out} ({plans} plans)\n\nLook at\n  {out}/report.html    the whole story, "
-            f"with figures\n  {out}/playbook.md    what was learned, and from what\n  {out}/{RESULT_FILE}    every "
-            f"number, for programs\n\nLearn the same on this machine\n  combee run -f run.yaml --plans {out}/plans "
-            f"-o again"
+            f"{name}: {len(files)} files in {out} ({plans} plans)\n\nLook at\n"
+            f"  {out}/report.html    the whole story, with figures\n"
+            f"  {out}/playbook.md    what was learned, and from what\n"
+            f"  {out}/{RESULT_FILE}    every number, for programs\n\n"
+            f"Learn the same on this machine\n  combee run -f run.yaml --plans {out}/plans -o again"
         )
         return 0
 
@@ -84,37 +85,35 @@ def _refuse_folder(out: Path) -> None:
         )
 
 
-async def fetched(here: Here, found: Found, wait_seconds: float, *, calls: bool = False) -> dict[str, bytes]:
-    """The files of a run, with ``calls`` those of ``combee compare``, too. UserErrors that say what is missing."""
-    return await _fetched(here, await _pod(here, found, calls=calls), wait_seconds)
+async def fetched(here: Here, run: Found, wait_seconds: float, *, calls: bool = False) -> dict[str, bytes]:
+    """The files of a run, with ``calls`` also those of a comparison. UserErrors that say what is missing."""
+    return await _fetched(here, await _pod(here, run, calls=calls), wait_seconds)
 
 
-async def _pod(here: Here, found: Found, *, calls: bool) -> Object:
+async def _pod(here: Here, run: Found, *, calls: bool) -> Object:
     """The pod to make. UserError when the run has not begun."""
-    status, owner = found.status, found.owner
+    status, owner = run.status, run.owner
     if not status.start_time or not status.pinned.image:
         raise UserError(
-            f"{found.name} has not begun: there is nothing to report",
-            fix=f"See what it waits for: {here.command(f'why {found.name}')}",
+            f"{run.name} has not begun: there is nothing to report",
+            fix=f"See what it waits for: {here.command(f'why {run.name}')}",
         )
     memory = Memory.from_status(status.state)
-    there = {
-        str(one["metadata"]["name"])
-        for one in await here.kube.list("ConfigMap", owner.namespace, labels=mine(owner))
-    }
-    if names.run_config_name(owner.name, owner.uid) not in there:
+    listed = await here.kube.list("ConfigMap", owner.namespace, labels=mine(owner))
+    configs = {str(one["metadata"]["name"]) for one in listed}
+    config = names.run_config_name(owner.name, owner.uid)
+    if config not in configs:
         raise UserError(
             "the ConfigMap that shows its pods the run is gone",
-            where=names.run_config_name(owner.name, owner.uid),
+            where=config,
             fix="The operator makes it again for a run that is not over",
         )
     wanted = [(n, names.plan_name(owner.name, owner.uid, n)) for n in range(memory.run.iteration)]
-    run = found.run()
     return report_pod(
-        run,
+        run.parsed(),
         owner,
         state=memory.to_status(),
-        plans=[(number, plan) for number, plan in wanted if plan in there],
+        plans=[(number, plan) for number, plan in wanted if plan in configs],
         suffix=secrets.token_hex(3),
         settings=Settings(worker_image=status.pinned.image),
         calls=calls,
@@ -125,19 +124,21 @@ async def _fetched(here: Here, pod: Object, wait_seconds: float) -> dict[str, by
     """Make the pod, read what it prints, and delete it, also when the caller is stopped."""
     meta = pod["metadata"]
     await _sweep(here.kube, pod)
-    # A request that is given up may still make the pod: it goes on to its end, and then the pod is deleted.
+    # A request that is given up may still make the pod: it goes on to its end, then the pod is deleted.
     making = asyncio.ensure_future(here.kube.create(pod))
     try:
         await asyncio.shield(making)
         note(f"pod {meta['name']} reads the store")
         async with asyncio.timeout(wait_seconds):
-            await _begun(here.kube, pod)
+            if not await begun(here.kube, pod, LOOK_SECONDS):
+                raise _gone(pod)
             return await _read(here.kube, pod)
     except TimeoutError:
         now = await here.kube.get("Pod", meta["namespace"], meta["name"])
         trouble = diagnose([now]) if now else None
+        reason = f": {trouble.message}" if trouble else ""
         raise UserError(
-            f"the results were not there within {wait_seconds:g} s{': ' + trouble.message if trouble else ''}",
+            f"the results were not there within {wait_seconds:g} s{reason}",
             where=f"pod {meta['name']}",
             fix="Wait longer with --timeout",
         ) from None
@@ -174,20 +175,8 @@ async def _sweep(kube: Kube, pod: Object) -> None:
             raise
 
 
-async def _begun(kube: Kube, pod: Object) -> None:
-    """Until the pod has started; what holds it is said."""
-    meta, said = pod["metadata"], ""
-    while True:
-        now = await kube.get("Pod", meta["namespace"], meta["name"])
-        if now is None:
-            raise UserError(f"pod {meta['name']} was deleted by somebody", fix="Run the command again")
-        if phase_of(now) != "Pending":
-            return
-        trouble = diagnose([now])
-        if trouble is not None and trouble.message != said:
-            said = trouble.message
-            note(said)
-        await asyncio.sleep(LOOK_SECONDS)
+def _gone(pod: Object) -> UserError:
+    return UserError(f"pod {pod['metadata']['name']} was deleted by somebody", fix="Run the command again")
 
 
 async def _read(kube: Kube, pod: Object) -> dict[str, bytes]:
@@ -199,7 +188,8 @@ async def _read(kube: Kube, pod: Object) -> dict[str, bytes]:
     except TransientError:
         now = await _ended(kube, pod)
         if phase_of(now) == "Failed":
-            raise UserError(last_words(lines) or "it failed without a word", where=_name(pod)) from None
+            words = last_words(lines) or "it failed without a word"
+            raise UserError(words, where=f"pod {pod['metadata']['name']}") from None
         return unpacked([line async for line in log_lines(kube, now)])
 
 
@@ -216,14 +206,8 @@ async def _followed(kube: Kube, pod: Object) -> list[str]:
 
 async def _ended(kube: Kube, pod: Object) -> Object:
     meta = pod["metadata"]
-    while True:
-        now = await kube.get("Pod", meta["namespace"], meta["name"])
-        if now is None:
-            raise UserError(f"pod {meta['name']} was deleted by somebody", fix="Run the command again")
+    while (now := await kube.get("Pod", meta["namespace"], meta["name"])) is not None:
         if phase_of(now) in ("Succeeded", "Failed"):
             return now
         await asyncio.sleep(LOOK_SECONDS)
-
-
-def _name(pod: Object) -> str:
-    return f"pod {pod['metadata']['name']}"
+    raise _gone(pod)

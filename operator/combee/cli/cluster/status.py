@@ -34,12 +34,12 @@ def run_status(name: str | None, place: Place, *, watch: bool | None, as_json: b
             return 0
         if name is None:
             return await _all(here, watch=bool(watch))
-        found = await find(here, name)
+        run = await find(here, name)
         live = sys.stdout.isatty() if watch is None else watch
-        if not live or (found.status.phase.over and not watch):
-            _once(here, found)
+        if not live or (run.status.phase.over and not watch):
+            _once(here, run)
             return 0
-        return await _watch(here, found, as_json=as_json)
+        return await _watch(here, run, as_json=as_json)
 
     return on_cluster(place, work, quiet_stop=True)
 
@@ -57,25 +57,25 @@ def _plain(raw: dict[str, Any]) -> dict[str, Any]:
     return {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"], "status": status}
 
 
-def shown(found: Found) -> Shown:
+def shown(run: Found) -> Shown:
     """What the view is made of. A budget that cannot be read is shown as none."""
-    spec = found.raw.get("spec") or {}
+    spec = run.raw.get("spec") or {}
     try:
         budget = Budget.model_validate(spec.get("budget") or {})
     except ValueError:
         budget = Budget()
     return Shown(
-        name=found.name,
-        namespace=str(found.raw["metadata"]["namespace"]),
-        status=found.status,
+        name=run.name,
+        namespace=str(run.raw["metadata"]["namespace"]),
+        status=run.status,
         budget=budget,
         now=time.time(),
         suspend=spec.get("suspend") is True,
     )
 
 
-def _once(here: Here, found: Found) -> None:
-    seen = shown(found)
+def _once(here: Here, run: Found) -> None:
+    seen = shown(run)
     say(text(view(seen, ascii_only=_ascii()), shutil.get_terminal_size((110, 24)).columns))
     say(f"\nNext: {here.command(next_command(seen))}")
 
@@ -97,11 +97,11 @@ async def _all(here: Here, *, watch: bool) -> int:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _watch(here: Here, found: Found, *, as_json: bool) -> int:
+async def _watch(here: Here, run: Found, *, as_json: bool) -> int:
     """Until the run is over: a live view on a terminal, elsewhere a block at each change."""
     if as_json or not sys.stdout.isatty():
         before: Any = None
-        async for one in _looks(here, found):
+        async for one in _looks(here, run):
             now = _plain(one.raw)
             if now != before:
                 say(json.dumps(now) if as_json else _line(one))
@@ -111,24 +111,24 @@ async def _watch(here: Here, found: Found, *, as_json: bool) -> int:
     from rich.live import Live
 
     console = Console(highlight=False, markup=False, emoji=False)
-    latest = found
+    latest = run
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        async for latest in _looks(here, found):
+        async for latest in _looks(here, run):
             live.update(_drawn(view(shown(latest), ascii_only=_ascii()), console.width), refresh=True)
     _once(here, latest)
     return 0
 
 
-async def _looks(here: Here, found: Found) -> AsyncIterator[Found]:
+async def _looks(here: Here, run: Found) -> AsyncIterator[Found]:
     """The run as it is now, again and again, the last time when it is over."""
     answered = time.monotonic()
     while True:
-        yield found
-        if found.status.phase.over:
+        yield run
+        if run.status.phase.over:
             return
         await asyncio.sleep(LOOK_SECONDS)
         try:
-            found = await find(here, found.name)
+            run = await find(here, run.name)
             answered = time.monotonic()
         except ClusterError as error:
             if error.status not in (0, 429, 500, 502, 503, 504) or time.monotonic() - answered > LOST_SECONDS:
@@ -136,12 +136,12 @@ async def _looks(here: Here, found: Found) -> AsyncIterator[Found]:
             note(f"the cluster does not answer, trying again ({error.what})")
 
 
-def _line(found: Found) -> str:
-    status = found.status
+def _line(run: Found) -> str:
+    status = run.status
     best = (
         f" · held-out {status.shown.held_out} {status.shown.gain}".rstrip() if status.shown.held_out else ""
     )
-    return f"{found.name} · {status.phase.value} · {status.shown.iteration or '-'}{best} · {status.message}"
+    return f"{run.name} · {status.phase.value} · {status.shown.iteration or '-'}{best} · {status.message}"
 
 
 def _drawn(lines: list[Line], width: int) -> Group:
@@ -150,7 +150,7 @@ def _drawn(lines: list[Line], width: int) -> Group:
 
     drawn = []
     for line in lines:
-        style = {"table": "", "": ""}.get(line.style, line.style)
+        style = "" if line.style == "table" else line.style
         drawn += [Text(row, style=style, no_wrap=True, overflow="ellipsis") for row in wrapped(line, width)]
     return Group(*drawn)
 

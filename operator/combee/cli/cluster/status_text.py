@@ -6,14 +6,14 @@ Iterations are counted from 1, as everywhere in what people read.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.run import Budget
 from combee.api.status import IterationStatus, Phase, RunStatus
 from combee.report.progress import bar, sparkline
-from combee.report.text import amount, count, duration, score, signed, visible
+from combee.report.text import amount, columns, count, duration, score, signed, visible
 from combee.times import seconds_of
 
 LABEL = 11
@@ -69,12 +69,12 @@ def view(shown: Shown, *, ascii_only: bool = False) -> list[Line]:
         Line("batch", _batch(status)),
         Line("held-out", _held_out(status, ascii_only)),
     ]
-    lines += _labelled("gate", _gate(status))
-    lines += _labelled("budget", _budget(shown, ascii_only))
-    lines += _labelled("usage", _usage(status))
-    lines += _labelled("trouble", [_condition(one) for one in not_good(status)], style="yellow")
-    lines += _labelled("steps", _steps(status))
-    lines += _labelled("again", _again(status))
+    lines += labelled("gate", _gate(status))
+    lines += labelled("budget", _budget(shown, ascii_only))
+    lines += labelled("usage", _usage(status))
+    lines += labelled("trouble", map(_condition, not_good(status)), style="yellow")
+    lines += labelled("steps", _steps(status))
+    lines += labelled("again", _again(status))
     if status.published:
         lines.append(Line("playbook", f"ConfigMap {status.published}"))
     return lines + _table(status.history)
@@ -156,11 +156,7 @@ def overview(rows: Sequence[Shown], *, namespaces: bool) -> str:
         ]
         for one in sorted(rows, key=lambda one: one.status.start_time or "9", reverse=True)
     ]
-    widths = [max(len(row[column]) for row in [heads, *body]) for column in range(len(heads))]
-    return "\n".join(
-        "   ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
-        for row in [heads, *body]
-    )
+    return "\n".join(columns([heads, *body]))
 
 
 def next_command(shown: Shown) -> str:
@@ -175,8 +171,9 @@ def next_command(shown: Shown) -> str:
     return f"report {shown.name} -o {shown.name}" if phase.over else f"logs {shown.name} --follow"
 
 
-def _labelled(label: str, texts: Sequence[str] | Iterator[str], style: str = "") -> list[Line]:
-    return [Line("" if index else label, said, style) for index, said in enumerate(texts)]
+def labelled(label: str, texts: Iterable[str], style: str = "") -> list[Line]:
+    """A line each, the first of which has the label."""
+    return [Line("" if index else label, text, style) for index, text in enumerate(texts)]
 
 
 def _progress(status: RunStatus, ascii_only: bool) -> str:
@@ -243,10 +240,8 @@ def _usage(status: RunStatus) -> Iterator[str]:
     for role, used in sorted(status.usage.items()):
         hits = f", {count(used.hits, 'more')} from memory".replace("mores", "more") if used.hits else ""
         cached = f" ({100 * used.cached_tokens // used.prompt_tokens} % cached)" if used.prompt_tokens else ""
-        yield (
-            f"{visible(role):<17}{count(used.calls, 'call')}{hits} · {amount(used.prompt_tokens)} tokens in{cached}, "
-            f"{amount(used.completion_tokens)} out"
-        )
+        tokens = f"{amount(used.prompt_tokens)} tokens in{cached}, {amount(used.completion_tokens)} out"
+        yield f"{visible(role):<17}{count(used.calls, 'call')}{hits} · {tokens}"
 
 
 def _condition(one: Condition) -> str:
@@ -281,12 +276,5 @@ def _table(history: Sequence[IterationStatus]) -> list[Line]:
         )
         for one in history[-ITERATIONS:]
     ]
-    widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
-    made = [
-        "  " + "   ".join(cell.rjust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
-        for row in [heads, *rows]
-    ]
-    return [
-        Line("", "", "table"),
-        *(Line("", row, "dim" if index == 0 else "table") for index, row in enumerate(made)),
-    ]
+    head, *body = (f"  {line}" for line in columns([heads, *rows], right=True))
+    return [Line("", "", "table"), Line("", head, "dim"), *(Line("", line, "table") for line in body)]

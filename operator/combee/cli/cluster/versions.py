@@ -62,23 +62,23 @@ class Known:
             if one["spec"].get("decision") == "Promote" and one["metadata"]["name"] != called
         )
 
-    def version(self, here: Here, said: str) -> Object:
-        """The version that ``said`` names: its digest's first digits, its name, or active, previous, candidate."""
+    def version(self, here: Here, name: str) -> Object:
+        """The version of a name, first digits of a digest, or ``active``, ``previous`` or ``candidate``."""
         status = self.status
         special = {
             "active": self.active,
             "previous": status.previous_digest,
             "candidate": status.candidate_digest,
         }
-        digest = special.get(said, said)
-        if said in special and not digest:
-            raise UserError(f"{self.name} has no {said} version", fix=_list(here, self.name))
-        found = [one for one in self.versions if one["metadata"]["name"] == said]
-        if not found and (said in special or len(said) >= LEAST_DIGITS):
-            found = [one for one in self.versions if str(one["spec"]["digest"]).startswith(digest)]
-        if len(found) == 1:
-            return found[0]
-        what = f"{said} could be {len(found)} versions" if found else f"{self.name} has no version {said}"
+        digest = special.get(name, name)
+        if name in special and not digest:
+            raise UserError(f"{self.name} has no {name} version", fix=_list(here, self.name))
+        matches = [one for one in self.versions if one["metadata"]["name"] == name]
+        if not matches and (name in special or len(name) >= LEAST_DIGITS):
+            matches = [one for one in self.versions if str(one["spec"]["digest"]).startswith(digest)]
+        if len(matches) == 1:
+            return matches[0]
+        what = f"{name} could be {len(matches)} versions" if matches else f"{self.name} has no version {name}"
         raise UserError(what, fix=f"Give at least {LEAST_DIGITS} digits of one. {_list(here, self.name)}")
 
 
@@ -89,15 +89,14 @@ def _list(here: Here, name: str) -> str:
 async def known(here: Here, name: str) -> Known:
     """A Playbook, or what was left of one. UserError when there is neither."""
     playbook = await here.kube.get(names.PLAYBOOK_KIND, here.namespace, name)
-    found = await here.kube.list(names.PLAYBOOK_VERSION_KIND, here.namespace)
-    versions = tuple(one for one in found if one["spec"]["playbookRef"]["name"] == name)
+    listed = await here.kube.list(names.PLAYBOOK_VERSION_KIND, here.namespace)
+    versions = tuple(one for one in listed if one["spec"]["playbookRef"]["name"] == name)
     if playbook is None and not versions:
-        there = sorted(
-            str(one["metadata"]["name"]) for one in await here.kube.list(names.PLAYBOOK_KIND, here.namespace)
-        )
+        playbooks = await here.kube.list(names.PLAYBOOK_KIND, here.namespace)
+        others = sorted(str(one["metadata"]["name"]) for one in playbooks)
         raise UserError(
             f"no Playbook {name!r} in the namespace {here.namespace}",
-            fix=f"There are: {', '.join(there[:10])}" if there else "Apply one: see examples/playbook.yaml",
+            fix=f"There are: {', '.join(others[:10])}" if others else "Apply one: see examples/playbook.yaml",
         )
     return Known(name, playbook, versions)
 
@@ -122,9 +121,9 @@ def shown(raw: Object) -> VersionShown:
 def run_history(name: str, place: Place) -> int:
     """Print the versions and what happened to them."""
 
-    async def work(here: Here, there: Known) -> None:
-        say(history(name, there.status, [shown(one) for one in there.versions]))
-        if there.versions:
+    async def work(here: Here, book: Known) -> None:
+        say(history(name, book.status, [shown(one) for one in book.versions]))
+        if book.versions:
             say(f"\nNext: {here.command(f'playbook why {name} DIGEST')}")
 
     return _on(place, name, work)
@@ -133,10 +132,10 @@ def run_history(name: str, place: Place) -> int:
 def run_why_version(name: str, digest: str, place: Place) -> int:
     """Print what is known of a version and why it stands where it does."""
 
-    async def work(here: Here, there: Known) -> None:
-        one = shown(there.version(here, digest))
+    async def work(here: Here, book: Known) -> None:
+        one = shown(book.version(here, digest))
         say(why(one, shutil.get_terminal_size((110, 24)).columns))
-        if one.spec.digest != there.active:
+        if one.spec.digest != book.active:
             say(f"\nNext: {here.command(f'playbook diff {name} active {one.short}')}")
 
     return _on(place, name, work)
@@ -145,12 +144,12 @@ def run_why_version(name: str, digest: str, place: Place) -> int:
 def run_diff(name: str, before: str, after: str, place: Place) -> int:
     """Print what changed between two versions, bullet by bullet."""
 
-    async def work(here: Here, there: Known) -> None:
-        pair = [there.version(here, said) for said in (before, after)]
+    async def work(here: Here, book: Known) -> None:
+        pair = [book.version(here, name) for name in (before, after)]
         old, new = [await content(here, one) for one in pair]
         called = [str(one["spec"]["digest"])[:SHORT] for one in pair]
-        found = diff_texts(old.text, new.text, (old.method, new.method))
-        say("\n".join(difference(found, *called)))
+        diff = diff_texts(old.text, new.text, (old.method, new.method))
+        say("\n".join(difference(diff, *called)))
 
     return _on(place, name, work)
 
@@ -166,8 +165,8 @@ class Content:
 async def content(here: Here, version: Object) -> Content:
     """What a version's ConfigMap holds. UserError when it is gone."""
     name = version["spec"]["configMapName"]
-    found = await here.kube.get("ConfigMap", here.namespace, name)
-    data = (found or {}).get("data") or {}
+    config = await here.kube.get("ConfigMap", here.namespace, name)
+    data = (config or {}).get("data") or {}
     text = data.get(names.PLAYBOOK_KEY)
     if text is None:
         raise UserError(
@@ -179,58 +178,48 @@ async def content(here: Here, version: Object) -> Content:
 
 
 def run_decide(name: str, digest: str, decision: str, place: Place, *, dry_run: bool) -> int:
-    """Set a version's decision and say what follows."""
+    """Set a version's decision and say what follows. ``digest``: as ``Known.version`` takes it."""
 
-    async def work(here: Here, there: Known) -> None:
-        await _decide(here, there, there.version(here, digest), decision, dry_run=dry_run)
-
-    return _on(place, name, work)
-
-
-def run_rollback(name: str, place: Place, *, dry_run: bool) -> int:
-    """Refuse the active version, whichever it is."""
-
-    async def work(here: Here, there: Known) -> None:
-        await _decide(here, there, there.version(here, "active"), "Refuse", dry_run=dry_run)
+    async def work(here: Here, book: Known) -> None:
+        await _decide(here, book, book.version(here, digest), decision, dry_run=dry_run)
 
     return _on(place, name, work)
 
 
-async def _decide(here: Here, there: Known, version: Object, decision: str, *, dry_run: bool) -> None:
+async def _decide(here: Here, book: Known, version: Object, decision: str, *, dry_run: bool) -> None:
     digest, called = str(version["spec"]["digest"]), version["metadata"]["name"]
-    before, after = there.active, there.after(digest, decision)
-    others = there.promoted_besides(called) if decision == "Promote" else ()
+    before, after = book.active, book.after(digest, decision)
+    others = book.promoted_besides(called) if decision == "Promote" else ()
     if not dry_run:
-        await _set(here, there, called, decision)
+        await _set(here, book, called, decision)
         for other in others:
-            await _set(here, there, other, "Auto")
+            await _set(here, book, other, "Auto")
     for other in others:
         say(f"{other}: its Promote {'would be' if dry_run else 'is'} taken back: only one is named at a time")
     verb = "would be" if dry_run else "is"
     say(f"{digest[:SHORT]}: decision {verb} {decision} (was {version['spec'].get('decision', 'Auto')})")
     if after != before:
         now = after[:SHORT] or "no version"
-        say(
-            f"{there.name} {'would serve' if dry_run else 'serves'} {now} (before: {before[:SHORT] or 'none'})"
-        )
+        serves = "would serve" if dry_run else "serves"
+        say(f"{book.name} {serves} {now} (before: {before[:SHORT] or 'none'})")
         if not after:
             say("nothing is left to go back to: an empty playbook is delivered")
     elif decision in ("Auto", "Approve"):
         say("the gates decide; what is served does not change by this alone")
     else:
-        say(f"what is served stays {before[:SHORT] or 'empty'}{_because(there, digest, decision)}")
+        say(f"what is served stays {before[:SHORT] or 'empty'}{_because(book, digest, decision)}")
     if not dry_run:
-        say(f"\nNext: {here.command(f'playbook history {there.name}')}")
+        say(f"\nNext: {here.command(f'playbook history {book.name}')}")
 
 
-async def _set(here: Here, there: Known, called: str, decision: str) -> None:
+async def _set(here: Here, book: Known, called: str, decision: str) -> None:
     patch = {"spec": {"decision": decision}}
     if await here.kube.patch(names.PLAYBOOK_VERSION_KIND, here.namespace, called, patch) is None:
-        raise UserError(f"{called} was deleted meanwhile", fix=_list(here, there.name))
+        raise UserError(f"{called} was deleted meanwhile", fix=_list(here, book.name))
 
 
-def _because(there: Known, digest: str, decision: str) -> str:
-    pinned = Wanted.of(there.playbook or {}).pinned
+def _because(book: Known, digest: str, decision: str) -> str:
+    pinned = Wanted.of(book.playbook or {}).pinned
     if decision == "Promote" and pinned and pinned != digest:
         return f": spec.version.pinnedDigest names {pinned[:SHORT]}"
     return ""
@@ -239,8 +228,8 @@ def _because(there: Known, digest: str, decision: str) -> str:
 def run_learn(name: str, place: Place) -> int:
     """Ask for one run of ``spec.learn.template``."""
 
-    async def work(here: Here, there: Known) -> None:
-        if there.playbook is None or not (there.playbook["spec"].get("learn")):
+    async def work(here: Here, book: Known) -> None:
+        if book.playbook is None or not (book.playbook["spec"].get("learn")):
             raise UserError(
                 f"{name} has no spec.learn: there is no template to make a run from",
                 fix="Apply a PromptLearningRun with playbookRef, or give the Playbook a learn.template",

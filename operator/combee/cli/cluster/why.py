@@ -29,8 +29,8 @@ def run_why(name: str, place: Place) -> int:
     """Print why."""
 
     async def work(here: Here) -> int:
-        found = await find(here, name)
-        facts = await _facts(here.kube, found)
+        run = await find(here, name)
+        facts = await _facts(here.kube, run)
         say(text(why(facts), shutil.get_terminal_size((110, 24)).columns))
         say(f"\nNext: {here.command(next_command(facts))}")
         return 0
@@ -38,25 +38,22 @@ def run_why(name: str, place: Place) -> int:
     return on_cluster(place, work)
 
 
-async def _facts(kube: Kube, found: Found) -> Facts:
-    owner, now = found.owner, time.time()
+async def _facts(kube: Kube, run: Found) -> Facts:
+    owner, now = run.owner, time.time()
     jobs = await step_jobs(kube, owner)
     pods = await kube.list("Pod", owner.namespace, labels=mine(owner))
     engines = await kube.list("Deployment", owner.namespace, labels=mine(owner))
     events = await _events(kube, owner.namespace)
     facts = Facts(
-        shown(found),
-        generation=int(found.raw["metadata"].get("generation", 0)),
-        age_seconds=max(0.0, now - (when(found.raw["metadata"]["creationTimestamp"]) or now)),
-        events=[one for one in events if one.get("involvedObject", {}).get("uid") == found.uid],
+        shown(run),
+        generation=int(run.raw["metadata"].get("generation", 0)),
+        age_seconds=max(0.0, now - (when(run.raw["metadata"]["creationTimestamp"]) or now)),
+        events=[one for one in events if one.get("involvedObject", {}).get("uid") == run.uid],
     )
-    if found.status.phase.over and found.status.phase.value != "Failed":
+    if run.status.phase.over and run.status.phase.value != "Failed":
         return facts
-    troubles = {
-        **_job_troubles(jobs, pods, events, now),
-        **_engine_troubles(engines, pods, events, now),
-    }
-    return replace(facts, troubles=troubles, last_words=await _last_words(kube, jobs, pods, found))
+    troubles = _job_troubles(jobs, pods, events, now) | _engine_troubles(engines, pods, events, now)
+    return replace(facts, troubles=troubles, last_words=await _last_words(kube, jobs, pods, run))
 
 
 async def _events(kube: Kube, namespace: str) -> list[Object]:
@@ -72,52 +69,56 @@ async def _events(kube: Kube, namespace: str) -> list[Object]:
 def _job_troubles(
     jobs: Sequence[Object], pods: Sequence[Object], events: Sequence[Object], now: float
 ) -> dict[str, Trouble]:
-    found: dict[str, Trouble] = {}
+    troubles: dict[str, Trouble] = {}
     for job in jobs:
         seen = job_seen(job)
         if seen.complete or (seen.live and (seen.placed or age(job, now) < PATIENCE_SECONDS)):
             continue
         if seen.held:
-            found[f"{seen.kind} step"] = Trouble("WaitingForQuota", f"{seen.name} is held back by its queue")
+            troubles[f"{seen.kind} step"] = Trouble(
+                "WaitingForQuota", f"{seen.name} is held back by its queue"
+            )
             continue
-        own = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_LABEL) == seen.name]
-        asked = {one["metadata"]["uid"] for one in (job, *own)}
-        about = [one for one in events if one.get("involvedObject", {}).get("uid") in asked]
+        own = _labelled(pods, JOB_LABEL, seen.name)
+        uids = {one["metadata"]["uid"] for one in (job, *own)}
+        about = [one for one in events if one.get("involvedObject", {}).get("uid") in uids]
         trouble = diagnose(own, about)
         if trouble is None and seen.failed:
             trouble = Trouble("", f"{seen.name} failed: {seen.failed}")
         if trouble is not None:
-            found[f"{seen.kind} step"] = trouble
-    return found
+            troubles[f"{seen.kind} step"] = trouble
+    return troubles
 
 
 def _engine_troubles(
     engines: Sequence[Object], pods: Sequence[Object], events: Sequence[Object], now: float
 ) -> dict[str, Trouble]:
-    found: dict[str, Trouble] = {}
+    troubles: dict[str, Trouble] = {}
     for deployment in engines:
         seen = engine_seen(deployment)
         if seen.ready >= seen.replicas or age(deployment, now) < PATIENCE_SECONDS:
             continue
-        own = [pod for pod in pods if pod["metadata"].get("labels", {}).get(names.LABEL_ENGINE) == seen.name]
+        own = _labelled(pods, names.LABEL_ENGINE, seen.name)
         start = f"{deployment['metadata']['name']}-"
         about = [
             one for one in events if str(one.get("involvedObject", {}).get("name", "")).startswith(start)
         ]
-        trouble = diagnose(own, about) or Trouble(
-            "Starting", f"{seen.ready} of {seen.replicas} servers are ready"
-        )
-        found[f"engine {seen.name}"] = trouble
-    return found
+        waiting = Trouble("Starting", f"{seen.ready} of {seen.replicas} servers are ready")
+        troubles[f"engine {seen.name}"] = diagnose(own, about) or waiting
+    return troubles
+
+
+def _labelled(pods: Sequence[Object], label: str, value: str) -> list[Object]:
+    return [pod for pod in pods if pod["metadata"].get("labels", {}).get(label) == value]
 
 
 async def _last_words(
-    kube: Kube, jobs: Sequence[Object], pods: Sequence[Object], found: Found
+    kube: Kube, jobs: Sequence[Object], pods: Sequence[Object], run: Found
 ) -> dict[str, str]:
     """Of the newest pods that failed: the error in their summary, else the end of their log. A Job that
     is complete got over it."""
     done = {job["metadata"]["name"] for job in jobs if job_seen(job).complete}
-    failed = found.status.phase.value == "Failed"
+    failed = run.status.phase.value == "Failed"
     words: dict[str, str] = {}
     for pod in sorted(pods, key=lambda one: str(one["metadata"]["creationTimestamp"]), reverse=True):
         if len(words) >= MAX_LAST_WORDS:
@@ -126,10 +127,12 @@ async def _last_words(
         summary = summary_of(pod)
         if summary is not None and summary.error and (failed or labels.get(JOB_LABEL) not in done):
             words[name] = f"{summary.error}: {summary.message}"
-        elif phase_of(pod) == "Failed" and labels.get(JOB_LABEL) not in done:
-            said = await _tail(kube, pod)
-            if said:
-                words[name] = said
+        elif (
+            phase_of(pod) == "Failed"
+            and labels.get(JOB_LABEL) not in done
+            and (text := await _tail(kube, pod))
+        ):
+            words[name] = text
     return words
 
 

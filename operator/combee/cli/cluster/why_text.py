@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from combee.api.conditions import Condition, Reason
 from combee.api.status import Phase, RunStatus
 from combee.cli.cluster.pods import event_time
-from combee.cli.cluster.status_text import Line, Shown, head, not_good
+from combee.cli.cluster.status_text import Line, Shown, head, labelled, not_good
 from combee.clients.kubernetes.kube import Object
+from combee.names import RUN_KIND
 from combee.plan.cluster.seen import Trouble
 from combee.report.text import visible
 
 EVENTS = 6
 R = Reason
 TO_DO: Mapping[Reason, str] = {
-    R.INVALID_MANIFEST: "Mend the field and apply the manifest again; `combee validate -f run.yaml` tells all that is wrong.",
+    R.INVALID_MANIFEST: "Mend the field and apply the manifest again; `combee validate -f run.yaml` tells "
+    "all that is wrong.",
     R.NOT_AVAILABLE: "Leave the field out: its part is not in this version.",
     R.INVALID_DATA: "Mend the data and start a new run: its rows were pinned.",
     R.DATA_OVERLAP: "Take the shared rows out of train or heldOut.",
@@ -24,14 +26,17 @@ TO_DO: Mapping[Reason, str] = {
     R.HELD_OUT_TOO_SMALL: "Add rows to heldOut.",
     R.SECRET_NOT_ALLOWED: "Ask an administrator for the chart's admission policy, or name no Secret.",
     R.PODS_NOT_ALLOWED: "Ask an administrator to allow it, or leave the template out.",
-    R.ENDPOINT_REFUSED: "See the model's name, the key and the endpoint's own log; a new run finds all calls that were "
-    "answered in memory.",
-    R.STORE_UNUSABLE: "See whether the claim is full, or the Secret may write to the bucket; a new run finds what is kept.",
+    R.ENDPOINT_REFUSED: "See the model's name, the key and the endpoint's own log; a new run finds all calls "
+    "that were answered in memory.",
+    R.STORE_UNUSABLE: "See whether the claim is full, or the Secret may write to the bucket; a new run finds "
+    "what is kept.",
     R.TOO_MANY_FAILURES: "See its log and mend what it says, then start a new run: answered calls are kept.",
     R.INTERNAL_ERROR: "This is ours: please report it with the output of this command.",
     R.STOPPED: "It stays as it is: what was learned until then is kept; start a new run to go on.",
-    R.WAITING_FOR_QUOTA: "It goes on by itself when there is room: see kubectl describe quota, or the queue's.",
-    R.UNSCHEDULABLE: "See kubectl describe nodes, and workers.template or engines[].template in the manifest.",
+    R.WAITING_FOR_QUOTA: "It goes on by itself when there is room: see kubectl describe quota, or the "
+    "queue's.",
+    R.UNSCHEDULABLE: "See kubectl describe nodes, and workers.template or engines[].template in the "
+    "manifest.",
     R.IMAGE_PULL_FAILED: "See the image's name, and imagePullSecrets in the template.",
     R.STARTING: "Large models load for minutes; it goes on by itself.",
     R.LOAD_FAILED: "See the engine's log; mend engines[].vllm and start a new run.",
@@ -60,16 +65,15 @@ class Facts:
 
 def why(facts: Facts) -> list[Line]:
     """Lines that say what it waits for or died of, and what to do."""
-    shown = facts.shown
-    lines = [Line("", head(shown), "bold")]
-    lines += [Line("" if index else "why", said) for index, said in enumerate(_reasons(facts))]
-    for index, (what, trouble) in enumerate(sorted(facts.troubles.items())):
-        lines.append(Line("" if index else "now", f"{visible(what)}: {visible(trouble.message)}"))
-    for index, (pod, words) in enumerate(sorted(facts.last_words.items())):
-        lines.append(Line("" if index else "last words", f"{pod}: {visible(words)}"))
-    for index, event in enumerate(sorted(facts.events, key=event_time)[-EVENTS:]):
-        lines.append(Line("" if index else "events", _event(event)))
-    return lines
+    troubles = (f"{visible(what)}: {visible(one.message)}" for what, one in sorted(facts.troubles.items()))
+    words = (f"{pod}: {visible(text)}" for pod, text in sorted(facts.last_words.items()))
+    return [
+        Line("", head(facts.shown), "bold"),
+        *labelled("why", _reasons(facts)),
+        *labelled("now", troubles),
+        *labelled("last words", words),
+        *labelled("events", map(_event, sorted(facts.events, key=event_time)[-EVENTS:])),
+    ]
 
 
 def next_command(facts: Facts) -> str:
@@ -92,14 +96,14 @@ def _reasons(facts: Facts) -> Iterator[str]:
     if not status.conditions and not status.phase.over:
         yield "no operator has looked at it."
         yield (
-            "Is one installed (helm list -A), does it run (kubectl get pods -A -l app.kubernetes.io/name=combee-operator), "
-            f"and does it watch the namespace {shown.namespace}?"
+            "Is one installed (helm list -A), does it run (kubectl get pods -A -l "
+            f"app.kubernetes.io/name=combee-operator), and does it watch the namespace {shown.namespace}?"
         )
         return
     if status.observed_generation < facts.generation and not status.phase.over:
         yield (
-            "the operator has not looked at its last change yet; it does so within seconds. If this stays, see the "
-            "operator's log."
+            "the operator has not looked at its last change yet; it does so within seconds. If this stays, "
+            "see the operator's log."
         )
     if status.phase is Phase.SUSPENDED:
         yield "it is suspended (spec.suspend is true), and goes on when it is resumed."
@@ -109,10 +113,10 @@ def _reasons(facts: Facts) -> Iterator[str]:
 
 def _of_conditions(status: RunStatus) -> Iterator[str]:
     bad = not_good(status)
-    said: set[str] = set()
+    messages: set[str] = set()
     for one in bad:
-        if one.message not in said:
-            said.add(one.message)
+        if one.message not in messages:
+            messages.add(one.message)
             yield f"{one.reason.value}: {visible(one.message)}"
             if advice := _advice(status, one):
                 yield advice
@@ -135,9 +139,8 @@ def _advice(status: RunStatus, one: Condition) -> str:
 def _event(event: Object) -> str:
     mark = "! " if event.get("type") == "Warning" else ""
     about = event.get("involvedObject", {})
-    what = (
-        ""
-        if about.get("kind") == "PromptLearningRun"
-        else f"{about.get('kind', '').lower()} {about.get('name', '')}: "
-    )
-    return f"{event_time(event)[11:19]} {mark}{visible(what)}{event.get('reason', '')}: {visible(str(event.get('message', '')))}"
+    what = f"{about.get('kind', '').lower()} {about.get('name', '')}: "
+    if about.get("kind") == RUN_KIND:
+        what = ""
+    message = visible(str(event.get("message", "")))
+    return f"{event_time(event)[11:19]} {mark}{visible(what)}{event.get('reason', '')}: {message}"
