@@ -13,8 +13,6 @@ from cluster_tools import Cluster
 from runs import ENDED, Runs
 
 Object = dict[str, Any]
-TELLS = 25
-"""Events about one object that a controller tells before it drops what more it has to say."""
 
 
 def done(objects: Iterable[Object]) -> set[Hashable]:
@@ -129,15 +127,14 @@ def evict(cluster: Cluster, namespace: str, pod: str) -> str:
     return done.stderr.strip() or f"exit status {done.returncode}" if done.returncode else ""
 
 
-def told(cluster: Cluster, namespace: str) -> tuple[Counter[str], Counter[str]]:
-    """Object -> events that its controller told of it, and how many of those say that a pod was refused."""
-    every, refused = Counter[str](), Counter[str]()
+def told(cluster: Cluster, namespace: str) -> Counter[str]:
+    """Object -> events of its controller that say that a pod was refused."""
+    refused = Counter[str]()
     for event in cluster.get("events", namespace=namespace)["items"]:
-        about, count = event["involvedObject"], int(event.get("count") or 1)
-        if about["kind"] in ("Job", "ReplicaSet"):
-            every[about["name"]] += count
-            refused[about["name"]] += count if event["reason"] == "FailedCreate" else 0
-    return every, +refused
+        about = event["involvedObject"]
+        if about["kind"] in ("Job", "ReplicaSet") and event["reason"] == "FailedCreate":
+            refused[about["name"]] += int(event.get("count") or 1)
+    return refused
 
 
 def _label(of: Object, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from cluster_tools import Cluster, eventually, restricted_pod
-from crowd import TELLS, Crowd, Progress, iterations, told
+from crowd import Crowd, Progress, iterations, told
 from runs import Runs, at_once, operating, quickstart
 from test_life import definitions  # noqa: F401 - the fixture that installs the CRDs
 
@@ -61,28 +62,35 @@ def test_two_runs_share_a_quota_of_four_pods(cluster: Cluster, namespace: str, t
         cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=two_runs(from_outside))
         runs = Runs(cluster, namespace)
         with operating(cluster, namespace, tmp_path / "operator.log"):
-            crowd = Crowd(runs)
+            crowd, before, started = Crowd(runs), refused_pods(cluster), time.monotonic()
             ended = crowd.until_all_end()
+        refused, seconds = refused_pods(cluster) - before, time.monotonic() - started
         assert crowd.evicted == iterations(ended)
         print(f"longest time without progress {crowd.progress.longest:.0f} s")
         assert crowd.progress.longest < STALL_SECONDS
-        no_storm(cluster, namespace)
+        # The Job controller asks for one pod when it knows of no room, and waits 1, 2, 4 ... 60 s when that
+        # is refused; once more when a pod of the Job was made, runs, ends or goes. A storm asks on and on.
+        print(f"{refused} pods refused in {seconds:.0f} s")
+        assert 0 < refused < seconds / 2
+        two_jobs_a_step(cluster, namespace)
     finally:
         cluster.kubectl("delete", "namespace", f"{namespace}-llm", "--wait=false")
 
 
-def no_storm(cluster: Cluster, namespace: str) -> Counter[str]:
-    """Object -> pods that were refused to it.
+def refused_pods(cluster: Cluster) -> int:
+    """How many pods the API server has refused to make since it started, whoever asked for them."""
+    rows = re.findall(
+        r"^apiserver_request_total\{(.*)\} (\S+)$", cluster.kubectl("get", "--raw", "/metrics"), re.M
+    )
+    wanted = {'code="403"', 'resource="pods"', 'subresource=""', 'verb="POST"'}
+    return int(sum(float(count) for labels, count in rows if wanted <= set(labels.split(","))))
 
-    The Job controller asks for one pod when it knows of no room. When that is refused it waits 1, 2, 4 ... s,
-    a minute at most, so seven times in the first two minutes; and it asks once more, a second later, when a
-    pod of the Job was made, runs, ends or goes, which a map of four pods and one evicted brings to some ten.
-    With what it tells of pods that it made that stays below the 25 events that it has for an object; at 25 it
-    may have been refused any number of times. And the operator takes a Job that finds no room away once, and
-    makes it in its turn: two Jobs a step at most."""
-    every, refused = told(cluster, namespace)
+
+def two_jobs_a_step(cluster: Cluster, namespace: str) -> Counter[str]:
+    """Object -> pods that were refused to it, as far as events tell. The operator takes a Job that finds no
+    room away once, and makes it in its turn."""
+    refused = told(cluster, namespace)
     print(f"{refused.total()} FailedCreate: {dict(refused)}")
-    assert max(every.values()) < TELLS, every
     assert max(Counter(job.rpartition("-a")[0] for job in refused).values(), default=0) <= 2, refused
     return refused
 
@@ -231,13 +239,12 @@ def test_two_runs_of_two_engines_do_not_hold_one_of_two_gpus_each_for_ever(
             time.sleep(3)
             cluster.kubectl("delete", "pod", "until-all-wait", namespace=namespace)
             crowd = Crowd(Runs(cluster, namespace))
-            ended = crowd.until_all_end()
+            crowd.until_all_end()
     assert crowd.halves, "no moment was seen at which each of the runs held one GPU"
     assert crowd.let_go
-    assert crowd.evicted == iterations(ended)
     print(f"longest time without progress {crowd.progress.longest:.0f} s; {crowd.let_go} let go")
     assert crowd.progress.longest < STALL_SECONDS
-    assert not no_storm(cluster, namespace)
+    assert not two_jobs_a_step(cluster, namespace)
 
 
 @contextmanager
