@@ -43,20 +43,20 @@ def base(kind: str) -> Manifest:
     return next(manifest for manifest in _read("good.yaml") if manifest["kind"] == kind)
 
 
-def bad() -> list[Case]:
+@cache
+def bad() -> tuple[Case, ...]:
     """Manifests that are not, with what must be said."""
     return _cases("bad.yaml", {})
 
 
-def changes() -> list[Case]:
+@cache
+def changes() -> tuple[Case, ...]:
     """Changes of an object that is there; what is said is empty where the change is allowed."""
     return _cases("changes.yaml", {"spec.budget": {"rollouts": 4000, "tokens": 50_000_000}})
 
 
-def _cases(file: str, always: dict[str, Any]) -> list[Case]:
-    return [
-        _case(index, row, always) for index, row in enumerate(yaml.safe_load((FOLDER / file).read_text()))
-    ]
+def _cases(file: str, always: dict[str, Any]) -> tuple[Case, ...]:
+    return tuple(_case(index, row, always) for index, row in enumerate(_read(file)))
 
 
 def _case(index: int, row: dict[str, Any], always: dict[str, Any]) -> Case:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,15 @@ def allowed() -> dict[str, list[str]]:
     return {word: re.findall(r"`([^`]+)`", files) for word, files in rows("## Names in the code")}
 
 
-def words(name: str) -> set[str]:
+@cache
+def words(name: str) -> frozenset[str]:
     """The words of a name, in lower case and the singular.
 
     >>> sorted(words("CanaryTest")), sorted(words("read_manifests"))
     (['canary', 'test'], ['manifest', 'read'])
     """
     parts = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)
-    return {part.lower().removesuffix("s") for part in parts}
+    return frozenset(part.lower().removesuffix("s") for part in parts)
 
 
 def names(tree: ast.Module) -> Iterator[str]:
@@ -67,12 +69,11 @@ def trees() -> dict[str, ast.Module]:
 
 def misnamed(file: str, tree: ast.Module, glossary: dict[str, list[str]]) -> list[str]:
     """Names of a file with a word that stands for another thing there."""
-    every = [Path(file).stem, *names(tree)]
     return [
         f"{file}: {name} ({word})"
-        for name in every
-        for word, files in glossary.items()
-        if word in words(name) and not any(fnmatchcase(file, pattern) for pattern in files)
+        for name in [Path(file).stem, *names(tree)]
+        for word in sorted(words(name) & glossary.keys())
+        if not any(fnmatchcase(file, pattern) for pattern in glossary[word])
     ]
 
 
