@@ -65,10 +65,12 @@ async def test_a_hedge_that_fails_is_sent_again_after_its_rest_and_the_straggler
     bench: Bench,
 ) -> None:
     class PatientWithHedges(Hedger):
-        """Sends one beside the first request, and no further one because that is late, too."""
+        """Sends one beside the first request once the server has that, and no further one."""
 
-        def wait_seconds(self, kind: str) -> float:
-            return LATE if self.hedges else 0.0
+        def wait_seconds(self, kind: str) -> float | None:
+            if self.hedges:
+                return LATE
+            return 0.0 if bench.server.asked else None
 
     bench.server.script = [slow(LATE), refuse(500)]
     hedger = PatientWithHedges(0.5, calls=4 * MIN_SAMPLES)
