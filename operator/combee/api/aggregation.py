@@ -86,9 +86,8 @@ class Aggregation(Model):
     )
     verify: Literal["Replay", "Support", "Off"] = Field(
         default="Replay",
-        description="What an entry of one source needs before it is rendered: Replay, that it fixes its "
-        "own example "
-        'and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as '
+        description="What an entry of one source needs before it is rendered: Replay, that it fixes its own "
+        'example and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as '
         "false), nothing.",
     )
 
