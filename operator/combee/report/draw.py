@@ -46,9 +46,11 @@ def draw(
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with mpl.rc_context(_SETTINGS):
-        canvas = Canvas(figsize=(WIDTH, height), layout="constrained", facecolor="none")
+        # Laid out here, since saving would draw it twice for that; at the resolution of an SVG.
+        canvas = Canvas(figsize=(WIDTH, height), dpi=72, facecolor="none")
         FigureCanvasSVG(canvas)
         axes = canvas.subplots()
         axes.set_facecolor("none")
@@ -60,6 +62,7 @@ def draw(
         paint(axes)
         for label in (axes.xaxis.label, axes.yaxis.label):
             label.set_color(svg.MUTED)
+        ConstrainedLayoutEngine().execute(canvas)
         sink = io.StringIO()
         canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
     return Figure(key, title, svg.inline(sink.getvalue(), key=key, alt=visible(alt)), alt, caption)
