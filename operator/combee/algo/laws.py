@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +88,7 @@ class Law:
         return 3 if self.name == POWER_FLOOR else 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Laws:
     """The competition's result. ``line`` is the T_iter fit, ``models`` all that competed in the table's
     order, ``chosen`` the one with the lowest AICc (T_iter where none has one), ``pairs`` the measured (b,
@@ -98,7 +99,7 @@ class Laws:
     chosen: Law
     pairs: tuple[tuple[float, float], ...]
 
-    @property
+    @cached_property
     def beliefs(self) -> tuple[tuple[Law, float], ...]:
         """Laws and their weights, which sum to 1: T_iter alone where nothing competed. Otherwise the weights
         are those of every law with a floor (alpha from 1 (T_iter) down to .4, b_half) and of every power law
