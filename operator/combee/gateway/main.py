@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import uvicorn
 import uvloop
 
 from combee import __version__
 from combee.assembly.logs import to_stderr
 from combee.assembly.probes import serve
 from combee.clients.kubernetes.kube import Kube
+from combee.clients.server import Server
 from combee.errors import CombeeError, UserError
 from combee.gateway.directing import Director, Secrets
 from combee.gateway.metrics import Metrics
@@ -78,15 +76,6 @@ class Life:
         return self.director.table.known and not self.stopping
 
 
-class Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the gateway has its own."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture no signals."""
-        yield
-
-
 async def run(settings: GatewaySettings) -> None:
     """Serve until SIGTERM or SIGINT, then let requests under way end."""
     metrics, room = Metrics(), Room.of(settings.memory)
@@ -99,7 +88,7 @@ async def run(settings: GatewaySettings) -> None:
         async with Upstreams() as upstreams, Upstreams() as mirrored:
             shadow = Shadow(mirrored, spool, metrics, room, life.pressed)
             page = Page(lambda: director.table, director.seen, director.text, metrics, settings.namespace)
-            server = Server(_uvicorn(Gateway(lambda: director.table, upstreams, metrics, room, shadow, page)))
+            server = server_of(Gateway(lambda: director.table, upstreams, metrics, room, shadow, page))
             _stop_on_signals(server, life)
             _serve_probes(metrics, settings.metrics_port, life)
             log.info("at work", extra={"version": __version__, "namespace": settings.namespace})
@@ -128,17 +117,12 @@ async def _until_done(server: Server, listener: socket.socket, background: list[
             task.result()
 
 
-def _uvicorn(app: Gateway) -> uvicorn.Config:
-    return uvicorn.Config(
+def server_of(app: Gateway) -> Server:
+    """Return the server of the gateway's clients."""
+    return Server(
         app,
         interface="asgi3",
         http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
         date_header=False,
         backlog=2048,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

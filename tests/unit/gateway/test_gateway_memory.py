@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from combee.gateway.main import Server, _uvicorn
+from combee.gateway.main import server_of
 from combee.gateway.metrics import Metrics
 from combee.gateway.proxy import Gateway
 from combee.gateway.room import EACH, Room, working
@@ -121,7 +121,7 @@ async def started(room: int, mirroring: Mirroring | None = None) -> AsyncIterato
             upstream = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
             route = Route("formula", A, upstream, "", allowed, Limits(), mirroring)
             table = Table({"formula": route}, known=True)
-            server = Server(_uvicorn(Gateway(lambda: table, upstreams, metrics, memory, shadow)))
+            server = server_of(Gateway(lambda: table, upstreams, metrics, memory, shadow))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await until(lambda: server.started)
             try:

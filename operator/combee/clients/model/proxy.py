@@ -19,7 +19,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -27,6 +26,7 @@ from starlette.routing import Route
 
 from combee.clients.model.agents import AgentRequestError, agent_prompt
 from combee.clients.model.chat import ChatClient, ChatRequest, Completion
+from combee.clients.server import Server
 from combee.errors import BudgetExhaustedError, CombeeError, ContextLengthError, TransientError
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -108,7 +108,7 @@ class ModelProxy:
         routes."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=2048)
-        server = _Server(_settings(self._app(beside)))
+        server = Server(self._app(beside), timeout_graceful_shutdown=STOP_SECONDS)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         url_host = f"[{host}]" if ":" in host else host
         self.url = f"http://{url_host}:{listener.getsockname()[1]}/v1"
@@ -185,28 +185,6 @@ class ModelProxy:
         completion = (await self._client.ask(request)).completion
         visit.used(completion)
         return completion
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the command handles signals."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave all signals alone."""
-        yield
-
-
-def _settings(app: Starlette) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
-    )
 
 
 async def _body(request: Request) -> dict[str, Any]:
