@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_files_have_at_most_400_lines_and_functions_50(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= 400
-    functions = [
-        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    assert len(path.read_text().splitlines()) <= 400
+    functions = [node for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     long = {
         f.name: f.end_lineno - f.lineno + 1
         for f in functions
@@ -82,7 +86,7 @@ def test_operator_is_no_package() -> None:
 
 def test_no_eval_and_no_unsafe_yaml() -> None:
     for path in FILES:
-        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        calls = [node.func for node in nodes(path) if isinstance(node, ast.Call)]
         names = {call.id for call in calls if isinstance(call, ast.Name)}
         assert not names & {"eval", "exec", "__import__"}, path
         attributes = {call.attr for call in calls if isinstance(call, ast.Attribute)}
@@ -107,7 +111,7 @@ def test_what_is_listed_in_a_table_is_listed_nowhere_else(what: str) -> None:
     for name, path in zip(NAMES, FILES, strict=True):
         if name in tables or name.startswith("sim/"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
                 items = node.keys if isinstance(node, ast.Dict) else node.elts
                 listed = {one.value for one in items if isinstance(one, ast.Constant)}
@@ -118,7 +122,7 @@ def test_what_is_listed_in_a_table_is_listed_nowhere_else(what: str) -> None:
 def test_code_asks_what_a_kind_or_method_is_like_and_not_which_it_is(attribute: str, what: str) -> None:
     """Nothing compares a step's kind or a method's type with a word."""
     for name, path in zip(NAMES, FILES, strict=True):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith(attribute):
                 words = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
                 assert not words & TABLES[what][0], f"{name}:{node.lineno}"
