@@ -1,8 +1,9 @@
 """Runs ``combee`` until it ends, and kills it before each write of another kind and after each step: ``python
-kill_at_writes.py DEATHS LOG ARGUMENT...``. Every attempt is a process of its own, forked from this one, so
-that nothing but what it wrote goes on. DEATHS names the writes at which one died, a line each, and
+kill_at_writes.py DEATHS LOG AFTER ARGUMENT...``. Every attempt is a process of its own, forked from this one,
+so that nothing but what it wrote goes on. DEATHS names the writes at which one died, a line each, and
 DEATHS.ends the bytes that LOG, the model's, had when all calls of that attempt were over. With ``-`` in place
-of LOG nothing is killed, and DEATHS names all writes."""
+of LOG nothing is killed, and DEATHS names all writes. Only writes count that come next after a step or plan
+whose name the pattern AFTER matches."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ SHARD, DIGEST = re.compile(r"\b\d{5}\b"), re.compile(r"\b[0-9a-f]{2}/[0-9a-f]{16
 class Writes:
     """Stands before ``os.link`` and ``os.replace``, by which a folder gives every object its name."""
 
-    def __init__(self, deaths: Path, kills: bool, out: Path) -> None:
-        self.deaths, self.kills, self.out = deaths, kills, out
+    def __init__(self, deaths: Path, kills: bool, after: str, out: Path) -> None:
+        self.deaths, self.kills, self.after, self.out = deaths, kills, after, out
         self.known = set(names_of(deaths))
         over = [path for kind in ("plans", "steps") for path in (out / kind).glob("*.json")]
         last = max(over, key=lambda path: (path.stat().st_mtime_ns, path), default=None)
@@ -54,7 +55,7 @@ class Writes:
         return write
 
     def _at(self, name: str) -> None:
-        if name in self.known:
+        if name in self.known or not re.search(self.after, self.step):
             return
         self.known.add(name)
         with self.deaths.open("a") as file:
@@ -96,13 +97,13 @@ def attempt(writes: Writes, arguments: list[str]) -> None:
     main()
 
 
-def until_it_ends(deaths: Path, log: Path | None, arguments: list[str]) -> int:
+def until_it_ends(deaths: Path, log: Path | None, after: str, arguments: list[str]) -> int:
     """Its exit code."""
     out = Path(arguments[arguments.index("-o") + 1])
     while True:
         child = os.fork()
         if child == 0:
-            attempt(Writes(deaths, log is not None, out), arguments)
+            attempt(Writes(deaths, log is not None, after, out), arguments)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code != -signal.SIGKILL or log is None:
             return code
@@ -114,5 +115,5 @@ def until_it_ends(deaths: Path, log: Path | None, arguments: list[str]) -> int:
 if __name__ == "__main__":
     for module in LATER:
         import_module(module)
-    log = Path(sys.argv[2])
-    sys.exit(until_it_ends(Path(sys.argv[1]), None if sys.argv[2] == "-" else log, sys.argv[3:]))
+    deaths, log, after, *arguments = sys.argv[1:]
+    sys.exit(until_it_ends(Path(deaths), None if log == "-" else Path(log), after, arguments))

@@ -50,10 +50,10 @@ class Killed:
         assert done.returncode in ENDED, done.stdout + done.stderr
         return time.monotonic() - began
 
-    def at_writes(self, deaths: Path, log: Path | str, out: Path) -> None:
+    def at_writes(self, deaths: Path, log: Path | str, after: str, out: Path) -> None:
         """Run it to its end by ``kill_at_writes.py``."""
         done = subprocess.run(
-            [sys.executable, KILLER, str(deaths), str(log), *self.words(out)],
+            [sys.executable, KILLER, str(deaths), str(log), after, *self.words(out)],
             capture_output=True, text=True, env=environment(**self.variables), timeout=500,
         )  # fmt: skip
         assert done.returncode in ENDED, done.stdout + done.stderr
@@ -96,15 +96,16 @@ def kept(out: Path) -> tuple[object, ...]:
     return found["playbook"], texts, artifacts, found["heldOut"], found["variants"], built_on
 
 
-def survives_every_write(run: Killed, folder: Path) -> None:
+def survives_every_write(run: Killed, folder: Path, after: str = "") -> None:
     """One run is killed before its first write of each kind within each step, and after each step and plan;
     each time the same command goes on, to the same end. What was in flight at a kill may be answered once
-    more, and nothing else."""
+    more, and nothing else. With ``after``, a pattern, only at writes that come next after a step or plan of
+    such a name."""
     before, names = run.sim.answered(), folder / "names"
-    run.at_writes(names, "-", folder / "whole")
+    run.at_writes(names, "-", after, folder / "whole")
     usual, begun = run.sim.answered() - before, run.sim.said()
     deaths, out = folder / "deaths", folder / "out"
-    run.at_writes(deaths, run.sim.log, out)
+    run.at_writes(deaths, run.sim.log, after, out)
     killed = names_of(deaths)
     wanted, seen = ({name.partition(" after ")[0] for name in one} for one in (names_of(names), killed))
     assert wanted <= seen, wanted - seen

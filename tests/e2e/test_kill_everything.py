@@ -1,6 +1,6 @@
-"""SIGKILL at every kind of write of GEPA, of traces as a task, of TopK and of Summarize: the same command
-goes on to the bytes of a run that nothing disturbed, and only what was in flight is asked twice. The long
-ones: at ten seeded moments."""
+"""SIGKILL at every kind of write of GEPA, of traces as a task, and of a reduce by TopK and by Summarize: the
+same command goes on to the bytes of a run that nothing disturbed, and only what was in flight is asked twice.
+The long ones: at ten seeded moments."""
 
 from __future__ import annotations
 
@@ -141,8 +141,9 @@ def of_strategy(strategy: str, sim: Sim, folder: Path) -> Killed:
 
 
 @pytest.mark.parametrize("strategy", ["TopK", "Summarize"])
-def test_other_strategies_at_every_write(strategy: str, sim: Sim, tmp_path: Path) -> None:
-    survives_every_write(of_strategy(strategy, sim, tmp_path), tmp_path)
+def test_other_strategies_at_every_write_of_a_reduce(strategy: str, sim: Sim, tmp_path: Path) -> None:
+    """A strategy is a matter of the reduce, which follows the map."""
+    survives_every_write(of_strategy(strategy, sim, tmp_path), tmp_path, after="-map")
 
 
 @pytest.mark.long
