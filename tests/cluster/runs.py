@@ -30,14 +30,15 @@ def short(run: dict[str, Any]) -> None:
 
 
 def at_once(run: dict[str, Any]) -> None:
-    """One iteration, where what is tested comes in each."""
+    """One iteration, each step on one pod, where what is tested comes in each."""
     run["spec"]["batching"] = {"mode": "Fixed", "size": 120, "reason": "one iteration"}
+    run["spec"]["workers"]["parallelism"] = 1
 
 
 def template(**task: Any) -> dict[str, Any]:
     """The quickstart's run as a Playbook's template, with one batch size, so that two runs plan the same."""
     run = next(one for one in quickstart() if one["kind"] == "PromptLearningRun")
-    short(run)
+    at_once(run)
     made = {name: value for name, value in run["spec"].items() if name != "playbookRef"}
     made["task"] = {**made["task"], **task}
     return made

@@ -14,7 +14,7 @@ import pytest
 from cluster_tools import Cluster, eventually
 from kubernetes import client, config
 from releases import apply_crds
-from runs import Operator, Runs, operating, quickstart, short
+from runs import Operator, Runs, at_once, operating, quickstart
 from test_admission import Server
 
 from admission_cases import Case, bad
@@ -105,7 +105,7 @@ def test_all_bad_manifests_are_told_why_and_others_go_on(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "data"}, "data": DATA},
     ]
     cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=beside)
-    runs.apply(short)
+    runs.apply(at_once)
     cases = apply_for_the_operator(server)
     for name, (train, held_out, *_) in {**BAD_DATA, **NOT_THERE}.items():
         assert server.create(with_data(name, train, held_out), dry_run=False)[1] == ""

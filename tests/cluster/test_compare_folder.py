@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from cluster_tools import Cluster, eventually
-from runs import ENDED, Runs, operating, quickstart
+from runs import ENDED, Runs, at_once, operating, quickstart
 from test_life import definitions  # noqa: F401 - installs the CRDs
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
-STRATEGIES = "Naive@60,ParallelScan@60"
+STRATEGIES = "Naive@120,ParallelScan@120"
 COMBEE = [sys.executable, "-m", "combee.cli.main", "compare"]
 
 
@@ -30,6 +30,7 @@ def test_a_folder_of_runs_is_applied_and_becomes_one_table(
 ) -> None:
     objects = quickstart()
     (run,) = (one for one in objects if one["kind"] == "PromptLearningRun")
+    at_once(run)
     beside = [one for one in objects if one is not run]
     manifest, folder, out = tmp_path / "run.yaml", tmp_path / "runs", tmp_path / "out"
     manifest.write_text(yaml.safe_dump(run))
@@ -52,7 +53,7 @@ def test_a_folder_of_runs_is_applied_and_becomes_one_table(
     done = combee(cluster, "two", "-n", namespace, "-o", str(out))
     assert done.returncode == 0, done.stderr
     print(done.stdout[:3000])
-    assert "| Naive@60 |" in done.stdout and "| ParallelScan@60 |" in done.stdout
+    assert "| Naive@120 |" in done.stdout and "| ParallelScan@120 |" in done.stdout
     table = json.loads((out / "compare.json").read_text())
     assert table["simulated"] and [row["seeds"] for row in table["rows"]] == [[0], [0]]
     assert all(row["modelledSeconds"] > 0 and row["calls"] > 0 for row in table["rows"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import json
 import os
 import subprocess
@@ -27,8 +26,6 @@ from runs import Runs, operating
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, environment
 from gardener import Gardener, gardener
-
-from combee.objects.accounts import isolation
 
 pytestmark = pytest.mark.timeout(900)
 GREENHOUSE = REPOSITORY / "examples" / "greenhouse" / "care.py"
@@ -160,29 +157,6 @@ def locally(runs: Runs, folder: Path, model: Gardener, run: dict[str, Any]) -> N
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_pods_learn_what_a_laptop_learns_and_leave_nothing(
-    cluster: Cluster, namespace: str, model: Gardener, tmp_path: Path
-) -> None:
-    runs = Runs(cluster, namespace)
-    made = objects(cluster, model.url, {})
-    with operating(cluster, namespace, tmp_path / "operator.log", **ALLOWED):
-        cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=made)
-        status = runs.ended("greenhouse", seconds=600)
-        assert status["phase"] == "Learned", status["message"]
-        policies = cluster.get("networkpolicies", namespace=namespace)["items"]
-        specs = {one["metadata"]["name"]: one["spec"] for one in policies}
-        assert specs == {one["metadata"]["name"]: one["spec"] for one in isolation(namespace)}
-        eventually("no pod of a rollout is left", lambda: not _rollouts(cluster, namespace), seconds=180)
-    assert len(model.keys) == 1  # the run's own, and none that a rollout was given
-    playbook = runs.playbook("greenhouse")
-    assert " soil needs " in playbook
-    locally(runs, tmp_path, model, made[-1])
-    digest = hashlib.sha256(playbook.encode()).hexdigest()
-    assert (tmp_path / "out" / "store" / "blobs" / digest[:2] / digest).exists(), (
-        "the laptop learned another playbook"
-    )
-
-
 def test_an_image_that_cannot_be_pulled_is_explained(
     cluster: Cluster, namespace: str, model: Gardener, tmp_path: Path
 ) -> None:
@@ -201,13 +175,6 @@ def test_an_image_that_cannot_be_pulled_is_explained(
         message: str = eventually("the condition says what cannot be pulled", told, seconds=240)
         assert message.count(f"the image {image} of pod greenhouse-") == 2
         assert "Is its name right" in message
-
-
-def _rollouts(cluster: Cluster, namespace: str) -> list[Any]:
-    found: list[Any] = cluster.get(
-        "pods,jobs,services", "-l", "app.kubernetes.io/component=rollout", namespace=namespace
-    )["items"]
-    return found
 
 
 class Refusals(threading.Thread):

@@ -1,16 +1,20 @@
-"""A task in a container whose run is disturbed while rollouts are at work: it learns what a laptop learns."""
+"""A task in a container whose run is disturbed while rollouts are at work: it learns what a laptop learns,
+and leaves nothing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_tools import Cluster, eventually
 from gardener import Gardener
 from runs import Runs, operating
 from test_containers import ALLOWED, definitions, locally, model, objects  # noqa: F401 - fixtures among them
+
+from combee.objects.accounts import isolation
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 
@@ -43,12 +47,26 @@ def test_a_restart_a_killed_map_pod_and_a_suspension_change_no_byte(
         eventually("it says so", lambda: runs.status("greenhouse")["phase"] == "Suspended")
         _suspend(cluster, namespace, yes=False)
         status = runs.ended("greenhouse", seconds=600)
-    assert status["phase"] == "Learned", status["message"]
+        assert status["phase"] == "Learned", status["message"]
+        policies = cluster.get("networkpolicies", namespace=namespace)["items"]
+        specs = {one["metadata"]["name"]: one["spec"] for one in policies}
+        assert specs == {one["metadata"]["name"]: one["spec"] for one in isolation(namespace)}
+        eventually("nothing of a rollout is left", lambda: not _rollouts(cluster, namespace), seconds=180)
+    assert len(model.keys) == 1  # the run's own, and none that a rollout was given
+    playbook = runs.playbook("greenhouse")
+    assert " soil needs " in playbook
     locally(runs, tmp_path, model, made[-1])
-    digest = hashlib.sha256(runs.playbook("greenhouse").encode()).hexdigest()
+    digest = hashlib.sha256(playbook.encode()).hexdigest()
     assert (tmp_path / "out" / "store" / "blobs" / digest[:2] / digest).exists(), (
         "the laptop learned another playbook"
     )
+
+
+def _rollouts(cluster: Cluster, namespace: str) -> list[Any]:
+    found: list[Any] = cluster.get(
+        "pods,jobs,services", "-l", "app.kubernetes.io/component=rollout", namespace=namespace
+    )["items"]
+    return found
 
 
 def _pods(cluster: Cluster, namespace: str, selector: str = "") -> list[str]:

@@ -55,7 +55,7 @@ def test_two_runs_share_a_quota_of_four_pods(cluster: Cluster, namespace: str, t
                 "proposer": {**endpoint, "sampling": {"temperature": 0.7}},
             }
             del spec["engines"]
-            spec["batching"] = {"mode": "Fixed", "size": 60, "reason": "two iterations"}
+            spec["batching"] = {"mode": "Fixed", "size": 120, "reason": "one iteration"}
             spec["workers"] = {"parallelism": 4, "concurrency": 32}
 
         cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=quota)

@@ -87,25 +87,6 @@ def planned(run: dict[str, Any]) -> None:
     run["spec"]["batching"] = {"mode": "Dynamic", "sizes": [40, 60]}
 
 
-def test_the_quickstart_learns_what_a_laptop_learns_from_the_same_plans(
-    runs: Runs, operator: Operator, tmp_path: Path
-) -> None:
-    runs.apply(planned)
-    status = runs.ended()
-    assert status["phase"] == "Learned", status["message"]
-    playbook = runs.playbook()
-    locally(runs, tmp_path, planned)
-    assert blob(tmp_path, playbook).exists(), "the laptop learned another playbook"
-    print(f"{status['message']}; playbook {hashlib.sha256(playbook.encode()).hexdigest()[:12]} on both")
-    shown = runs.cluster.kubectl("get", "plr", namespace=runs.namespace)
-    assert "Learned" in shown and status["shown"]["gain"] in shown
-    eventually(
-        "engines are taken down",
-        lambda: not runs.cluster.get("deployments", namespace=runs.namespace)["items"],
-    )
-    assert operator.process.poll() is None
-
-
 def test_suspend_frees_everything_and_resume_goes_on(runs: Runs, operator: Operator) -> None:
     runs.apply(short)
     eventually("it learns", lambda: runs.status().get("phase") == "Learning", seconds=300)
@@ -162,10 +143,10 @@ def _kinds(names: set[str]) -> set[str]:
     return {name.split("/")[1] for name in names}
 
 
-def test_an_operator_killed_again_and_again_ends_with_the_same_playbook(
+def test_though_its_operator_is_killed_again_and_again_it_learns_what_a_laptop_learns_from_the_same_plans(
     runs: Runs, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    runs.apply(short)
+    runs.apply(planned)
     log = tmp_path / "operator.log"
     for phase in ("Preparing", "Learning", "Finishing"):
         with operating(cluster, namespace, log):
@@ -174,8 +155,16 @@ def test_an_operator_killed_again_and_again_ends_with_the_same_playbook(
                 lambda phase=phase: runs.status().get("phase") in (phase, "Finishing", "Learned"),
                 seconds=300,
             )
-    with operating(cluster, namespace, log):
+    with operating(cluster, namespace, log) as operator:
         status = runs.ended()
-    assert status["phase"] == "Learned", status["message"]
-    locally(runs, tmp_path, short)
-    assert blob(tmp_path, runs.playbook()).exists()
+        assert status["phase"] == "Learned", status["message"]
+        shown = cluster.kubectl("get", "plr", namespace=namespace)
+        assert "Learned" in shown and status["shown"]["gain"] in shown
+        eventually(
+            "engines are taken down", lambda: not cluster.get("deployments", namespace=namespace)["items"]
+        )
+        assert operator.process.poll() is None
+    playbook = runs.playbook()
+    locally(runs, tmp_path, planned)
+    assert blob(tmp_path, playbook).exists(), "the laptop learned another playbook"
+    print(f"{status['message']}; playbook {hashlib.sha256(playbook.encode()).hexdigest()[:12]} on both")

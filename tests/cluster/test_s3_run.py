@@ -80,7 +80,7 @@ print(json.dumps([one["Key"] for page in pages for one in page.get("Contents", (
 
 
 def in_s3(run: dict[str, Any], prefix: str) -> None:
-    """The run with its data and its store in the bucket."""
+    """The run with its data and its store in the bucket, to which two pods write at once."""
     secret = {"secretRef": {"name": "s3"}}
     spec = run["spec"]
     run["metadata"]["name"] = "in-s3"
@@ -89,6 +89,7 @@ def in_s3(run: dict[str, Any], prefix: str) -> None:
         "heldOut": {"uri": f"s3://{BUCKET}/{prefix}/heldout.jsonl", **secret},
     }
     spec["store"] = {"uri": f"s3://{BUCKET}/{prefix}/runs", **secret}
+    spec["workers"]["parallelism"] = 2
 
 
 def on_claim(run: dict[str, Any]) -> None:
@@ -110,8 +111,8 @@ def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
     literals = [f"--from-literal={key}={value}" for key, value in KEYS.items()]
     kubectl("create", "secret", "generic", "s3", *literals)
     run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
-    in_s3(run, namespace)
     at_once(run)
+    in_s3(run, namespace)
     with operating(cluster, namespace, tmp_path / "operator.log"):
         kubectl("apply", "-f", "-", stdin=[o for o in quickstart() if o["kind"] != "PromptLearningRun"])
         upload(cluster, kubectl, namespace)
