@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_tools import NODE, Cluster, fresh_namespace, sharing
+from playbooks import Playbooks
+from releases import apply_crds
+from runs import Operator, operating
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,7 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """Brought up when it is not; several processes may ask at once, for the script takes a lock."""
+    """Brought up when it is not, with the definitions of this working copy; several processes may ask at
+    once, for the script takes a lock."""
     foreign = os.environ.get("KUBECONFIG")
     if not foreign and not (sys.platform == "linux" and os.geteuid() == 0):
         message = "no cluster: it needs root on Linux, or KUBECONFIG set to one"
@@ -44,7 +49,9 @@ def cluster() -> Cluster:
     shell = subprocess.run(
         ["bash", "-c", f"{lines}\nenv -0"], capture_output=True, text=True, check=True
     ).stdout
-    return Cluster(dict(pair.split("=", 1) for pair in shell.split("\0") if "=" in pair))
+    found = Cluster(dict(pair.split("=", 1) for pair in shell.split("\0") if "=" in pair))
+    apply_crds(found)
+    return found
 
 
 @pytest.fixture
@@ -59,6 +66,38 @@ def namespace(cluster: Cluster, together: None) -> Iterator[str]:
     """A new namespace that admits restricted pods only; deleted afterwards with all in it."""
     with fresh_namespace(cluster) as name:
         yield name
+
+
+@pytest.fixture
+def there(cluster: Cluster, namespace: str) -> Playbooks:
+    """The Playbook of the test's own namespace, which is still to be applied."""
+    return Playbooks(cluster, namespace)
+
+
+@pytest.fixture
+def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
+    """An operator for that namespace, which must not log an error."""
+    with operating(cluster, namespace, tmp_path / "operator.log") as started:
+        yield started
+        errors = [line for line in started.lines() if line.get("level") == "ERROR"]
+        assert not errors, errors[:3]
+
+
+@pytest.fixture
+def team(cluster: Cluster) -> Iterator[str]:
+    """A second namespace, for runs."""
+    with fresh_namespace(cluster) as name:
+        yield name
+        # A namespace is emptied of its pods first, but a Job keeps a failed one until there is another in its
+        # place.
+        cluster.try_kubectl("delete", "plr", "--all", "--timeout=180s", namespace=name)
+
+
+@pytest.fixture
+def minio(cluster: Cluster) -> None:
+    """The test needs the MinIO of the test node."""
+    if cluster.try_kubectl("get", "service", "minio", namespace="minio").returncode:
+        pytest.skip("no MinIO at minio.minio.svc:9000; the test node of `make cluster` has one")
 
 
 @pytest.fixture

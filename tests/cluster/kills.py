@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from cluster_tools import Cluster, eventually
+from laptop import blob, locally
 from releases import Release
 from runs import ENDED, Runs
-from test_life import blob, locally
 
 KINDS = ("operator pod", "worker pod", "engine pod", "a whole Job", "containerd", "API server")
 PARTS = {"containerd": "containerd", "API server": "apiserver"}

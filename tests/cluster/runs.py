@@ -157,6 +157,8 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
         "COMBEE_ENGINE_IMAGES": "localhost/combee-sim",
         "COMBEE_SECRET_POLICY": "true",
         "COMBEE_METRICS_PORT": "0",
+        "COMBEE_GATEWAY_IMAGE": cluster.image("operator"),
+        "COMBEE_GATEWAY_REPLICAS": "1",
         **more,
     }
     command = [sys.executable, "-m", "combee.operator.program"]

@@ -6,7 +6,6 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,9 @@ from combee.api.cluster import check_cluster
 from combee.api.load import parse_resource
 from combee.api.run import PromptLearningRun
 from combee.errors import CombeeError, NotAvailableError
-from combee.generate.crd import FOLDER, KINDS
+from combee.generate.crd import KINDS
 from combee.names import API_GROUP
 
-CRDS = Path(__file__).parents[2] / FOLDER
 PLURALS = {kind.name: kind.plural for kind in KINDS}
 
 
@@ -80,9 +78,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(cluster: Cluster) -> Iterator[Server]:
-    """A namespace of a cluster that has the CRDs of this working copy."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", str(CRDS))
+    """A namespace of the cluster."""
     name = cluster.kubectl("create", "-f", "-", "-o", "name", stdin=NAMESPACE).strip().partition("/")[2]
     api = client.CustomObjectsApi(config.new_client_from_config(cluster.environment["KUBECONFIG"]))
     server = Server(api, name)

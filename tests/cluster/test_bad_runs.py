@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from cluster_tools import Cluster, eventually
 from kubernetes import client, config
-from releases import apply_crds
 from runs import Operator, Runs, at_once, operating, quickstart
 from test_admission import Server
 
@@ -45,7 +44,6 @@ NOT_THERE = {
 @pytest.fixture
 def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
     """For one namespace, and without the policy that guards Secrets."""
-    apply_crds(cluster)
     more = {"COMBEE_SECRET_POLICY": "false", "COMBEE_VLLM_IMAGE": cluster.image("sim")}
     with operating(cluster, namespace, tmp_path / "operator.log", **more) as started:
         yield started

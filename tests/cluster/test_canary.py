@@ -4,8 +4,6 @@ outcome."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from canaries import (
@@ -25,24 +23,9 @@ from canaries import (
     simulated,
     text_with,
 )
-from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod
+from cluster_tools import eventually, restricted_pod
 from playbooks import Playbooks
-from runs import Operator, operating
-
-
-@pytest.fixture
-def there(cluster: Cluster, namespace: str) -> Playbooks:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    return Playbooks(cluster, namespace)
-
-
-@pytest.fixture
-def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    more = {"COMBEE_GATEWAY_IMAGE": cluster.image("operator"), "COMBEE_GATEWAY_REPLICAS": "1"}
-    with operating(cluster, namespace, tmp_path / "operator.log", **more) as started:
-        yield started
-        errors = [line for line in started.lines() if line.get("level") == "ERROR"]
-        assert not errors, errors[:3]
+from runs import Operator
 
 
 def left(there: Playbooks) -> list[str]:

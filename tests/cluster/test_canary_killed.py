@@ -23,7 +23,7 @@ from canaries import (
     simulated,
     text_with,
 )
-from cluster_tools import REPOSITORY, Cluster, eventually
+from cluster_tools import Cluster, eventually
 from playbooks import Playbooks
 from runs import start_operator
 
@@ -71,7 +71,6 @@ def watching(there: Playbooks, digest: str) -> Iterator[Seen]:
 def test_a_canary_whose_gateway_and_operator_are_killed_goes_on_and_is_decided(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     there, model = Playbooks(cluster, namespace), simulated()
     more = {"COMBEE_GATEWAY_IMAGE": cluster.image("operator"), "COMBEE_GATEWAY_REPLICAS": "1"}
     operator = start_operator(cluster, namespace, tmp_path / "first.log", **more)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_tools import REPOSITORY, Cluster, eventually, fresh_namespace
+from cluster_tools import Cluster, eventually, fresh_namespace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kubernetes import client, config
@@ -45,7 +45,6 @@ def playbook(mode: str = "Shadow", **canary: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def place(cluster: Cluster) -> Iterator[str]:
     """A namespace in which the chart's policy for canaries holds, and no other of it."""
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     with fresh_namespace(cluster) as namespace:
         rendered = Release(cluster, namespace).helm(
             *("template", NAME, str(CHART), "-s", "templates/policy.yaml", "--kube-version", "1.34.0"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +21,14 @@ from canaries import (
     simulated,
     text_with,
 )
-from cluster_tools import REPOSITORY, Cluster, eventually
+from cluster_tools import eventually
 from playbooks import Playbooks
-from runs import Operator, operating
+from runs import Operator
 from test_s3_run import BUCKET, KEYS
 
 from combee.names import GATEWAY
 
+pytestmark = pytest.mark.usefixtures("minio")
 ASKED, LEAST = 60, 40
 # Each line of a store, as the gateway itself reads and writes it.
 LINES = """
@@ -44,23 +43,6 @@ for path in (one for one in store.list("traffic") if one.endswith(".jsonl")):
     for line in store.get(path).splitlines():
         print(json.dumps({{"path": path, **json.loads(line)}}))
 """
-
-
-@pytest.fixture
-def there(cluster: Cluster, namespace: str) -> Playbooks:
-    if cluster.try_kubectl("get", "service", "minio", namespace="minio").returncode:
-        pytest.skip("no MinIO at minio.minio.svc:9000; the test node of `make cluster` has one")
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    return Playbooks(cluster, namespace)
-
-
-@pytest.fixture
-def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    more = {"COMBEE_GATEWAY_IMAGE": cluster.image("operator"), "COMBEE_GATEWAY_REPLICAS": "1"}
-    with operating(cluster, namespace, tmp_path / "operator.log", **more) as started:
-        yield started
-        errors = [line for line in started.lines() if line.get("level") == "ERROR"]
-        assert not errors, errors[:3]
 
 
 def captured(there: Playbooks, uri: str) -> list[dict[str, Any]]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from cluster_tools import Cluster, eventually, everything, furnished, nothing_left
 from playbooks import Playbooks
-from releases import CHART, NAME, Release, apply_crds
+from releases import CHART, NAME, Release
 from runs import Runs
 
 pytestmark = pytest.mark.timeout(1500, func_only=True)
@@ -38,20 +36,6 @@ FULL: dict[str, Any] = {
     "metrics": {"serviceMonitor": {"create": True, "labels": {"release": "prometheus"}}},
     "networkPolicy": {"create": True},
 }
-
-
-@pytest.fixture
-def team(cluster: Cluster) -> Iterator[str]:
-    """A second namespace, for runs."""
-    name = f"test-{secrets.token_hex(4)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    cluster.kubectl("create", "-f", "-", stdin=manifest)
-    yield name
-    # A namespace is emptied of its pods first, but a Job keeps a failed one until there is another in its
-    # place.
-    cluster.try_kubectl("delete", "plr", "--all", "--timeout=180s", namespace=name)
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.mark.parametrize("values", [{}, FULL], ids=["default", "full"])
@@ -136,7 +120,6 @@ def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
         "userRoles": {"create": False},
         "networkPolicy": {"create": True},
     }
-    apply_crds(cluster)
     before = _all(cluster, namespace, team)
     try:
         told = release.install(values)
@@ -167,7 +150,6 @@ def test_serves_listed_namespaces_for_one_who_has_no_rights_in_the_cluster(
 def test_an_uninstall_whose_image_cannot_be_pulled_ends_and_leaves_nothing_of_its_own(
     cluster: Cluster, namespace: str
 ) -> None:
-    apply_crds(cluster)
     furnished(cluster, namespace)
     before = everything(cluster, namespace)
     release, off = Release(cluster, namespace), {"install": False}

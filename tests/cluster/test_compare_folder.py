@@ -12,7 +12,6 @@ import pytest
 import yaml
 from cluster_tools import Cluster, eventually
 from runs import ENDED, Runs, at_once, operating, quickstart
-from test_life import definitions  # noqa: F401 - installs the CRDs
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 STRATEGIES = "Naive@120,ParallelScan@120"

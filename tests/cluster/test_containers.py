@@ -126,15 +126,10 @@ def objects(cluster: Cluster, url: str, scripts: dict[str, str], **container: An
     ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def definitions(cluster: Cluster) -> None:
+@pytest.fixture(scope="module")
+def model(cluster: Cluster) -> Iterator[Gardener]:
     if not cluster.own:
         pytest.skip("the model is a process of this machine, which pods of another cluster do not reach")
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[Gardener]:
     with gardener(ADDRESS) as running:
         yield running
 

@@ -12,7 +12,7 @@ import pytest
 from cluster_tools import Cluster, eventually
 from gardener import Gardener
 from runs import Runs, operating
-from test_containers import ALLOWED, definitions, locally, model, objects  # noqa: F401 - fixtures among them
+from test_containers import ALLOWED, locally, model, objects  # noqa: F401 - the fixture among them
 
 from combee.objects.accounts import isolation
 

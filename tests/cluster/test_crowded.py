@@ -15,7 +15,6 @@ import pytest
 from cluster_tools import Cluster, eventually, restricted_pod
 from crowd import Crowd, Progress, iterations, told
 from runs import Runs, at_once, operating, quickstart
-from test_life import definitions  # noqa: F401 - the fixture that installs the CRDs
 
 pytestmark = pytest.mark.timeout(900)
 QUOTA_PODS = 4

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_tools import REPOSITORY, Cluster, eventually, run_python
+from cluster_tools import Cluster, eventually, run_python
 from playbooks import Playbooks
 from runs import Runs, operating, quickstart, template
 from test_s3_run import BUCKET, CLIENT, KEYS, WITH_KEYS
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("minio")]
 POLL_SECONDS = 10
 
 
@@ -37,9 +37,6 @@ for name in ("train.jsonl", "heldout.jsonl"):
 def test_one_run_follows_a_changed_object_and_none_one_that_was_only_written_again(
     cluster: Cluster, namespace: str, kubectl: Callable[..., str], tmp_path: Path
 ) -> None:
-    if cluster.try_kubectl("get", "service", "minio", namespace="minio").returncode:
-        pytest.skip("no MinIO at minio.minio.svc:9000; the test node of `make cluster` has one")
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     kubectl("create", "secret", "generic", "s3", *(f"--from-literal={k}={v}" for k, v in KEYS.items()))
     there, runs = Playbooks(cluster, namespace), Runs(cluster, namespace)
     secret = {"secretRef": {"name": "s3"}}

@@ -37,11 +37,6 @@ FOREIGN = {"Application", "GitRepository", "Kustomization", "ResourceFlavor", "C
 DRY_RUN = ("--dry-run=server", "--validate=strict", "--warnings-as-errors")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def definitions(cluster: Cluster) -> None:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-
-
 def objects(file: str) -> list[dict[str, Any]]:
     return [made for made in yaml.safe_load_all((FOLDER / file).read_text()) if made]
 

@@ -10,14 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod
+from cluster_tools import eventually, restricted_pod
 from playbooks import Playbooks
-from runs import Operator, operating
+from runs import Operator
 
 from combee.names import GATEWAY
 from combee.objects.gateway import gateway_account
@@ -48,19 +47,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *words): pass
 http.server.ThreadingHTTPServer(("", 8000), Handler).serve_forever()
 """
-
-
-@pytest.fixture
-def there(cluster: Cluster, namespace: str) -> Playbooks:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    return Playbooks(cluster, namespace)
-
-
-@pytest.fixture
-def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    more = {"COMBEE_GATEWAY_IMAGE": cluster.image("operator"), "COMBEE_GATEWAY_REPLICAS": "1"}
-    with operating(cluster, namespace, tmp_path / "operator.log", **more) as started:
-        yield started
 
 
 def prepare(there: Playbooks) -> None:

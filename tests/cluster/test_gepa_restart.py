@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from cluster_tools import Cluster, eventually
+from laptop import blob, locally
 from runs import ENDED, Runs, operating
-from test_life import blob, definitions, locally  # noqa: F401 - definitions installs the CRDs
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 MOMENTS = (("map", 0), ("reduce", 1), ("finish", 2))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from cluster_tools import Cluster
 from kills import KINDS, NOW, PAUSE_SECONDS, Answer, Kill, charged, survive
-from test_life import definitions  # noqa: F401 - the fixture that installs the CRDs
 
 
 @pytest.mark.alone

@@ -32,12 +32,7 @@ Combee = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def definitions(cluster: Cluster) -> None:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-
-
-@pytest.fixture(scope="module")
-def finished(cluster: Cluster, definitions: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def finished(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     """A short quickstart, learned by the real operator, which is stopped since."""
     name = f"test-kc-{os.getpid()}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -67,7 +62,7 @@ def combee(cluster: Cluster, *words: str, **more: str) -> subprocess.CompletedPr
 
 
 @pytest.fixture
-def here(cluster: Cluster, definitions: None, namespace: str) -> Combee:
+def here(cluster: Cluster, namespace: str) -> Combee:
     """In the test's own namespace, where no operator is."""
     return lambda *words, **more: combee(cluster, *words, "-n", namespace, **more)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 from cluster_tools import Cluster, eventually
-from releases import apply_crds
 from runs import quickstart
 from test_kubectl_combee import combee, refused
 
@@ -20,7 +19,6 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture
 def place(cluster: Cluster, namespace: str) -> str:
     """A namespace with a run. Only the group ``lookers`` may read runs there, and nobody may do more."""
-    apply_crds(cluster)
     run = next(one for one in quickstart() if one["kind"] == "PromptLearningRun")
     cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=run)
     rights = ("--verb=get,list", "--resource=promptlearningruns.combee.dev")

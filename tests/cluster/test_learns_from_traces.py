@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_tools import REPOSITORY, Cluster, eventually
+from cluster_tools import Cluster, eventually
 from playbooks import Playbooks
-from runs import FORMULA, Operator, Runs, operating
-
-
-@pytest.fixture
-def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    with operating(cluster, namespace, tmp_path / "operator.log") as started:
-        yield started
+from runs import FORMULA, Operator, Runs
 
 
 def traces(count: int = 24) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from cluster_tools import NODE, Cluster, eventually
 from kills import SLOTS
+from laptop import blob, locally
 from runs import Runs, at_once, operating, short
 from stalls import Stalls
 from test_crowded import served_elsewhere
-from test_life import blob, definitions, locally  # noqa: F401 - definitions installs the CRDs
 
 pytestmark = pytest.mark.timeout(1200, func_only=True)
 TAINT = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from cluster_tools import REPOSITORY, Cluster, eventually
+from cluster_tools import eventually
 from playbooks import Playbooks
-from runs import Operator, operating
+from runs import Operator
 
 from combee.names import published_name
 
@@ -18,25 +16,6 @@ BULLET = "[x-{0}] helpful=0 harmful=0 :: "
 GOOD = "## general\n" + BULLET.format(1) + "Divide first.\n"
 BETTER = GOOD + BULLET.format(2) + "Round at the end.\n"
 WORSE = "## general\n" + BULLET.format(3) + "Guess.\n"
-
-
-@pytest.fixture(scope="module")
-def served(cluster: Cluster) -> Cluster:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    return cluster
-
-
-@pytest.fixture
-def there(served: Cluster, namespace: str) -> Playbooks:
-    return Playbooks(served, namespace)
-
-
-@pytest.fixture
-def operator(served: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    with operating(served, namespace, tmp_path / "operator.log") as started:
-        yield started
-        errors = [line for line in started.lines() if line.get("level") == "ERROR"]
-        assert not errors, errors[:3]
 
 
 def test_a_candidate_is_promoted_delivered_and_rolled_back_within_a_second(

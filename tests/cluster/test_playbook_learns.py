@@ -6,22 +6,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from cluster_tools import REPOSITORY, Cluster, eventually
+from cluster_tools import Cluster, eventually
 from playbooks import Playbooks
-from runs import Operator, Runs, operating, quickstart, template
+from runs import Operator, Runs, quickstart, template
 
 from combee.names import LEARN_ANNOTATION
-
-
-@pytest.fixture
-def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    with operating(cluster, namespace, tmp_path / "operator.log") as started:
-        yield started
-
 
 BY_HAND = "## general\n[x-0] helpful=0 harmful=0 :: Read the whole question before you begin.\n"
 

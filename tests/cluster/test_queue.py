@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_tools import REPOSITORY, Cluster, eventually
+from cluster_tools import Cluster, eventually
 from runs import ENDED, Runs, at_once, operating
 
 pytestmark = pytest.mark.timeout(900)
@@ -22,7 +22,6 @@ def queued(run: dict[str, Any]) -> None:
 def test_a_run_waits_for_its_queue_and_goes_on_as_it_is_admitted(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     runs = Runs(cluster, namespace)
 
     def held() -> list[str]:

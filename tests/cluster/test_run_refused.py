@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from canaries import simulated, text_with
-from cluster_tools import REPOSITORY, Cluster, eventually
+from cluster_tools import Cluster, eventually
 from playbooks import Playbooks
-from runs import Operator, Runs, operating, quickstart, template
+from runs import Operator, Runs, quickstart, template
 
 from combee.sim import keyfile
 
 FEW = 60
 """rows that the second run learns from, in one iteration."""
-
-
-@pytest.fixture
-def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    with operating(cluster, namespace, tmp_path / "operator.log") as started:
-        yield started
 
 
 @pytest.mark.timeout(900, func_only=True)

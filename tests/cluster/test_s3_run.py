@@ -16,7 +16,7 @@ from runs import Runs, at_once, operating, quickstart
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, environment
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("minio")]
 BUCKET = "combee"
 KEYS = {
     "AWS_ACCESS_KEY_ID": "combee-test",
@@ -104,9 +104,6 @@ def on_claim(run: dict[str, Any]) -> None:
 def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
     cluster: Cluster, namespace: str, kubectl: Callable[..., str], tmp_path: Path
 ) -> None:
-    if cluster.try_kubectl("get", "service", "minio", namespace="minio").returncode:
-        pytest.skip("no MinIO at minio.minio.svc:9000; the test node of `make cluster` has one")
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
     runs = Runs(cluster, namespace)
     literals = [f"--from-literal={key}={value}" for key, value in KEYS.items()]
     kubectl("create", "secret", "generic", "s3", *literals)

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_tools import Cluster, eventually
-from releases import CHART, NAME, Release, apply_crds
+from laptop import blob, locally
+from releases import CHART, NAME, Release
 from runs import Runs
-from test_life import blob, locally
 
 pytestmark = pytest.mark.timeout(1200, func_only=True)
 NEXT = "localhost/combee-worker:next"
 """not there: a pod that were made from it would never start."""
 OFF = {"install": False}
-
-
-@pytest.fixture
-def team(cluster: Cluster) -> Iterator[str]:
-    name = f"test-{secrets.token_hex(4)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    cluster.kubectl("create", "-f", "-", stdin=manifest)
-    yield name
-    cluster.try_kubectl("delete", "plr", "--all", "--timeout=180s", namespace=name)
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 def longer(run: dict[str, Any]) -> None:
@@ -40,7 +27,6 @@ def longer(run: dict[str, Any]) -> None:
 def test_a_run_goes_on_with_the_images_that_it_began_with(
     cluster: Cluster, namespace: str, team: str, tmp_path: Path
 ) -> None:
-    apply_crds(cluster)
     release, runs = Release(cluster, namespace), Runs(cluster, team)
     values: dict[str, Any] = {
         "namespaces": [team],

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from cluster_tools import Cluster, eventually
-from releases import apply_crds
 from runs import Runs, operating
 
 pytestmark = pytest.mark.timeout(900)
@@ -28,7 +27,6 @@ def cached(run: dict[str, Any]) -> None:
 def test_a_job_fetches_the_weights_and_the_engine_starts_from_the_claim(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    apply_crds(cluster)
     runs = Runs(cluster, namespace)
 
     def engines() -> dict[str, Any]:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -31,11 +30,11 @@ from canaries import (
     simulated,
     text_with,
 )
-from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod
+from cluster_tools import REPOSITORY, eventually, restricted_pod
 from langchain_openai import ChatOpenAI
 from playbooks import Playbooks
 from pydantic import SecretStr
-from runs import Operator, Runs, operating, quickstart, template
+from runs import Operator, Runs, quickstart, template
 
 from combee.names import GATEWAY, published_name
 
@@ -59,21 +58,6 @@ while True:
     last = now
     time.sleep(0.1)
 """
-
-
-@pytest.fixture
-def there(cluster: Cluster, namespace: str) -> Playbooks:
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    return Playbooks(cluster, namespace)
-
-
-@pytest.fixture
-def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
-    more = {"COMBEE_GATEWAY_IMAGE": cluster.image("operator"), "COMBEE_GATEWAY_REPLICAS": "1"}
-    with operating(cluster, namespace, tmp_path / "operator.log", **more) as started:
-        yield started
-        errors = [line for line in started.lines() if line.get("level") == "ERROR"]
-        assert not errors, errors[:3]
 
 
 @dataclass

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 from e2e_support import FORMULA, MODEL, Manifest, Sim, Sims, combee
+from pods import Cluster
+
+from tls_server import TlsServer, make_certificate, serving
 
 
 @pytest.fixture
@@ -107,3 +110,19 @@ def few(tmp_path: Path) -> Path:
     path = tmp_path / "few.jsonl"
     path.write_bytes(b"".join((FORMULA / "heldout.jsonl").read_bytes().splitlines(keepends=True)[:40]))
     return path
+
+
+@pytest.fixture
+def clusters() -> Iterator[list[Cluster]]:
+    """Pretended clusters of a test, stopped at its end."""
+    made: list[Cluster] = []
+    yield made
+    for cluster in made:
+        cluster.stop()
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Iterator[TlsServer]:
+    """A server with a certificate of its own."""
+    with serving(make_certificate(tmp_path)) as server:
+        yield server

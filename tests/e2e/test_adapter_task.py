@@ -8,7 +8,6 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,14 +41,6 @@ class Flaky(Figures):
 @pytest.fixture
 def sim(sims: Sims, key: Path) -> Sim:
     return sims.start("--key", key, "--time-scale", "0")
-
-
-@pytest.fixture
-def clusters() -> Iterator[list[Cluster]]:
-    made: list[Cluster] = []
-    yield made
-    for cluster in made:
-        cluster.stop()
 
 
 def path_of(folder: Path) -> str:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from combee.algo.canary import Tally
 from combee.plan.playbook.judging import read_pairs
 from combee.sim import keyfile, lessons
 from combee.sim.model import Model
-from tls_server import TlsServer, make_certificate, serving
+from tls_server import TlsServer
 from waiting import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -126,12 +126,6 @@ def model() -> Model:
 @pytest.fixture
 def sim(common: Sims, key: Path) -> Sim:
     return common.shared("--key", key, "--time-scale", "0", "--api-key", KEY, "--judge-flip", "0")
-
-
-@pytest.fixture
-def tls(tmp_path: Path) -> Iterator[TlsServer]:
-    with serving(make_certificate(tmp_path)) as server:
-        yield server
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from combee.algo.canary import Rules, Tally
 from combee.api.prometheus import Prometheus
 from combee.plan.playbook.judging import read_pairs
 from combee.plan.playbook.readings import Reading, judge_reading, read_reading
-from tls_server import TlsServer, make_certificate, serving
+from tls_server import TlsServer
 
 pytestmark = pytest.mark.e2e
 WORKER = [sys.executable, "-m", "combee.pod.main", "judge"]
@@ -62,12 +62,6 @@ def begins() -> int:
 def url(tmp_path_factory: pytest.TempPathFactory, begins: int) -> Iterator[str]:
     with prometheus(tmp_path_factory.mktemp("prometheus"), samples(begins)) as there:
         yield there
-
-
-@pytest.fixture
-def tls(tmp_path: Path) -> Iterator[TlsServer]:
-    with serving(make_certificate(tmp_path)) as server:
-        yield server
 
 
 @dataclass

@@ -36,14 +36,6 @@ def model() -> Iterator[Desk]:
         yield running
 
 
-@pytest.fixture
-def clusters() -> Iterator[list[Cluster]]:
-    made: list[Cluster] = []
-    yield made
-    for cluster in made:
-        cluster.stop()
-
-
 def written(tmp_path: Path, example: str, **task: object) -> tuple[Path, Path]:
     """An example with batches of a fixed size: for a laptop, and with its data on a claim, for pods."""
     document = yaml.safe_load((EXAMPLES / example).read_text())

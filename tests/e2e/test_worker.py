@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,14 +31,6 @@ def rows36(tmp_path: Path) -> dict[str, Path]:
         lines = (FORMULA / f"{source}.jsonl").read_bytes().splitlines(keepends=True)
         paths[name].write_bytes(b"".join(lines[:count]))
     return paths
-
-
-@pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[list[Cluster]]:
-    made: list[Cluster] = []
-    yield made
-    for cluster in made:
-        cluster.stop()
 
 
 def claims(path: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -28,14 +27,6 @@ from combee.plan.types import Outcome, Step, StepSummary
 from combee.report.bundle import GATE_FILE, unpacked
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
-
-
-@pytest.fixture
-def clusters() -> Iterator[list[Cluster]]:
-    made: list[Cluster] = []
-    yield made
-    for cluster in made:
-        cluster.stop()
 
 
 def report(cluster: Cluster, memory: Memory, number: int, **params: bool) -> subprocess.CompletedProcess[str]:
