@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 from combee.algo.canary import (
     ALPHA,
@@ -401,3 +402,16 @@ def test_ends_of_an_interval_are_refuted_themselves(counts: dict[int, int], alph
     assert low == -1 or above(counts, low, alpha)
     assert high == 1 or below(counts, high, alpha)
     assert not above(counts, min(1 - 1e-6, low + 2e-6), alpha)
+
+
+def test_a_root_finder_stops_on_either_side_of_what_is_refuted() -> None:
+    """Why the ends are found by halving: each has to be a mean that is refuted (docs/architecture.md)."""
+    limit, theirs = math.log(2 / 0.05), []
+    for wins in range(60, 100, 4):
+        counts = {-100: 40, 0: 900, 100: wins}
+        low, high = interval(counts, 0.05)
+        assert min(log_capital(counts, low, up=True), log_capital(counts, high, up=False)) >= limit
+        root = brentq(lambda mean, of=counts: log_capital(of, mean, up=True) - limit, -0.9, wins / 1e3 - 0.04)
+        assert root == pytest.approx(low, abs=2e-6)
+        theirs.append(log_capital(counts, root, up=True) >= limit)
+    assert not all(theirs)

@@ -233,7 +233,6 @@ def _huber_loss(log_errors: Any) -> float:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_fits_are_as_good_as_those_of_scipy(seed: int) -> None:
-    """Why the fits are ours: scipy's general one plans no better sizes (docs/architecture.md)."""
     draws = np.random.default_rng(seed)
     batches = np.repeat([5.0, 10.0, 25.0, 50.0, 100.0], 6)
     stragglers = np.where(draws.random(30) < 0.05, 4.0, 1.0)
@@ -254,3 +253,28 @@ def test_fits_are_as_good_as_those_of_scipy(seed: int) -> None:
         best = least_squares(errors, start, bounds=least, loss="huber", f_scale=HUBER).x
         ours = np.log(times) - np.log([law.predict(b) for b in batches])
         assert _huber_loss(ours) <= most * _huber_loss(errors(best)) + 1e-9
+
+
+def test_scipy_plans_sizes_no_nearer_to_the_right_one() -> None:
+    """Why the fits are ours: other sizes would be planned, and no better ones (docs/architecture.md)."""
+    batches, best = (
+        np.repeat([5.0, 10.0, 25.0, 50.0, 100.0], 6),
+        saving_batch_size(Fit(40, 1, 0, 30, 1), 0.45),
+    )
+    misses = []
+    for seed in range(60):
+        times = (40 + batches) * np.exp(np.random.default_rng(seed).normal(0, 0.2, 30))
+        laws = fit_laws(Observation(b, t) for b, t in zip(batches, times, strict=True))
+        assert laws is not None
+        fitted = least_squares(
+            lambda at, times=times: np.log(times) - np.log(at[0] + at[1] * batches),
+            [10.0, 1.0],
+            bounds=([0.0, 0.0], [np.inf, np.inf]),
+            loss="huber",
+            f_scale=HUBER,
+        ).x
+        sizes = (saving_batch_size(laws.line, 0.45), (1 / 0.45 - 1) * fitted[0] / fitted[1])
+        misses.append([abs(size - best) / best for size in sizes])
+    ours, theirs = np.median(misses, axis=0)
+    print(f"off by {100 * ours:.1f} %, with scipy's fit {100 * theirs:.1f} %")
+    assert ours <= 1.1 * theirs

@@ -228,3 +228,11 @@ def test_interval_of_counts_is_the_one_of_scipy(rows: int, data: st.DataObject, 
     wilson = binomtest(right, rows).proportion_ci(confidence, method="wilson")
     expected = (wilson.low, wilson.high)
     assert score_interval(right / rows, rows, confidence) == pytest.approx(expected, abs=1e-12)
+
+
+def test_scipy_takes_no_share_of_a_right_answer() -> None:
+    """Why the interval is ours: a score may be a fraction (docs/architecture.md)."""
+    with pytest.raises(TypeError, match="integer"):
+        binomtest(4.5, 10)  # type: ignore[arg-type]
+    low, high = score_interval(0.45, 10, 0.95)
+    assert low < 0.45 < high
