@@ -3,7 +3,7 @@
 /etc/combee/secrets/<place>/    keys of the place's Secret
 /data/<place>                   the claim, where it is one
 
-Exit 0: the marks are told; 1: a place cannot be read, and the message says why; 70: ours.
+Exit 0: the marks are told; 1: a place cannot be read, which the message says beside other marks; 70: ours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 
 from combee.clients.data.marks import mark_of
-from combee.errors import BugError
+from combee.errors import BugError, CombeeError
 from combee.pod.environment import SECRETS_FOLDER, TERMINATION_LOG, read_secret
 from combee.pod.log import PodLog
 from combee.settings import DataWatchSettings
@@ -29,14 +29,22 @@ def read_task(settings: DataWatchSettings) -> dict[str, str]:
 
 
 def run(settings: DataWatchSettings, task: dict[str, str], log: PodLog) -> int:
-    """Look at every place; the exit code. Nothing is raised."""
+    """Look at every place, also after one that cannot be read; the exit code. Nothing is raised."""
+    marks: dict[str, str] = {}
 
     def work() -> None:
-        marks = {key: _mark(settings, key, place) for key, place in task.items()}
+        errors = []
+        for key, place in task.items():
+            try:
+                marks[key] = _mark(settings, key, place)
+            except CombeeError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         _tell(settings, {"marks": marks})
         log.say("INFO", "looked", places=len(marks))
 
-    return log.guarded(work, lambda error: _tell(settings, {"error": error[:MAX_BYTES]}))
+    return log.guarded(work, lambda error: _tell(settings, {"marks": marks, "error": error[:MAX_BYTES]}))
 
 
 def _mark(settings: DataWatchSettings, key: str, place: str) -> str:

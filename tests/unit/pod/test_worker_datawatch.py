@@ -54,6 +54,14 @@ def test_why_a_place_cannot_be_read_is_told(root: Path) -> None:
     assert "no such file or folder" in str(told["error"])
 
 
+def test_a_place_that_cannot_be_read_hides_no_other(root: Path) -> None:
+    task = {"heldOut-1": "/data/none.jsonl", "train-1": "/data/train-1/rows.jsonl"}
+    settings = DataWatchSettings(root, "INFO", json.dumps(task))
+    assert datawatch.run(settings, datawatch.read_task(settings), PodLog()) == FAILED
+    message = json.loads((root / "dev/termination-log").read_text())
+    assert list(message["marks"]) == ["train-1"] and "no such file" in message["error"]
+
+
 def test_no_address_is_read_that_data_may_not_come_from(root: Path) -> None:
     code, told = look(root, "http://h/rows.jsonl")
     assert code == FAILED and "data cannot come from http:" in str(told["error"])
