@@ -115,7 +115,10 @@ class Stopping(Model):
         description="Examples between two scorings of heldOut's select half; absent: a twentieth of the run.",
     )
     target_gain: Float = Field(
-        default=0.01, ge=0, le=1, description="Gain aimed for; a heldOut too small to show it is reported."
+        default=0.01,
+        ge=0,
+        le=1,
+        description="Gain aimed for; combee preview warns of a heldOut too small to show it.",
     )
 
 
