@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+
 from combee.errors import BugError
 from combee.steps import KINDS
 
@@ -165,6 +168,12 @@ def judge_name(playbook: str, test_digest: str, slot: int) -> str:
 def datawatch_name(playbook: str, digest: str, slot: int) -> str:
     """The Job that looks at a Playbook's data in a stretch of time: ``formula-data-1b2c3d4e-6001234``."""
     return f"{_short(playbook)}-data-{digest[:8]}-{slot}"
+
+
+def rollout_token(uid: str) -> str:
+    """Return what the pods of a run show at its desks. No user's container gets it, nor the uid it is made
+    of."""
+    return hmac.new(uid.encode(), b"combee rollouts", hashlib.sha256).hexdigest()
 
 
 def run_labels(run: str, uid: str, component: str) -> dict[str, str]:

@@ -24,9 +24,8 @@ from gardener import Gardener, gardener
 from pods import UID, Cluster
 
 from combee.clients.store.store import Store
-from combee.names import step_name
+from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
-from combee.objects.rollouts import rollout_token
 from combee.plan.types import StepSummary
 from rollout_pods import BUSYBOX, FakePod
 

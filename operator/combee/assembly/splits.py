@@ -8,7 +8,6 @@ from combee.algo.membership import split_select_gate
 from combee.clients.data.rows import read_lines
 from combee.clients.data.spool import Spool
 from combee.errors import DataError, DataOverlapError, HeldOutMovedError, HeldOutTooSmallError
-from combee.plan.preview import refusal
 from combee.plan.state import DataFacts
 from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
 from combee.tasks.protocol import Task
@@ -81,8 +80,7 @@ def refuse_too_small(splits: Mapping[str, Dataset]) -> None:
     """Raise HeldOutTooSmallError when heldOut is too small to judge anything; do nothing without heldOut."""
     if "heldOut" not in splits:
         return
-    refused = refusal(data_facts(splits))
-    if refused:
+    if refused := data_facts(splits).refusal:
         raise HeldOutTooSmallError(refused, where="spec.task.data.heldOut")
 
 

@@ -42,9 +42,9 @@ from combee.local.sources import (
     with_engine_models,
 )
 from combee.methods.registry import method_of
-from combee.plan.decide import Identity, limits_of
+from combee.plan.decide import Identity
 from combee.plan.preview import DataShape, preview
-from combee.plan.state import DataFacts
+from combee.plan.state import DataFacts, limits_of
 from combee.plan.types import IterationPlan, Outcome
 from combee.report.bundle import texts
 from combee.report.outcome import Session, data_info, model_info

@@ -8,8 +8,6 @@ followed by the next one."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 
 from combee import names
@@ -17,6 +15,7 @@ from combee.api.run import PromptLearningRun
 from combee.api.tasks import CustomContainer
 from combee.api.texts import in_thousandths
 from combee.errors import BugError
+from combee.names import rollout_token
 from combee.objects.jobs import QUEUE_LABEL
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import customised, pod_labels_and_annotations
@@ -46,11 +45,6 @@ GRACE_SECONDS = 30
 """for the container beside the user's to hand in what was left; the user's ends at once."""
 BIN_SIZE, END_SIZE = "8Mi", "8Mi"
 _READY_SECONDS = 1
-
-
-def rollout_token(uid: str) -> str:
-    """What the pods of a run show at its desks. No user's container gets it, nor the uid it is made of."""
-    return hmac.new(uid.encode(), b"combee rollouts", hashlib.sha256).hexdigest()
 
 
 def pods_of(task: CustomContainer) -> int:

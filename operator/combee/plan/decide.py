@@ -9,16 +9,16 @@ deterministic, so asking again is harmless).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from combee.algo.budget import Limits, Spend, fits, largest_affordable
+from combee.algo.budget import Spend, fits, largest_affordable
 from combee.algo.retransmit import choose_redundancy
 from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
-from combee.plan.state import Best, RunState, after_iteration, after_profile, charge
+from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import EVALUATE, ITERATION, PROFILE
 
@@ -202,11 +202,6 @@ def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
     total = state.facts.train_rows * spec.method.epochs
     grid = spec.stopping.evaluate_every or max(1, total // EVALUATIONS_PER_RUN)
     return done >= total or done // grid > state.evaluated_at // grid
-
-
-def limits_of(spec: RunSpec) -> Limits:
-    """The manifest's budget; an absent figure is no limit."""
-    return Limits(**{limit.name: getattr(spec.budget, limit.name) for limit in fields(Limits)})
 
 
 def _closing_cost(spec: RunSpec, state: RunState) -> Spend:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from combee import strategies
 from combee.algo.ranges import Range, total
-from combee.algo.stats import can_ever_detect, detectable_gain
+from combee.algo.stats import detectable_gain
 from combee.api.run import RunSpec
 from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
@@ -87,7 +87,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         detectable_gain=gain if spec.rolls_out else None,
         held_out=(facts.select_rows, facts.gate_rows),
         warnings=(*shape.warnings, *(_warnings(spec, facts, gain) if spec.rolls_out else ())),
-        refused=refusal(facts) if spec.rolls_out else "",
+        refused=facts.refusal if spec.rolls_out else "",
     )
 
 
@@ -108,14 +108,6 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     replays = total([batch.replays for batch in batches])
     rollouts = Range(min(low, fixed), fixed + replays.high + (rounds - 1) * learning)
     return rollouts, Range(examples, learning * rounds) if cost.reflects else Range(0, 0)
-
-
-def refusal(facts: DataFacts) -> str:
-    """Why heldOut cannot judge anything, whatever the gain; empty when it can."""
-    if can_ever_detect(facts.gate_rows, 0.05):
-        return ""
-    cause = "even if every one of them went from wrong to right, chance could not be ruled out at 5 %"
-    return f"heldOut has {facts.gate_rows} gate rows: {cause}; give at least 12 heldOut rows"
 
 
 def _warnings(spec: RunSpec, facts: DataFacts, gain: float) -> list[str]:

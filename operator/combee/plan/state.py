@@ -8,9 +8,11 @@ examples, prompts or texts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
-from combee.algo.budget import Spend
+from combee.algo.budget import Limits, Spend
+from combee.algo.stats import can_ever_detect
+from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.plan.observed import Observed, observed
 from combee.plan.types import IterationPlan, Outcome, StepSummary, Usage, add_usage
@@ -33,6 +35,19 @@ class DataFacts:
     @property
     def held_out_rows(self) -> int:
         return self.select_rows + self.gate_rows
+
+    @property
+    def refusal(self) -> str:
+        """Why heldOut cannot judge anything, whatever the gain; empty when it can."""
+        if can_ever_detect(self.gate_rows, 0.05):
+            return ""
+        cause = "even if every one of them went from wrong to right, chance could not be ruled out at 5 %"
+        return f"heldOut has {self.gate_rows} gate rows: {cause}; give at least 12 heldOut rows"
+
+
+def limits_of(spec: RunSpec) -> Limits:
+    """Return the manifest's budget; an absent figure is no limit."""
+    return Limits(**{limit.name: getattr(spec.budget, limit.name) for limit in fields(Limits)})
 
 
 @dataclass(frozen=True, slots=True)

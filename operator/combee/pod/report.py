@@ -24,7 +24,8 @@ from combee.clients.store.store import Store
 from combee.errors import UserError
 from combee.objects.results import CALLS
 from combee.plan.cluster.memory import Memory
-from combee.plan.decide import Identity, limits_of
+from combee.plan.decide import Identity
+from combee.plan.state import limits_of
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
 from combee.pod.data import PodData
 from combee.pod.environment import Pod, open_store

@@ -29,10 +29,9 @@ from combee.errors import (
     CombeeError,
     TransientError,
 )
-from combee.names import step_name
+from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
-from combee.objects.rollouts import rollout_token
-from combee.plan.decide import limits_of
+from combee.plan.state import limits_of
 from combee.plan.types import StepSummary
 from combee.pod.budget import shared_limits, spent_before, with_budget
 from combee.pod.data import PodData, initial_playbook

@@ -11,9 +11,10 @@ from manifests_makers import CONTAINER, FULL, OWNER, PLAIN, SETTINGS, run_of, st
 from pod_security import violations
 
 from combee import names
+from combee.names import rollout_token
 from combee.objects.accounts import isolation
 from combee.objects.jobs import step_job
-from combee.objects.rollouts import rollout_job, rollout_service, rollout_token
+from combee.objects.rollouts import rollout_job, rollout_service
 from combee.steps import KINDS
 
 

@@ -14,8 +14,7 @@ from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_run
 from combee.cli.screen import Screen
 from combee.local.meter import Meter
-from combee.plan.decide import limits_of
-from combee.plan.state import DataFacts, RunState
+from combee.plan.state import DataFacts, RunState, limits_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "formula.yaml"
 PLANS = {k: replace(PLAN, iteration=k, batch_size=50 + k, batch_reason=f"reason {k}") for k in range(3)}

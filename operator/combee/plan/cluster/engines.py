@@ -10,7 +10,7 @@ from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, Seen
-from combee.plan.decide import limits_of
+from combee.plan.state import limits_of
 from combee.plan.types import Outcome
 from combee.steps import kind_of
 
