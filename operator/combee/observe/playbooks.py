@@ -15,13 +15,13 @@ from combee.api.playbook_status import VersionStatus
 from combee.api.status import Phase
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import ClusterError, UserError
+from combee.methods.findings import Finding, findings, findings_from
 from combee.objects.playbooks import data_digest
 from combee.observe.judged import Judged
 from combee.observe.runs import owned
 from combee.plan.gatescores import GateScores
-from combee.plan.playbook.content import findings, findings_from
 from combee.plan.playbook.serving import Version
-from combee.plan.playbook.types import Finding, PlaybookSeen, RunSeen, VersionSeen
+from combee.plan.playbook.types import PlaybookSeen, RunSeen, VersionSeen
 from combee.records import Owner
 
 MAX_REMEMBERED = 256

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from combee.methods.findings import findings_json
 from combee.methods.protocol import Refusal, Rendered
 from combee.methods.verification import Verified
 from combee.plan.engine import engine_digest
-from combee.plan.playbook.content import findings_json
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection, Trajectory
 from combee.steps import FINISH, MAP, REDUCE

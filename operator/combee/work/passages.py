@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+from combee.methods.findings import Finding, verbatim
 from combee.methods.protocol import Refusal
-from combee.plan.playbook.content import verbatim
-from combee.plan.playbook.types import Finding
 from combee.tasks.dataset import Dataset
 from combee.tasks.traces import decode
 from combee.work.context import WorkContext

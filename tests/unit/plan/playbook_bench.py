@@ -10,10 +10,11 @@ from typing import Any
 from combee.algo.canary import LeftOut, Pair
 from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
+from combee.methods.findings import Finding
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.decide import decide_playbook
 from combee.plan.playbook.readings import Reading
-from combee.plan.playbook.types import About, Finding, PlaybookPlan, PlaybookSeen, RunSeen, VersionSeen
+from combee.plan.playbook.types import About, PlaybookPlan, PlaybookSeen, RunSeen, VersionSeen
 
 NOW = 1_800_000_000.0
 HELD_OUT = "e" * 64

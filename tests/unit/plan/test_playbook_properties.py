@@ -13,8 +13,8 @@ from playbook_bench import CANARY, World, digest_of, gate
 from combee.algo.verdict import Judgement
 from combee.errors import UserError
 from combee.methods.content import leak_corpus
+from combee.methods.findings import findings, findings_from, findings_json, judge_content, verbatim
 from combee.plan.playbook.conditions import ORDER, TABLE, Said
-from combee.plan.playbook.content import findings, findings_from, findings_json, judge_content, verbatim
 from combee.plan.playbook.serving import Version, Wanted, serving
 
 NAMES = ("a", "b", "c", "d")

@@ -13,11 +13,11 @@ from playbook_bench import CANARY, GATEWAY, HELD_OUT, World, digest_of, gate
 from combee.algo.canary import LeftOut
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus
+from combee.methods.findings import Finding
 from combee.plan.playbook import memory
 from combee.plan.playbook.conditions import ORDER
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.serving import Version, Wanted, serving
-from combee.plan.playbook.types import Finding
 
 GOOD = [0.0, 0.2, -0.1, 0.3] * 40
 BAD = [-0.5, 0.0, -0.3] * 40

@@ -13,12 +13,11 @@ from combee.api.methods import Method
 from combee.clients.store.store import Store
 from combee.errors import ArtifactTooLargeError
 from combee.methods.ace import AceMethod
+from combee.methods.findings import Finding, findings_json
 from combee.names import published_name
 from combee.objects.playbooks import shown
 from combee.observe.playbooks import read_content
 from combee.plan.gatescores import GateScores
-from combee.plan.playbook.content import findings_json
-from combee.plan.playbook.types import Finding
 from combee.plan.types import Step, StepSummary
 from combee.pod import publish
 from combee.pod.configmaps import ACCOUNT_FOLDER

@@ -19,9 +19,9 @@ from dataclasses import replace
 from typing import Literal
 
 from combee.api.playbook_status import PlaybookStatus, VersionPhase
+from combee.methods.findings import judge_content
 from combee.names import delivered_name
 from combee.plan.playbook.board import NO_CANARY, Board, By, Record, verdict_of
-from combee.plan.playbook.content import judge_content
 from combee.plan.playbook.heldout import SHORT, held_out_of, judge_version
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
 from combee.plan.playbook.learn import learning

@@ -28,6 +28,7 @@ from combee.algo.canary import LeftOut, Pair
 from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
 from combee.api.run import RunSpec
+from combee.methods.findings import Finding
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.readings import Reading
 from combee.plan.playbook.serving import Version
@@ -48,16 +49,6 @@ class About:
     """text of the annotation ``names.LEARN_ANNOTATION``: each new one asks for one run."""
     unreadable: str = ""
     """why the written spec cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something in a version's content that must not be delivered. It never repeats the content."""
-
-    kind: Literal["leak", "injection"]
-    entry: str
-    """which bullet: its id or number."""
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

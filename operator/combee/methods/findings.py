@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from itertools import islice
+from typing import Literal
 
 from combee.algo.verdict import Judgement
 from combee.api.common import one_line
@@ -14,13 +15,22 @@ from combee.errors import UserError
 from combee.methods.content import SHINGLE_WORDS, injection_reason, leak_reason
 from combee.methods.protocol import LeakCorpus
 from combee.names import FINDINGS_KEY
-from combee.plan.playbook.types import Finding
 
 _BULLET = re.compile(r"\s*(?:[-*]\s+)?\[(?P<id>[^\]\s]{1,40})\]")
 _HEADING = re.compile(r"\s{0,3}#")
 _SHOWN = 3
 _KEPT = 100
 """findings that travel with a version; one refuses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in a version's content that must not be delivered. It never repeats the content."""
+
+    kind: Literal["leak", "injection"]
+    entry: str
+    """which bullet: its id or number."""
+    reason: str
 
 
 def findings(playbook: str) -> tuple[Finding, ...]:
@@ -110,7 +120,7 @@ def judge_content(findings: Sequence[Finding] | None) -> Judgement:
     if findings is None:
         return Judgement("Inconclusive", "NotLookedAt", "its content was not read yet", final=False)
     if not findings:
-        return Judgement("Passed", "ContentPassed", "no private data and no orders were findings in it")
+        return Judgement("Passed", "ContentPassed", "no private data and no orders were found in it")
     shown = "; ".join(f"{finding.entry}: {finding.reason}" for finding in findings[:_SHOWN])
     more = f" and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
     reason = "LeakFound" if any(finding.kind == "leak" for finding in findings) else "InjectionFound"
