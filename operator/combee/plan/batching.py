@@ -38,7 +38,7 @@ YOUNG = 5
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """``size`` examples and a sentence on why; ``trial``: the size was chosen to be measured."""
+    """The size of a batch and a sentence on why. ``trial``: whether the size was chosen to be measured."""
 
     size: int
     reason: str
@@ -55,17 +55,17 @@ class Delay:
     source: str
 
     def law(self, batching: Batching) -> Law | None:
-        """The law that the rule plans with."""
+        """Return the law that the rule plans with."""
         return self.today.planned(lambda law: rule_size(law, batching.rule, batching.share, batching.sizes))
 
 
 def measured(spec: RunSpec, state: RunState) -> tuple[Observed, ...]:
-    """The run's observations on the engine it has now."""
+    """Return the run's observations on the engine it has now."""
     return of_engine(state.observations, engine_digest(spec))
 
 
 def delay_of(spec: RunSpec, state: RunState) -> Delay:
-    """Whole iterations where they tell a law, else the waves of profile's baseline evaluation.
+    """Return the delay by whole iterations where they tell a law, else by the waves of profile's baseline.
 
     ``b_half = c0 / c1`` is a ratio, so waves of rollouts alone can stand in for whole iterations:
     both grow with the same slope per example relative to their floor, as far as is known then.
@@ -84,9 +84,9 @@ def delay_of(spec: RunSpec, state: RunState) -> Delay:
 
 
 def next_batch(spec: RunSpec, state: RunState, *, affordable: int | None) -> NextBatch:
-    """The size of the next batch within what is left of the epoch and of the budget.
+    """Return the size of the next batch within what is left of the epoch and of the budget.
 
-    ``affordable`` is the largest batch that the budget still pays for; None: no limit.
+    ``affordable`` is the largest batch that the budget still pays for; None means no limit.
     """
     if state.facts is None:
         raise BugError("the batch size is chosen after profile")
@@ -103,20 +103,20 @@ def next_batch(spec: RunSpec, state: RunState, *, affordable: int | None) -> Nex
 
 
 def _caps(spec: RunSpec, state: RunState, affordable: int | None) -> list[Cap]:
-    """Every cap that knows a value now; the bounds are ``choose_batch``'s own."""
+    """Return every cap that has a value now; ``choose_batch`` applies the bounds itself."""
     observations = measured(spec, state)
     slots, source = hardware_slots(spec)
     caps = [Cap("hardware", slots, f"{slots} calls can be in flight at once, {source}")]
     if affordable is not None:
         caps.insert(0, Cap("budget", affordable))
-    # The rewards of recorded traces say nothing of what is learned.
+    # The rewards of recorded traces say nothing about what is learned.
     rewards = variance_cap(observations) if spec.rolls_out else None
     caps += [cap for cap in (retention_cap(observations), rewards) if cap is not None]
     return caps
 
 
 def _trial(spec: RunSpec, state: RunState, left: int, caps: Sequence[Cap]) -> NextBatch | None:
-    """The next trial iteration, if there is one to do."""
+    """Return the next trial iteration, or None when there is none to do."""
     rows = state.facts.train_rows if state.facts else 0
     cap = tightest(caps)
     size = next_trial(
@@ -138,7 +138,7 @@ def _trial(spec: RunSpec, state: RunState, left: int, caps: Sequence[Cap]) -> Ne
 
 
 def _planned(spec: RunSpec, state: RunState, left: int, caps: list[Cap]) -> NextBatch:
-    """The rule's size; just after a change one that tells the new law."""
+    """Return the rule's size, or, just after a change, a size that tells the new law."""
     batching, delay = spec.batching, delay_of(spec, state)
     sizes = batching.sizes
     choice = choose_batch(
@@ -158,8 +158,8 @@ def _planned(spec: RunSpec, state: RunState, left: int, caps: list[Cap]) -> Next
 
 
 def _after_a_change(delay: Delay, size: int, reason: str, sizes: Sequence[int]) -> tuple[int, str]:
-    """While the new law rests on one size: half the last size, or twice it where half is below the
-    bounds. While it rests on few observations: at most twofold beyond what they were made at."""
+    """Return the size and the reason after a change. While the new law rests on one size: half the last size,
+    or twice it where half is below the bounds. With few observations: within a factor of two of theirs."""
     factor, measured_sizes = delay.today.factor, [int(seen.batch_size) for seen in delay.observations]
     if factor is None or not measured_sizes or len(measured_sizes) >= YOUNG:
         return size, reason
@@ -179,7 +179,7 @@ def _after_a_change(delay: Delay, size: int, reason: str, sizes: Sequence[int]) 
 
 
 def _evened(size: int, left: int, reason: str) -> NextBatch:
-    """``left`` examples in ceil(left / size) batches of nearly equal size."""
+    """Return the first of ceil(left / size) batches of nearly equal size that hold ``left`` examples."""
     batches = math.ceil(left / max(1, size))
     even = math.ceil(left / batches)
     if even == size:
@@ -189,7 +189,7 @@ def _evened(size: int, left: int, reason: str) -> NextBatch:
 
 
 def allowance(train_rows: int) -> int:
-    """Examples that the trials of an epoch may take.
+    """Return how many examples the trials of an epoch may take.
 
     >>> allowance(250)
     50
@@ -198,10 +198,10 @@ def allowance(train_rows: int) -> int:
 
 
 def trial_order(sizes: Sequence[int], examples: int) -> tuple[int, ...]:
-    """The candidates to try with ``examples`` to spend: the largest that leaves room for the smallest,
+    """Return the candidates to try with ``examples`` to spend: the largest that leaves room for the smallest,
     the smallest, the largest of the rest, and so on, so that size and time of day are not confounded.
 
-    Nothing where not even two fit: one size tells no slope.
+    The result is empty where not even two fit: one size tells no slope.
 
     >>> trial_order((5, 10, 25, 50, 100), 200)
     (100, 5, 50, 10, 25)
@@ -229,10 +229,10 @@ def trial_order(sizes: Sequence[int], examples: int) -> tuple[int, ...]:
 def next_trial(
     sizes: Sequence[int], *, seen: Sequence[int], train_rows: int, spent: int, at_most: float
 ) -> int | None:
-    """The next size to try, or None when nothing is left to try or to spend.
+    """Return the next size to try, or None when nothing is left to try or to spend.
 
     ``seen``: sizes observed (a candidate within a factor of 1.5 of one counts as observed); ``spent``:
-    examples of trials in this epoch; ``at_most``: what the caps and the epoch leave.
+    examples that trials took in this epoch; ``at_most``: the largest size that the caps and the epoch allow.
 
     >>> next_trial((5, 10, 25, 50), seen=[25], train_rows=250, spent=25, at_most=64)
     5

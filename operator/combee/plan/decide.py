@@ -1,4 +1,4 @@
-"""decide(): what to do next, from the manifest, the state and what was observed. Pure.
+"""What a run does next, decided from the manifest, the state and what was observed. Pure.
 
     Profiling --profile--> Learning --(plan, map, reduce, finish)*--> Evaluating --evaluate--> Complete
 
@@ -37,11 +37,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an executor has to make true. ``start`` steps may run side by side."""
+    """What an executor has to make true. The steps of ``start`` may run side by side."""
 
     state: RunState
     freeze: IterationPlan | None = None
-    """write this, first one wins, before anything of its iteration starts."""
+    """the plan to write before anything of its iteration starts; the first one written wins."""
     start: tuple[Step, ...] = ()
     then: tuple[Step, ...] = ()
     """the steps of the same iteration that follow, each reading what the one before leaves: an
@@ -74,7 +74,7 @@ def decide(
     elapsed_seconds: float,
     gpu_seconds: float = 0.0,
 ) -> Plan:
-    """The next Plan. ``elapsed_seconds``: wall-clock that the run has been active so far;
+    """Return the next Plan. ``elapsed_seconds``: wall-clock seconds that the run has been active so far;
     ``gpu_seconds``: seconds times GPUs that its engines have held.
 
     The returned state already includes every finished step that the snapshot shows for the
@@ -118,7 +118,7 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
 
 
 def _enough(facts: _Facts, state: RunState) -> Outcome | None:
-    """Why learning stops, other than for the budget; None: it goes on.
+    """Return why learning stops, other than for the budget, or None when it goes on.
 
     Given plans are obeyed before anything else, and the budget is asked last: a run that has converged is not
     reported as one that ran out of money.
@@ -136,13 +136,13 @@ def _enough(facts: _Facts, state: RunState) -> Outcome | None:
 
 
 def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:
-    """A plan left behind for an iteration that given plans say the run does not have."""
+    """Return whether the plan was left behind for an iteration that the given plans do not have."""
     given = facts.snapshot.given_iterations
     return given is not None and plan.iteration >= given
 
 
 def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tuple[Step, ...]:
-    """The steps of one iteration, each reading what those before it left."""
+    """Return the steps of one iteration, each of which reads what those before it left."""
     steps: dict[str, Step] = {}
     for kind in ITERATION:
         inputs = {"artifact": state.artifact, **{name: steps[name].name for name in kind.waits_for}}
@@ -189,14 +189,14 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
 
 
 def shards_of(workers: Workers, examples: int) -> int:
-    """Pods of a map: no more than there is to do, or to share. Each gets one call in flight and one request
-    a minute at least, so that more of them would go beyond the run's limits."""
+    """Return the number of pods of a map: no more than there are examples, or limits to share. Each pod gets
+    at least one call in flight and one request a minute, so that more pods would exceed the run's limits."""
     limits = (workers.parallelism, examples, workers.concurrency, workers.requests_per_minute)
     return min(limit for limit in limits if limit is not None)
 
 
 def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
-    """Whether the iteration that ends at ``done`` examples passes the next mark of the grid."""
+    """Return whether the iteration that ends at ``done`` examples passes the next mark of the grid."""
     if state.facts is None or not state.facts.select_rows:
         return False
     total = state.facts.train_rows * spec.method.epochs
@@ -205,7 +205,7 @@ def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
 
 
 def _closing_cost(spec: RunSpec, state: RunState) -> Spend:
-    """What scoring select once more and the closing look at gate and test will cost, roughly."""
+    """Estimate what scoring select once more and the closing look at gate and test will cost."""
     if state.facts is None or state.facts.select_rows == 0:
         return Spend()
     rollouts = state.facts.select_rows + 2 * (state.facts.gate_rows + state.facts.test_rows)
@@ -218,14 +218,14 @@ def _tokens_a_rollout(state: RunState) -> float:
 
 
 def _affordable(spec: RunSpec, state: RunState) -> int | None:
-    """The largest batch the budget pays for beside the closing evaluation; None: no limit."""
+    """Return the largest batch that the budget pays for beside the closing evaluation; None: no limit."""
     per_example = state.per_example or _first_guess(state)
     return largest_affordable(per_example, _closing_cost(spec, state), state.spend, limits_of(spec))
 
 
 def _first_guess(state: RunState) -> Spend:
-    """One example before any was learned from: a rollout, a reflection, its share of the tree and
-    three replays, each about as long as profile's rollouts were. Nothing is known where none was made."""
+    """Guess what one example costs before any was learned from: a rollout, a reflection, its share of the
+    tree and three replays, each about as long as profile's rollouts. Without rollouts nothing is known."""
     if state.facts is not None and not state.facts.held_out_rows:
         return Spend()
     return Spend(rollouts=4, tokens=int(6 * _tokens_a_rollout(state)))
@@ -248,7 +248,7 @@ def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
 
 
 def _evaluate(facts: _Facts, state: RunState) -> Plan:
-    """One look at gate (and test) for the best artifact, unless it is the one we started from."""
+    """Plan one look at gate (and test) for the best artifact, unless it is the one the run started from."""
     best, stop = state.best, state.stop
     if best is None or stop is None:
         raise BugError("the closing evaluation follows learning")
@@ -280,7 +280,7 @@ def _no_gain(state: RunState, stop: Outcome) -> Outcome:
 
 
 def _unscored(state: RunState, best: Best, stop: Outcome) -> Outcome:
-    """Without heldOut there is something new, or there is not."""
+    """Return how a run without heldOut ended: whether it learned anything new."""
     if stop.name == "BudgetExhausted":
         return stop
     if best.iteration < 0:

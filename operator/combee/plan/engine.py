@@ -1,4 +1,4 @@
-"""What the times of a run were measured on, as a digest: observations of another engine do not count."""
+"""The digest of what a run's times were measured on: observations of another engine do not count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHOWN = 12
 
 
 def engine_digest(spec: RunSpec) -> str:
-    """12 hex digits over the models by role, the engines' servers with their arguments, and the slots.
+    """Return 12 hex digits over the models by role, the engines' servers with their arguments, and the slots.
 
     Placement, idle time-outs and everything that is not about speed are left out.
     """
@@ -20,10 +20,10 @@ def engine_digest(spec: RunSpec) -> str:
 
 
 def hardware_slots(spec: RunSpec) -> tuple[int, str]:
-    """How many calls can be in flight at once, and what says so.
+    """Return how many calls can be in flight at once, and what says so.
 
-    ``workers.concurrency``, or ``--max-num-seqs`` times the replicas of the task model's engine where
-    that is stated and smaller.
+    That is ``workers.concurrency``, or ``--max-num-seqs`` times the replicas of the task model's engine where
+    the flag is stated and the product is smaller.
     """
     slots, why = spec.workers.concurrency, "workers.concurrency"
     ref = spec.models.task.engine_ref
@@ -37,7 +37,7 @@ def hardware_slots(spec: RunSpec) -> tuple[int, str]:
 
 
 def _max_num_seqs(args: tuple[str, ...]) -> int | None:
-    """The value of the last ``--max-num-seqs N`` or ``--max-num-seqs=N``; None when absent or no number."""
+    """Return the last value of ``--max-num-seqs``, as ``N`` or ``=N``; None when absent or no number."""
     last = None
     for arg, after in zip(args, (*args, "")[1:], strict=True):
         flag, _, value = arg.replace("_", "-").partition("=")

@@ -25,15 +25,15 @@ class GateScores:
     """Scores in [0, 1] by example; both mappings have the same keys."""
 
     held_out: str
-    """content digest of the whole heldOut split."""
+    """the content digest of the whole heldOut split."""
     baseline: Mapping[str, float]
-    """of the artifact that learning started from."""
+    """the scores of the artifact that learning started from."""
     best: Mapping[str, float]
-    """of the version itself."""
+    """the scores of the version itself."""
 
     @classmethod
     def paired(cls, held_out: str, baseline: Mapping[str, float], best: Mapping[str, float]) -> GateScores:
-        """Of scores by example id: the examples that both were scored on."""
+        """Return the scores, given by example id, on the examples that both were scored on."""
         both = sorted(baseline.keys() & best.keys())
         return cls(
             held_out,
@@ -42,14 +42,14 @@ class GateScores:
         )
 
     def to_json(self) -> str:
-        """Compact: some twenty bytes an example."""
+        """Return compact JSON, with some twenty bytes an example."""
         rows = {name: [_short(self.baseline[name]), _short(self.best[name])] for name in sorted(self.best)}
         body = {"version": GATE_VERSION, "heldOut": self.held_out, "scores": rows}
         return json.dumps(body, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "gate.json") -> GateScores:
-        """Read what ``to_json`` wrote. UserError for anything else: anybody may have made the ConfigMap."""
+        """Read what ``to_json`` wrote. Raises UserError for the rest: anybody may have made the ConfigMap."""
         try:
             raw = json.loads(text)
             if raw["version"] != GATE_VERSION:

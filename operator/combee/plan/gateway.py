@@ -18,7 +18,7 @@ class Served:
     owner: Owner
     gateway: Gateway
     mirrors: bool = False
-    """whether its canary compares mirrored requests, which are kept."""
+    """whether its canary compares mirrored requests; they are kept."""
 
     @property
     def keeps_traffic(self) -> bool:
@@ -41,7 +41,7 @@ class DeploymentSeen:
 
     uid: str
     ours: bool
-    """the operator made it."""
+    """whether the operator made it."""
     deleting: bool = False
 
 
@@ -63,14 +63,14 @@ class GatewayPlan:
     """What is done about the gateway of a namespace, in this order."""
 
     refused: tuple[Served, ...] = ()
-    """Playbooks whose Secrets are mounted nowhere, since nobody asked whether their author may read them."""
+    """Playbooks whose Secrets are not mounted, since nobody checked whether their author may read them."""
     foreign: bool = False
-    """a Deployment of the gateway's name is there that the operator did not make: nothing is written."""
+    """whether a Deployment has the gateway's name that the operator did not make: nothing is written."""
     serve: tuple[Served, ...] = ()
-    """the Playbooks that the Deployment is made for, or changed for where it differs."""
+    """the Playbooks for which the Deployment is made, or changed where it differs."""
     make_service: bool = False
     delete_uid: str = ""
-    """of the Deployment that nobody wants any more."""
+    """the uid of a Deployment that nobody wants any more."""
     keeps: bool = False
     """whether there is a gateway, or may be one."""
 
@@ -78,7 +78,7 @@ class GatewayPlan:
 def decide_gateway(seen: GatewaySeen) -> GatewayPlan:
     """Return what the namespace's gateway needs.
 
-    A Playbook of a later release stops everything: nothing is taken away from what it asked for.
+    A Playbook of a later release stops everything, so that nothing it asked for is taken away.
     """
     if seen.unread:
         return GatewayPlan(keeps=True)

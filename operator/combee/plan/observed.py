@@ -12,20 +12,20 @@ from combee.plan.types import StepSummary
 HELD_SHARE = 0.9
 """A size whose carried share falls below this part of what smaller sizes had is too large."""
 LEAST_LESSONS = 40
-"""Shares of fewer lessons are chance."""
+"""A share of fewer lessons is chance."""
 LEAST_VARIANCE = 0.02
 """Below this the rewards are all right or all wrong as far as can be told (p = .98: .0196)."""
 RECENT = 3
-"""Iterations whose rewards count for the variance."""
+"""The number of iterations whose rewards count for the variance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One iteration: size, modelled seconds of its learning calls, covariates, what came of it.
+    """One iteration: its size, the modelled seconds of its learning calls, covariates and results.
 
-    ``engine`` is the digest it was measured on ("" where an older version did not say); tokens are
-    prompt tokens of the learning calls and those of them that a prefix cache served; lessons are
-    distinct ones brought by reflections, and of these carried: cited with their anchors.
+    ``engine`` is the digest of the engine it was measured on ("" where an older version did not say).
+    The tokens are the prompt tokens of the learning calls and those that a prefix cache served. ``lessons``
+    counts the distinct lessons from reflections; ``carried`` counts those that are cited with their anchors.
     """
 
     batch_size: int
@@ -40,12 +40,12 @@ class Observed:
 
     @property
     def timing(self) -> Observation:
-        """For the delay laws."""
+        """The size and time as the delay laws take them."""
         return Observation(self.batch_size, self.seconds)
 
 
 def observed(summary: StepSummary) -> tuple[Observed, ...]:
-    """The observations of a finished iteration's summary (normally one)."""
+    """Return the observations of a finished iteration's summary (normally one)."""
     counts = summary.counts
     return tuple(
         Observed(
@@ -64,7 +64,7 @@ def observed(summary: StepSummary) -> tuple[Observed, ...]:
 
 
 def of_engine(observations: Sequence[Observed], engine: str) -> tuple[Observed, ...]:
-    """Those measured on ``engine``, or on an unknown one; what precedes a change of engine is gone."""
+    """Return the observations made on ``engine`` or an unknown one since the engine last changed."""
     latest: list[Observed] = []
     for observation in observations:
         if observation.engine in ("", engine):
@@ -75,12 +75,12 @@ def of_engine(observations: Sequence[Observed], engine: str) -> tuple[Observed, 
 
 
 def retention_cap(observations: Sequence[Observed]) -> Cap | None:
-    """Verified retention: the largest size that still carries its lessons.
+    """Return the cap of verified retention: the largest size that still carries its lessons.
 
     A lesson counts as carried when an entry cites its reflection and states its anchors. A size fails
     when its carried share, all its iterations together, is under .9 of the share that the smaller
     sizes that hold had together, both with at least 40 lessons. The cap is then the largest size below
-    the smallest that fails. None: nothing speaks against growth.
+    the smallest that fails. None means that nothing speaks against growth.
     """
     holding: list[int] = []
     for size in sorted({observation.batch_size for observation in observations}):
@@ -95,12 +95,12 @@ def retention_cap(observations: Sequence[Observed]) -> Cap | None:
 
 
 def variance_cap(observations: Sequence[Observed]) -> Cap | None:
-    """Reward variance: no growth while train rewards hardly vary.
+    """Return the cap of reward variance: the size does not grow while train rewards hardly vary.
 
-    Right or wrong is q (1 - q), q = (right + 1) / (examples + 2) over the last three iterations (the
-    rule of succession, so that a few examples never look certain). Where nearly all are right there
-    is little left to learn from a larger batch, where nearly all are wrong little to tell apart; the
-    time saved would be bought with nothing, so the size stays at most what it was. None: they vary.
+    The variance is q (1 - q) with q = (right + 1) / (examples + 2) over the last three iterations (the rule
+    of succession, so that a few examples never look certain). Where nearly all are right, there is little
+    left to learn from a larger batch; where nearly all are wrong, there is little to tell apart. A larger
+    batch would gain nothing, so the size stays at most what it was. None means that the rewards vary.
     """
     recent = observations[-RECENT:]
     examples, correct = sum(o.examples for o in recent), sum(o.correct for o in recent)

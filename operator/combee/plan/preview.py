@@ -1,4 +1,4 @@
-"""preview: what a run would do and cost, before anything is spent. Pure arithmetic on the manifest.
+"""What a run would do and cost, before anything is spent. Pure arithmetic on the manifest.
 
 Counts are exact where they follow from the manifest (rollouts of the map, leaves of a tree) and a
 range where the models decide (rounds of retransmission, clusters to merge, replays).
@@ -27,7 +27,7 @@ ANSWER_TOKENS = 150
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One planned iteration. ``levels``: calls of each level above the leaves (merge Model)."""
+    """One planned iteration. ``levels``: the calls of each level above the leaves (merge Model)."""
 
     iteration: int
     size: int
@@ -50,9 +50,9 @@ class Preview:
     reflections: Range
     tokens: Range
     detectable_gain: float | None
-    """None where nothing is scored."""
+    """the smallest gain that gate can show; None where nothing is scored."""
     held_out: tuple[int, int]
-    """rows of select and gate."""
+    """the rows of select and of gate."""
     warnings: tuple[str, ...] = ()
     refused: str = ""
     """why the plan would be refused; empty when it would not."""
@@ -64,14 +64,14 @@ class DataShape:
 
     facts: DataFacts
     input_tokens: float
-    """mean tokens of a model input, instructions included."""
+    """the mean tokens of a model input, instructions included."""
     warnings: tuple[str, ...] = field(default=())
     components: int = 1
-    """texts that a method reduces by themselves."""
+    """the number of texts that a method reduces separately."""
 
 
 def preview(spec: RunSpec, shape: DataShape) -> Preview:
-    """The whole run at the sizes it would take if nothing were measured."""
+    """Return the whole run at the sizes it would take if nothing were measured."""
     facts = shape.facts
     batches, reason = _batches(spec, shape)
     calls = total([batch.aggregator_calls for batch in batches])
@@ -92,7 +92,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
 
 
 def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Range, Range]:
-    """Rollouts and reflections; a recorded trajectory is reflected on once a part, at least once."""
+    """Count rollouts and reflections; a recorded trajectory is reflected on once a part, at least once."""
     facts, rounds = shape.facts, spec.method.reflection_rounds
     learning = facts.train_rows * spec.method.epochs
     if not spec.rolls_out:
@@ -142,13 +142,13 @@ def _batches(spec: RunSpec, shape: DataShape) -> tuple[list[Batch], str]:
 
 
 def _cost(spec: RunSpec, shape: DataShape, size: int, texts: int) -> Cost:
-    """What the base method asks for in an iteration."""
+    """Return what the base method asks for in an iteration."""
     rows, parts = shape.facts.select_rows, shape.components
     return method_of(spec).cost(Iteration(size, texts, parts, rows, spec.verify))
 
 
 def _batch(spec: RunSpec, shape: DataShape, iteration: int, size: int) -> Batch:
-    """The shape is that of a lone variant in flight; the calls are from that many variants to the most."""
+    """Return a batch with the shape of a lone variant in flight, and calls for one to the most variants."""
     most = min(spec.method.variants_in_flight, size)
     cost = _cost(spec, shape, size, most)
     batch = _of_one_part(spec, iteration, size, cost)
@@ -188,7 +188,7 @@ def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range
         + calls.high
         * (playbook + spec.aggregation.leaf_size * REFLECTION_TOKENS + ENTRIES_PER_LEAF * ENTRY_TOKENS)
     )
-    if spec.aggregation.traits.embeds:  # every reflection is
+    if spec.aggregation.traits.embeds:  # every reflection is embedded
         low += reflections.low * REFLECTION_TOKENS
         high += reflections.high * REFLECTION_TOKENS
     return Range(round(low), round(high))

@@ -1,7 +1,7 @@
-"""RunState: everything ``decide`` remembers of a run, as plain data derived from step summaries.
+"""Everything that ``decide`` remembers of a run, as plain data derived from step summaries.
 
-It is a fold over plans and summaries and nothing else, so a resumed run re-derives it and an
-operator keeps it in the object's status. It holds counts, scores and digests; never ids of
+RunState is a fold over plans and summaries and nothing else, so a resumed run derives it again and
+an operator keeps it in the object's status. It holds counts, scores and digests; never ids of
 examples, prompts or texts.
 """
 
@@ -38,7 +38,7 @@ class DataFacts:
 
     @property
     def refusal(self) -> str:
-        """Why heldOut cannot judge anything, whatever the gain; empty when it can."""
+        """Why heldOut cannot judge any gain, however large; empty when it can."""
         if can_ever_detect(self.gate_rows, 0.05):
             return ""
         cause = "even if every one of them went from wrong to right, chance could not be ruled out at 5 %"
@@ -59,7 +59,7 @@ class Best:
     iteration: int
     """-1 for the artifact that the run started from."""
     findings: str = ""
-    """digest of what was found in its text that only who has the training rows can find; empty: nothing."""
+    """the digest of findings in its text that need the training rows to be made; empty without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class RunState:
     offset: int = 0
     examples_done: int = 0
     evaluated_at: int = 0
-    """examples done when heldOut was last evaluated."""
+    """the number of examples done when heldOut was last evaluated."""
     artifact: str = ""
     baseline_select: float = 0.0
     last_select: float | None = None
@@ -84,11 +84,11 @@ class RunState:
     waves: tuple[tuple[int, float], ...] = ()
     """(rollouts in flight, modelled seconds) of profile's waves."""
     wave_engine: str = ""
-    """digest of the engine that the waves were measured on."""
+    """the digest of the engine that the waves were measured on."""
     observations: tuple[Observed, ...] = ()
-    """whole iterations as measured, newest last."""
+    """whole iterations as measured, the newest last."""
     trial_examples: int = 0
-    """examples that trials took in this epoch."""
+    """the number of examples that trials took in this epoch."""
     per_example: Spend | None = None
     """what one example of the last iteration cost; None before the first."""
     token_factor: float = 1.0
@@ -98,7 +98,7 @@ class RunState:
 
 
 def after_profile(state: RunState, summary: StepSummary) -> RunState:
-    """The state once the data is pinned and the untouched artifact is scored on select."""
+    """Return the state once the data is pinned and the untouched artifact is scored on select."""
     counts = summary.counts
     facts = DataFacts(
         train_rows=counts["train"],
@@ -123,7 +123,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
 
 
 def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
-    """The state once iteration ``plan.iteration`` is finished and rolled up."""
+    """Return the state once iteration ``plan.iteration`` is finished and rolled up."""
     if state.facts is None:
         raise BugError("an iteration cannot precede the profile")
     offset = plan.offset + plan.batch_size
@@ -151,8 +151,8 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
 
 
 def _judge(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
-    """Select decides what is best; an iteration without an evaluation changes nothing. Without heldOut what
-    knows most is best, once any of it is shown."""
+    """Return the state with the best artifact: the one that scored highest on select. An iteration without an
+    evaluation changes nothing. Without heldOut the latest artifact is best once any of it is rendered."""
     findings = summary.outputs.get("findings", "")
     if state.facts is not None and not state.facts.select_rows and summary.counts.get("rendered", 0):
         return replace(state, best=Best(state.artifact, 0.0, plan.iteration, findings))
@@ -176,5 +176,5 @@ def spend_of(summary: StepSummary) -> Spend:
 
 
 def charge(state: RunState, summary: StepSummary) -> RunState:
-    """``state`` with what a step spent."""
+    """Return ``state`` with what a step spent added."""
     return replace(state, spend=state.spend + spend_of(summary), usage=add_usage(state.usage, summary.usage))

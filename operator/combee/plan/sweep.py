@@ -1,4 +1,4 @@
-"""When kept traffic ends: which stores still hold some, and what their Jobs do next. Pure.
+"""When kept traffic ends: which stores still hold traffic, and what their Jobs do next. Pure.
 
 The operator has no memory of its own. One Job for each store carries it in an annotation: whose traffic is in
 the store and until when, also after a gateway was turned off, its store was changed or its Playbook was
@@ -19,11 +19,11 @@ from pydantic import ValidationError
 from combee.api.run import Store
 
 SLOT_SECONDS = 3600
-"""between two sweeps of a store."""
+"""The time between two sweeps of a store."""
 MARGIN_SECONDS = 900
-"""for what is written last, once nothing more is to be kept."""
+"""The time left for the last writes once nothing more is to be kept."""
 GIVE_UP_SECONDS = 86_400
-"""after everything is over: a store that cannot be reached until then is left as it is."""
+"""A store that cannot be reached for this long after everything in it is over is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Kept:
     playbook: str
     retention_seconds: float
     until: float = 0.0
-    """nothing more comes, and from then on nothing is left, in seconds since 1970; 0: more may come."""
+    """when nothing of it is left any more, in seconds since 1970; 0 while more may come."""
     tended: bool = False
     """whether a gateway looks after it."""
 
@@ -47,7 +47,7 @@ class Memory:
 
     @property
     def key(self) -> str:
-        """What tells stores apart."""
+        """A short digest that tells stores apart."""
         return hashlib.sha256(self.store.model_dump_json().encode()).hexdigest()[:8]
 
     @property
@@ -55,7 +55,7 @@ class Memory:
         return all(traffic.tended for traffic in self.kept)
 
     def to_json(self) -> str:
-        """As the annotation has it; equal ones are equal."""
+        """Return the annotation's text; equal memories have equal texts."""
         kept = [list(astuple(traffic)) for traffic in self.kept]
         store = self.store.model_dump(mode="json", by_alias=True, exclude_none=True)
         return json.dumps({"store": store, "kept": kept}, sort_keys=True)
@@ -74,10 +74,10 @@ class Memory:
 def remembered(
     before: Iterable[Kept], live: Iterable[Kept], unread: Collection[str], now: float, swept: float
 ) -> tuple[Kept, ...]:
-    """What is kept in a store now, by Playbook.
+    """Return what is kept in a store now, sorted by Playbook.
 
-    ``before``: as it was remembered. ``live``: of which more may come. ``unread``: Playbooks that cannot be
-    read, of which nothing is forgotten. ``swept``: when the last sweep began that came to a good end.
+    ``before``: what was remembered. ``live``: the traffic of which more may come. ``unread``: Playbooks that
+    cannot be read, so that nothing of theirs is forgotten. ``swept``: when the last successful sweep began.
     """
     current = {traffic.playbook: traffic for traffic in live}
     for traffic in before:
@@ -98,11 +98,11 @@ class SweepJob:
     name: str
     uid: str
     created: float
-    """seconds since 1970."""
+    """when it was created, in seconds since 1970."""
     memory: Memory
     complete: bool = False
     over: bool = False
-    """it does nothing any more, or never did: complete, failed or suspended."""
+    """whether it is complete, failed or suspended, and so does nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +112,16 @@ class SweepSeen:
     jobs: tuple[SweepJob, ...] = ()
     """the oldest first."""
     live: Mapping[str, Memory] = field(default_factory=dict)
-    """by ``Memory.key``: the stores into which more may come, as today's Playbooks ask for it."""
+    """the stores into which more may come, as today's Playbooks ask for it, by ``Memory.key``."""
     unread: frozenset[str] = frozenset()
     """Playbooks that this release cannot read."""
     lost_claims: frozenset[str] = frozenset()
-    """claims that are gone: what was in them has ended with them."""
+    """claims that are gone, and with them what they held."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepStart:
-    """A store's next Job, and the Jobs that go once it is made."""
+    """A store's next Job, and the Jobs that are deleted once it is made."""
 
     memory: Memory
     replaces: tuple[SweepJob, ...] = ()
@@ -134,9 +134,9 @@ class SweepPlan:
     start: tuple[SweepStart, ...] = ()
     delete: tuple[SweepJob, ...] = ()
     note: tuple[tuple[SweepJob, Memory], ...] = ()
-    """Jobs whose annotation is to say something new."""
+    """Jobs whose annotation is to change, with what it is to say."""
     keeps: bool = False
-    """whether anything is kept, or was so lately: then the namespace is looked at again."""
+    """whether anything is kept, or was until lately, so that the namespace is looked at again."""
 
 
 def decide_sweep(seen: SweepSeen, now: float) -> SweepPlan:

@@ -1,4 +1,4 @@
-"""What the plan layer says to an executor: Step, StepSummary, IterationPlan, Snapshot, Plan.
+"""What the plan layer and an executor tell each other: Step, StepSummary, IterationPlan, Snapshot, Outcome.
 
 All of it is data. An ``IterationPlan`` holds parameters and a seed, never lists of ids: membership
 and tree follow from it by pure functions, so that replaying it needs nothing else.
@@ -18,10 +18,10 @@ from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
 
 PLAN_VERSION = 3
-"""3 adds ``variants``, 2 ``trial``; a plan that has no use for ``variants`` is written as of version 2."""
+"""Version 2 added ``trial`` and 3 ``variants``; a plan without use for those is written as version 2."""
 ONE_TEXT_VERSION = 2
 OLDEST_PLAN_VERSION = 1
-"""A plan of version 1 is read as one that is no trial."""
+"""A plan of version 1 says nothing of trials and is read as no trial."""
 SUMMARY_VERSION = 1
 _GIVE_PLANS = "Give the folder `plans` of an earlier run"
 MAX_SUMMARY_BYTES = 2048
@@ -35,7 +35,7 @@ class IterationPlan:
     iteration: int
     epoch: int
     offset: int
-    """position in the epoch's order of the first example of the batch."""
+    """the position of the batch's first example in the epoch's order."""
     batch_size: int
     batch_reason: str
     seed: int
@@ -55,15 +55,15 @@ class IterationPlan:
     reflection_rounds: int
     evaluate: bool
     token_factor: float
-    """tokens the server counts for each token we estimate; learned, frozen here."""
+    """how many tokens the server counts for each token we estimate; learned, frozen here."""
     trial: bool = False
-    """its size was chosen to be measured; charged to the fifth of the epoch that trials may take."""
+    """whether its size was chosen to be measured; then it counts towards the trials' fifth of the epoch."""
     variants: int = 1
-    """most texts of the artifact that are worked with side by side, each on its share of the batch."""
+    """the most texts of the artifact worked with side by side, each on its share of the batch."""
     version: int = PLAN_VERSION
 
     def to_json(self) -> bytes:
-        """Canonical bytes: equal plans have equal bytes, those of the oldest version that can hold them."""
+        """Return canonical bytes, of the oldest version that can hold the plan: equal plans, equal bytes."""
         body = asdict(self)
         if self.variants == 1:
             del body["variants"]
@@ -93,7 +93,7 @@ class IterationPlan:
 
 
 def _plan_adapter(cls: type[IterationPlan]) -> TypeAdapter[Any]:
-    """Refuses wrong types, unknown and missing fields: a plan may come from anywhere."""
+    """Return an adapter that refuses wrong types, unknown and missing fields: a plan may be anybody's."""
     cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return TypeAdapter(cls)
 
@@ -108,13 +108,13 @@ class Step:
     seed: int
     shards: int = 1
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """digests (or step names) of what it reads."""
+    """the digests (or step names) of what it reads."""
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class RoleUsage:
-    """Model calls of one role. ``hits`` are calls answered from the memo, included in ``calls``."""
+    """The model calls of one role. ``hits`` are those answered from the memo; ``calls`` includes them."""
 
     calls: int = 0
     hits: int = 0
@@ -134,7 +134,7 @@ Usage = Mapping[str, RoleUsage]
 
 
 def add_usage(*parts: Usage) -> dict[str, RoleUsage]:
-    """The sum by role, roles in sorted order."""
+    """Return the sum by role, with the roles sorted."""
     roles = sorted({role for part in parts for role in part})
     return {role: sum((part[role] for part in parts if role in part), RoleUsage()) for role in roles}
 
@@ -158,7 +158,7 @@ class StepSummary:
     version: int = SUMMARY_VERSION
 
     def encode(self) -> bytes:
-        """JSON with its own length and checksum, so that a cut message is noticed."""
+        """Return JSON behind its length and checksum, so that a cut message is noticed."""
         body = asdict(self)
         body["usage"] = {role: list(asdict(usage).values()) for role, usage in self.usage.items()}
         data = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -174,7 +174,7 @@ class StepSummary:
 
     @classmethod
     def decode(cls, data: bytes) -> Self | None:
-        """None when missing, cut or damaged: the cheap ``finish`` then runs again."""
+        """Return the summary, or None when missing, cut or damaged: the cheap ``finish`` then runs again."""
         try:
             length, checksum, body = data.split(b" ", 2)
             if int(length) != len(body) or hashlib.sha256(body).hexdigest()[:16] != checksum.decode():
