@@ -1,4 +1,4 @@
-"""A rollout by an adapter of the gepa package: what its process is asked, and the recording in its reply."""
+"""Rollouts by an adapter of the gepa package: what its process is asked, and the recording in its reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from combee.work.programs import ProgramRunner, Rollout
 
 @dataclass(slots=True, kw_only=True)
 class AdapterRunner(ProgramRunner):
-    """Rolls out by an adapter, each example by itself. ``image``: the worker's that holds it, if named."""
+    """Rolls out by an adapter, one example at a time. ``image``: the worker's that holds it, if named."""
 
     adapter: CustomAdapter
     hosts: Hosts

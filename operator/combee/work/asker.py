@@ -28,8 +28,8 @@ from combee.records import Prompt
 Parsed = TypeVar("Parsed")
 
 LOSSES = (ContextLengthError, TransientError, ParseError, RolloutError)
-"""What one example may die of without taking the step with it. It counts as wrong, stays in the
-denominator, and is not remembered: the same call is made again when it is asked for again."""
+"""The errors that may end one example without ending the step. Such an example counts as wrong and stays in
+the denominator; the call is not remembered, so it is made again when it is asked for again."""
 
 REPAIR_ROUNDS = 3
 
@@ -51,7 +51,7 @@ class CallRow:
     hit: bool
     attempts: int
     retried_for: tuple[str, ...] = ()
-    """why it was asked again, one word an attempt."""
+    """why it was asked again, one word for each attempt."""
     hedged: bool = False
     """whether a second request raced it."""
     limits: tuple[tuple[int, int, int, str], ...] = ()
@@ -81,11 +81,11 @@ class Asker:
         chain: int,
         ordinal: int = 0,
     ) -> Parsed:
-        """The parsed answer. Raises ParseError when three repair rounds did not help, and the errors
-        of ``ChatClient.ask`` untouched; what only concerns this ask (``LOSSES``) is counted.
+        """Return the parsed answer. Raises ParseError when three repair rounds did not help, and passes on
+        the errors of ``ChatClient.ask``; those that only concern this ask (``LOSSES``) are counted.
 
-        What a tolerant parser reads out of broken JSON is a guess: it is asked for again, too, and
-        the guess is taken only when that brings nothing. An answer that was cut keeps what it says.
+        What a tolerant parser reads out of broken JSON is a guess: the model is asked again, and the
+        guess is taken only when that brings nothing. An answer that was cut is taken if it can be parsed.
         """
         try:
             return await self._answer(partial(self._call, role, stage, chain, ordinal), prompt, parse)
@@ -129,7 +129,7 @@ class Asker:
     async def _call(
         self, role: str, stage: str, chain: int, ordinal: int, prompt: Prompt
     ) -> tuple[str, bool]:
-        """The text of an answer, and whether it was cut."""
+        """Return the text of an answer, and whether it was cut."""
         client = self.clients.get(role)
         if client is None:
             raise EndpointError(f"no model is given for the role {role}", where=f"spec.models.{role}")
@@ -142,7 +142,7 @@ class Asker:
         return answered.completion.text, answered.completion.finish_reason == "length"
 
     def begin(self, stage: str) -> None:
-        """Stages are in the order of their first calls."""
+        """Add a stage unless it has begun; stages are in the order of their first calls."""
         if stage not in self.stages:
             self.stages.append(stage)
 
@@ -167,7 +167,7 @@ class Asker:
         )
 
     def take_in(self, part: Asker, first_chain: int) -> None:
-        """Put the calls of ``part`` into the call graph, its chains counted from ``first_chain``."""
+        """Put the calls of ``part`` into the call graph, with its chains numbered from ``first_chain``."""
         for stage in part.stages:
             self.begin(stage)
         self.rows += [replace(row, chain=row.chain + first_chain) for row in part.rows]
@@ -175,7 +175,7 @@ class Asker:
         self.lost += part.lost
 
     def usage(self) -> dict[str, RoleUsage]:
-        """Tokens and calls by role."""
+        """Return the tokens and calls by role."""
         total: dict[str, RoleUsage] = {}
         for row in self.rows:
             usage = RoleUsage(1, int(row.hit), row.prompt_tokens, row.completion_tokens, row.cached_tokens)
@@ -183,23 +183,23 @@ class Asker:
         return dict(sorted(total.items()))
 
     def rollouts(self) -> int:
-        """Calls of the task model: map, replay and heldOut alike."""
+        """Return the number of calls of the task model: map, replay and heldOut alike."""
         return sum(row.role == "task" for row in self.rows)
 
     def counts(self) -> dict[str, int]:
-        """What a step's receipt counts of its asks."""
+        """Return what a step's receipt counts of its asks."""
         return {"rollouts": self.rollouts(), "repaired": self.repaired, "lost": self.lost}
 
     def encode(self) -> bytes:
-        """The call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit, attempts;
-        then, only where something happened, why it was asked again, whether it was raced, and what became of
-        the role's concurrency."""
+        """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
+        attempts; then, only where something happened, why it was asked again, whether it was raced, and how
+        the role's concurrency changed."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
 
 
 def _cells(row: CallRow) -> list[object]:
-    """An encoded row; its end only as far as something happened."""
+    """Return a row's cells; those at the end are left out where nothing happened."""
     tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
     cells = [row.role, row.stage, row.chain, round(row.seconds, 6), *tokens, row.hit, row.attempts]
     if row.retried_for or row.hedged or row.limits:
@@ -208,8 +208,8 @@ def _cells(row: CallRow) -> list[object]:
 
 
 def is_broken_json(text: str) -> bool:
-    """Whether an answer begins a JSON object (prose and fences before it do not matter) and does not end
-    it as one. Plain text is not broken.
+    """Return whether an answer begins a JSON object (prose and fences before it do not matter) that does not
+    end as one. Plain text is not broken.
 
     >>> [is_broken_json(text) for text in ('Here: {"a": 1} so', '{"a" = 1}', "about {3, 4}")]
     [False, True, False]
@@ -225,7 +225,7 @@ def is_broken_json(text: str) -> bool:
 
 
 def decode_rows(data: bytes) -> list[CallRow]:
-    """The rows that ``Asker.encode`` wrote. Roles and stages are few and shared."""
+    """Return the rows that ``Asker.encode`` wrote. Roles and stages are few, so rows share their strings."""
     rows = []
     for line in io.BytesIO(data):
         role, stage, *cells = json.loads(line)
@@ -237,7 +237,7 @@ def decode_rows(data: bytes) -> list[CallRow]:
 
 
 def modelled_seconds(rows: list[CallRow], slots: int) -> float:
-    """The recorded calls list-scheduled on ``slots``, stage after stage: seconds."""
+    """Return how many seconds the recorded calls take, list-scheduled on ``slots`` stage after stage."""
     stages: dict[str, dict[int, list[float]]] = {}
     for row in rows:
         stages.setdefault(row.stage, {}).setdefault(row.chain, []).append(row.seconds)

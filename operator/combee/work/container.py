@@ -1,4 +1,4 @@
-"""A rollout by the user's own container (on a laptop a command): the files it gets, the files it leaves."""
+"""Rollouts by the user's own container (on a laptop a command): the files it gets, and those it leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Executor(Protocol[End]):
         left: Mapping[str, int],
         stop: asyncio.Future[CombeeError],
     ) -> End:
-        """How it ended and which of ``left`` (name -> most bytes) it left. ``stop`` ends it."""
+        """Run it; return how it ended with its files of ``left`` (name -> most bytes). ``stop`` ends it."""
         ...
 
 

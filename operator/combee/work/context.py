@@ -28,33 +28,33 @@ Row = TypeVar("Row")
 
 
 class Progress(Protocol):
-    """Told what a step is doing; must not raise and must not block."""
+    """Listens to what a step is doing; it must not raise and must not block."""
 
     def begin(self, stage: str, total: int) -> None:
-        """A stage of ``total`` units starts."""
+        """Start a stage of ``total`` units."""
 
     def advance(self, units: int = 1) -> None:
-        """``units`` more of the current stage are done."""
+        """Count ``units`` more of the current stage as done."""
 
     def note(self, text: str) -> None:
-        """Something a person should know; no prompt, no data."""
+        """Say something that a person should know; it holds no prompt and no data."""
 
 
 class Data(Protocol):
-    """The run's splits, read when first asked for. heldOut is never asked for by map or reduce."""
+    """The run's splits, each read when first asked for. Map and reduce never ask for heldOut."""
 
     async def train(self) -> Dataset:
-        """Rows to learn from."""
+        """Return the rows to learn from."""
 
     async def held_out(self) -> Dataset | None:
-        """Rows to select and gate on; None where nothing is rolled out."""
+        """Return the rows to select and gate on; None where nothing is rolled out."""
 
     async def test(self) -> Dataset | None:
-        """Rows that are scored once, at the very end."""
+        """Return the rows that are scored once, at the very end; None where there are none."""
 
 
 class Runner(Protocol):
-    """Rolls out an example where that is more than one call of the task model."""
+    """Rolls out an example where a rollout is more than one call of the task model."""
 
     async def run(
         self,
@@ -67,9 +67,9 @@ class Runner(Protocol):
         ordinal: int,
         reflected: bool = False,
     ) -> Recording:
-        """What was done with the artifact, in the call graph as one call of the task model. Raises ``LOSSES``
-        for what only concerns this example. ``ordinal`` numbers repeats of the same; ``reflected``: what was
-        done will be reflected on, not only scored."""
+        """Return what was done with the artifact; the call graph has it as one call of the task model. Raises
+        ``LOSSES`` for what only concerns this example. ``ordinal`` numbers repeats of the same rollout;
+        ``reflected``: whether it will be reflected on, and not only scored."""
         ...
 
 
@@ -99,17 +99,17 @@ class WorkContext:
     data: Data
     concurrency: int
     slots: int
-    """slots of the whole run: what modelled time is computed on."""
+    """the slots of the whole run, on which modelled time is computed."""
     clock: Callable[[], float]
     progress: Progress
     initial_playbook: str = ""
     runner: Runner | None = None
-    """None: a rollout is one call of the task model."""
+    """what makes rollouts; None where a rollout is one call of the task model."""
     cache: dict[str, Any] = field(default_factory=dict)
     """values that are costly to derive and the same for every step of this process."""
 
     def asker(self) -> Asker:
-        """A fresh call graph."""
+        """Return an asker with an empty call graph."""
         models = self.spec.models
         roles = {"task": models.task, "proposer": models.proposer}
         samplings = {
@@ -118,13 +118,13 @@ class WorkContext:
         return Asker(self.clients, samplings)
 
     def rendered(self, artifact: Any) -> Rendered:
-        """What a model is shown of an artifact, within the run's token budget."""
+        """Return what a model is shown of an artifact, within the run's token budget."""
         budget_tokens = self.spec.method.render_token_budget
         return self.method.render(artifact, budget_tokens=budget_tokens, verify=self.spec.verify)
 
 
 async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Example]]:
-    """heldOut in halves: select chooses, gate decides, neither teaches. Both are empty without heldOut.
+    """Return heldOut's halves: select chooses, gate decides, neither teaches. Without heldOut both are empty.
 
     They are a pure function of the data's digest and its ids.
     """
@@ -137,12 +137,12 @@ async def held_out_split(context: WorkContext) -> tuple[list[Example], list[Exam
 
 
 def receipt_path(context: WorkContext, step: str, shard: int = 0) -> str:
-    """Where a shard's last act goes."""
+    """Return the path of a shard's receipt, which is the last thing it writes."""
     return f"{context.prefix}/steps/{step}/{shard:05d}.manifest.json"
 
 
 async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
-    """A shard's receipt, or None when it is not finished."""
+    """Return a shard's receipt, or None when the shard is not finished."""
     data = await context.store.aget(receipt_path(context, step, shard))
     if data is None:
         return None
@@ -153,7 +153,7 @@ async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepS
 
 
 async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
-    """Write a shard's receipt; the first one wins and is returned."""
+    """Write a shard's receipt and return the one that counts: the first that was written."""
     data = json.dumps(asdict(summary), indent=1, sort_keys=True, ensure_ascii=False).encode()
     if await context.store.aput_new(receipt_path(context, summary.step, shard), data):
         return summary
@@ -166,7 +166,7 @@ async def write_receipt(context: WorkContext, summary: StepSummary, shard: int =
 
 
 async def require_receipts(context: WorkContext, step: str, shards: int) -> list[StepSummary]:
-    """The receipts of all shards of a finished step. Raises BugError when one is missing."""
+    """Return the receipts of all shards of a finished step. Raises BugError when one is missing."""
     receipts = await asyncio.gather(*(read_receipt(context, step, shard) for shard in range(shards)))
     missing = [shard for shard, receipt in enumerate(receipts) if receipt is None]
     if missing:
@@ -175,7 +175,7 @@ async def require_receipts(context: WorkContext, step: str, shards: int) -> list
 
 
 def line_of(row: Any) -> bytes:
-    """A dataclass as one line of JSON, sets in order. A variant is told where there were several."""
+    """Return a dataclass as one line of JSON with its sets sorted. An empty ``variant`` is left out."""
     fields = asdict(row)
     if not fields.get("variant"):
         fields.pop("variant", None)
@@ -183,23 +183,23 @@ def line_of(row: Any) -> bytes:
 
 
 async def put_json(context: WorkContext, value: Any) -> str:
-    """A value as JSON; returns its digest."""
+    """Store a value as JSON and return its digest."""
     return await context.store.aput_blob(json.dumps(value, sort_keys=True).encode())
 
 
 async def put_lines(context: WorkContext, lines: Iterable[bytes]) -> str:
-    """Lines of ``line_of``, one blob; returns its digest."""
+    """Store lines of ``line_of`` as one blob and return its digest."""
     return await context.store.aput_blob(b"".join(lines))
 
 
 async def get_lines(context: WorkContext, digest: str, make: Callable[[dict[str, Any]], Row]) -> list[Row]:
-    """``make`` of each row of a blob of JSON lines, row by row: what it drops is never held for all."""
+    """Return ``make`` of each row of a blob of JSON lines; what it drops is held for one row at a time."""
     data = await context.store.aget_blob(digest)
     return [make(json.loads(line)) for line in io.BytesIO(data) if line.strip()]
 
 
 def total_usage(summaries: list[StepSummary]) -> dict[str, RoleUsage]:
-    """The sum of the usages by role."""
+    """Return the sum of the usages by role."""
     total: dict[str, RoleUsage] = {}
     for summary in summaries:
         for role, usage in summary.usage.items():
@@ -208,5 +208,5 @@ def total_usage(summaries: list[StepSummary]) -> dict[str, RoleUsage]:
 
 
 def total(summaries: list[StepSummary], count: str) -> int:
-    """The sum of one count."""
+    """Return the sum of one count."""
     return sum(summary.counts.get(count, 0) for summary in summaries)

@@ -1,6 +1,6 @@
 """evaluate: the one look at gate (and at test), for the best artifact and the untouched one.
 
-Leaves: ``record`` (means and paired differences, and under ``scores`` the digest of a split's scores by
+It leaves ``record`` (means and paired differences, and under ``scores`` the digest of a split's scores by
 example, so that runs can be compared with each other example by example) and the call graph ``calls``.
 """
 
@@ -66,7 +66,7 @@ async def _pair(
     baseline: Any,
     split: str,
 ) -> tuple[dict[str, Any], str]:
-    """Means of both and the paired difference with its interval; and the digest of the scores themselves."""
+    """Return both means and the paired difference with its interval, and the digest of the scores."""
     shown = {"baseline": context.rendered(baseline).shown, "best": context.rendered(best).shown}
     before = await evaluate(context, asker, examples, shown["baseline"], stage=f"{split} baseline")
     after = await evaluate(context, asker, examples, shown["best"], stage=f"{split} best")

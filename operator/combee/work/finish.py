@@ -1,7 +1,7 @@
 """finish: the last step of an iteration. It applies, checks, replays, renders, scores select, and
 rolls the receipts of the iteration up into one summary.
 
-Leaves: ``artifact`` (canonical JSON), ``playbook`` (the rendered text) and ``record`` (what the
+It leaves ``artifact`` (canonical JSON), ``playbook`` (the rendered text) and ``record`` (what the
 report shows of the iteration).
 """
 
@@ -43,7 +43,7 @@ from combee.work.verify import run_verification
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What the steps before left."""
+    """What the earlier steps left."""
 
     receipts: list[StepSummary]
     trajectories: dict[str, Trajectory]
@@ -88,7 +88,7 @@ async def run_finish(
 
 @dataclass(frozen=True, slots=True)
 class _Iteration:
-    """What an iteration did, as far as it is summed up."""
+    """What an iteration did, from which its summary is made."""
 
     plan: IterationPlan
     inputs: _Inputs
@@ -101,7 +101,7 @@ class _Iteration:
     """the variants in flight, where there were several."""
 
     def total(self, count: str) -> int:
-        """One count, added up over the steps before and this one."""
+        """Return one count, added up over the earlier steps and this one."""
         return total(self.inputs.receipts, count) + self.asker.counts().get(count, 0)
 
 
@@ -124,8 +124,8 @@ async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Input
 
 
 async def _recorded(context: WorkContext, iteration: _Iteration) -> dict[str, list[CallRow]]:
-    """The recorded calls of the whole iteration, by step. Read last: nothing before needs them, and they
-    are 5 MiB of a batch of 10,000."""
+    """Return the recorded calls of the whole iteration, by step. They are read last: nothing needs them
+    earlier, and for a batch of 10,000 they take 5 MiB."""
     rows: dict[str, list[CallRow]] = {name: [] for name in FINISH.waits_for}
     for receipt in iteration.inputs.receipts:
         rows[receipt.kind] += decode_rows(await context.store.aget_blob(receipt.outputs["calls"]))
@@ -157,7 +157,7 @@ async def _apply(
 
 
 async def _refused(context: WorkContext, before: Any, after: Any, inputs: _Inputs) -> list[Refusal]:
-    """The new entries that may not be rendered: they repeat private data, or give orders."""
+    """Return the new entries that may not be rendered, since they repeat private data or give orders."""
     method, train = context.method, await context.data.train()
     new = method.new_entries(before, after)
     if train.recordings:
@@ -219,13 +219,13 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
 
 
 async def _findings(context: WorkContext, text: str) -> dict[str, str]:
-    """The digest of what the text repeats of the rows, which only entries of the start may do."""
+    """Return the digest of what the text repeats of the rows; only entries of the start may repeat any."""
     findings = await repeated(context, text)
     return {"findings": await context.store.aput_blob(findings_json(findings).encode())} if findings else {}
 
 
 def _step_walls(receipts: list[StepSummary]) -> dict[str, float]:
-    """Seconds of the steps before: map's shards run side by side, so the longest counts."""
+    """Return the seconds of the earlier steps; map's shards run side by side, so the longest counts."""
     walls: dict[str, float] = defaultdict(float)
     for receipt in receipts:
         walls[receipt.kind] = max(walls[receipt.kind], receipt.seconds["wall"])
@@ -233,7 +233,7 @@ def _step_walls(receipts: list[StepSummary]) -> dict[str, float]:
 
 
 def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list[CallRow]) -> dict[str, Any]:
-    """What the report shows of this iteration; no text of data or prompts."""
+    """Return what the report shows of this iteration; it holds no text of data or prompts."""
     applied, verified = iteration.applied, iteration.applied.verified
     levels = iteration.inputs.retention["levels"]
     counts = ("rollouts", "lostCalls", "unknownIds", "failed", "repaired", "lost")
@@ -266,7 +266,7 @@ def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list
 
 
 def _rendered_lessons(context: WorkContext, iteration: _Iteration) -> int:
-    """Distinct lessons of this iteration that stand in the rendered playbook."""
+    """Return how many distinct lessons of this iteration stand in the rendered playbook."""
     views = context.method.views(iteration.applied.ledger, iteration.rendered, verify="Replay")
     texts = {view.text for view in views if view.rendered}
     updates = [update for update in iteration.inputs.updates if update.text in texts]

@@ -22,7 +22,7 @@ QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 
 def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any]:
-    """``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart,
+    """Return ``stages`` (in the order in which they ran), ``faults`` by reason, those of containers apart,
     ``hedges``, and ``limits``: how the concurrency of each role followed the server, in order.
 
     ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
@@ -67,21 +67,21 @@ def _stage(step: str, stage: str, rows: list[CallRow], slots: int) -> dict[str, 
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The nearest-rank quantile of ascending numbers, share in (0, 1]: always one that was measured.
+    """Return the nearest-rank quantile of ascending numbers, which is one of them. ``share``: in (0, 1].
 
     >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5), quantile([1.0, 2.0, 3.0, 4.0], 0.99)
     (2.0, 4.0)
     """
-    # What floating point adds to a whole number does not count.
+    # Rounding takes away what floating point adds to a whole number.
     return ordered[max(0, math.ceil(round(share * len(ordered), 9)) - 1)]
 
 
 def typical_seconds(rows: list[CallRow], slots: int) -> float:
-    """``modelled_seconds`` with stragglers cut: what this many examples take on an ordinary day.
+    """Return ``modelled_seconds`` with stragglers cut: what this many examples take on an ordinary day.
 
-    One call that is ten times as slow as its like is a fault, which says nothing of how time grows with the
-    batch and would look like a change of the workload; when all are slower, so is their median. Seconds;
-    never more than ``modelled_seconds``.
+    One call that is ten times as slow as the others is a fault. It says nothing about how time grows with
+    the batch and would look like a change of the workload; when all calls are slower, so is their median.
+    The result is never more than ``modelled_seconds``.
     """
     latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
@@ -92,7 +92,7 @@ def typical_seconds(rows: list[CallRow], slots: int) -> float:
 
 
 def union(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by reason, added up."""
+    """Return the counts by reason, added up."""
     total: Counter[str] = Counter()
     for part in parts:
         total.update(part)

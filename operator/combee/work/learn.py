@@ -1,4 +1,4 @@
-"""Learning from one example: what was answered, done or recorded is scored and reflected on."""
+"""Learning from one example: scores what was answered, done or recorded, and reflects on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Learned = tuple[Trajectory, Reflection | None]
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """One example of a batch, at its ``position``, and the text that its agent is shown."""
+    """One example of a batch, its ``position`` there, and the text that its agent is shown."""
 
     context: WorkContext
     asker: Asker
@@ -33,7 +33,7 @@ class Learning:
     shown: Shown
 
     async def learn(self) -> Learned:
-        """Roll out, score and reflect. What was recorded is not rolled out.
+        """Roll out, score and reflect. An example with a recording is not rolled out.
 
         A wrong answer gets up to ``reflection_rounds`` rounds: reflect, try again with the reflection, stop
         when it is right. The votes and lessons of the last round count; the trajectory stays the first one,
@@ -68,16 +68,16 @@ class Learning:
         return first, reflection
 
     async def _from_recording(self, load: Load) -> Learned:
-        """The trajectory, without what the data holds of it anyway, and one reflection for all of its parts.
+        """Return the trajectory, without what the data holds anyway, and one reflection on all of its parts.
 
-        A lost reflection is counted as any lost call is; when those of all parts are, the trajectory failed.
+        A lost reflection counts as any lost call does; when those of all parts are, the trajectory failed.
         """
         recording = await asyncio.to_thread(lambda: decode(load()))
         first, reflection, error = await self._reflections(recording)
         return replace(without_work(first), error="" if reflection else error), reflection
 
     async def _from_runs(self, runner: Runner) -> Learned:
-        """Roll out and reflect on each part, each time in place of a single answer."""
+        """Learn in rounds as ``learn`` does, with a rollout and its parts in place of a single answer."""
         trajectory: Trajectory | None = None
         reflection: Reflection | None = None
         shown, epoch = self.shown, self.plan.epoch
@@ -111,7 +111,7 @@ class Learning:
     async def _reflections(
         self, recording: Recording, round_number: int = 1, previous: Reflection | None = None
     ) -> tuple[Trajectory, Reflection | None, str]:
-        """The first part as a trajectory, one reflection on all parts, and the code of the last loss."""
+        """Return the first part as a trajectory, one reflection on all parts, and the last loss's code."""
         reflections: list[Reflection] = []
         error, by_model = "", False
         parts = trajectories(self.example, recording, self.plan.epoch)
@@ -128,7 +128,7 @@ class Learning:
     async def _reflection(
         self, trajectory: Trajectory, round_number: int = 1, previous: Reflection | None = None
     ) -> Reflection | None:
-        """The lessons of one trajectory; None when the reflector's answer is lost or unusable."""
+        """Return the reflection on one trajectory; None when the reflector's answer is lost or unusable."""
         prompt = self._prompt(trajectory, round_number, previous)
         try:
             return await self._reflect(prompt, trajectory, round_number)
@@ -166,13 +166,13 @@ class Learning:
 
 
 def with_reflection(playbook: str, reflection: Reflection) -> str:
-    """The artifact as an agent gets it that tries an example again."""
+    """Return the artifact as it is shown to an agent that tries an example again."""
     lessons = "".join(f"- {lesson.text}\n" for lesson in reflection.lessons)
     return f"{playbook.rstrip()}\n\n## Your last attempt at this\n\n{reflection.text}\n\n{lessons}".lstrip()
 
 
 def joined(parts: Sequence[Reflection]) -> Reflection | None:
-    """One reflection of what the parts of one trajectory taught, each lesson once; None for no part."""
+    """Join the reflections on the parts of one trajectory, each lesson once; None where there is none."""
     if not parts:
         return None
     first = parts[0]
@@ -186,8 +186,8 @@ def joined(parts: Sequence[Reflection]) -> Reflection | None:
 
 
 def joined_records(parts: Sequence[Reflection]) -> Reflection | None:
-    """One reflection of the records that a method made of the parts without a call: those of one id are one,
-    each part's cut to its share of what a record may hold."""
+    """Join the records that a method made of the parts without a call into one reflection. Records of one id
+    become one, with each part's cut to its share of what a record may hold."""
     if not parts:
         return None
     texts_of: dict[str, dict[str, None]] = {}

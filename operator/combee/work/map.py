@@ -1,6 +1,6 @@
-"""map: many agents roll out and reflect, one shard a pod (or a few coroutines).
+"""map: many agents roll out and reflect, in one pod (or a few coroutines) for each shard.
 
-Leaves, per shard: ``trajectories`` and ``reflections`` (JSON lines, in the batch's order) and the
+A shard leaves ``trajectories`` and ``reflections`` (JSON lines, in the batch's order) and the
 call graph ``calls``.
 """
 
@@ -23,11 +23,11 @@ from combee.work.rollouts import too_many_lost
 from combee.work.variants import dealt_to, name_of, signed
 
 MAX_LOST_SHARE = 0.5
-"""A shard that loses more than this to errors is a bad day, not a lesson: the step fails."""
+"""A shard that loses a larger share to errors has a bad day and teaches nothing: the step fails."""
 
 
 async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
-    """The batch of an iteration, in order: a pure function of the plan and the data."""
+    """Return the batch of an iteration, in order: a pure function of the plan and the data."""
     train = await context.data.train()
     by_id = {example.id: example for example in train.examples}
     ids = batch(
@@ -42,19 +42,19 @@ async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
 
 
 def dealt(batch_members: list[Example], plan: IterationPlan) -> list[list[int]]:
-    """Positions of the batch by shard, balanced by tokens: a pure function of plan and data."""
+    """Return the batch's positions by shard, balanced by tokens: a pure function of the plan and the data."""
     return shards([member.tokens or estimate_tokens(member.input) for member in batch_members], plan.shards)
 
 
 async def help_others(
     context: WorkContext, step: Step, plan: IterationPlan, shard: int, shown: Sequence[Rendered]
 ) -> int:
-    """Work stealing for a pod that is done: answer the calls of unfinished shards from their far
-    ends, so that their owners find them in the memo. Returns the number of examples answered.
+    """Steal work for a pod that is done: answer the calls of unfinished shards from their far ends,
+    so that their owners find them in the memo. Returns the number of examples answered.
 
     A piece is claimed first, so a helper stops where it meets the owner, or when the shard's receipt
-    is there; an owner that dies loses nothing, and waits for no helper that died for long. Helpers of
-    the same shard take every (shards - 1)-th piece of it, each another.
+    is there. An owner that dies loses nothing, and does not wait long for a helper that died. Each
+    helper of a shard takes every (shards - 1)-th piece of it, beginning with another one.
     """
     batch_members = await members(context, plan)
     parts = dealt(batch_members, plan)
@@ -83,7 +83,7 @@ async def help_others(
 async def run_map(
     context: WorkContext, step: Step, plan: IterationPlan, shard: int, shown: Sequence[Rendered]
 ) -> StepSummary:
-    """Do one shard, or find it done. ``shown``: the iteration's texts. TransientError when most were lost."""
+    """Do one shard unless it is done. ``shown``: the iteration's texts. TransientError if most are lost."""
     receipt = await read_receipt(context, step.name, shard)
     batch_members = await members(context, plan)
     positions = dealt(batch_members, plan)[shard]
@@ -132,7 +132,7 @@ async def run_map(
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """What stays of one example until the shard is written: its lines, and what is counted."""
+    """What is kept of one example until the shard is written: its lines, and what is counted."""
 
     trajectory: bytes
     reflection: bytes

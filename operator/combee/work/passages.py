@@ -14,11 +14,11 @@ from combee.tasks.traces import decode
 from combee.work.context import WorkContext
 
 AT_ONCE = 100
-"""recordings whose passages are compared with new entries at once: 8 bytes a word of them are held."""
+"""How many recordings are compared with new entries at once: each of their words takes 8 bytes."""
 
 
 async def leak_corpus(context: WorkContext) -> Any:
-    """What rare passages of the train rows look like; derived once a process."""
+    """Return what rare passages of the train rows look like; each process derives it once."""
     if "leak_corpus" not in context.cache:
         train = await context.data.train()
         texts = [context.task.model_input(example) for example in train.examples]
@@ -27,8 +27,8 @@ async def leak_corpus(context: WorkContext) -> Any:
 
 
 async def repeated(context: WorkContext, text: str) -> tuple[Finding, ...]:
-    """The bullets of ``text`` that repeat rows, whoever wrote them. None where traces are learned from: each
-    entry is held against the traces that were read for it, when it is learned."""
+    """Return the bullets of ``text`` that repeat rows, whoever wrote them. There are none where traces are
+    learned from: each entry is compared with the traces that were read for it when it is learned."""
     if not text or (await context.data.train()).recordings:
         return ()
     return await asyncio.to_thread(verbatim, text, await leak_corpus(context))
@@ -37,8 +37,8 @@ async def repeated(context: WorkContext, text: str) -> tuple[Finding, ...]:
 def checked(
     method: Any, ledger: Any, new: Sequence[str], train: Dataset, example_ids: Iterable[str]
 ) -> list[Refusal]:
-    """``method.checks`` of new entries against the recordings that this iteration read: no lesson can repeat
-    another one. ``AT_ONCE`` recordings are held at a time, and what is rare is rare among these."""
+    """Return ``method.checks`` of new entries against the recordings that this iteration read: no lesson can
+    repeat any other. ``AT_ONCE`` recordings are held at a time, and rare means rare among these."""
     refusals: dict[tuple[str, str], Refusal] = {}
     remaining = iter(sorted(example_ids))
     while ids := list(islice(remaining, AT_ONCE)):

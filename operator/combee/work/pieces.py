@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from combee.work.context import WorkContext
 
 PATIENCE = 3.0
-"""A helper is waited for this many times as long as the slowest example took so far, and at least"""
+"""An owner waits for a helper this many times as long as the slowest example took so far."""
 LEAST_PATIENCE_SECONDS = 5.0
 LOOK_SECONDS = 0.25
 
 
 def pieces(positions: list[int], size: int) -> list[list[int]]:
-    """Positions from their far end, in pieces.
+    """Cut the positions into pieces, from their far end.
 
     >>> pieces([1, 2, 3, 4, 5], 2)
     [[5, 4], [3, 2], [1]]
@@ -36,20 +36,20 @@ class Claims:
     shard: int
     me: int
     slowest_seconds: float = 0.0
-    """of the examples so far."""
+    """how long the slowest example took so far."""
     _settled: dict[int, asyncio.Task[None]] = field(default_factory=dict)
 
     async def take(self, piece: int) -> bool:
-        """Claim a piece; whether it is ours. A pod that was started again finds its own claims."""
+        """Claim a piece; return whether it is ours. A pod that was started again finds its own claims."""
         store, claim, path = self.context.store, str(self.me).encode(), self._path(piece)
         return await store.aput_new(path, claim) or await store.aget(path) == claim
 
     async def leave(self, piece: int) -> None:
-        """Say that nobody is at work on a piece any more: it is answered, or never will be by us."""
+        """Say that this pod works on a piece no more: it has answered it, or never will."""
         await self.context.store.aput_new(f"{self._path(piece)}.left", b"")
 
     async def settled(self, piece: int) -> None:
-        """For the owner: return when it may begin a piece. What a helper answered is in the memo then."""
+        """Wait until the owner may begin a piece. What a helper answered is in the memo by then."""
         if piece not in self._settled:
             self._settled[piece] = asyncio.ensure_future(self._settle(piece))
         await asyncio.shield(self._settled[piece])

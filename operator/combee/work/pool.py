@@ -15,7 +15,7 @@ _MISSING = object()
 async def pooled(
     items: Sequence[Item], work: Callable[[Item], Awaitable[Result]], *, width: int
 ) -> list[Result]:
-    """``[await work(item) for item in items]``, at most ``width`` at once, started in order.
+    """Return ``[await work(item) for item in items]``, at most ``width`` at once, started in order.
 
     ``width`` coroutines take items from one queue, so memory grows with ``width`` and not with the
     number of items. The first exception cancels the rest and is raised.
@@ -37,7 +37,7 @@ async def pooled(
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception that a caller can decide on: the first leaf of the group."""
+    """Return the one exception that a caller can decide on: the first leaf of the group."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

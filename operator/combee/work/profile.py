@@ -27,7 +27,7 @@ MAX_LOST_SHARE = 0.5
 
 
 def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int]:
-    """``count`` rollouts dealt into waves of the candidate sizes, the rest in one last wave."""
+    """Deal ``count`` rollouts into waves of the candidate sizes, with the rest in one last wave."""
     if not dynamic:
         return [count] if count else []
     waves: list[int] = []
@@ -40,7 +40,7 @@ def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int
 
 
 async def run_profile(context: WorkContext, step: Step) -> StepSummary:
-    """Profile. Raises TransientError when most rollouts were lost."""
+    """Run the profile step. Raises TransientError when most rollouts were lost."""
     started = context.clock()
     splits = await _splits(context)
     select, gate = await held_out_split(context)
@@ -85,14 +85,14 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
 
 
 async def _splits(context: WorkContext) -> dict[str, Dataset]:
-    """The splits that the run has, by name."""
+    """Return the splits that the run has, by name."""
     data = context.data
     named = {"train": await data.train(), "heldOut": await data.held_out(), "test": await data.test()}
     return {name: split for name, split in named.items() if split is not None}
 
 
 async def _note_passages(context: WorkContext, text: str) -> None:
-    """Warn of entries of the initial playbook that repeat rows: versions with them are refused."""
+    """Warn of entries of the initial playbook that repeat rows, since versions with them are refused."""
     findings = await repeated(context, text)
     if findings:
         which = ", ".join(finding.entry for finding in findings[:3]) + (", ..." if len(findings) > 3 else "")
@@ -105,7 +105,7 @@ async def _note_passages(context: WorkContext, text: str) -> None:
 async def _waves(
     context: WorkContext, asker: Asker, select: list[Example], shown: Shown
 ) -> tuple[dict[str, float], list[tuple[int, float]], list[str]]:
-    """Scores by example id, (size, modelled seconds) of each wave, and the codes of lost rollouts."""
+    """Return scores by example id, each wave's (size, modelled seconds), and the codes of lost rollouts."""
     if context.spec.aggregation.traits.embeds:
         await probe(asker)
     context.progress.begin("profile", len(select))
@@ -132,7 +132,7 @@ async def _waves(
 
 
 def _token_factor(context: WorkContext, examples: list[Example], playbook: str, asker: Asker) -> float:
-    """Tokens the server counted for each token we estimated, within [0.25, 4]; 1 when unknown."""
+    """Return the tokens that the server counted for each we estimated, within [0.25, 4]; 1 when unknown."""
     method, task = context.method, context.task
     estimated = sum(
         estimate_tokens(message.content)

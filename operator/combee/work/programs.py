@@ -1,7 +1,7 @@
 """Rollouts by a program of the user's own, in the accounts: the memo, the budget, the call graph.
 
-A rollout is one call of the task model in all accounts, whatever it asked meanwhile: its tokens are the sum,
-its seconds its own. Good ones are remembered by all that went in; a failed one never is.
+In all accounts a rollout is one call of the task model, whatever it asked meanwhile: its tokens are the sum,
+its seconds its own. A good one is remembered by everything that went in; a failed one never is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROLE = "task"
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A rollout to make. ``reflected``: it will be reflected on, not only scored."""
+    """A rollout to make. ``reflected``: whether it will be reflected on, and not only scored."""
 
     example: Example
     shown: Shown
@@ -39,12 +39,12 @@ class ProgramRunner(ABC):
     """Implements ``work.context.Runner`` on ``attempt`` and ``recording``."""
 
     endpoint: Endpoint
-    """of the task model: part of what a rollout is remembered by."""
+    """the endpoint of the task model, which is part of what a rollout is remembered by."""
     sampling: tuple[float, float]
     proxy: ModelProxy
     accounts: Accounts
     at_once: int = 0
-    """rollouts of this process; 0: as many as the whole run may have."""
+    """the most rollouts of this process at once; 0 means as many as the whole run may have."""
     memo: Memo = field(init=False)
     slots: asyncio.Semaphore = field(init=False)
 
@@ -55,27 +55,27 @@ class ProgramRunner(ABC):
     @property
     @abstractmethod
     def concurrency(self) -> int:
-        """Rollouts at once, of the whole run."""
+        """The most rollouts of the whole run at once."""
 
     @property
     @abstractmethod
     def attempts(self) -> int:
-        """How often a rollout is tried whose program dies."""
+        """How often a rollout is tried when its program dies."""
 
     @abstractmethod
     async def identity(self, rollout: Rollout) -> dict[str, Any]:
-        """What a rollout is remembered by, besides its model, example and ordinal."""
+        """Return what a rollout is remembered by, besides its model, example and ordinal."""
 
     @abstractmethod
     async def attempt(self, rollout: Rollout, visits: list[Visit]) -> tuple[Any, float]:
-        """How the program ended and its seconds; its visit to the model is in ``visits`` at once."""
+        """Return how the program ended, and its seconds. Its visit is put into ``visits`` as it begins."""
 
     @abstractmethod
     def recording(self, rollout: Rollout, end: Any) -> Recording:
-        """The recording in what ``attempt`` returned. Raises RolloutError where the program misbehaved."""
+        """Return the recording in what ``attempt`` returned. Raises RolloutError for a program's faults."""
 
     async def _digest(self, rollout: Rollout) -> str:
-        """The digest of all that goes into a rollout."""
+        """Return the digest of all that goes into a rollout."""
         endpoint = self.endpoint
         common = {
             "v": 1,
@@ -96,7 +96,7 @@ class ProgramRunner(ABC):
         ordinal: int,
         reflected: bool = False,
     ) -> Recording:
-        """What was done. RolloutError for a fault of the user's program, TransientError for the model's."""
+        """Return what was done. Raises RolloutError (the program's fault) or TransientError (the model's)."""
         asker.begin(stage)
         visits: list[Visit] = []
         rollout = Rollout(example, shown, ordinal, reflected)
@@ -117,7 +117,7 @@ class ProgramRunner(ABC):
         return decode(answered.completion.text.encode())
 
     async def _explain(self, error: RolloutError) -> None:
-        """Keep the first failure of its kind in the store, since its words may quote a row, and say where."""
+        """Keep the first failure of its kind in the store, since it may quote a row, and say where it is."""
         path = f"{self.accounts.prefix}/rollouts/{error.code}.txt"
         await self.accounts.store.aput_new(path, f"{error}\n".encode(errors="replace"))
         self.accounts.progress.note(
@@ -140,8 +140,8 @@ class ProgramRunner(ABC):
                 self._settle(None, hit=False, error=error)
 
     async def _tried(self, rollout: Rollout, visits: list[Visit]) -> Completion:
-        """The rollout with its recording as the text, tried again when it died, at most ``attempts``
-        times."""
+        """Return the rollout with its recording as the text. One that died is tried again, up to ``attempts``
+        times in all."""
         faults: list[str] = []
         for attempt in range(1, self.attempts + 1):
             end, seconds = await self.attempt(rollout, visits)
@@ -158,13 +158,13 @@ class ProgramRunner(ABC):
         raise BugError("a rollout is tried at least once")
 
     def _settle(self, done: Completion | None, *, hit: bool, error: str = "") -> None:
-        """Tell the accounts of one rollout. Calls that were made were told as they came."""
+        """Tell the accounts of one rollout. They were told of its calls as those were made."""
         record = CallRecord.of(ROLE, done, hit=hit, error=error)
         self.accounts.on_call(replace(record, planned_tokens=0 if hit else 1))
 
 
 def completion_of(text: str, visits: list[Visit], seconds: float, faults: tuple[str, ...] = ()) -> Completion:
-    """A rollout as one call. ``faults``: how it misbehaved on the way."""
+    """Return a rollout as one call. ``faults``: how its earlier attempts misbehaved."""
     return Completion(
         text=text,
         prompt_tokens=sum(visit.prompt_tokens for visit in visits),

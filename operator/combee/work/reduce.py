@@ -1,8 +1,8 @@
 """reduce: reflections become typed updates, up a tree that never overloads one call.
 
-How is the strategy's matter: ``work.aggregation`` has one file for each.
+The strategy says how: ``work.aggregation`` has one file for each.
 
-Leaves: ``updates`` (JSON lines), ``retention`` (JSON) and the call graph ``calls``.
+It leaves ``updates`` (JSON lines), ``retention`` (JSON) and the call graph ``calls``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from combee.work.variants import changes_of, name_of, of_text
 async def run_reduce(
     context: WorkContext, step: Step, plan: IterationPlan, shown: Sequence[Rendered]
 ) -> StepSummary:
-    """Do the reduce of an iteration. ``shown``: the texts that it works with."""
+    """Run the reduce step of an iteration. ``shown``: the texts that it works with."""
     started = context.clock()
     reflections = await read_reflections(context, step.inputs[MAP.name], plan)
     parts = await _parts(context, plan, shown, reflections)
@@ -71,7 +71,7 @@ async def run_reduce(
 async def _parts(
     context: WorkContext, plan: IterationPlan, shown: Sequence[Rendered], reflections: Sequence[Reflection]
 ) -> list[tuple[Reduction, list[Update]]]:
-    """What is reduced by itself, each with its updates: the parts of each text, all side by side."""
+    """Reduce the parts of each text separately, all side by side, and return each with its updates."""
     parts = [
         (name_of(shown, text), part)
         for text in shown
@@ -90,7 +90,7 @@ async def _parts(
 
 
 async def read_reflections(context: WorkContext, map_step: str, plan: IterationPlan) -> list[Reflection]:
-    """The reflections of all shards that hold a lesson, in the batch's order."""
+    """Return the reflections of all shards that hold a lesson, in the batch's order."""
     reflections: list[Reflection] = []
     for receipt in await require_receipts(context, map_step, plan.shards):
         rows = await get_lines(context, receipt.outputs["reflections"], reflection_of)

@@ -18,14 +18,14 @@ from combee.work.context import WorkContext
 from combee.work.retention import Level, summed
 
 CHAINS = 1_000_000
-"""More than a part has."""
+"""More chains than any part has."""
 Parsed = TypeVar("Parsed")
 
 
 @dataclass(slots=True)
 class Reduction:
-    """``tokens[i]``: those of reflection i in an aggregator's prompt; ``overhead_tokens``: those of the
-    same prompt without any. Both as the server counts, by the plan's factor."""
+    """One part of a reduce step. ``tokens[i]``: what reflection i adds to an aggregator's prompt;
+    ``overhead_tokens``: that prompt without reflections. Both as the server counts, by the plan's factor."""
 
     context: WorkContext
     plan: IterationPlan
@@ -38,7 +38,7 @@ class Reduction:
     lost_calls: int = 0
     unknown_ids: int = 0
     left_out: int = 0
-    """reflections that no aggregator call was given."""
+    """the number of reflections that no aggregator call was given."""
 
     @property
     def caps(self) -> Caps:
@@ -46,11 +46,11 @@ class Reduction:
         return Caps(self.plan.max_fan_in, self.plan.max_input_tokens, self.overhead_tokens)
 
     def progress(self, stage: str, total: int) -> None:
-        """A stage of ``total`` calls begins."""
+        """Begin a stage of ``total`` calls."""
         self.context.progress.begin(stage, total)
 
     def note(self, text: str) -> None:
-        """Say what a person should know."""
+        """Say something that a person should know."""
         self.context.progress.note(text)
 
     async def ask(
@@ -61,7 +61,7 @@ class Reduction:
         chain: int,
         call: str = "an aggregator call",
     ) -> Parsed | None:
-        """The proposer's answer; None for a lost call: the next round (or the other copy) may carry then."""
+        """Return the proposer's answer; None if lost: the next round or the other copy may carry them."""
         try:
             return await self.asker.ask("proposer", prompt, parse, stage=stage, chain=chain)
         except LOSSES as error:
@@ -88,7 +88,7 @@ class Reduced:
 
 
 def joined(context: WorkContext, parts: Sequence[Reduction]) -> Reduced:
-    """All parts of a step. Calls of two parts are never of one chain: nothing of one waits for the other."""
+    """Return all parts of a step as one. Two parts share no chain, since neither waits for the other."""
     asker = context.asker()
     for number, part in enumerate(parts):
         asker.take_in(part.asker, number * CHAINS)
@@ -102,14 +102,14 @@ def joined(context: WorkContext, parts: Sequence[Reduction]) -> Reduced:
 
 
 def prompt_tokens(prompt: Prompt, plan: IterationPlan) -> int:
-    """Tokens of a prompt as the server is expected to count them."""
+    """Return the tokens of a prompt as the server is expected to count them."""
     return round(plan.token_factor * sum(estimate_tokens(message.content) for message in prompt.messages))
 
 
 def input_tokens(
     context: WorkContext, plan: IterationPlan, playbook: Rendered, reflections: Sequence[Reflection]
 ) -> tuple[list[int], int]:
-    """Tokens of each reflection in an aggregator's prompt, and of that prompt without inputs."""
+    """Return the tokens of each reflection in an aggregator's prompt, and of that prompt without inputs."""
     empty = prompt_tokens(context.method.leaf_prompt(playbook, []), plan)
     tokens = [
         max(1, prompt_tokens(context.method.leaf_prompt(playbook, [reflection]), plan) - empty)

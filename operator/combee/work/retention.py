@@ -1,7 +1,7 @@
 """What the reduce kept, by level and by rarity, counted in *distinct* lessons.
 
-A lesson is carried when an update cites the reflection it comes from and keeps its anchors; a
-distinct lesson (a cluster of lessons that say the same) when one of its lessons is.
+A lesson is carried when an update cites the reflection it comes from and keeps its anchors. A
+distinct lesson (a cluster of lessons that say the same) is carried when one of its lessons is.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from combee.methods.protocol import Update
 from combee.records import Reflection
 
 RARITY = ((1, 1, "1"), (2, 4, "2-4"), (5, 10**9, "5+"))
-"""Classes of how many reflections state a lesson."""
+"""Classes by the number of reflections that state a lesson: least, most, label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of the reduce: distinct lessons in, distinct lessons carried so far."""
+    """One level of the reduce, with the distinct lessons there are and those that are carried so far."""
 
     level: str
     calls: int
@@ -33,7 +33,7 @@ class Level:
 
 
 def summed(levels: Iterable[Level]) -> list[Level]:
-    """The levels of several parts as those of one reduce, by name, in order of first appearance."""
+    """Add up the levels of several parts by name, in order of first appearance."""
     by_name: dict[str, Level] = {}
     for level in levels:
         total = by_name.get(level.level, Level(level.level, 0, 0, 0, 0))
@@ -42,7 +42,7 @@ def summed(levels: Iterable[Level]) -> list[Level]:
 
 
 def uncarried(method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]) -> set[int]:
-    """Positions of the reflections with a lesson that is not carried yet."""
+    """Return the positions of the reflections with a lesson that is not carried yet."""
     carried = method.carried_all(reflections, updates)
     return {
         position
@@ -52,11 +52,11 @@ def uncarried(method: Method[Any], reflections: Sequence[Reflection], updates: S
 
 
 def _distinct(reflections: Sequence[Reflection], carried: Collection[str]) -> list[tuple[int, bool]]:
-    """(how often stated, carried?) of each distinct lesson. ``carried``: ids of lessons."""
+    """Return (how often stated, carried?) for each distinct lesson. ``carried``: ids of lessons."""
     lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
     counts: dict[int, int] = defaultdict(int)
     carried_clusters: set[int] = set()
-    # One lesson: equal numbers, identifiers and condition, and wordings that share 60 % (DESIGN section 5).
+    # Lessons are one if numbers, identifiers and condition match and wordings share 60 % (DESIGN section 5).
     clusters = similarity_labels([lesson.text for lesson in lessons], same_condition=True)
     for lesson, cluster in zip(lessons, clusters, strict=True):
         counts[cluster] += 1
@@ -80,12 +80,12 @@ def level_report(
     reflections: Sequence[Reflection],
     updates: Sequence[Update],
 ) -> Level:
-    """Distinct lessons of all reflections, and how many the updates so far carry."""
+    """Count the distinct lessons of all reflections, and how many of them the updates so far carry."""
     return _level(name, calls, inputs, reflections, method.carried_all(reflections, updates))
 
 
 def chosen_report(name: str, calls: int, reflections: Sequence[Reflection], chosen: Collection[int]) -> Level:
-    """Distinct lessons of all reflections, and how many are in those that were chosen (by position)."""
+    """Count the distinct lessons of all reflections, and those in the ``chosen`` positions."""
     ids = {lesson.id for position in chosen for lesson in reflections[position].lessons}
     return _level(name, calls, len(reflections), reflections, ids)
 
@@ -93,7 +93,7 @@ def chosen_report(name: str, calls: int, reflections: Sequence[Reflection], chos
 def rarity_report(
     method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]
 ) -> list[dict[str, Any]]:
-    """Distinct lessons and how many are carried, by how many reflections state them."""
+    """Count distinct lessons and those that are carried, by how many reflections state them."""
     distinct = _distinct(reflections, method.carried_all(reflections, updates))
     rows = []
     for low, high, label in RARITY:

@@ -38,7 +38,7 @@ async def rollout(
     chain: int,
     epoch: int = 0,
 ) -> Trajectory:
-    """One trajectory. Never raises for what only concerns this example (``LOSSES``)."""
+    """Make one trajectory. It never raises for what only concerns this example (``LOSSES``)."""
     model_input = context.task.model_input(example)
     if context.runner is not None:
         try:
@@ -57,7 +57,7 @@ async def rollout(
 
 
 def too_many_lost(lost: int, of: int, what: str, code: str, where: str) -> TransientError:
-    """More was lost than a step can bear. ``code``: what the first one was lost to."""
+    """Return the error of a step that lost too much. ``code``: what the first one was lost to."""
     fix = remedy(code) or "See whether the endpoint is healthy"
     return TransientError(
         f"{lost} of {of} {what} got no answer ({code})",
@@ -67,14 +67,14 @@ def too_many_lost(lost: int, of: int, what: str, code: str, where: str) -> Trans
 
 
 def without_work(part: Trajectory) -> Trajectory:
-    """The trajectory of a recording as it is kept: what was done is told to the reflection alone."""
+    """Return the trajectory of a recording as it is kept: only the reflection is told what was done."""
     return replace(part, output="", recorded=None, records=None)
 
 
 def judged(
     context: WorkContext, example: Example, model_input: str, epoch: int, reply: RolloutReply
 ) -> Trajectory:
-    """A reply with its score."""
+    """Score a reply and return it as a trajectory."""
     answer = context.task.parse_answer(reply.answer)
     score = context.task.score(answer, example)
     return Trajectory(
@@ -92,7 +92,7 @@ def judged(
 
 
 def lost(example: Example, model_input: str, epoch: int, error: CombeeError) -> Trajectory:
-    """A trajectory of a call that failed: wrong, with the error's code, and a container's last words."""
+    """Return the trajectory of a failed call: wrong, with the error's code and a container's last words."""
     return Trajectory(
         id=trajectory_id(example.id, epoch),
         example_id=example.id,
@@ -111,9 +111,9 @@ class Scores:
     """What a playbook scored on some examples."""
 
     by_id: dict[str, float]
-    """scores in [0, 1] by example id. A failed example is 0, never left out."""
+    """scores in [0, 1] by example id. A failed example scores 0 and is never left out."""
     partial: float | None
-    """mean partial credit; None where the task has none."""
+    """the mean partial credit; None where the task has none."""
 
 
 async def evaluate(
@@ -125,7 +125,7 @@ async def evaluate(
     stage: str,
     known: Mapping[str, Known] | None = None,
 ) -> Scores:
-    """Score a playbook on the examples; those that it is ``known`` to score are not asked."""
+    """Score a playbook on the examples; those whose score is ``known`` are not asked."""
     scores = dict(known or {})
     unknown = [example for example in examples if example.id not in scores]
     context.progress.begin(stage, len(unknown))
@@ -142,7 +142,7 @@ async def evaluate(
 
 
 def mean_partial(partials: Iterable[float | None]) -> float | None:
-    """Mean partial credit: 0 for each that failed; None where the task gives none at all.
+    """Return the mean partial credit, with 0 for each that failed; None where the task gives none at all.
 
     >>> mean_partial([0.5, None, 1.0]), mean_partial([None, None])
     (0.5, None)
@@ -153,5 +153,5 @@ def mean_partial(partials: Iterable[float | None]) -> float | None:
 
 
 def mean(scores: dict[str, float]) -> float:
-    """The mean score; 0 for none."""
+    """Return the mean score; 0 where there are no scores."""
     return sum(scores.values()) / len(scores) if scores else 0.0

@@ -1,4 +1,4 @@
-"""Run one step, whatever its kind: all of it on a laptop, one shard of it in a pod."""
+"""Runs one step, whatever its kind: all of it on a laptop, one shard of it in a pod."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from combee.work.reduce import run_reduce
 
 
 async def load_artifact(context: WorkContext, digest: str) -> Any:
-    """The artifact of a digest."""
+    """Load the artifact of a digest."""
     return context.method.from_json(await context.store.aget_blob(digest))
 
 
 async def run_step(
     context: WorkContext, step: Step, plans: Mapping[int, IterationPlan], baseline: str
 ) -> StepSummary:
-    """All shards of a step; a finished one is found and returned. ``baseline``: digest of the
-    untouched artifact, which the closing evaluation compares with."""
+    """Run all shards of a step; the receipt of a finished one is returned. ``baseline``: the digest of
+    the untouched artifact, which the closing evaluation compares with."""
     plan = plans.get(step.iteration)
     if not KINDS[step.kind].sharded or plan is None:
         return await run_shard(context, step, plan, baseline)
@@ -48,7 +48,7 @@ async def run_step(
 async def run_shard(
     context: WorkContext, step: Step, plan: IterationPlan | None, baseline: str, shard: int = 0
 ) -> StepSummary:
-    """One shard of a step, as a pod does it."""
+    """Run one shard of a step, as a pod does."""
     if step.kind not in _WORK:
         raise BugError(f"unknown step kind {step.kind}", where=step.name)
     return await _done(await _work(context, step, plan, baseline, shard))
@@ -68,7 +68,7 @@ class _Work:
 
     @property
     def plan(self) -> IterationPlan:
-        """The plan of its iteration."""
+        """The plan of its iteration. Raises BugError where there is none."""
         if self.of is None:
             raise BugError(f"no plan for iteration {self.step.iteration}", where=self.step.name)
         return self.of
@@ -77,7 +77,7 @@ class _Work:
 async def _work(
     context: WorkContext, step: Step, plan: IterationPlan | None, baseline: str, shard: int = 0
 ) -> _Work:
-    """A shard with what its kind of step reads."""
+    """Return a shard with what its kind of step reads."""
     work = _Work(context, step, baseline, shard, plan)
     if not KINDS[step.kind].planned:
         return work
@@ -86,7 +86,7 @@ async def _work(
 
 
 async def _done(work: _Work) -> StepSummary:
-    """The shard's summary, found or made."""
+    """Return the shard's summary: the receipt that it left, or the one made now."""
     receipt = await read_receipt(work.context, work.step.name, work.shard)
     return receipt if receipt is not None else await _WORK[work.step.kind](work)
 
@@ -103,17 +103,17 @@ _WORK: Mapping[str, Callable[[_Work], Coroutine[Any, Any, StepSummary]]] = {
     FINISH.name: lambda work: run_finish(work.context, work.step, work.plan, work.artifact, work.shown),
     EVALUATE.name: _evaluate,
 }
-"""What each kind of step does; ``publish`` is the operator's alone and has a program of its own."""
+"""What each kind of step does; ``publish`` belongs to the operator and has a program of its own."""
 
 
 async def help_map(context: WorkContext, step: Step, plan: IterationPlan, shard: int) -> int:
-    """What a map pod does once its own shard is done; how many examples of other shards it answered."""
+    """Help other shards once a map pod's own is done; return how many of their examples it answered."""
     _, shown = await _shown(context, step, plan)
     return await help_others(context, step, plan, shard, shown)
 
 
 async def _shown(context: WorkContext, step: Step, plan: IterationPlan) -> tuple[Any, list[Rendered]]:
-    """The artifact of an iteration, and the texts that its agents see."""
+    """Return the artifact of an iteration, and the texts that its agents see."""
     artifact = await load_artifact(context, step.inputs["artifact"])
     return artifact, context.method.working(
         artifact, budget_tokens=plan.render_token_budget, verify=plan.verify, variants=plan.variants
@@ -121,7 +121,7 @@ async def _shown(context: WorkContext, step: Step, plan: IterationPlan) -> tuple
 
 
 def rolled_up(step: Step, shards: list[StepSummary]) -> StepSummary:
-    """One summary for a step of many shards."""
+    """Return one summary for a step of many shards."""
     names = sorted({name for shard in shards for name in shard.counts} - {"iteration"})
     counts = {"iteration": step.iteration, **{name: total(shards, name) for name in names}}
     return StepSummary(

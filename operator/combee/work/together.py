@@ -1,4 +1,4 @@
-"""The progress of several parts of one step that are done side by side, told as that of one."""
+"""The progress of several parts of one step that are done side by side, reported as that of one."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ class _Stage:
 
 @dataclass(slots=True)
 class Together:
-    """What is told is the stage that was begun last, with what all parts have to do in it."""
+    """Reports the stage that was begun last, with what all parts have to do in it."""
 
     inner: Progress
     stages: dict[str, _Stage] = field(default_factory=dict)
     current: str = ""
 
     def part(self) -> PartProgress:
-        """The progress of one more part."""
+        """Return the progress of one more part."""
         return PartProgress(self)
 
 
 @dataclass(slots=True)
 class PartProgress:
-    """One part's share of it."""
+    """One part's share of the progress."""
 
     whole: Together
     stage: str = ""
 
     def begin(self, stage: str, total: int) -> None:
-        """The part has ``total`` units to do in a stage."""
+        """Begin a stage in which the part has ``total`` units to do."""
         shared = self.whole.stages.setdefault(stage, _Stage())
         shared.total += total
         self.stage = self.whole.current = stage
@@ -43,12 +43,12 @@ class PartProgress:
             self.whole.inner.advance(shared.done)
 
     def advance(self, units: int = 1) -> None:
-        """``units`` more of the part's stage are done."""
+        """Count ``units`` more of the part's stage as done."""
         if self.stage in self.whole.stages:
             self.whole.stages[self.stage].done += units
         if self.stage == self.whole.current:
             self.whole.inner.advance(units)
 
     def note(self, text: str) -> None:
-        """Something a person should know."""
+        """Say something that a person should know."""
         self.whole.inner.note(text)

@@ -17,13 +17,13 @@ from combee.work.rollouts import rollout
 
 A = TypeVar("A")
 _Rollout = tuple[Example, Page, int]
-"""example, text, which repeat of the same question."""
+"""An example, a text, and which repeat of the same question it is."""
 
 
 async def run_verification(
     context: WorkContext, asker: Asker, plan: IterationPlan, verifying: Verifying[A]
 ) -> Verified[A]:
-    """Drive a method's verification to its end."""
+    """Drive a method's verification to its end and return what it found."""
     try:
         turn = next(verifying)
         while True:
@@ -35,8 +35,8 @@ async def run_verification(
 
 
 async def _rollouts(context: WorkContext, plan: IterationPlan, turn: Round) -> list[_Rollout]:
-    """Those of a round, in their order. On train they are repeats of the epoch's rollouts, on select of its
-    evaluations: the same question is asked once."""
+    """Return a round's rollouts, in order. On train they are repeats of the epoch's rollouts, on select of
+    its evaluations, so that the same question is asked only once."""
     rollouts: list[_Rollout] = []
     if turn.rollouts:
         train = {example.id: example for example in (await context.data.train()).examples}

@@ -16,8 +16,8 @@ async def one_call(
     reflections: list[Reflection],
     trace: Callable[[list[Update]], list[Update]] = lambda updates: updates,
 ) -> list[Update]:
-    """The one aggregator call of a strategy that makes no more. ``trace`` finds the sources of its updates
-    where ``reflections`` only stand for others."""
+    """Make the one aggregator call of a strategy that makes no more. ``trace`` finds the sources of its
+    updates where ``reflections`` only stand for others."""
     reduction.progress("reduce", 1)
     updates = trace(await leaf(reduction, reflections, "reduce", 0) if reflections else [])
     method, calls = reduction.context.method, int(bool(reflections))
@@ -28,7 +28,7 @@ async def one_call(
 
 
 async def leaf(reduction: Reduction, group: list[Reflection], stage: str, chain: int) -> list[Update]:
-    """One aggregator call over reflections; a lost one gives nothing."""
+    """Make one aggregator call over reflections; a lost one gives nothing."""
     method, playbook = reduction.context.method, reduction.playbook
     updates = await reduction.ask(
         method.leaf_prompt(playbook, group),
@@ -42,7 +42,7 @@ async def leaf(reduction: Reduction, group: list[Reflection], stage: str, chain:
 async def merge(
     reduction: Reduction, members: list[Update], stage: str, chain: int, *, keep: bool
 ) -> list[Update]:
-    """One aggregator call over updates. ``keep``: what it dropped or blurred passes verbatim."""
+    """Make one aggregator call over updates. ``keep``: what it dropped or blurred passes verbatim."""
     method, playbook = reduction.context.method, reduction.playbook
     merged = await reduction.ask(
         method.merge_prompt(playbook, members),
@@ -57,7 +57,7 @@ async def merge(
 
 
 def canonical(updates: list[Update]) -> list[Update]:
-    """Equal updates once, their sources and citations united, in the order of their keys."""
+    """Return equal updates once, with their sources and citations united, in the order of their keys."""
     joined: dict[str, Update] = {}
     for update in sorted(updates, key=lambda update: (update.section, update.text)):
         equal = joined.get(update.key, update)

@@ -1,5 +1,5 @@
-"""``merge: Model``: the paper's tree, a call at every node up to one root. Its inputs are the outputs of the
-level below; fan-in and tokens are capped by adding levels.
+"""``merge: Model``: the paper's tree, a call at every node up to one root. A node's inputs are the outputs of
+the level below; fan-in and tokens are capped by adding levels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from combee.work.reduction import Reduction
 
 
 async def climb(reduction: Reduction, leaves: list[list[Update]]) -> list[Update]:
-    """The updates of the root."""
+    """Merge level by level and return the updates of the root."""
     plan = reduction.plan
     level = [leaf for leaf in leaves if leaf]
     depth = 0

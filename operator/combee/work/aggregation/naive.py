@@ -8,5 +8,5 @@ from combee.work.reduction import Reduction
 
 
 async def everything(reduction: Reduction) -> list[Update]:
-    """The updates of the one call."""
+    """Return the updates of the one call."""
     return await one_call(reduction, list(reduction.reflections))

@@ -1,7 +1,7 @@
 """``ParallelScan``: leaves distil reflections side by side, and a merge brings together what they gave.
 
-With ``Retransmit`` what was not carried is sent again in the same iteration, so that no reflection depends on
-one call.
+With ``Retransmit``, what was not carried is sent again in the same iteration, so that no reflection depends
+on one call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MERGES = {"Structured": group, "Model": climb}
 
 
 async def scan(reduction: Reduction) -> list[Update]:
-    """The updates of all leaves, merged."""
+    """Return the updates of all leaves, merged."""
     leaves = await _rounds(reduction)
     inputs = sum(len(leaf) for leaf in leaves)
     before = len(reduction.asker.rows)
@@ -33,7 +33,7 @@ async def scan(reduction: Reduction) -> list[Update]:
 
 
 async def _rounds(reduction: Reduction) -> list[list[Update]]:
-    """Leaf calls, round after round; a round takes only what was not carried so far."""
+    """Make leaf calls, round after round; a round takes only what was not carried so far."""
     plan, method = reduction.plan, reduction.context.method
     rounds = plan.max_rounds if plan.redundancy == "Retransmit" else 1
     todo = list(range(len(reduction.reflections)))

@@ -11,7 +11,7 @@ from combee.work.reduction import Reduction
 
 
 async def group(reduction: Reduction, leaves: list[list[Update]]) -> list[Update]:
-    """The updates of all leaves, grouped and merged."""
+    """Return the updates of all leaves, grouped and merged."""
     updates = [update for leaf in leaves for update in leaf]
     plan = reduction.plan
     as_estimated = int(plan.max_input_tokens / (plan.token_factor or 1.0))

@@ -24,29 +24,29 @@ from combee.work.retention import level_report
 
 STAGE = "summary level"
 Behind = dict[str, tuple[Reflection, ...]]
-"""id of a summary -> the reflections it is of."""
+"""The id of a summary -> the reflections that it sums up."""
 
 
 @dataclass(slots=True)
 class _State:
-    """Where the summaries stand: ``items`` and their ``tokens``, of which ``behind`` tells the origin."""
+    """The current summaries: ``items`` with their ``tokens``; ``behind`` tells where each comes from."""
 
     items: list[Reflection]
     tokens: list[int]
     behind: Behind = field(default_factory=dict)
     count: int = 0
-    """of summaries that were asked for so far."""
+    """the number of summaries asked for so far."""
 
 
 async def summarize(reduction: Reduction) -> list[Update]:
-    """The updates of one call over the summaries, traced to what they are of."""
+    """Return the updates of one call over the summaries, traced to the reflections behind them."""
     items, behind = await summaries(reduction)
     method = reduction.context.method
     return await one_call(reduction, items, lambda updates: traced(method, updates, behind))
 
 
 async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
-    """The summaries for the aggregator, and what is behind each."""
+    """Return the summaries for the aggregator, and what is behind each."""
     plan, context = reduction.plan, reduction.context
     overhead = prompt_tokens(context.method.summary_prompt([]), plan)
     caps = Caps(plan.max_fan_in, plan.max_input_tokens, overhead)
@@ -65,7 +65,7 @@ async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
 
 
 def _fitting(reduction: Reduction, state: _State) -> list[Reflection]:
-    """The summaries that fit into one call. All of them, unless two do not fit into ``maxInputTokens``."""
+    """Return the summaries that fit into one call: all, unless two do not fit into ``maxInputTokens``."""
     count = len(state.items)
     chosen = first_that_fit(
         range(count), state.tokens, most=reduction.plan.max_fan_in, room=reduction.caps.room
@@ -82,7 +82,7 @@ def _fitting(reduction: Reduction, state: _State) -> list[Reflection]:
 
 
 async def _summarized(reduction: Reduction, state: _State, groups: Groups, level: int) -> None:
-    """One level of calls; the state then holds their summaries."""
+    """Make one level of calls and put their summaries into the state."""
     context, method, stage = reduction.context, reduction.context.method, f"{STAGE} {level}"
     reduction.progress(stage, len(groups))
     first, items = state.count, state.items
@@ -115,7 +115,7 @@ async def _summarized(reduction: Reduction, state: _State, groups: Groups, level
 
 
 def _statements(summary: Reflection, behind: Sequence[Reflection]) -> list[Update]:
-    """What a summary says, as retention reads it: line by line, of all that is behind it."""
+    """Return what a summary says as retention reads it: each line as an update from all that is behind it."""
     sources = frozenset(reflection.trajectory_id for reflection in behind)
     return [Update("ADD", "", lesson.text, sources, cited=sources) for lesson in summary.lessons]
 
@@ -123,10 +123,10 @@ def _statements(summary: Reflection, behind: Sequence[Reflection]) -> list[Updat
 def traced(
     method: Method[Any], updates: Sequence[Update], behind: Mapping[str, Sequence[Reflection]]
 ) -> list[Update]:
-    """``updates``, made from summaries, with the reflections behind these for sources.
+    """Return ``updates``, made from summaries, with the reflections behind the summaries as sources.
 
-    An update cites all that is behind its summaries. Its sources are those whose lessons it still states;
-    where it states none, as with a citation that nothing backs, the first alone, and replay must decide.
+    An update cites all that is behind its summaries. Its sources are those whose lessons it still states.
+    Where it states none, as with a citation that nothing backs, it is the first alone and replay must decide.
     """
     return [_traced(method, update, behind) for update in updates]
 

@@ -13,7 +13,7 @@ from combee.work.aggregation.topk import central
 from combee.work.reduction import Reduction
 
 Reduce = Callable[[Reduction], Awaitable[list[Update]]]
-"""Reflections to updates, for one part of a batch; the reduction counts calls and what they carried."""
+"""Turns reflections of one part of a batch into updates; the reduction counts calls and what they carry."""
 
 _REDUCES: Mapping[str, Reduce] = {
     "ParallelScan": scan,
@@ -25,7 +25,7 @@ _REDUCES: Mapping[str, Reduce] = {
 
 
 def reduce_of(strategy: str) -> Reduce:
-    """What a strategy does; that of a package's own is its ``reduce``."""
+    """Return the function of a strategy; that of a package's own strategy is its ``reduce``."""
     if strategy in _REDUCES:
         return _REDUCES[strategy]
     reduce: Reduce = extensions.load(extensions.STRATEGIES, strategy).reduce

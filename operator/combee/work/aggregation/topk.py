@@ -32,17 +32,17 @@ Vector = NDArray[np.float32]
 
 
 async def probe(asker: Asker) -> None:
-    """Have the embedder embed a word: what it cannot do should be known before anything is spent."""
+    """Have the embedder embed a word, so that its faults are known before anything is spent."""
     await asker.ask(EMBEDDER, PROBE, vectors_of, stage=STAGE, chain=0)
 
 
 async def central(reduction: Reduction) -> list[Update]:
-    """The updates of one call over the nearest."""
+    """Return the updates of one call over the nearest."""
     return await one_call(reduction, await nearest(reduction))
 
 
 async def nearest(reduction: Reduction) -> list[Reflection]:
-    """The reflections for the aggregator, in the batch's order. EndpointError for a useless embedder."""
+    """Return the nearest reflections in the batch's order. Raises EndpointError for a useless embedder."""
     reflections = reduction.reflections
     texts = [text_of(reflection) for reflection in reflections]
     before = len(reduction.asker.rows)
@@ -57,7 +57,7 @@ async def nearest(reduction: Reduction) -> list[Reflection]:
 
 
 def text_of(reflection: Reflection) -> str:
-    """What is embedded of a reflection: all that an aggregator would read of it."""
+    """Return what is embedded of a reflection: all that an aggregator would read of it."""
     return "\n".join([reflection.text, *(lesson.text for lesson in reflection.lessons)]).strip()
 
 
@@ -88,7 +88,7 @@ def _note(reduction: Reduction, unplaced: int, placed: int, chosen: Sequence[int
 
 
 async def _embedded(reduction: Reduction, texts: list[str]) -> dict[str, Vector]:
-    """Text -> vector; without those whose calls were lost."""
+    """Return the texts' vectors, without those whose calls were lost."""
     sizes = [estimate_tokens(text) for text in texts]
     groups = pack(sizes, Caps(MAX_TEXTS, MAX_TOKENS))
     reduction.progress(STAGE, len(groups))
@@ -103,7 +103,7 @@ async def _embedded(reduction: Reduction, texts: list[str]) -> dict[str, Vector]
 
 
 async def _ask(reduction: Reduction, texts: list[str], chain: int) -> dict[str, Vector]:
-    """One call; where the server finds the texts too long together, it is asked for each half."""
+    """Make one call; where the texts are too long together for the server, ask for each half."""
     try:
         vectors = await reduction.asker.ask(
             EMBEDDER, embedding_prompt(texts), vectors_of, stage=STAGE, chain=chain

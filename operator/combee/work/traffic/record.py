@@ -14,9 +14,9 @@ from combee.methods.content import without_private
 
 VERSION = 1
 TIMEOUT, TOO_LONG, NO_ANSWER = "timeout", "too long", "no answer"
-"""why an answer is none, besides a status."""
+"""Why there is no answer, besides a status."""
 PASSING = frozenset({408, 409, 425, 429, 503})
-"""statuses that are nobody's: the upstream has no room now."""
+"""Statuses that are no version's fault: the upstream has no room now."""
 KEPT = (
     "model",
     "messages",
@@ -31,21 +31,21 @@ KEPT = (
     "stop",
     "reasoning_effort",
 )
-"""fields of a request; ``user``, ``metadata`` and what else names people or accounts is not among them."""
+"""The fields kept of a request; ``user``, ``metadata`` and others that name people or accounts are not."""
 _SETTINGS = frozenset(
     {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "tools", "response_format"}
 )
-"""fields whose numbers are settings or bounds, and nobody's account."""
+"""Fields whose numbers are settings or bounds, and nobody's account."""
 _NAMED = ("tool", "function")
-"""roles whose ``name`` is a function's; another one's is a person's."""
+"""Roles whose ``name`` is a function's; that of another role is a person's."""
 _PEM = re.compile(r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)", re.DOTALL)
 _DATA = re.compile(r"data:[\w.+/-]{0,100};base64,[A-Za-z0-9+/=]*")
 MAX_DEPTH = 32
 
 
 def redacted(value: Any, depth: int = 0, *, numbers: bool = True) -> Any:
-    """``value`` with every text in it redacted, and every number that would be as a text unless not
-    ``numbers``; what is nested deeper than MAX_DEPTH is left out.
+    """Return ``value`` with every text in it redacted, and with ``numbers`` also every number that would be
+    redacted as a text; what is nested deeper than MAX_DEPTH is left out.
 
     >>> redacted({"content": "write to jane@example.com"})
     {'content': 'write to [an e-mail address]'}
@@ -65,14 +65,14 @@ def redacted(value: Any, depth: int = 0, *, numbers: bool = True) -> Any:
 
 
 def _number(value: float) -> Any:
-    """A number, or what it seems to be."""
+    """Return a number, or what it seems to be where that looks private."""
     text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     public = without_private(text)
     return value if public == text else public
 
 
 def request_record(body: bytes) -> dict[str, Any] | None:
-    """The redacted request as the client sent it, without a playbook; None when it cannot be read."""
+    """Return the redacted request as the client sent it, without a playbook; None if it cannot be read."""
     try:
         raw = json.loads(body)
     except (ValueError, RecursionError):
@@ -86,15 +86,15 @@ def request_record(body: bytes) -> dict[str, Any] | None:
 
 
 def _nameless(message: Any) -> Any:
-    """A message without the name of who wrote it."""
+    """Return a message without the name of the person who wrote it."""
     if not isinstance(message, Mapping) or message.get("role") in _NAMED:
         return message
     return {field: value for field, value in message.items() if field != "name"}
 
 
 def answer_record(body: bytes, *, streamed: bool) -> dict[str, Any] | None:
-    """The first choice of a whole answer, redacted: content, tool calls, why it ended, tokens used. None when
-    it is none: an error, or one that broke off."""
+    """Return the first choice of a whole answer, redacted: content, tool calls, why it ended, tokens used.
+    Returns None for an error, or an answer that broke off."""
     try:
         choice, usage = _from_events(body) if streamed else _from_object(json.loads(body))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
@@ -112,7 +112,7 @@ def _from_object(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def _from_events(body: bytes) -> tuple[dict[str, Any], Any]:
-    """The same from server-sent events: pieces of the first choice, put together."""
+    """Put the pieces of the first choice together from server-sent events."""
     content, refusal, finish, usage = [], [], None, None
     calls: dict[int, dict[str, Any]] = {}
     done = False

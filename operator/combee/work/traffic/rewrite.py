@@ -1,4 +1,4 @@
-"""Where the playbook goes in a request: before everything else that it says to the model.
+"""Where the playbook goes in a request: before everything else that the request says to the model.
 
 Pure. The body is not parsed and written anew but spliced: every byte of the client's stays as it was,
 in its order, and one piece is put in. So numbers keep their digits and unknown fields their form.
@@ -16,11 +16,11 @@ from combee.methods.registry import served_text
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 INSTRUCTING = ("system", "developer")
-"""roles whose content instructs the model; OpenAI's newer models call it developer."""
+"""Roles whose content instructs the model; OpenAI's newer models call it developer."""
 
 
 def encoded(preface: str) -> str:
-    """A text as it stands inside a JSON string, without the quotes.
+    """Return a text as it stands inside a JSON string, without the quotes.
 
     >>> encoded('say "yes"')
     'say \\\\"yes\\\\"'
@@ -29,16 +29,16 @@ def encoded(preface: str) -> str:
 
 
 def preface_of(playbook: str, method: str = "") -> str:
-    """What ``with_preface`` puts in front for a text that ``method`` made; nothing for an empty one."""
+    """Return what ``with_preface`` puts in front for a text of ``method``; nothing for an empty text."""
     return encoded(served_text(playbook, method)) if playbook.strip() else ""
 
 
 def with_preface(body: bytes, preface: str) -> bytes:
-    """``body`` with ``preface`` (as ``encoded`` gives it) as its first instruction.
+    """Return ``body`` with ``preface`` (as ``encoded`` gives it) as its first instruction.
 
     A first message of role system or developer begins with it and a blank line, then the client's own
     words; otherwise a system message is put before all others. A body without messages is returned as
-    it is: the upstream says what it thinks of it. ValueError when the body is no JSON object.
+    it is, for the upstream to judge. Raises ValueError when the body is no JSON object.
 
     >>> with_preface(b'{"messages": [{"role": "user", "content": "2+2"}]}', "Be brief.")
     b'{"messages": [{"role":"system","content":"Be brief."},{"role": "user", "content": "2+2"}]}'
@@ -58,7 +58,7 @@ def with_preface(body: bytes, preface: str) -> bytes:
 
 
 def _place(text: str, preface: str) -> tuple[int, str]:
-    """Where something is put in, and what; nothing where there are no messages."""
+    """Return where something is put in, and what: an empty string where there are no messages."""
     member = _last(text, _after_blank(text, 0), "messages")
     if member is None or not isinstance(member[1], list) or not member[1]:
         return 0, ""
@@ -76,8 +76,8 @@ def _place(text: str, preface: str) -> tuple[int, str]:
 
 
 def _last(text: str, at: int, key: str) -> tuple[int, Any] | None:
-    """Where the value of ``key`` begins in the object at ``at``, and the value; of two alike, the last,
-    as parsers read it."""
+    """Return where the value of ``key`` begins in the object at ``at``, and the value. Of two members of
+    that name the last counts, as parsers read it."""
     member = None
     for name, start, value in _members(text, at):
         if name == key:
@@ -86,8 +86,8 @@ def _last(text: str, at: int, key: str) -> tuple[int, Any] | None:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int, Any]]:
-    """The members of the object at ``at``: name, where the value begins, the value. ValueError when
-    there is none, or when something follows the whole body's."""
+    """Yield the members of the object at ``at``: name, where the value begins, the value. Raises
+    ValueError where there is no object, or a broken one."""
     if text[at : at + 1] != "{":
         raise ValueError("not a JSON object")
     at = _after_blank(text, at + 1)

@@ -1,4 +1,4 @@
-"""What is kept of traffic goes when its time is over: whoever has the store deletes it, whose ever it was.
+"""Deletes kept traffic when its time is over: whoever has the store deletes it, whoever wrote it.
 
 Each Playbook's folder says itself how long its content is kept, since the Playbook may be gone by then.
 """
@@ -15,7 +15,7 @@ _ROOT, _STATED, _MEMO = "traffic", "retention", "memo"
 
 
 class TrafficStore(Protocol):
-    """The store, as far as it is needed here."""
+    """The part of a store that is needed here."""
 
     async def alist(self, prefix: str = "") -> Sequence[str]: ...
 
@@ -27,12 +27,12 @@ class TrafficStore(Protocol):
 
 
 def memo_folder(playbook: str, test: str, since: int) -> str:
-    """Where what the judge of a test was told is kept, by when the test began: seconds since 1970."""
+    """Return where what the judge of a test was told is kept. ``since``: its start, in seconds since 1970."""
     return f"{traffic_folder(playbook)}/{_MEMO}/{since}-{test}"
 
 
 async def state(store: TrafficStore, playbook: str, seconds: float) -> None:
-    """Say in a Playbook's folder how long its content is kept. StoreError."""
+    """Say in a Playbook's folder how long its content is kept. Raises StoreError."""
     path, statement = f"{traffic_folder(playbook)}/{_STATED}", f"{seconds:.0f}".encode()
     if await store.aget(path) != statement:
         await store.aput(path, statement)
@@ -41,11 +41,11 @@ async def state(store: TrafficStore, playbook: str, seconds: float) -> None:
 async def sweep(
     store: TrafficStore, stated: Mapping[str, float], now: float, *, ending: Collection[str] = ()
 ) -> int:
-    """Delete what is older than its retention; how many objects. StoreError.
+    """Delete what is older than its retention and return how many objects that were. Raises StoreError.
 
-    ``stated``: retention of Playbooks that are known, in seconds; of another one what its folder says holds,
-    and one that says nothing is left alone. ``ending``: Playbooks of which no more comes: what their folder
-    says goes with the last of it. Another one's stays, for who writes there says it once.
+    ``stated``: the retention of known Playbooks, in seconds. For others their folder's own statement counts,
+    and a folder without one is left alone. ``ending``: Playbooks of which no more comes: their statement goes
+    with the last of their content. That of others stays, since a writer states it only once.
     """
     folders: dict[str, list[str]] = {}
     for path in await store.alist(_ROOT):
@@ -66,7 +66,7 @@ async def sweep(
 
 
 def written(path: str) -> float | None:
-    """When an object was written, as its name says, in seconds since 1970; of the memo when its test began.
+    """Return when an object was written, by its name, in seconds since 1970; of the memo when its test began.
 
     >>> written("traffic/formula/pairs/t-1/1000-ab-000001.jsonl")
     1000.0
