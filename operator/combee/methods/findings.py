@@ -20,7 +20,7 @@ _BULLET = re.compile(r"\s*(?:[-*]\s+)?\[(?P<id>[^\]\s]{1,40})\]")
 _HEADING = re.compile(r"\s{0,3}#")
 _SHOWN = 3
 _KEPT = 100
-"""findings that travel with a version; one refuses it."""
+"""The most findings that travel with a version; one is enough to refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class Finding:
 
     kind: Literal["leak", "injection"]
     entry: str
-    """which bullet: its id or number."""
+    """the bullet's id or number."""
     reason: str
 
 
 def findings(playbook: str) -> tuple[Finding, ...]:
-    """What is wrong with the text of a playbook, in its order; nothing of the text is repeated.
+    """Return what is wrong with the text of a playbook, in its order; nothing of the text is repeated.
 
-    A bullet of several lines is looked at by line and whole, and orders also across bullets, as a model reads
-    them.
+    A bullet of several lines is checked line by line and as a whole. Orders are also looked for across
+    bullets, as a model reads them.
 
-    Passages of training rows are not looked for: ``verbatim`` does, where the rows are at hand.
+    Passages of training rows are not looked for: ``verbatim`` does that, where the rows are at hand.
     """
     unfit: list[Finding] = []
     for entry, lines in _entries(playbook):
@@ -54,7 +54,7 @@ def findings(playbook: str) -> tuple[Finding, ...]:
 
 
 def verbatim(playbook: str, corpus: LeakCorpus) -> tuple[Finding, ...]:
-    """The bullets that repeat a passage of the rows of ``corpus``, in their order, ``_KEPT`` at most.
+    """Return the bullets that repeat a passage of the rows of ``corpus``, in order, at most ``_KEPT``.
 
     Only a pod of the run has the rows: what it finds travels with the version (``findings_json``).
     """
@@ -68,12 +68,12 @@ def verbatim(playbook: str, corpus: LeakCorpus) -> tuple[Finding, ...]:
 
 
 def findings_json(findings: Sequence[Finding]) -> str:
-    """As ``findings_from`` reads them."""
+    """Return the findings as ``findings_from`` reads them."""
     return json.dumps([astuple(finding) for finding in findings], separators=(",", ":"))
 
 
 def findings_from(text: str, *, where: str = FINDINGS_KEY) -> tuple[Finding, ...]:
-    """What ``findings_json`` wrote. UserError when it is something else."""
+    """Return what ``findings_json`` wrote. Raises UserError when it is something else."""
     try:
         return tuple(_finding(*row) for row in json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:
@@ -91,12 +91,12 @@ def _finding(kind: object, entry: object, reason: object) -> Finding:
 
 
 def _texts(lines: list[str]) -> list[str]:
-    """Each line, and all of them as one."""
+    """Return each line, and all of them as one text."""
     return lines if len(lines) == 1 else [*lines, "\n".join(lines)]
 
 
 def _entries(playbook: str) -> Iterator[tuple[str, list[str]]]:
-    """Bullets with the lines that go on with them; any other line alone."""
+    """Yield bullets with the lines that continue them, and any other line by itself."""
     entry, lines = "", list[str]()
     for place, line in enumerate(playbook.splitlines(), start=1):
         bullet = _BULLET.match(line)
@@ -115,8 +115,8 @@ def _first(reasons: Iterator[str]) -> list[str]:
 
 
 def judge_content(findings: Sequence[Finding] | None) -> Judgement:
-    """The verdict on findings; None: the content was not looked at. Reasons: ContentPassed, LeakFound,
-    InjectionFound, NotLookedAt."""
+    """Return the verdict on findings; None means that the content was not looked at. The reasons are
+    ContentPassed, LeakFound, InjectionFound and NotLookedAt."""
     if findings is None:
         return Judgement("Inconclusive", "NotLookedAt", "its content was not read yet", final=False)
     if not findings:

@@ -1,4 +1,4 @@
-"""Is a run's plan good on this cluster? Pure: the object and the operator's policy in, a run out."""
+"""Whether a run's plan is good on this cluster. Pure: the object and the operator's policy in, a run out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Policy:
 
 
 class RefusedError(CombeeError):
-    """The plan is not accepted; ``reason`` is the condition's."""
+    """The plan is not accepted; ``reason`` is that of the condition."""
 
     code = "Refused"
 
@@ -33,7 +33,7 @@ class RefusedError(CombeeError):
 
 
 def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
-    """The run of an object. Raises RefusedError saying what is wrong and what to do."""
+    """Return the run of an object. Raises RefusedError, which says what is wrong and what to do."""
     body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
     try:
         run = parse_run(body, "")
@@ -61,7 +61,7 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
 
 
 def secrets_of(spec: RunSpec) -> list[str]:
-    """Names of all Secrets that a run's pods would mount or be pulled with, sorted."""
+    """Return the names of all Secrets that a run's pods would mount or be pulled with, sorted."""
     data = spec.task.data
     splits = [split for split in (data.train, data.held_out, data.test) if split is not None]
     refs = [*(split.secret_ref for split in splits), spec.store.secret_ref]

@@ -1,8 +1,8 @@
-"""decide_cluster(): the whole life of a run on a cluster, from one tick's facts. Pure.
+"""The whole life of a run on a cluster, decided from one tick's facts. Pure.
 
     Pending -> queue -> engines -> profile -> (map, reduce, finish)* -> evaluate -> publish -> over
 
-The learning itself is ``plan.decide``, the same as on a laptop; here its steps become Jobs: which are
+The learning itself is ``plan.decide``, the same as on a laptop. Here its steps become Jobs: which are
 there by now, which may be placed early, which are tried again, and when engines hold their GPUs.
 """
 
@@ -33,7 +33,7 @@ from combee.steps import EVALUATE, FINISH, ITERATION, KINDS, PROFILE, PUBLISH
 
 MAX_NOTES = 20
 MAX_NOTE_REASON = 300
-"""Characters."""
+"""The most characters of a reason in a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,20 @@ class ClusterPlan:
 
     memory: Memory
     freeze: IterationPlan | None = None
-    """write it, or read back the one that is there, and decide again with it beside the plans that were
-    seen: the memory may still be of the iteration before."""
+    """the plan to write, or to read back where there is one. Then decide again with it beside the plans that
+    were seen: the memory may still be of the previous iteration."""
     jobs: tuple[JobWish, ...] = ()
-    """to be made unless they are there."""
+    """the Jobs to make unless they are there."""
     delete: tuple[str, ...] = ()
     expire: tuple[str, ...] = ()
-    """finished Jobs whose results are in the memory that was written: they may go after a while."""
+    """finished Jobs whose results are in the memory that was written: they may expire after a while."""
     engines: Mapping[str, EngineWish] = field(default_factory=dict)
     rollouts: RolloutsWish = field(default_factory=RolloutsWish)
     outcome: Outcome | None = None
     wake_after_seconds: float | None = None
-    """look again then even if nothing happens."""
+    """the seconds until the next look, even if nothing happens."""
     waiting: str = ""
-    """what for, in words, when nothing can be started now."""
+    """what the run waits for, in words, when nothing can be started now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Run:
 
     @property
     def playbook(self) -> str:
-        """Name of the Playbook that the result becomes a candidate of; the run's own where none is."""
+        """The name of the Playbook that gets the result as a candidate; the run's own where there is none."""
         return self.spec.playbook_ref.name if self.spec.playbook_ref else self.who.name
 
 
 def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
-    """The next ClusterPlan. Deciding again on the same facts gives the same plan; facts that are
+    """Return the next ClusterPlan. Deciding again on the same facts gives the same plan; facts that are
     behind only make it ask again for what is there."""
     finished = settled(memory, seen)
     if memory.ended:
@@ -112,7 +112,7 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
 
 
 def _clocked(run: Run, memory: Memory, seen: Seen) -> Memory:
-    """The memory with the run's own clock going, or standing still while a queue holds it back."""
+    """Return the memory with the run's own clock going, or stopped while a queue holds the run back."""
     memory = replace(memory, started=memory.started or seen.now)
     if waits_in_queue(run.spec, memory, seen):
         return memory.paused(seen.now)
@@ -122,14 +122,14 @@ def _clocked(run: Run, memory: Memory, seen: Seen) -> Memory:
 def _to_freeze(
     run: Run, memory: Memory, seen: Seen, upkeep: Upkeep, plan: IterationPlan, finished: tuple[str, ...]
 ) -> ClusterPlan:
-    """Nothing of an iteration starts before its plan is written; its engines may."""
+    """Plan to write an iteration's plan. Nothing of the iteration starts before that but its engines."""
     engines = engines_wished(run.spec, memory, seen, due=True, uid=run.who.uid)
     memory = account(run.spec, engines.memory, engines.wishes, seen.now)
     return ClusterPlan(memory, freeze=plan, delete=upkeep.delete, engines=engines.wishes, expire=finished)
 
 
 def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> ClusterPlan:
-    """The Jobs and engines for the first of ``steps``, which is due, and for those that follow it."""
+    """Plan the Jobs and engines for the first of ``steps``, which is due, and for those that follow it."""
     due, *then = steps
     engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
     jobs = wanted_jobs(run.spec, engines.memory, seen, due, tuple(then), engines_ready=engines.ready)
@@ -148,7 +148,7 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
 
 
 def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSummary]) -> tuple[Memory, Plan]:
-    """Take every finished step into the memory, until something is to be done. With an outcome the
+    """Take every finished step into the memory, until something is to be done. With an outcome, the
     best playbook is published before the run is over."""
     snapshot = Snapshot(summaries, seen.plans)
     while True:
@@ -172,7 +172,7 @@ def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSumm
 def _noted(
     run: Run, memory: Memory, after: RunState, summaries: Mapping[str, StepSummary], seen: Seen
 ) -> Memory:
-    """The memory with ``after`` and what a person wants to know of the way there."""
+    """Return the memory with ``after`` and what a person wants to know of the way there."""
     before = memory.run
 
     def named(kind: str) -> str:
@@ -231,7 +231,7 @@ class _Published:
 def _published(
     run: Run, memory: Memory, outcome: Outcome, summaries: Mapping[str, StepSummary]
 ) -> _Published:
-    """Nothing is published unless the gate rose, or nothing scores and something was learned."""
+    """Return what is published: nothing unless gate rose, or nothing scores and something was learned."""
     facts, best = memory.run.facts, memory.run.best
     unscored = facts is not None and not facts.held_out_rows and best is not None and best.iteration >= 0
     better = memory.gate is not None and memory.gate.gain > 0
@@ -263,7 +263,7 @@ def publish_step(run: Run, memory: Memory) -> Step:
 
 
 def _suspended(run: Run, memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
-    """Nothing runs: live Jobs go (the memo makes doing them again cheap), engines let their GPUs go."""
+    """Plan a pause: live Jobs are deleted (the memo makes doing them again cheap), engines free GPUs."""
     down = engines_down(memory, seen)
     memory = account(run.spec, memory, down, seen.now)
     memory = replace(memory.paused(seen.now), unplaced_since=0.0, idle_since=0.0)
@@ -298,7 +298,7 @@ def _ended(run: Run, memory: Memory, outcome: Outcome, seen: Seen, finished: tup
 
 
 def _over(memory: Memory, seen: Seen, finished: tuple[str, ...]) -> ClusterPlan:
-    """The run is over: engines and live Jobs go; finished ones stay a while, to be looked at."""
+    """Plan the end of a run: engines and live Jobs go; finished Jobs stay a while, to be looked at."""
     live = tuple(sorted(job.name for job in seen.jobs.values() if job.live))
     engines = {name: EngineWish(replicas=0, remove=True) for name in seen.engines}
     return ClusterPlan(

@@ -12,14 +12,14 @@ from combee.plan.cluster.seen import Trouble
 
 Object = Mapping[str, Any]
 MAX_QUOTED = 300
-"""bytes of somebody else's message that are quoted."""
+"""The most bytes of somebody else's message that are quoted."""
 
 _PULL = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError"}
 _SETTING_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}
-"""reasons of a pod's events."""
+"""Reasons of a pod's events while it is being set up."""
 _PROBED = re.compile(r"Startup probe (?:failed|errored[^:]*): (.*)", re.DOTALL)
-"""what a kubelet says of a startup probe."""
+"""What a kubelet says of a startup probe."""
 _ADVICE = (
     (
         "nvidia.com/gpu",
@@ -35,10 +35,10 @@ _ADVICE = (
 
 
 def diagnose(pods: Iterable[Object], events: Iterable[Object] = ()) -> Trouble | None:
-    """The first trouble found, the same whatever the order of ``pods``; None when there is none.
+    """Return the first trouble, the same whatever the order of ``pods``; None when there is none.
 
     ``events`` are those of a pod that is being set up, which tell what is missing; where there is no
-    pod, those of what makes them (a Job, a ReplicaSet), which tell why.
+    pod, they are those of the maker (a Job, a ReplicaSet), which tell why.
     """
     ordered = sorted(pods, key=_name)
     by_time = _in_order(events)
@@ -52,7 +52,7 @@ def diagnose(pods: Iterable[Object], events: Iterable[Object] = ()) -> Trouble |
 
 
 def being_set_up(pods: Iterable[Object]) -> Object | None:
-    """The first pod that has a node and no container yet: its events say whether something is missing."""
+    """Return the first pod with a node and no container yet: its events say whether something is missing."""
     return next((pod for pod in sorted(pods, key=_name) if _is_being_set_up(pod)), None)
 
 
@@ -63,9 +63,9 @@ def _is_being_set_up(pod: Object) -> bool:
 
 
 def probed(events: Iterable[Object]) -> str:
-    """Why a startup probe failed last, as the pods' ``events`` tell; empty when none has.
+    """Return why a startup probe failed last, as the pods' ``events`` tell; empty when none has.
 
-    A server that loads fails it, too: it says how far the server is, and is no trouble by itself.
+    A server that is loading fails its probe, too: that says how far the server is, and is no trouble.
     """
     failures = _in_order(event for event in events if event.get("reason") == "Unhealthy")
     matches = (_PROBED.match(str(event.get("message", ""))) for event in failures)
@@ -74,7 +74,7 @@ def probed(events: Iterable[Object]) -> str:
 
 
 def _quoted(source: Object) -> str:
-    """The message of a condition, an event or a container's state, as it is repeated to people."""
+    """Return the message of a condition, an event or a container's state, as it is repeated to people."""
     return one_line(str(source.get("message", "")), MAX_QUOTED)
 
 
@@ -83,7 +83,7 @@ def _in_order(events: Iterable[Object]) -> list[Object]:
 
 
 def fetch_trouble(job: str, failed: Object | None, trouble: Trouble | None) -> Trouble:
-    """How the fetching of an engine's weights stands. ``failed`` is the Job's condition, if it gave up."""
+    """Return how the fetch of an engine's weights stands. ``failed``: the Job's condition, if it gave up."""
     cause = trouble.message if trouble else ""
     if failed is not None:
         advice = f"Mend it and delete Job {job}: it is made anew."
@@ -94,18 +94,18 @@ def fetch_trouble(job: str, failed: Object | None, trouble: Trouble | None) -> T
 
 
 def still_at_work(pods: Iterable[Object], now: str) -> str:
-    """The first pod that may be at work, or may begin to be; empty when there is none.
+    """Return the first pod that works or may begin to work; empty when there is none.
 
     A Job that is deleted leaves its pods to the garbage collector, which may be late: another Job for the
-    same step would ask every call of theirs again. One that is being deleted has until its
+    same step would ask every call of theirs again. A pod that is being deleted has until its
     ``deletionTimestamp``, whether or not its node can still say that it ended. ``now``: as the API writes
-    times, which are text in order of time.
+    times, which are texts that sort by time.
     """
     return min((_name(pod) for pod in pods if _may_work(pod, now)), default="")
 
 
 def only_disrupted(pods: Iterable[Object]) -> bool:
-    """Whether none of a failed Job's pods died by itself, as far as they are still there to tell."""
+    """Return whether none of a failed Job's pods died by itself, as far as they are still there to tell."""
     return not any(
         pod.get("status", {}).get("phase") == "Failed" and not _has(pod, "DisruptionTarget") for pod in pods
     )
@@ -135,7 +135,7 @@ def _unplaced(pod: Object) -> Iterator[Trouble]:
 
 
 def advice(message: str) -> str:
-    """What to do about a scheduler's message; empty where there is nothing to add.
+    """Return what to do about a scheduler's message; empty where there is nothing to add.
 
     >>> advice("0/1 nodes are available: 1 Insufficient memory.")
     'Ask for less memory, or add a node.'
@@ -159,7 +159,7 @@ def _waiting(pod: Object) -> Iterator[Trouble]:
 
 
 def _not_set_up(events: Sequence[Object], pod: Object) -> Iterator[Trouble]:
-    """Volumes that are not there keep a pod from starting, and nothing in its status says so."""
+    """Look for missing volumes, which keep a pod from starting without a word in its status."""
     if not _is_being_set_up(pod):
         return
     for event in reversed(events):
@@ -184,7 +184,7 @@ def _died(pod: Object) -> Iterator[Trouble]:
 
 
 def _ending(container: Object) -> str:
-    """How a container ended last, with what to do."""
+    """Return how a container ended last, and what to do."""
     state = container.get("state", {})
     ended = state.get("terminated") or container.get("lastState", {}).get("terminated") or {}
     reason, code = ended.get("reason", ""), ended.get("exitCode", "?")

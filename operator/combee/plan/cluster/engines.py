@@ -15,11 +15,11 @@ from combee.plan.types import Outcome
 from combee.steps import kind_of
 
 FETCH_SECONDS = 5.0
-"""Between two looks at the Job that fetches weights."""
+"""The time between two looks at the Job that fetches weights."""
 LEAST_IDLE_SECONDS = 30.0
-"""A pod takes a while to start: an engine is not idle for that."""
+"""A pod takes this long to start, so an engine does not count as idle before."""
 LEAST_WAKE_SECONDS = 1.0
-"""Exactly reaching a limit is within it: ask again a little later."""
+"""Exactly reaching a limit is still within it: the operator looks again this much later."""
 
 
 PATIENCE_SECONDS = 15.0
@@ -35,7 +35,7 @@ _LET_GO = (
 
 @dataclass(frozen=True, slots=True)
 class EngineWish:
-    """How many servers an engine should have; ``remove``: the objects should go, too."""
+    """How many servers an engine should have. ``remove``: whether its objects should go, too."""
 
     replicas: int
     remove: bool = False
@@ -43,22 +43,22 @@ class EngineWish:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the engines should be now. ``ready``: every one in use has a server that answers."""
+    """What the engines should be now. ``ready``: whether every engine in use has a server that answers."""
 
     wishes: Mapping[str, EngineWish]
     ready: bool
     memory: Memory
     wake_after_seconds: float | None
     waiting: str = ""
-    """why they are not up, where that is our own doing."""
+    """why they are not up, where the operator took them down."""
 
 
 def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid: str = "") -> Wishes:
-    """The engines a tick wants. ``due``: a step that calls models is to be done.
+    """Return the engines that a tick wants. ``due``: whether a step that calls models is to be done.
 
     They come up with the first step that was admitted, stay while pods work and from one step to the
     next, and go when no pod of a live Job has worked for their ``idleTimeoutSeconds``: work that waits
-    for a node, a quota or a queue holds no GPU for ever. ``uid``: the run's; ``halfway`` says what for.
+    for a node, a quota or a queue holds no GPU for ever. ``uid``: the run's, which ``halfway`` needs.
     """
     used = engines_in_use(spec)
     half = halfway(uid, used, memory, seen)
@@ -82,7 +82,7 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
         if wanted or held or engine.name in seen.engines:
             wishes[engine.name] = EngineWish(engine.vllm.replicas if wanted else 0)
     if any(fetch.reason != "LoadFailed" for fetch in seen.fetching.values()):
-        # No event of the Job tells that its pod cannot start.
+        # No event of the Job says that its pod cannot start.
         wake.append(FETCH_SECONDS)
     ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in used)
     memory = replace(memory, idle_since=idle_since)
@@ -90,12 +90,12 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
 
 
 def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
-    """No engine holds a GPU; one that was asked for and is not seen yet counts as there."""
+    """Return wishes for no GPUs at all. An engine that was asked for and is not seen yet counts as there."""
     return {name: EngineWish(replicas=0) for name in sorted({*seen.engines, *memory.engines_since})}
 
 
 def waits_in_queue(spec: RunSpec, memory: Memory, seen: Seen) -> bool:
-    """Whether a queue holds all there is to do back: such time is not the run's."""
+    """Return whether a queue holds back everything there is to do: the run's clock stops meanwhile."""
     live = [job for job in seen.jobs.values() if job.live]
     if live:
         return all(job.held for job in live)
@@ -104,15 +104,15 @@ def waits_in_queue(spec: RunSpec, memory: Memory, seen: Seen) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """How far the limits that time alone reaches are. ``passed``: the first that is."""
+    """How far away the limits are that time alone reaches. ``passed``: the first that is passed."""
 
     passed: Outcome | None
     seconds_left: float | None
-    """until the next one; None: no such limit, or nothing counts towards it now."""
+    """the time until the next limit; None without one, or while nothing counts towards it."""
 
 
 def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
-    """wallClockSeconds and gpuSeconds, which hold whatever the run is at, as on a laptop."""
+    """Return the deadline by wallClockSeconds and gpuSeconds, which hold at any point of a run."""
     limits = replace(limits_of(spec), rollouts=None, tokens=None)
     spent = Spend(gpu_seconds=gpu_seconds(spec, memory, now), wall_clock_seconds=memory.elapsed(now))
     exceeded = fits(spent, Spend(), limits)
@@ -129,13 +129,13 @@ def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
 
 
 def engines_in_use(spec: RunSpec) -> tuple[str, ...]:
-    """Names of the engines that a role in use refers to, sorted."""
+    """Return the names of the engines that a role in use refers to, sorted."""
     refs = (model.engine_ref for model in spec.roles_in_use().values())
     return tuple(sorted({ref.name for ref in refs if ref is not None}))
 
 
 def gpu_seconds(spec: RunSpec, memory: Memory, now: float) -> float:
-    """Seconds times GPUs held so far; GPUs are held for as long as an engine's pods are asked for."""
+    """Return seconds times GPUs held so far. GPUs are held for as long as an engine's pods are asked for."""
     return memory.gpu_seconds + _gpu_seconds_since(spec, memory.engines_since, now)
 
 
@@ -144,7 +144,7 @@ def _gpu_seconds_since(spec: RunSpec, starts: Mapping[str, float], now: float) -
 
 
 def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], now: float) -> Memory:
-    """The memory with what engines held that now go, and the start of those that now come."""
+    """Return the memory with what leaving engines held, and with the start of those that now come."""
     holding = {name for name, wish in wishes.items() if wish.replicas}
     ended = {name: since for name, since in memory.engines_since.items() if name not in holding}
     since = {name: memory.engines_since.get(name, now) for name in sorted(holding)}
@@ -158,7 +158,7 @@ def _gpus(spec: RunSpec) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Halfway:
-    """Whether the engines are let go of for now; ``message`` says why, and is empty otherwise."""
+    """Whether the engines are taken down for now. ``message`` says why, and is empty otherwise."""
 
     memory: Memory
     let_go: bool = False
@@ -167,11 +167,11 @@ class Halfway:
 
 
 def halfway(uid: str, used: tuple[str, ...], memory: Memory, seen: Seen) -> Halfway:
-    """What to do about engines of which some have a node and others have none.
+    """Return what to do about engines of which some have a node and others have none.
 
     Two runs that each hold half of the GPUs that both need would wait for ever. So a run waits a while and
     then scales all its engines to 0 for a pause. How long differs from run to run and from time to time, so
-    that two of them do not take turns in step; whoever is still waiting then finds what the other let go.
+    that two runs do not take turns in step; the one still waiting then finds the GPUs that the other freed.
     """
     if memory.let_go_until:
         seconds_left = memory.let_go_until - seen.now
@@ -204,12 +204,12 @@ def _stuck(engine: EngineSeen | None) -> bool:
 
 
 def _pause(uid: str, times: int) -> float:
-    """Longer each time, since whoever got the GPUs needs them for longer than a pause."""
+    """Return a pause, longer each time, since whoever got the GPUs needs them for longer than a pause."""
     longest = min(LONGEST_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(times + 1, 10))
     return PAUSE_SECONDS + (longest - PAUSE_SECONDS) * _luck(uid, times, "pause")
 
 
 def _luck(uid: str, times: int, purpose: str) -> float:
-    """Uniform in [0, 1), the same whenever it is asked."""
+    """Return a uniform number in [0, 1), always the same for equal arguments."""
     digest = hashlib.sha256(f"{uid}:{times}:{purpose}".encode()).digest()
     return int.from_bytes(digest[:6], "big") / float(1 << 48)

@@ -1,4 +1,4 @@
-"""What is worth an Event between two statuses of a run: sentences for `kubectl describe`. Pure."""
+"""The Events between two statuses of a run: sentences for `kubectl describe`. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Happening:
 
 
 def happenings(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
-    """What happened from ``before`` to ``after``, in the order in which people think of it."""
+    """Yield what happened from ``before`` to ``after``, in the order in which people think of it."""
     yield from _accepted(before, after)
     if before.phase is Phase.SUSPENDED and after.phase is not Phase.SUSPENDED and not after.phase.over:
         yield Happening("Normal", "Resumed", "the run goes on where it was")

@@ -1,4 +1,4 @@
-"""Jobs of a run: which should be there, which are tried again, which have done their work. Pure."""
+"""The Jobs of a run: which should be there, which are tried again, which have done their work. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from combee.plan.types import Outcome, Step, StepSummary
 from combee.steps import EVALUATE, KINDS, PROFILE, Result, kind_of
 
 UNPLACED_SECONDS = 30.0
-"""A map pod that finds no place for so long takes the pods that wait for it down."""
+"""When a map pod finds no place for this long, the pods that wait for it are deleted."""
 FINAL_ATTEMPT = 1
-"""A step whose Job failed for good (each index seven times) is tried anew this often."""
+"""How often a step is tried anew after its Job failed for good (each index seven times)."""
 MAX_DISRUPTED = 10
-"""Jobs of a step whose pods were taken away again and again, before such a failure counts, too."""
+"""How many Jobs of a step may lose their pods to disruptions before such a failure counts, too."""
 MAX_LOST_RESULTS = 5
-"""Finished one-pod Jobs that left no readable result, in a row, before the run fails."""
+"""How many finished one-pod Jobs of a step may leave no readable result before the run fails."""
 ENGINE_WAIT_SECONDS = 3600
 """How long a step's pod waits for an engine that loads: as long as the engine's startup probe."""
 
@@ -35,7 +35,7 @@ class Upkeep:
 
     memory: Memory
     summaries: Mapping[str, StepSummary]
-    """by step; of map and reduce, which leave their results in the store, an empty one."""
+    """the summaries by step; one is empty where the step's results are only in the store."""
     delete: tuple[str, ...] = ()
     failed: Outcome | None = None
 
@@ -52,7 +52,7 @@ class Wanted:
 
 
 def look_after(memory: Memory, seen: Seen) -> Upkeep:
-    """Read finished Jobs, and give those a next attempt that yielded, failed or left nothing."""
+    """Read finished Jobs, and give a next attempt to those that yielded, failed or left nothing."""
     memory = _caught_up(memory, seen)
     jobs = sorted(seen.jobs.values(), key=lambda job: (job.iteration, job.name))
     counting = [job for job in jobs if not _past(memory, job)]
@@ -70,7 +70,7 @@ def look_after(memory: Memory, seen: Seen) -> Upkeep:
 
 
 def _caught_up(memory: Memory, seen: Seen) -> Memory:
-    """A later attempt that is there counts, even when the status that said so was never written."""
+    """Count a later attempt that is there, even when the status that said so was never written."""
     ahead = [j for j in seen.jobs.values() if not _past(memory, j) and j.attempt > memory.attempt(j.step)]
     if not ahead:
         return memory
@@ -79,14 +79,14 @@ def _caught_up(memory: Memory, seen: Seen) -> Memory:
 
 
 def _implied(summary: StepSummary) -> Iterator[StepSummary]:
-    """The steps before one that is done are done, whatever became of their Jobs."""
+    """Yield summaries of the steps before one that is done: they are done, whatever became of their Jobs."""
     head = summary.step.removesuffix(f"{summary.kind}-a0")
     for kind in kind_of(summary.kind).waits_for:
         yield StepSummary(f"{head}{kind}-a0", kind)
 
 
 def _again(memory: Memory, job: JobSeen) -> tuple[Memory, Outcome | None]:
-    """The next attempt of a Job that is over without a result, or why the run cannot go on."""
+    """Give a Job that is over without a result its next attempt, or return why the run cannot go on."""
     if job.failed:
         if job.disrupted and memory.attempt(job.step) < MAX_DISRUPTED:
             return memory.again(job.step, in_turn=True), None
@@ -98,7 +98,7 @@ def _again(memory: Memory, job: JobSeen) -> tuple[Memory, Outcome | None]:
         return memory, None
     if _yielded(job):
         return memory.again(job.step, in_turn=True), None
-    # Its pod is gone, or what it said was cut: its result is in the store and doing it again is cheap.
+    # Its pod is gone, or its message was cut: the result is in the store and doing it again is cheap.
     if memory.lost.get(job.step, 0) < MAX_LOST_RESULTS:
         return memory.missed(job.step), None
     times = MAX_LOST_RESULTS + 1
@@ -106,7 +106,7 @@ def _again(memory: Memory, job: JobSeen) -> tuple[Memory, Outcome | None]:
 
 
 def _result_of(job: JobSeen) -> StepSummary | None:
-    """What came of a Job's step; None while it is not done or says nothing that can be relied on.
+    """Return what came of a Job's step; None while it is not done or says nothing that can be relied on.
 
     The pods of a map leave their results in the store: it is done when its Job is. The one pod of any
     other step is done when it has ended, which the Job says a second or two later.
@@ -119,15 +119,15 @@ def _result_of(job: JobSeen) -> StepSummary | None:
 
 
 def _yielded(job: JobSeen) -> bool:
-    """Whether its pod waited for inputs as long as it may and let its place go."""
+    """Return whether its pod waited for inputs as long as it may and gave up its place."""
     return job.summary is not None and job.summary.error == YIELDED
 
 
 def _whole(job: JobSeen, summary: StepSummary) -> bool:
-    """Whether a summary can be relied on: it comes out of a pod, and so from anybody who may write into one.
-    It must be of its step, of the right types, and hold what the fold over it reads."""
+    """Return whether a summary can be relied on. It comes from a pod, and so from anybody who may write into
+    one: it must be of its step, of the right types, and hold what the fold over it reads."""
     try:
-        # A number that is not one becomes a null, which is none.
+        # NaN and infinities become nulls, which are no numbers.
         _SUMMARY.validate_json(to_json(asdict(summary), inf_nan_mode="null"), strict=True)
     except (ValidationError, ValueError):
         return False
@@ -140,7 +140,7 @@ def _whole(job: JobSeen, summary: StepSummary) -> bool:
 
 
 def settled(memory: Memory, seen: Seen) -> tuple[str, ...]:
-    """Finished Jobs that nothing will be read from any more, going by the memory as it was written."""
+    """Return the finished Jobs from which nothing will be read any more, by the memory as it was written."""
     return tuple(
         sorted(
             job.name
@@ -151,7 +151,7 @@ def settled(memory: Memory, seen: Seen) -> tuple[str, ...]:
 
 
 def _past(memory: Memory, job: JobSeen) -> bool:
-    """Whether nothing will be read from a Job any more."""
+    """Return whether nothing will be read from a Job any more."""
     state = memory.run
     if memory.ended or job.attempt < memory.attempt(job.step):
         return True
@@ -166,9 +166,9 @@ def _past(memory: Memory, job: JobSeen) -> bool:
 def wanted_jobs(
     spec: RunSpec, memory: Memory, seen: Seen, due: Step, then: tuple[Step, ...], *, engines_ready: bool
 ) -> Wanted:
-    """The Jobs for the step that is due, and for those after it that may be placed early.
+    """Return the Jobs for the step that is due, and for those after it that may be placed early.
 
-    Early ones come only when every pod of the step before is placed (else two runs could hold each
+    Early ones come only when every pod of the previous step is placed (else two runs could hold each
     other's places under a quota for ever), and go again when one of its pods finds no place.
     """
     job = _job(memory, seen, due)
@@ -203,7 +203,7 @@ def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, .
 
 
 def _patience(memory: Memory, seen: Seen, due: Step, waiting: list[JobSeen]) -> Wanted:
-    """A pod of the step that is due has no place: those that wait for it may be what keeps it out."""
+    """Wait a while for a place for the step that is due, then delete the Jobs that may keep it out."""
     since = memory.unplaced_since or seen.now
     seconds_left = UNPLACED_SECONDS - (seen.now - since)
     if seconds_left > 0:
@@ -219,11 +219,11 @@ def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:
 
 
 def _equipped(step: Step, spec: RunSpec, memory: Memory, *, early: bool) -> Step:
-    """The step with what its pod must know beyond the plan."""
+    """Return the step with what its pod must know beyond the plan."""
     state = memory.run
     kind, params = KINDS[step.kind], dict(step.params)
     if kind.asks_models:
-        # What its pods read of the run never changes; a budget may grow.
+        # What its pods read of the run never changes, but a budget may grow.
         params["budget"] = spec.budget.dump()
     if state.facts is not None and kind.data:
         params["digests"] = dict(state.facts.digests)

@@ -1,6 +1,6 @@
 """What the operator remembers of a run between two ticks: ``status.state``, and nothing else.
 
-It is written with the status in one patch, so it is never behind what the status says; what it does
+It is written with the status in one patch, so it is never behind what the status says. What it does
 not hold is derived from the objects that are there.
 """
 
@@ -19,7 +19,7 @@ from combee.plan.state import RunState
 
 MEMORY_VERSION = 1
 PHASES = ("Profiling", "Learning", "Evaluating", "Publishing", "Complete")
-"""of ``RunState``; Publishing is a cluster's own: the outcome is known, its playbook is being written."""
+"""Phases of ``RunState``. Only clusters have Publishing: the outcome is known, its playbook being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +62,27 @@ class Start:
     """The version of the Playbook that learning starts from, as it was active when the run began."""
 
     digest: str = ""
-    """empty: there was none."""
+    """the version's digest; empty where there was none."""
     config_map: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Times are seconds since 1970; 0 means not yet."""
+    """What is remembered of a run. Times are seconds since 1970; 0 means not yet."""
 
     run: RunState = field(default_factory=RunState)
     started: float = 0.0
     ended: float = 0.0
     active_since: float = 0.0
-    """start of the stretch under way; 0 while suspended or waiting in a queue."""
+    """the start of the stretch under way; 0 while suspended or waiting in a queue."""
     active_seconds: float = 0.0
-    """of the stretches before: time suspended or in a queue does not count."""
+    """the length of the earlier stretches: time suspended or in a queue does not count."""
     attempts: Mapping[str, int] = field(default_factory=dict)
     """unsettled step -> the attempt that counts, where it is not 0."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """unsettled step -> its Jobs that failed for good."""
+    """unsettled step -> how many of its Jobs failed for good."""
     lost: Mapping[str, int] = field(default_factory=dict)
-    """unsettled step -> its finished Jobs that left nothing that can be read."""
+    """unsettled step -> how many of its finished Jobs left nothing that can be read."""
     in_turn: tuple[str, ...] = ()
     """unsettled steps that are not placed early any more."""
     unplaced_since: float = 0.0
@@ -91,32 +91,32 @@ class Memory:
     engines_since: Mapping[str, float] = field(default_factory=dict)
     """engine -> since when its GPUs are held."""
     gpu_seconds: float = 0.0
-    """of the stretches before."""
+    """the GPU seconds of the earlier stretches."""
     halfway_since: float = 0.0
     """since when some engines have a node and others find none."""
     let_go_until: float = 0.0
-    """until when the engines are let go of for another run's."""
+    """until when the engines stay down for another run's."""
     let_goes: int = 0
-    """how often they were, since they were all up."""
+    """how often they were taken down so since they were all up."""
     baseline: str = ""
     """the artifact that the run started from."""
     notes: tuple[IterationNote, ...] = ()
     gate: Gate | None = None
     test: float | None = None
     record: str = ""
-    """digest of what evaluate found, example by example."""
+    """the digest of what evaluate found, example by example."""
     published: str = ""
     """the ConfigMap that holds the best playbook."""
     error: str = ""
-    """code of the error that the run failed with; empty for a step that failed too often."""
+    """the code of the error that the run failed with; empty for a step that failed too often."""
     start: Start | None = None
-    """with ``initialPlaybook.activeVersion`` only."""
+    """where learning starts; only with ``initialPlaybook.activeVersion``."""
     images: Mapping[str, str] = field(default_factory=dict)
     """what the run's pods are made from, pinned when it started."""
     version: int = MEMORY_VERSION
 
     def to_status(self) -> dict[str, Any]:
-        """JSON-ready; under 24 KiB whatever the run is."""
+        """Return the memory as plain JSON values; under 24 KiB whatever the run is."""
         dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
         run = dumped["run"]
         run["observations"] = [list(observation.values()) for observation in run["observations"]]
@@ -124,7 +124,7 @@ class Memory:
 
     @classmethod
     def from_status(cls, raw: Mapping[str, Any] | None) -> Memory:
-        """The memory in a status; a fresh one where there is none. BugError when it is not one."""
+        """Return the memory in a status; a fresh one without any. Raises BugError for something else."""
         if not raw:
             return cls()
         try:
@@ -141,22 +141,22 @@ class Memory:
         return self.attempts.get(step, 0)
 
     def again(self, step: str, *, in_turn: bool = False) -> Memory:
-        """With the next attempt of a step; ``in_turn``: it is not placed early any more."""
+        """Return the memory with a step's next attempt, which ``in_turn`` is not placed early any more."""
         turn = (*self.in_turn, step) if in_turn and step not in self.in_turn else self.in_turn
         return replace(self, attempts={**self.attempts, step: self.attempt(step) + 1}, in_turn=turn)
 
     def failed(self, step: str) -> Memory:
-        """With one more failed Job of a step, which is tried again."""
+        """Return the memory with one more failed Job of a step, which is tried again."""
         again = self.again(step, in_turn=True)
         return replace(again, failures={**self.failures, step: self.failures.get(step, 0) + 1})
 
     def missed(self, step: str) -> Memory:
-        """With one more finished Job of a step that left nothing, which is done again."""
+        """Return the memory with one more finished Job that left nothing; its step is done again."""
         again = self.again(step)
         return replace(again, lost={**self.lost, step: self.lost.get(step, 0) + 1})
 
     def settled(self, steps: Collection[str]) -> Memory:
-        """Without what was noted of steps whose results are in: it would grow with every iteration."""
+        """Return the memory without notes on steps whose results are in: else it would always grow."""
         return replace(
             self,
             attempts=_without(self.attempts, steps),
@@ -169,7 +169,7 @@ class Memory:
         return replace(self, active_seconds=self.elapsed(now), active_since=0.0)
 
     def elapsed(self, now: float) -> float:
-        """Seconds the run was active. A clock that was set back takes nothing away."""
+        """Return how many seconds the run was active. A clock that was set back takes nothing away."""
         return self.active_seconds + (max(0.0, now - self.active_since) if self.active_since else 0.0)
 
 
@@ -184,7 +184,7 @@ def _without(of: Mapping[str, int], steps: Collection[str]) -> dict[str, int]:
 
 
 def _named(raw: Mapping[str, Any]) -> Any:
-    """``raw`` with the names of what observations hold, which ``to_status`` leaves out to save room."""
+    """Return ``raw`` with the names of observations' fields, which ``to_status`` leaves out to save room."""
     run = raw.get("run") if isinstance(raw, Mapping) else None
     rows = run.get("observations") if isinstance(run, Mapping) else None
     if not isinstance(run, Mapping) or not isinstance(rows, list):
@@ -194,7 +194,7 @@ def _named(raw: Mapping[str, Any]) -> Any:
 
 
 def _invariants(memory: Memory) -> Iterator[tuple[bool, str]]:
-    """What decide relies on; the first that does not hold is told."""
+    """Yield whether each thing holds that decide relies on, and a sentence for where it does not."""
     run, phase = memory.run, memory.run.phase
     known = (MEMORY_VERSION, MEMORY_VERSION - 1)
     yield memory.version in known, f"version {memory.version}, this is version {MEMORY_VERSION}"

@@ -1,6 +1,6 @@
 """When a run has pods of the user's image, each for one rollout, and when their next Job is made. Pure.
 
-They are all alike and claim what the step at work has to roll out, so one Job serves step after step. It
+The pods are all alike and claim what the step at work has to roll out, so one Job serves step after step. It
 comes with the first step whose pod is at work, since pods that find nothing to do must never hold a step's
 place.
 """
@@ -20,7 +20,7 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RolloutsWish:
-    """Attempts of the Job that should be there, and Jobs that go; ``remove``: the Service goes, too."""
+    """The attempts that should be there, and the Jobs that go. ``remove``: whether the Service goes, too."""
 
     attempts: tuple[int, ...] = ()
     delete: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class RolloutsWish:
 
 
 def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
-    """The Jobs of rollouts while ``due`` is to be done."""
+    """Return the wished Jobs of rollouts while ``due`` is to be done."""
     if spec.task.container is None:
         return RolloutsWish()
     if not KINDS[due.kind].asks_models or _in_the_way(seen, due):
@@ -45,22 +45,22 @@ def rollouts_wished(spec: RunSpec, seen: Seen, due: Step) -> RolloutsWish:
 
 
 def rollouts_down(seen: Seen) -> RolloutsWish:
-    """No rollouts: their Jobs and the Service go."""
+    """Return the wish for no rollouts: their Jobs and the Service go."""
     present = tuple(sorted(job.name for job in seen.rollouts.values() if not job.deleting))
     return RolloutsWish(delete=present, remove=bool(present))
 
 
 def troubled(seen: Seen) -> list[RolloutsSeen]:
-    """Jobs of rollouts whose pods do not come up."""
+    """Return the Jobs of rollouts whose pods do not come up."""
     jobs = sorted(seen.rollouts.values(), key=lambda job: job.attempt)
     return [job for job in jobs if job.trouble is not None and not job.over and not job.deleting]
 
 
 def next_look(seen: Seen) -> float | None:
-    """Seconds to the next look at pods of which none has ended well yet; None where there are none such."""
+    """Return the seconds to the next look at Jobs of which no pod ended well yet; None without any."""
     jobs = seen.rollouts.values()
     waiting = any(not (job.proven or job.over or job.held or job.deleting) for job in jobs)
-    # No event of the Job tells that its pod cannot start.
+    # No event of the Job says that its pod cannot start.
     return LOOK_SECONDS if waiting else None
 
 
@@ -69,7 +69,7 @@ def _at_work(seen: Seen) -> bool:
 
 
 def _in_the_way(seen: Seen, due: Step) -> bool:
-    """Whether a pod of the step that is due finds no place: those that wait for it may keep it out."""
+    """Return whether a pod of the due step finds no place: the pods of rollouts may keep it out."""
     return any(
         job.live and job.step == due.name and job.trouble is not None and job.trouble.reason in UNPLACED
         for job in seen.jobs.values()

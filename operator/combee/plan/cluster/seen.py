@@ -1,4 +1,4 @@
-"""What a tick sees of a run on a cluster, as plain data: the Snapshot that ``decide_cluster`` reads."""
+"""What a tick sees of a run on a cluster, as plain data for ``decide_cluster``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from combee.plan.types import IterationPlan, StepSummary
 
 YIELDED = "Yielded"
-"""A step that waited for inputs as long as it may and let its place go: not a failure."""
+"""Marks a step that waited for inputs as long as it may and gave up its place: not a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,33 +26,33 @@ class JobSeen:
 
     name: str
     step: str
-    """name of the step it does: its own name at attempt 0."""
+    """the name of the step it does: its own name at attempt 0."""
     kind: str
     iteration: int = 0
     attempt: int = 0
     completions: int = 1
     ready: int = 0
-    """pods at work."""
+    """the number of pods at work."""
     succeeded: int = 0
     complete: bool = False
     ended: bool = False
-    """its one pod ended well: the Job will be complete in a second or two."""
+    """whether its one pod ended well: the Job will be complete in a second or two."""
     failed: str = ""
     """why it failed for good; empty while it has not."""
     disrupted: bool = False
-    """its pods were taken away and none died by itself: evicted, preempted, deleted, or on a lost node."""
+    """whether its pods were only evicted, preempted, deleted or on a lost node, and none died by itself."""
     held: bool = False
-    """held back by a queue: not admitted yet."""
+    """whether a queue holds it back: it is not admitted yet."""
     deleting: bool = False
     expiring: bool = False
-    """it takes itself away after a while."""
+    """whether it deletes itself after a while."""
     summary: StepSummary | None = None
     """what the pod of a one-pod Job left when it ended; None when it left nothing that can be read."""
     trouble: Trouble | None = None
 
     @property
     def placed(self) -> bool:
-        """Whether each of its pods runs or has run. A pod that is being started again is not."""
+        """Whether each of its pods runs or has succeeded. A pod that is being started again does neither."""
         return self.ready + self.succeeded >= self.completions
 
     @property
@@ -73,9 +73,9 @@ class RolloutsSeen:
     name: str
     attempt: int
     used_up: bool = False
-    """each of its pods was begun: no more will come."""
+    """whether each of its pods was begun, so that no more will come."""
     proven: bool = False
-    """one of its pods ended well: the image is there and can be started."""
+    """whether one of its pods ended well, so that the image is there and can be started."""
     over: bool = False
     held: bool = False
     deleting: bool = False
@@ -88,7 +88,7 @@ class EngineSeen:
 
     name: str
     replicas: int
-    """servers asked for."""
+    """the number of servers asked for."""
     ready: int = 0
     trouble: Trouble | None = None
     probed: str = ""
@@ -102,12 +102,12 @@ class Seen:
     now: float
     suspend: bool = False
     jobs: Mapping[str, JobSeen] = field(default_factory=dict)
-    """by object name."""
+    """Jobs by object name."""
     engines: Mapping[str, EngineSeen] = field(default_factory=dict)
-    """by the name that the manifest gives; absent ones are not there."""
+    """engines by the name that the manifest gives; absent ones are not there."""
     rollouts: Mapping[str, RolloutsSeen] = field(default_factory=dict)
-    """by object name; with a task in a container only."""
+    """Jobs of rollouts by object name; only with a task in a container."""
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
     """the frozen plan of the iteration under way, where there is one."""
     fetching: Mapping[str, Trouble] = field(default_factory=dict)
-    """engine -> how the Job stands that fetches its weights, until it is complete."""
+    """engine -> the state of the Job that fetches its weights, until it is complete."""

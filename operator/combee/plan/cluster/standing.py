@@ -16,7 +16,7 @@ from combee.plan.cluster.seen import Seen, Trouble
 
 T, R = ConditionType, Reason
 Stand = tuple[str, Reason, str]
-"""status, reason and message of a condition."""
+"""The status, reason and message of a condition."""
 
 ERRORS: Mapping[str, Reason] = {
     "InvalidManifest": R.INVALID_MANIFEST,
@@ -32,7 +32,7 @@ ERRORS: Mapping[str, Reason] = {
     "ArtifactTooLarge": R.STORE_UNUSABLE,
     "": R.TOO_MANY_FAILURES,
 }
-"""an error's code -> the reason of a failed run; any other is ours."""
+"""An error's code -> the reason of a failed run; any other code is an internal error."""
 _ENDS: Mapping[str, tuple[Phase, Reason]] = {
     "Learned": (Phase.LEARNED, R.LEARNED),
     "NothingBetter": (Phase.NOTHING_BETTER, R.NOTHING_BETTER),
@@ -64,7 +64,7 @@ class End:
 
 
 def standing(memory: Memory, plan: ClusterPlan, seen: Seen) -> End:
-    """Where the run stands, in a phase, a reason and a sentence."""
+    """Return where the run stands, in a phase, a reason and a sentence."""
     outcome = memory.run.outcome
     if memory.ended and outcome is not None:
         if outcome.name == "Failed":
@@ -109,7 +109,7 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     yield condition(T.READY, "True" if good else "False", end.reason, end.message)
     working = not over and not suspended
     yield condition(T.RECONCILING, "True" if working else "False", end.reason, end.message)
-    # Over and not good: kstatus would call it in progress for ever.
+    # Without this, kstatus would call a run that is over and not good in progress for ever.
     stalled = over and not good
     yield condition(T.STALLED, "True" if stalled else "False", end.reason, end.message)
     going = R.SUSPENDED if suspended else R.IN_PROGRESS

@@ -31,7 +31,7 @@ from combee.plan.cluster.standing import condition, conditions, dated, standing
 T = ConditionType
 
 When = Callable[[float], str]
-"""seconds since 1970 as the API writes times; empty for 0."""
+"""Writes seconds since 1970 as the API writes times; empty for 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class About:
     generation: int
     manifest_digest: str
     image: str
-    """what its worker pods are made from."""
+    """the image that its worker pods are made from."""
     algorithm: str
     when: When
 
 
 def refused_status(before: RunStatus, generation: int, reason: Reason, message: str, now: str) -> RunStatus:
-    """The status of a run whose plan is not accepted: it waits for a better spec."""
+    """Return the status of a run whose plan is not accepted: it waits for a better spec."""
     statuses = {T.READY: "False", T.RECONCILING: "False", T.STALLED: "True", T.PLAN_ACCEPTED: "False"}
     new = [condition(type, status, reason, message) for type, status in statuses.items()]
     refused = {
@@ -61,7 +61,7 @@ def refused_status(before: RunStatus, generation: int, reason: Reason, message: 
 
 
 def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -> RunStatus:
-    """The status after a tick. Equal facts give an equal status: nothing in it moves with the clock
+    """Return the status after a tick. Equal facts give an equal status: nothing in it moves with the clock
     alone, or every write would cause the next."""
     memory, spec = plan.memory, about.spec
     state = memory.run
@@ -170,7 +170,7 @@ def _planned(memory: Memory, total: int, batch: int | None) -> int | None:
 
 
 def _eta(memory: Memory, total: int) -> float | None:
-    """Seconds to the end, going by the pace of the iterations so far; as of the last change."""
+    """Return the seconds to the end by the pace of the iterations so far, as of the last change."""
     learned = sum(note.batch_size for note in memory.notes)
     if memory.ended or not learned or total <= memory.run.examples_done:
         return None

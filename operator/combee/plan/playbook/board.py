@@ -52,7 +52,7 @@ class Record:
 
     @property
     def age(self) -> tuple[str, str]:
-        """Later is greater."""
+        """A key by which the later of two versions is greater."""
         return self.seen.created, self.digest
 
     def update(self, **changed: Any) -> None:
@@ -62,7 +62,7 @@ class Record:
         self.memory = replace(self.memory, **changed)
 
     def served(self) -> Version:
-        """As the serving rule reads it."""
+        """Return the version as the serving rule reads it."""
         return Version(
             digest=self.digest,
             decision=self.seen.spec.decision,
@@ -83,7 +83,7 @@ class Board:
     memory: PlaybookMemory
     thresholds: Thresholds
     records: dict[str, Record]
-    """by digest."""
+    """the versions, by digest."""
     active: str = ""
     previous: str = ""
     candidate: str = ""
@@ -95,7 +95,7 @@ class Board:
 
     @classmethod
     def of(cls, about: About, status: PlaybookStatus, seen: PlaybookSeen) -> Board:
-        """The board at the beginning: what the statuses say."""
+        """Return the board at the beginning, with what the statuses say."""
         versions = [v for v in seen.versions if v.spec.playbook_ref.name == about.name]
         records = {
             v.digest: Record(v, v.status, VersionMemory.from_json(v.status.state))
@@ -116,7 +116,7 @@ class Board:
 
     @property
     def now(self) -> str:
-        """As the API writes times."""
+        """The time of this tick as the API writes times."""
         return self.about.when(self.seen.now)
 
     @property
@@ -131,7 +131,7 @@ class Board:
         return self.records.get(digest)
 
     def opaque(self, digest: str) -> bool:
-        """Whether there is a version of a digest that cannot be read, and nothing of it is known."""
+        """Return whether a digest's version is there but cannot be read, so that nothing of it is known."""
         unread = bool(digest) and digest not in self.records
         return unread and any(one.digest == digest for one in self.seen.opaque)
 
@@ -141,14 +141,14 @@ class Board:
         last = next((old for old in reversed(self.history) if old.digest == digest), None)
         again = last is not None and last.model_copy(update={"time": entry.time}) == entry
         if again and event != "Restarted":
-            # Decided again after a crash or a conflict between two writes: it happened once.
+            # This was decided again after a crash or a conflict between two writes: it happened once.
             return
         if not again:
             self.history = [*self.history, entry][-MAX_HISTORY:]
         self.events.append(Happened("Warning" if warn else "Normal", event, message, digest))
 
     def refuse(self, record: Record, by: RefusedBy, reason: str) -> None:
-        """It is not active any more, and will not be unless it is named."""
+        """Refuse a version: it is not active any more, and will not be unless it is named."""
         record.update(phase=VersionPhase.REFUSED, refused_by=by, message=reason, test=None)
         if by in ("Decision", "Rollback"):
             others = tuple(digest for digest in self.memory.refused if digest != record.digest)
@@ -157,11 +157,11 @@ class Board:
 
 
 NO_CANARY = Verdict(reason="NoCanary", message="the Playbook has no canary: heldOut alone decides")
-"""Where a canary's verdict stands, when nobody asked traffic: it has no outcome, for nothing was shown."""
+"""Stands for a canary's verdict when nobody asked traffic. It has no outcome, since nothing was shown."""
 
 
 def verdict_of(judgement: Judgement, against: str = "") -> Verdict:
-    """A judgement as a status shows it."""
+    """Return a judgement as a status shows it."""
     return Verdict(
         outcome=judgement.outcome,
         reason=judgement.reason,

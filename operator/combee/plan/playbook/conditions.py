@@ -1,10 +1,10 @@
 """Conditions of a Playbook and of a PlaybookVersion: the types, and which reason may go with which status.
 
-A Playbook has all of them; a version has HeldOutPassed, CanaryPassed and Promoted, which the Playbook shows
+A Playbook has all of them. A version has HeldOutPassed, CanaryPassed and Promoted; the Playbook shows those
 of its candidate (or of the last one). Ready means that services get what they should: the active version, or
-nothing while none is. A first version may take days, and needs the traffic of services that wait for a sync,
-so Ready does not wait for it. Reconciling and Stalled translate Ready's reason for kstatus: whether to wait
-for it, or for a person. Reasons are never renamed.
+nothing while none is active. A first version may take days, and needs the traffic of services that wait for
+a sync, so Ready does not wait for it. Reconciling and Stalled translate Ready's reason for kstatus: whether
+to wait for it, or for a person. Reasons are never renamed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ORDER = (READY, RECONCILING, STALLED, HELD_OUT, CANARY, PROMOTED, PINNED)
 _SETTLED = ("Delivered", "NothingActive")
 _UNDER_WAY = ("Delivering", "ContentMissing")
 _BROKEN = ("DeliveryBlocked", "InvalidManifest", "VersionUnreadable")
-"""only a person can mend these."""
+"""Reasons that only a person can mend."""
 
 TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
     (READY, "True"): _SETTLED,
@@ -94,7 +94,7 @@ class Said:
 
     @property
     def status(self) -> Status:
-        """The status that the table has the reason under."""
+        """The status under which the table has the reason. Raises KeyError where it is under none."""
         for (type_, status), reasons in TABLE.items():
             if type_ == self.type and self.reason in reasons:
                 return status
@@ -104,8 +104,8 @@ class Said:
 def merge(
     before: Iterable[PlainCondition], statements: Iterable[Said], generation: int, now: str
 ) -> tuple[PlainCondition, ...]:
-    """The new conditions over those ``before``, in order, and with Ready what follows from it. A status that
-    did not change keeps its time, and the condition of a newer generation is not overwritten."""
+    """Put the new conditions over those ``before``, in order, and with Ready those that follow from it. A
+    status that did not change keeps its time; the condition of a newer generation is not overwritten."""
     merged = {condition.type: condition for condition in before}
     latest = list(statements)
     for ready in [new for new in latest if new.type == READY]:

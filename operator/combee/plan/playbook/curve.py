@@ -1,4 +1,4 @@
-"""How the interval of a canary came about: stored with the tally in ``status.state``, to be drawn."""
+"""How the interval of a canary came about: kept with the tally in ``status.state`` to be drawn."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Curve:
     test: str
     """``TrafficComparison.id``."""
     kind: str
-    """Promotion or Watch."""
+    """``Promotion`` or ``Watch``."""
     against: str
-    """digest of the other version."""
+    """the digest of the other version."""
     epsilon: float
-    """that it is judged by."""
+    """the epsilon that it is judged by."""
     since: float
-    """seconds since 1970."""
+    """when it began, in seconds since 1970."""
     looks: tuple[Look, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Curve:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Curve:
-        """Read what ``to_json`` wrote. ValueError, TypeError or KeyError when it is something else."""
+        """Read what ``to_json`` wrote. Raises ValueError, TypeError or KeyError for something else."""
         looks = tuple(Look.from_json(look) for look in raw["looks"])
         if any(after.pairs <= before.pairs for before, after in pairwise(looks)):
             raise ValueError("looks that do not ascend")
@@ -41,7 +41,7 @@ class Curve:
 
 
 def looked(curves: Iterable[Curve], of: Curve, look: Look) -> tuple[Curve, ...]:
-    """``curves`` with a look at the canary of ``of`` (without looks); equal where no pair came since."""
+    """Return ``curves`` with a look at the canary of ``of``; they stay as they are if no pair came since."""
     by_kind = {curve.kind: curve for curve in curves}
     current = by_kind.get(of.kind)
     before = current.looks if current is not None and current.test == of.test else ()
@@ -53,7 +53,7 @@ def looked(curves: Iterable[Curve], of: Curve, look: Look) -> tuple[Curve, ...]:
 
 
 def curves_in(state: Mapping[str, Any]) -> tuple[Curve, ...]:
-    """The curves in a version's ``status.state``; none where another release wrote what cannot be read."""
+    """Return the curves in a version's ``status.state``; none where another release wrote something else."""
     try:
         return tuple(Curve.from_json(curve) for curve in state.get("curves", ()))
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""Whether the data of ``spec.learn.template`` changed, and when somebody looks at them again. Pure.
+"""Whether the data of ``spec.learn.template`` changed, and when to look at them again. Pure.
 
 A place is one split's source; its key changes with the source, so that another address is no changed content.
 A mark says what a place holds. The first mark of a place is only remembered.
@@ -17,7 +17,7 @@ from combee.plan.playbook.memory import PlaybookMemory
 
 
 def places(learn: Learn) -> dict[str, DataSource]:
-    """Key -> source of each split whose changes make a run; none unless the trigger is OnChange.
+    """Return key -> source of each split whose changes make a run; none unless the trigger is OnChange.
 
     A key is the split's name and eight digits of its source: ``train-1b2c3d4e``.
     """
@@ -29,8 +29,8 @@ def places(learn: Learn) -> dict[str, DataSource]:
 
 
 def remembered(memory: PlaybookMemory, learn: Learn, marks: Mapping[str, str]) -> PlaybookMemory:
-    """The memory with the marks that were seen; ``change`` is a new one when a place that was known holds
-    something else. What was not seen this time stays as it was."""
+    """Return the memory with the marks that were seen; ``change`` is new when a known place holds something
+    else. What was not seen this time stays as it was."""
     keys = places(learn)
     if not keys:
         return memory
@@ -42,7 +42,7 @@ def remembered(memory: PlaybookMemory, learn: Learn, marks: Mapping[str, str]) -
 
 
 def wait_seconds(last: float | None, poll_seconds: int, now: float) -> float:
-    """Seconds until the next look; ``last``: when the last one began, None where there was none."""
+    """Return the seconds until the next look. ``last``: when the last one began; None without any."""
     return 0.0 if last is None else max(0.0, last + poll_seconds - now)
 
 

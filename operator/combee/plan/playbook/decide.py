@@ -1,4 +1,4 @@
-"""decide_playbook(): which version of a Playbook is active, from one tick's facts. Pure.
+"""Which version of a Playbook is active, decided from one tick's facts. Pure.
 
     refusals -> the watch over the active version -> pin, then Promote, then the record (``serving``)
         -> the gates of one candidate -> phases, delivery, runs, what goes
@@ -36,9 +36,9 @@ Hold = Literal["Pin", "Decision", ""]
 
 
 def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) -> PlaybookPlan:
-    """The next PlaybookPlan. ``status``: the Playbook's, as written last (a fresh one for a new Playbook).
+    """Return the next PlaybookPlan. ``status``: the Playbook's as written last, a fresh one for a new one.
 
-    BugError when a status holds a state that only a later version can read.
+    Raises BugError when a status holds a state that only a later version can read.
     """
     board = Board.of(about, status, seen)
     _refusals(board)
@@ -74,7 +74,7 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
 
 
 def _judge(board: Board) -> Hold:
-    """The watch, the serving rule, the gates; returns what ``_serve`` does."""
+    """Go through the watch, the serving rule and the gates; return what ``_serve`` does."""
     if watch(board):
         record = board.records[board.active]
         cause = record.status.watch.message if record.status.watch else ""
@@ -87,14 +87,14 @@ def _judge(board: Board) -> Hold:
 
 
 def _still_waits(board: Board) -> str:
-    """The candidate of the last tick, where it may still be one; its canary stays as it is."""
+    """Return the last tick's candidate where it may still be one; its canary stays as it is."""
     record = board.get(board.before.candidate_digest)
     waits = record is not None and record.phase is P.CANDIDATE and record.digest != board.active
     return board.before.candidate_digest if waits else ""
 
 
 def _refusals(board: Board) -> None:
-    """What people refused, now or before: first of all, and whatever else they asked for."""
+    """Refuse what people refused, now or before. This comes first, whatever else they asked for."""
     for record in board.latest_first():
         decision, phase = record.seen.spec.decision, record.phase
         known = record.digest in board.memory.refused
@@ -109,7 +109,7 @@ def _refusals(board: Board) -> None:
 
 
 def _recall(board: Board) -> None:
-    """A Playbook that was deleted and applied again finds in its versions what was active."""
+    """Find in the versions what was active, for a Playbook that was deleted and applied again."""
     if board.active:
         return
     for record in board.latest_first():
@@ -122,7 +122,7 @@ def _recall(board: Board) -> None:
 
 
 def _serve(board: Board) -> Hold:
-    """Make active what the serving rule says; returns what holds it there: "Pin", "Decision" or ""."""
+    """Make active what the serving rule says; return what holds it there: "Pin", "Decision" or ""."""
     wanted = Wanted(board.pinned, board.active, board.previous, frozenset(board.memory.refused))
     versions = [record.served() for record in board.records.values()]
     versions += [version for version in board.seen.opaque if board.opaque(version.digest)]
@@ -145,18 +145,18 @@ def _serve(board: Board) -> Hold:
 def _deliverable(board: Board, digest: str) -> bool:
     record = board.get(digest)
     if record is None:
-        # What cannot be read stays where it is, and gets nowhere.
+        # A version that cannot be read stays where it is, and goes nowhere else.
         return bool(digest) and digest == board.active and board.opaque(digest)
     return record.seen.has_content or board.seen.delivered == digest
 
 
 def _last_resort(board: Board) -> str:
-    """What was active most lately, and may be again: when neither the active nor the previous one may."""
+    """Return the version promoted last that may be active, for when neither active nor previous one may."""
     return _promoted_last(r for r in board.latest_first() if _deliverable(board, r.digest))
 
 
 def _activate(board: Board, digest: str, by: By) -> None:
-    """``digest`` (empty: nothing) is active from now on."""
+    """Make ``digest`` active from now on; an empty one means that no version is."""
     old, new = board.get(board.active), board.get(digest)
     back = old is not None and old.served().refused
     board.previous = "" if old is None or back else old.digest
@@ -183,7 +183,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def _before(board: Board, active: str) -> str:
-    """What a further rollback would go back to."""
+    """Return the digest that a further rollback would go back to."""
     return _promoted_last(
         record
         for record in board.records.values()
@@ -192,13 +192,13 @@ def _before(board: Board, active: str) -> str:
 
 
 def _promoted_last(records: Iterable[Record]) -> str:
-    """Digest of the version that became active most lately and is not refused; empty where there is none."""
+    """Return the digest of the version promoted last that is not refused; empty where there is none."""
     fit = [record for record in records if record.memory.promoted and record.phase is not P.REFUSED]
     return max(fit, key=lambda record: record.memory.promoted).digest if fit else ""
 
 
 def _gates(board: Board, held: str) -> bool:
-    """Bring one candidate as far as its gates let it; True when it is done with, and another may follow."""
+    """Bring one candidate as far as its gates let it; return whether it is done and another may follow."""
     record = _candidate(board)
     if record is None:
         return False
@@ -207,7 +207,7 @@ def _gates(board: Board, held: str) -> bool:
     elif not unchanged(record.status.thresholds, board.about.spec):
         difference = changes(record.status.thresholds, board.thresholds)
         if record.phase is P.INCONCLUSIVE:
-            # Somebody asks for it again after it came to an end.
+            # Somebody wants it again after it came to an end.
             record.remember(first=0.0)
         refreeze(board, record, f"{difference} changed since they began")
     else:
@@ -224,14 +224,14 @@ def _gates(board: Board, held: str) -> bool:
         _activate(board, record.digest, "Gates")
         return True
     if record.status.test is None and _candidate(board) is not record:
-        # It waits for a person and no canary goes on: the last one made takes its place in this tick.
+        # It waits for a person and no canary goes on: the latest version takes its place in this tick.
         return True
     board.candidate = record.digest
     return False
 
 
 def _canary(board: Board, record: Record) -> bool:
-    """Whether traffic does not speak against it, or is not asked; what it says is in the status."""
+    """Return whether traffic does not speak against it, or is not asked; the status gets what it says."""
     if board.about.spec.canary is None:
         record.update(test=None, canary=NO_CANARY)
         record.remember(test="")
@@ -286,7 +286,7 @@ def _content(board: Board, record: Record) -> bool:
 
 
 def _held_out(board: Board, record: Record) -> bool:
-    """Whether heldOut is passed; what it says is in the status."""
+    """Return whether heldOut is passed; the status gets what it says."""
     active = board.get(board.active)
     pinned = board.about.spec.held_out.digest or board.held_out_digest
     if not pinned and active is not None:
@@ -309,13 +309,13 @@ def _held_out(board: Board, record: Record) -> bool:
 
 
 def _give_up(board: Board, record: Record, message: str) -> None:
-    """It cannot be told: the active version stays."""
+    """Leave a candidate undecided: the active version stays."""
     record.update(phase=P.INCONCLUSIVE, message=message, test=None)
     board.note("Inconclusive", record.digest, f"{record.short} is not promoted: {message}", warn=True)
 
 
 def _delivery(board: Board) -> Delivery:
-    """What services must find. Nothing takes the place of content unless what was delivered is refused."""
+    """Return what services must find. Content is taken away without other content only if it is refused."""
     given = board.about.spec.delivery.config_map
     name = delivered_name(board.about.name, given.name if given is not None else "")
     delivered, active, whole = board.seen.delivered, board.get(board.active), not board.seen.altered

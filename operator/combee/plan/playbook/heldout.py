@@ -1,9 +1,9 @@
 """The held-out gate of a candidate against today's active version, from what their runs measured.
 
 A run compares what it learned with what it started from. Where that is today's active version, its word
-holds; where not (``StaleBase``), the candidate's and the active version's scores on the same examples are
-compared, which both brought along in their ConfigMaps. On another heldOut nothing can be compared. No model
-is asked.
+holds. Where it is not (``StaleBase``), the scores of the candidate and the active version on the same
+examples are compared; both brought them along in their ConfigMaps. On another heldOut nothing can be
+compared. No model is asked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from combee.api.playbook_status import Comparison, Thresholds
 from combee.plan.playbook.types import VersionSeen
 
 SHORT = 12
-"""digits of a digest in a sentence."""
+"""The number of digits of a digest in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class HeldOut:
     judgement: Judgement
     comparison: Comparison | None = None
     stale: bool = False
-    """it was learned from another version than the active one."""
+    """whether it was learned from another version than the active one."""
 
 
 def held_out_of(version: VersionSeen) -> str:
-    """Digest of the heldOut that a version was scored on; empty where nobody said."""
+    """Return the digest of the heldOut that a version was scored on; empty where nobody said."""
     return version.gate.held_out if version.gate else version.spec.origin.data_digests.get("heldOut", "")
 
 
@@ -43,10 +43,10 @@ def judge_version(
     pinned: str,
     before: Comparison | None = None,
 ) -> HeldOut:
-    """What heldOut says of ``version`` against ``active`` (None: no version is active).
+    """Return what heldOut says of ``version`` against ``active`` (None: no version is active).
 
-    ``pinned``: digest of the heldOut that versions are compared on; empty while none is. ``before``: an
-    earlier comparison, which is used again where it is still the one that counts.
+    ``pinned``: the digest of the heldOut that versions are compared on; empty while there is none.
+    ``before``: an earlier comparison, which is used again where it still counts.
     """
     measured = held_out_of(version)
     scored = version.gate is not None or version.spec.scores.gate is not None
@@ -80,7 +80,7 @@ def _again(
 def _measured(
     version: VersionSeen, active: VersionSeen | None, confidence: float, *, stale: bool
 ) -> Comparison | Judgement:
-    """The comparison, or why there is none."""
+    """Return the comparison, or why there is none."""
     against = active.digest if active else ""
     if stale and active is not None:
         if version.gate is None or active.gate is None:
@@ -98,7 +98,7 @@ def _measured(
 
 
 def _recorded(version: VersionSeen, against: str) -> Comparison | Judgement:
-    """By what the version's record says alone."""
+    """Return the comparison that the version's record alone gives, or why there is none."""
     gate = version.spec.scores.gate
     if gate is None:
         message = "it has no scores on heldOut; let a run make it, or promote it by name"

@@ -1,4 +1,4 @@
-"""What becomes of versions that are neither active nor under test: phases, and which ones go."""
+"""What becomes of versions that are neither active nor under test: their phases, and which are deleted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ P = VersionPhase
 
 
 def settle_phases(board: Board) -> None:
-    """One is active and at most one previous, as the board says; others that say so are superseded.
+    """Make one version active and at most one previous, as the board says; others that say so are superseded.
 
-    A crash between two writes can leave two of them.
+    A crash between two writes can leave two of a kind.
     """
     known = board.get(board.previous) is not None or board.opaque(board.previous)
     if board.previous == board.active or not known:
@@ -34,12 +34,12 @@ def settle_phases(board: Board) -> None:
         elif record.digest != board.candidate:
             record.update(test=None)
         if record.phase not in (P.ACTIVE, P.CANDIDATE):
-            # Its test is over: nothing goes on.
+            # Its test is over and must not go on.
             record.remember(test="")
 
 
 def _remember_promotion(board: Board, record: Record) -> None:
-    """A version whose own status was not written when it became active reads it in the history."""
+    """Take from the history when a version became active, where its own status was not written then."""
     if record.memory.promoted:
         return
     known = next((one for one in reversed(board.history) if one.digest == record.digest and one.by), None)
@@ -50,8 +50,8 @@ def _remember_promotion(board: Board, record: Record) -> None:
 
 
 def prunable_contents(board: Board) -> tuple[str, ...]:
-    """Names of the refused versions beyond the history's limit whose content is there, oldest first: that
-    they were refused is all that must be known of them. Never of one that somebody names."""
+    """Return the names of refused versions beyond the history's limit whose content is there, oldest first:
+    all that must be known of them is that they were refused. It never returns one that somebody names."""
     refused = [
         record
         for record in board.latest_first()
@@ -65,10 +65,10 @@ def prunable_contents(board: Board) -> tuple[str, ...]:
 
 
 def prunable(board: Board) -> tuple[str, ...]:
-    """Names of the versions beyond the history's limit, oldest first.
+    """Return the names of the versions beyond the history's limit, oldest first.
 
-    Never one that is refused, active, previous, pinned, under test or waiting, nor one that somebody decided
-    on: what was refused must be known for ever, and the rest is in use.
+    It never returns one that is refused, active, previous, pinned, under test or waiting, nor one that
+    somebody decided on: what was refused must be known for ever, and the rest is in use.
     """
     idle = [
         record
@@ -85,9 +85,9 @@ _KEPT = (("version", "pinnedDigest"), ("delivery", "configMap"), ("delivery", "d
 
 
 def salvaged(raw: Any) -> PlaybookSpec:
-    """A spec with those of ``raw``'s fields that serving and delivery need and that can be read one by one.
+    """Return a spec with those of ``raw``'s fields that serving and delivery need and that can be read.
 
-    It has no canary, no thresholds and learns nothing: it is for ``About.unreadable`` alone.
+    It has no canary and no thresholds and learns nothing: it is only for ``About.unreadable``.
 
     >>> raw = {"canary": {"mode": "Shadow"}, "delivery": {"configMap": {"name": "mounted"}}}
     >>> salvaged(raw).delivery.config_map.name

@@ -1,7 +1,7 @@
-"""Which runs a Playbook makes from ``spec.learn.template``, and which finished ones it lets go.
+"""Which runs a Playbook makes from ``spec.learn.template``, and which finished ones it deletes.
 
-A run is named by the hash of what it learns from, so that making it twice makes it once. One run at a time:
-what comes up while one is under way waits for it, or, on a schedule, is left out.
+A run is named by the hash of what it learns from, so that making it twice makes it once. There is one run at
+a time: what falls due while one is under way waits for it, or, on a schedule, is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from combee.plan.playbook.memory import MAX_MADE
 from combee.plan.playbook.types import Happened, RunWish
 
 _ROOM = 40
-"""characters of a Playbook's name in a run's."""
+"""The most characters of a Playbook's name in a run's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class Learning:
     wishes: tuple[RunWish, ...] = ()
     prune: tuple[str, ...] = ()
     next_time: float = 0.0
-    """of the schedule, in seconds since 1970; 0: none."""
+    """the schedule's next time, in seconds since 1970; 0 without one."""
     warning: str = ""
     latest: str = ""
     """the run made last."""
 
 
 def learning(board: Board) -> Learning:
-    """The runs to make and to let go. Notes on the board what was dealt with."""
+    """Return the runs to make and to delete, and note on the board what was dealt with."""
     learn = board.about.spec.learn
     if learn is None:
         return Learning()
@@ -58,7 +58,7 @@ def learning(board: Board) -> Learning:
 
 
 def _remember(board: Board, learn: Learn, names: list[str]) -> None:
-    """Runs count as made once they are seen: a wish that came to nothing comes again."""
+    """Count runs as made once they are seen, so that a wish that came to nothing comes again."""
     new = [name for name in names if name not in board.memory.made]
     board.memory = replace(board.memory, made=(*board.memory.made, *new)[-MAX_MADE:])
     for name in new if board.before.observed_generation else ():
@@ -67,7 +67,7 @@ def _remember(board: Board, learn: Learn, names: list[str]) -> None:
 
 
 def _due(board: Board, learn: Learn, *, busy: bool) -> tuple[str, float]:
-    """The name of the run that is due ("" for none), and when the next one is."""
+    """Return the name of the run that is due ("" for none), and when the next one is."""
     about, made = board.about, _made(board)
     base = f"{about.name[:_ROOM].rstrip('-.')}-{template_hash(learn, board.memory.change)}"
     if about.learn_request and about.learn_request != board.memory.request:
@@ -83,7 +83,7 @@ def _due(board: Board, learn: Learn, *, busy: bool) -> tuple[str, float]:
 
 
 def _made(board: Board) -> set[str]:
-    """Runs that are not made again: seen before, or the makers of a version that is there."""
+    """Return the runs that are not made again: those seen before, and those that made a present version."""
     learned = {r.seen.spec.run_ref.name for r in board.records.values() if r.seen.spec.run_ref}
     return learned.union(board.memory.made)
 
@@ -94,7 +94,7 @@ def _scheduled(board: Board, text: str, base: str, *, busy: bool) -> tuple[str, 
     due = next_time(text, since)
     name = f"{base}-{int(due // 60):x}" if due is not None and due <= now else ""
     if name in _made(board) or (name and busy):
-        # Made, or left out; of several that were missed, one is made up for.
+        # The run was made, or is left out; of several that were missed, only one is made up for.
         name, since = "", now
     board.memory = replace(board.memory, scheduled=since)
     coming = next_time(text, now) or 0.0
@@ -104,7 +104,7 @@ def _scheduled(board: Board, text: str, base: str, *, busy: bool) -> tuple[str, 
 
 
 def template_hash(learn: Learn, change: str) -> str:
-    """Eight digits that change with the template, and with each ``change`` of its data."""
+    """Return eight digits that change with the template, and with each ``change`` of its data."""
     text = json.dumps([learn.template.dump(), change], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

@@ -1,7 +1,7 @@
 """What the operator remembers of a Playbook and of a version between two ticks: their ``status.state``.
 
-What people see stands beside it in the status. Lost with a deleted Playbook, all of it can be done without:
-versions say themselves whether they are active, previous or refused.
+What people see stands beside it in the status. It is lost when a Playbook is deleted, and all of it can be
+done without: versions say themselves whether they are active, previous or refused.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from combee.plan.playbook.curve import Curve, curves_in
 from combee.plan.playbook.readings import Reading
 
 MAX_REFUSED = 500
-"""digests; the oldest go first. Each is on its PlaybookVersion, too, which is never pruned."""
+"""The most digests; the oldest go first. Each is on its PlaybookVersion, too, which is never pruned."""
 MAX_MADE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class PlaybookMemory:
-    """Times are seconds since 1970; 0 means not yet."""
+    """What is remembered of a Playbook. Times are seconds since 1970; 0 means not yet."""
 
     refused: tuple[str, ...] = ()
     """digests refused by a person or rolled back, oldest first: still refused when made anew."""
     made: tuple[str, ...] = ()
-    """runs of the template that were seen, oldest first: not made again when they are gone."""
+    """runs of the template that were seen, oldest first: they are not made again when they are gone."""
     request: str = ""
     """the latest ``About.learn_request`` that a run was made for."""
     scheduled: float = 0.0
     """the latest time of the schedule that was dealt with."""
     marks: Mapping[str, str] = field(default_factory=dict)
-    """place of the template's data -> the mark that it had last (``datawatch``)."""
+    """place of the template's data -> its last mark (``datawatch``)."""
     change: str = ""
-    """names the last change of data; empty: none was seen."""
+    """the name of the last change of data; empty while none was seen."""
 
     def recalling(self, digest: str) -> PlaybookMemory:
-        """With a digest of long ago, where there is room: one that went to make room does not come again, and
-        so the same facts give the same memory."""
+        """Return the memory with a digest of long ago, where there is room. One that went to make room does
+        not come again, so that the same facts give the same memory."""
         full = digest in self.refused or len(self.refused) >= MAX_REFUSED
         return self if full else replace(self, refused=(digest, *self.refused))
 

@@ -1,7 +1,7 @@
 """What a canary asks Prometheus, window by window, and how the answers are compared. Pure.
 
 Window k of a canary ends at ``begins + (k + 1) windowSeconds``. Both queries are evaluated there, for both
-versions; a window in which all of them gave a number makes one pair: the candidate's score minus the active
+versions; a window in which all of them give a number makes one pair: the candidate's score minus the active
 version's, as a share of the scale. Every window is asked for once. Nothing in an answer is taken for granted.
 """
 
@@ -23,23 +23,23 @@ from combee.api.prometheus import WINDOW, Prometheus, ScoreQuery
 from combee.plan.playbook.readings import Reading, Trouble
 
 STREAM = "prometheus"
-"""of the pairs; their numbers are those of windows."""
+"""The stream of the pairs; their numbers are those of windows."""
 MOST_WINDOWS = 500
-"""asked for at once: Prometheus gives 11,000 points of a series at most."""
+"""The most windows asked for at once: Prometheus gives at most 11,000 points of a series."""
 SHORT = 12
-"""digits of a digest that $(version) stands for."""
+"""The number of digits of a digest that $(version) stands for."""
 TOLERANCE = 0.1
-"""of the scale: how far outside a score may be and still counts as its end. ``increase`` extrapolates."""
+"""The share of the scale by which a score may be outside and count as its end: ``increase`` extrapolates."""
 LARGEST_RATIO = 1000.0
 MAX_DETAIL = 200
-"""bytes of what a server says that are repeated."""
+"""The most bytes of a server's own words that are repeated."""
 _QUOTED = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`""")
 _RANGE = re.compile(r"\[\s*([^\]:\s]+)")
 
 Measure = Literal["score", "latency"]
 Side = Literal["active", "candidate"]
 Values = Mapping[int, float]
-"""window -> number; NaN and infinities are as they came."""
+"""Window -> number; NaN and infinities are kept as they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class Query:
     text: str
 
     def trouble(self, problem: Any, detail: str = "") -> Trouble:
-        """That its answer is none."""
+        """Return the trouble that its answer cannot be used."""
         return Trouble(problem, self.what, self.side, one_line(detail, MAX_DETAIL))
 
 
 def queries(prometheus: Prometheus, candidate: str, active: str) -> tuple[Query, ...]:
-    """The questions, for two digests."""
+    """Return the questions, for two digests."""
     sides: tuple[tuple[Side, str, str], ...] = (
         ("candidate", candidate, prometheus.sides.candidate),
         ("active", active, prometheus.sides.active),
@@ -79,33 +79,33 @@ def _filled(text: str, prometheus: Prometheus, digest: str, side: str) -> str:
 
 
 def begins_at(since: float, prometheus: Prometheus) -> int:
-    """When window 0 of a canary that began at ``since`` begins: at a multiple of the window's length, for
-    servers that move the times they are asked about there."""
+    """Return when window 0 of a canary that began at ``since`` begins: at a multiple of the window's length,
+    since some servers move the times they are asked about to such multiples."""
     return math.ceil(since / prometheus.window_seconds) * prometheus.window_seconds
 
 
 def end_of(prometheus: Prometheus, begins: int, window: int) -> int:
-    """When a window ends, in seconds since 1970."""
+    """Return when a window ends, in seconds since 1970."""
     return begins + (window + 1) * prometheus.window_seconds
 
 
 def windows_over(prometheus: Prometheus, begins: int, now: float) -> int:
-    """How many windows are over, and their delay."""
+    """Return how many windows are over, their delay included."""
     return max(0, math.floor((now - prometheus.delay_seconds - begins) / prometheus.window_seconds))
 
 
 def windows(prometheus: Prometheus, begins: int, first: int, now: float) -> range:
-    """Those from ``first`` on that may be asked for now, MOST_WINDOWS at most."""
+    """Return the windows from ``first`` on that may be asked for now, at most MOST_WINDOWS."""
     return range(first, max(first, min(windows_over(prometheus, begins, now), first + MOST_WINDOWS)))
 
 
 def ready_seconds(prometheus: Prometheus, begins: int, first: int, now: float) -> float:
-    """Seconds until window ``first`` may be asked for."""
+    """Return the seconds until window ``first`` may be asked for."""
     return max(0.0, end_of(prometheus, begins, first) + prometheus.delay_seconds - now)
 
 
 def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Values | Trouble:
-    """The numbers of a range query's answer. ``times``: seconds since 1970 -> window, and no others."""
+    """Read the numbers of a range query's answer. ``times``: the seconds since 1970 asked for -> window."""
     try:
         raw = json.loads(content)
         if raw.get("status") == "error":
@@ -128,7 +128,7 @@ def read_answer(query: Query, content: bytes, times: Mapping[int, int]) -> Value
 
 
 def _whole(time: Any) -> int:
-    """ValueError for a time between two seconds: windows end on whole ones."""
+    """Return a time as a number. Raises ValueError between two seconds: windows end on whole ones."""
     if isinstance(time, bool) or not isinstance(time, int | float) or time != math.floor(time):
         raise ValueError("a time that was not asked for")
     return int(time)
@@ -141,14 +141,14 @@ def _number(value: Any) -> float:
 
 
 def ends_of(score: ScoreQuery) -> tuple[float, float]:
-    """The least and the greatest number of a score's unit."""
+    """Return the least and the greatest number of a score's unit."""
     if score.unit == "Points" and score.lowest is not None and score.highest is not None:
         return score.lowest, score.highest
     return (0.0, 100.0) if score.unit == "Percent" else (0.0, 1.0)
 
 
 def share_of(score: ScoreQuery, value: float) -> float | None:
-    """A score as a share of its scale, 1 for the best; None where it is outside of it.
+    """Return a score as a share of its scale, 1 for the best; None where it is outside of the scale.
 
     >>> query = ScoreQuery(query="$(version)", unit="Percent", better="Lower")
     >>> share_of(query, 25.0), share_of(query, 104.0), share_of(query, 150.0)
@@ -165,11 +165,11 @@ def share_of(score: ScoreQuery, value: float) -> float | None:
 def compare(
     prometheus: Prometheus, answers: Mapping[Query, Values | Trouble], looked_at: range, at: float
 ) -> tuple[list[Pair], Reading]:
-    """The pairs of the windows ``looked_at``, and what is to be said of them. ``at``: when they were asked
+    """Return the pairs of the windows ``looked_at``, and the reading of them. ``at``: when they were asked
     for.
 
-    There are no pairs where an answer cannot be used. Windows that lack a number are left out; one that is
-    NaN or infinite is trouble besides: other windows count, and nothing passes on this reading.
+    There are no pairs where an answer cannot be used. Windows that lack a number are left out. A number that
+    is NaN or infinite is trouble besides: other windows count, and nothing passes on this reading.
     """
     first, last = looked_at[0], looked_at[-1]
     troubles = [answer for answer in answers.values() if isinstance(answer, Trouble)]
@@ -192,7 +192,7 @@ def compare(
 
 
 def query_warnings(canary: Canary, prometheus: Prometheus) -> tuple[str, ...]:
-    """What the canary can hardly get: enough windows in time, and windows that do not overlap."""
+    """Return what the canary can hardly get: enough windows in time, and windows that do not overlap."""
     warnings = []
     expected, seconds = canary.deadline_seconds // prometheus.window_seconds, f"{prometheus.window_seconds} s"
     least = least_pairs(canary.epsilon)
@@ -229,7 +229,7 @@ def _pair(prometheus: Prometheus, values: Mapping[tuple[Any, Any], Values], wind
         if slow > 0 and usual > 0:
             ratio = min(LARGEST_RATIO, max(1 / LARGEST_RATIO, slow / usual))
         elif slow == usual:
-            # Nothing takes no time: a zero is less than the clock can tell.
+            # Nothing takes no time at all: a zero is less than the clock can tell.
             ratio = 1.0
     return Pair(STREAM, window, candidate - active, ratio)
 
@@ -237,7 +237,7 @@ def _pair(prometheus: Prometheus, values: Mapping[tuple[Any, Any], Values], wind
 def _means(
     values: Mapping[tuple[Any, Any], Values], what: str, complete: Sequence[int]
 ) -> tuple[float, float] | None:
-    """The candidate's mean and the active version's, over the windows compared."""
+    """Return the candidate's mean and the active version's, over the windows compared."""
     if not complete:
         return None
     candidate, active = (

@@ -1,4 +1,4 @@
-"""The last answer to a canary of mode Prometheus, stored beside its tally, and the sentence for people. Pure.
+"""The last answer to a canary of mode Prometheus, kept beside its tally, and the sentence for people. Pure.
 
 A reading is what one Job brought: which windows it asked for, what both versions had in them, or why the
 answer cannot be used. The Job hands it over in a ConfigMap, and anybody may have written a ConfigMap.
@@ -33,7 +33,7 @@ class Trouble:
     what: Literal["score", "latency"]
     side: Literal["active", "candidate"]
     detail: str = ""
-    """how many series, which type, which number, the server's own words: one line."""
+    """how many series, which type, which number, or the server's own words, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Reading:
     first: int
     last: int
     at: float
-    """seconds since 1970."""
+    """when it was made, in seconds since 1970."""
     compared: int
-    """windows in which both versions had all that was asked."""
+    """the number of windows in which both versions had all that was asked."""
     trouble: Trouble | None = None
     score: tuple[float, float] | None = None
     latency: tuple[float, float] | None = None
@@ -62,7 +62,7 @@ class Reading:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Reading:
-        """Read what ``to_json`` wrote. ValueError, TypeError or KeyError when it is something else."""
+        """Read what ``to_json`` wrote. Raises ValueError, TypeError or KeyError for something else."""
         first, last, compared = (_count(raw[name]) for name in ("first", "last", "compared"))
         at = _finite(raw["at"])
         if not first <= last < LARGEST_WINDOW or compared > last - first + 1:
@@ -72,7 +72,7 @@ class Reading:
 
 
 def read_reading(text: str) -> Reading | None:
-    """The reading in ``text``; None when it holds none that can be."""
+    """Return the reading in ``text``; None when it holds none that can be true."""
     try:
         return Reading.from_json(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
@@ -80,13 +80,13 @@ def read_reading(text: str) -> Reading | None:
 
 
 def latest(before: Reading | None, came: Iterable[Reading], over: int) -> Reading | None:
-    """The reading of the latest windows, of those among the first ``over``, which are over by now."""
+    """Return the reading of the latest windows among the first ``over``, which are over by now."""
     usable = [reading for reading in (before, *came) if reading is not None and reading.last < over]
     return max(usable, key=lambda reading: (reading.last, reading.at), default=None)
 
 
 def words_of(prometheus: Prometheus) -> Words:
-    """What windows and differences are called."""
+    """Return what windows and differences are called."""
     score = prometheus.score
     ends = (score.lowest, score.highest)
     if score.unit == "Points" and ends[0] is not None and ends[1] is not None:
@@ -97,8 +97,8 @@ def words_of(prometheus: Prometheus) -> Words:
 def judge_reading(
     prometheus: Prometheus, tally: Tally, reading: Reading | None, rules: Rules, elapsed: float
 ) -> Judgement:
-    """What the windows say, and what the last reading does: an Error says what to do, and nothing passes on
-    it; the canary goes on until the deadline."""
+    """Return what the windows and the last reading say. An Error says what to do; nothing passes on it, and
+    the canary goes on until the deadline."""
     judged = judge(tally, rules, elapsed, words=words_of(prometheus))
     judged = replace(judged, message=judged.message + _lately(prometheus, tally, reading))
     if reading is None or reading.trouble is None or judged.outcome == "Failed":
@@ -113,7 +113,7 @@ def judge_reading(
 
 
 def wrong(prometheus: Prometheus, trouble: Trouble) -> str:
-    """What is wrong with an answer, and what to do."""
+    """Return what is wrong with an answer, and what to do."""
     kind, detail = trouble.problem, trouble.detail
     if kind == "OutOfRange" and trouble.what == "latency":
         text = f"gives {detail}, and no time is below 0: correct it"
@@ -141,7 +141,7 @@ def _scale(prometheus: Prometheus) -> str:
 
 
 def _lately(prometheus: Prometheus, tally: Tally, reading: Reading | None) -> str:
-    """The last reading's numbers with their units, and how many windows are left out."""
+    """Return the last reading's numbers with their units, and how many windows are left out."""
     if reading is None:
         return ""
     parts = []

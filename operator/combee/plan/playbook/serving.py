@@ -1,7 +1,7 @@
 """Which version of a Playbook is served: one rule, for the operator and for the gateway.
 
-Refuse, then a pin, then Promote, then what the operator recorded. It reads what the API server holds
-and nothing else, so a gateway that watches decides alike, also while the operator is down.
+First Refuse counts, then a pin, then Promote, then what the operator recorded. The rule reads what the API
+server holds and nothing else, so a watching gateway decides the same, also while the operator is down.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Wanted:
     """``spec.version.pinnedDigest``."""
     active: str = ""
     previous: str = ""
-    """as the operator recorded them."""
+    """the digests of the active and the previous version, as the operator recorded them."""
     refused: frozenset[str] = frozenset()
-    """digests that it recorded as refused by a person or rolled back: a version of one that was deleted and
-    made anew says nothing of it itself."""
+    """digests that it recorded as refused by a person or rolled back: a version that was deleted and made
+    anew does not say so itself."""
 
     @classmethod
     def of(cls, playbook: Mapping[str, Any]) -> Wanted:
-        """Read from the object as the API server has it; fields of later releases do not matter."""
+        """Read the object as the API server has it; fields of later releases do not matter."""
         status = playbook.get("status") or {}
         version = (playbook.get("spec") or {}).get("version") or {}
         refused = (status.get("state") or {}).get("refused") or ()
@@ -46,14 +46,14 @@ class Version:
     decision: str = "Auto"
     phase: str = "Candidate"
     created: str = ""
-    """RFC 3339, UTC: text in order of time."""
+    """when it was made, by RFC 3339 in UTC, so that the text sorts by time."""
     config_map: str = ""
     refused_by: str = ""
     """``status.refusedBy``: Decision, Rollback or Gates."""
 
     @classmethod
     def of(cls, version: Mapping[str, Any]) -> Version:
-        """Read from the object as the API server has it."""
+        """Read the object as the API server has it."""
         spec, status = version.get("spec") or {}, version.get("status") or {}
         return cls(
             digest=str(spec.get("digest") or ""),
@@ -66,8 +66,8 @@ class Version:
 
     @property
     def refused(self) -> bool:
-        """Whether only a Promote of its own brings it back: a person refused it, now or before, or it was
-        rolled back. What the gates refused may also be pinned."""
+        """Whether only its own Promote brings it back: a person refused it, now or before, or it was rolled
+        back. What the gates refused may also be pinned."""
         if self.decision == "Promote":
             return False
         before = self.phase == "Refused" and self.refused_by in ("Decision", "Rollback")
@@ -75,10 +75,10 @@ class Version:
 
 
 def ranking(wanted: Wanted, versions: Iterable[Version]) -> tuple[str, ...]:
-    """Digests that may be served, best first; a later one only where an earlier one cannot be had.
+    """Return the digests that may be served, best first; a later one only where an earlier one cannot be had.
 
-    What a person refused, or was rolled back, is only where a Promote names it; what the gates refused, where
-    a pin or a Promote does. Of several promoted by hand, the one made last.
+    What a person refused or what was rolled back is among them only where a Promote names it; what the gates
+    refused, where a pin or a Promote does. Of several promoted by hand, the one made last comes first.
     """
     gone = wanted.refused
     usable = (v for v in versions if v.digest and (v.decision == "Promote" or v.digest not in gone))
@@ -95,7 +95,7 @@ def ranking(wanted: Wanted, versions: Iterable[Version]) -> tuple[str, ...]:
 
 
 def serving(wanted: Wanted, versions: Iterable[Version]) -> str | None:
-    """The digest to serve; None when there is none that may be.
+    """Return the digest to serve; None when none may be served.
 
     >>> serving(Wanted(active="b", previous="a"), [Version("a"), Version("b", decision="Refuse")])
     'a'

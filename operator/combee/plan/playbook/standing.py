@@ -12,18 +12,18 @@ from combee.plan.playbook.types import Delivery
 
 P = VersionPhase
 MAX_SENTENCE = 500
-"""bytes."""
+"""The most bytes of a sentence."""
 
 
 def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: str) -> PlaybookStatus:
-    """The Playbook's status. Equal facts give an equal one."""
+    """Return the Playbook's status; equal facts give an equal one."""
     about, before = board.about, board.before
     shown = _shown(board)
     active, candidate = board.get(board.active), board.get(board.candidate)
     ready = _ready(board, delivery)
     conditions = [ready, *_of_version(board, shown, held), _pinned(board)]
     held_out = _asked_first(shown) if shown else None
-    # Reckoning them takes a while, and they depend on the spec alone.
+    # Computing them takes a while, and they depend on the spec alone.
     same = before.observed_generation == about.generation or bool(about.unreadable)
     warned = list(before.warnings if same else warnings(about.spec))
     if learned.warning and learned.warning not in warned:
@@ -65,7 +65,7 @@ def version_status(board: Board, record: Record, held: str) -> VersionStatus:
 
 
 def _shown(board: Board) -> Record | None:
-    """The version whose verdicts the Playbook shows: the candidate, else the last one that was judged."""
+    """Return the version whose verdicts the Playbook shows: the candidate, else the last one judged."""
     if (candidate := board.get(board.candidate)) is not None:
         return candidate
     judged = [record for record in board.latest_first() if _asked_first(record) is not None]
@@ -73,7 +73,7 @@ def _shown(board: Board) -> Record | None:
 
 
 def _asked_first(record: Record) -> Verdict | None:
-    """What is said of it before its canary: its content's verdict where that refuses it, else heldOut's."""
+    """Return the verdict before its canary: its content's where that refuses it, else heldOut's."""
     content = record.status.content
     return content if content is not None and content.outcome == "Failed" else record.status.held_out
 
@@ -83,7 +83,7 @@ def _ready(board: Board, delivery: Delivery) -> Said:
 
 
 def _readiness(board: Board, delivery: Delivery) -> tuple[str, str]:
-    """Reason and message of Ready."""
+    """Return reason and message of Ready."""
     active, target = board.get(board.active), f"ConfigMap {delivery.config_map}"
     if board.about.unreadable:
         return "InvalidManifest", board.about.unreadable
@@ -119,7 +119,7 @@ def _pinned(board: Board) -> Said:
 
 
 def _of_version(board: Board, record: Record | None, held: str) -> tuple[Said, ...]:
-    """HeldOutPassed, CanaryPassed and Promoted of a version."""
+    """Return HeldOutPassed, CanaryPassed and Promoted of a version."""
     if record is None:
         none = "no version was made yet"
         return tuple(Said(type_, "NoCandidate", none) for type_ in (HELD_OUT, CANARY, PROMOTED))
@@ -145,7 +145,7 @@ def _canary(board: Board, record: Record) -> Said:
 
 
 def _promoted(board: Board, record: Record, held: str) -> tuple[str, str]:
-    """Reason and message of Promoted."""
+    """Return reason and message of Promoted."""
     status, has_content = record.status, record.seen.has_content
     if record.digest == board.active:
         return (
@@ -176,7 +176,7 @@ def _overtaken(board: Board, record: Record) -> str:
 
 
 def _waiting(board: Board, record: Record, held: str) -> tuple[str, str]:
-    """Reason and message of Promoted for a version that waits."""
+    """Return reason and message of Promoted for a version that waits."""
     status = record.status
     if record.digest != board.candidate:
         return "Waiting", f"it waits until {board.candidate[:12] or 'another version'} is tested"

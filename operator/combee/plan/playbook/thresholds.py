@@ -19,7 +19,7 @@ _ASKED = {"Replay": "the requests or the upstream of the replay", "Prometheus": 
 
 
 def thresholds_of(spec: PlaybookSpec) -> Thresholds:
-    """The thresholds that ``spec`` has now. How much traffic is looked at is none of them."""
+    """Return the thresholds that ``spec`` has now. The share of traffic looked at is not among them."""
     gate, canary = spec.held_out, spec.canary
     figures = {name: getattr(gate, name) for name in ("min_score", "min_gain", "confidence")}
     if canary is not None:
@@ -45,7 +45,7 @@ def filled_in(before: Thresholds, now: Thresholds) -> Thresholds:
 
 
 def changes(before: Thresholds, after: Thresholds) -> str:
-    """What differs, in words: ``epsilon 0.005 -> 0.01``; the digest of heldOut where nothing else does."""
+    """Return what differs, as ``epsilon 0.005 -> 0.01``; where nothing else does, it is heldOut's digest."""
     texts = [
         f"{yaml_name(name)} {getattr(before, name)} -> {getattr(after, name)}"
         for name in Thresholds.model_fields
@@ -63,7 +63,7 @@ def rules_of(thresholds: Thresholds) -> Rules:
 
 
 def _digest(thresholds: Thresholds, spec: PlaybookSpec, *, leave: tuple[str, ...] = ()) -> str:
-    # A later field is left out where it is empty: the digest is then the one that earlier operators reckoned.
+    # A later field is left out where it is empty: the digest is then the one that earlier operators computed.
     figures = {k: v for k, v in thresholds.dump().items() if k not in leave and (v or k not in _LATER)}
     figures |= {"digest": "", "heldOut": spec.held_out.digest or ""}
     return hashlib.sha256(json.dumps(figures, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -79,7 +79,7 @@ def _evaluator(canary: Canary) -> str:
 
 
 def _asked(spec: PlaybookSpec, canary: Canary) -> str:
-    """Digest of what pairs are made of, Secrets aside."""
+    """Return a digest of what pairs are made of, Secrets aside."""
     identity: dict[str, Any]
     if canary.mode == "Replay":
         upstream, requests = spec.delivery.gateway.upstream, canary.replay.requests

@@ -25,7 +25,7 @@ from combee.plan.playbook.thresholds import filled_in, rules_of
 from combee.plan.playbook.types import Happened
 
 WATCH_ALPHA = ALPHA
-"""of the watch: a sequence of its own, and so a chance of its own to roll back what is not worse."""
+"""The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
 MAX_RESTARTS = 20
 """of a version's tests, in all: then it cannot be told."""
 MAX_DEADLINES = 3
@@ -33,7 +33,7 @@ MAX_DEADLINES = 3
 Kind = Literal["Promotion", "Watch"]
 _DAY = 86_400
 _MANY = 10_000
-"""pairs; an epsilon that takes more is warned of, whatever the traffic."""
+"""The user is warned of an epsilon that takes more pairs than this, whatever the traffic."""
 
 
 def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
@@ -67,7 +67,7 @@ def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
 
 
 def _warn_once(board: Board, record: Record, reason: str, message: str) -> None:
-    """An event, unless the canary's verdict had that reason already."""
+    """Add an event, unless the canary's verdict had that reason already."""
     if record.status.canary is None or record.status.canary.reason != reason:
         board.events.append(Happened("Warning", reason, message, record.digest))
 
@@ -167,7 +167,7 @@ def _take(board: Board, record: Record) -> None:
 
 
 def _look(board: Board, record: Record, judgement: Judgement) -> None:
-    """Remember a judgement, for the curve of its canary."""
+    """Remember a judgement for the curve of its canary."""
     test, thresholds = record.status.test, record.status.thresholds or board.thresholds
     gain, low, high = judgement.gain, judgement.low, judgement.high
     if test is None or gain is None or low is None or high is None:
@@ -179,9 +179,9 @@ def _look(board: Board, record: Record, judgement: Judgement) -> None:
 
 
 def watch(board: Board) -> bool:
-    """Look after the active version that the gates promoted; True when it must be rolled back.
+    """Watch the active version that the gates promoted; return whether it must be rolled back.
 
-    Only what the gates decided can be undone by them: what a person promoted or pinned stays.
+    The gates can only undo what they decided: what a person promoted or pinned stays.
     """
     record, canary = board.get(board.active), board.about.spec.canary
     if record is None:
@@ -229,9 +229,9 @@ def _another_judge(board: Board, record: Record, frozen: Thresholds) -> Threshol
 
 
 def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
-    """What the canary asks for and can hardly get: epsilon against the traffic there is, or against any.
+    """Return what the canary asks for and can hardly get: its epsilon with the traffic there is, or with any.
 
-    It is reckoned for an equal candidate and differences of ASSUMED_SD: nothing is known before traffic
+    This assumes an equal candidate and differences of ASSUMED_SD, since nothing is known before traffic
     comes.
     """
     canary = spec.canary

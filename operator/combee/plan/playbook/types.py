@@ -34,7 +34,7 @@ from combee.plan.playbook.readings import Reading
 from combee.plan.playbook.serving import Version
 
 When = Callable[[float], str]
-"""seconds since 1970 as the API writes times; empty for 0."""
+"""Writes seconds since 1970 as the API writes times; empty for 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class About:
     spec: PlaybookSpec
     when: When
     learn_request: str = ""
-    """text of the annotation ``names.LEARN_ANNOTATION``: each new one asks for one run."""
+    """the text of the annotation ``names.LEARN_ANNOTATION``: each new one asks for one run."""
     unreadable: str = ""
     """why the written spec cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
 
@@ -58,15 +58,15 @@ class VersionSeen:
     name: str
     generation: int
     created: str
-    """metadata.creationTimestamp: text in order of time."""
+    """``metadata.creationTimestamp``, a text that sorts by time."""
     spec: VersionSpec
     status: VersionStatus
     has_content: bool = True
-    """its immutable ConfigMap is there and says the same digest."""
+    """whether its immutable ConfigMap is there and says the same digest."""
     gate: GateScores | None = None
-    """scores on heldOut, example by example, where the ConfigMap has them."""
+    """the scores on heldOut, example by example, where the ConfigMap has them."""
     findings: tuple[Finding, ...] | None = None
-    """of ``content.findings``; None while the content was not looked at."""
+    """the result of ``content.findings``; None while the content was not looked at."""
 
     @property
     def digest(self) -> str:
@@ -75,12 +75,12 @@ class VersionSeen:
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """A run made from this Playbook's ``spec.learn.template``: one that it owns."""
+    """A run made from this Playbook's ``spec.learn.template``, which the Playbook owns."""
 
     name: str
     created: str
     over: bool
-    """its phase says that nothing more will happen."""
+    """whether its phase says that nothing more will happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ class PlaybookSeen:
     versions: tuple[VersionSeen, ...] = ()
     runs: tuple[RunSeen, ...] = ()
     delivered: str | None = None
-    """digest that the delivered ConfigMap says it holds ("" for none); None: there is no ConfigMap."""
+    """the digest that the delivered ConfigMap says it holds ("" for none); None without a ConfigMap."""
     altered: bool = False
-    """the delivered ConfigMap holds something else than what was written into it."""
+    """whether the delivered ConfigMap holds something else than what was written into it."""
     pairs: Mapping[str, tuple[Pair, ...]] = field(default_factory=dict)
-    """``TrafficComparison.id`` -> judged pairs of it; those that were handed in before do no harm."""
+    """``TrafficComparison.id`` -> its judged pairs; those that were handed in before do no harm."""
     left_out: Mapping[str, tuple[LeftOut, ...]] = field(default_factory=dict)
-    """``TrafficComparison.id`` -> requests that the upstream refuses, of which no pair can be made."""
+    """``TrafficComparison.id`` -> requests that the upstream refuses, so that no pair can be made of them."""
     readings: Mapping[str, tuple[Reading, ...]] = field(default_factory=dict)
     """``TrafficComparison.id`` -> what Prometheus said."""
     not_judged: Mapping[str, str] = field(default_factory=dict)
@@ -105,14 +105,14 @@ class PlaybookSeen:
     opaque: tuple[Version, ...] = ()
     """versions that this release cannot read, as far as the serving rule needs them."""
     blocked: str = ""
-    """why delivery waits for a person, and what that person must do; empty: nothing is in the way."""
+    """why delivery waits for a person, and what that person must do; empty when nothing is in the way."""
     data_marks: Mapping[str, str] = field(default_factory=dict)
-    """place of the template's data -> what it holds, of those that could be told now (``datawatch``)."""
+    """place of the template's data -> its mark, where it could be read now (``datawatch``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunWish:
-    """A PromptLearningRun to be made, owned by the Playbook; on a 409 the one that is there stays."""
+    """A PromptLearningRun to be made, owned by the Playbook; on a 409 the one there stays."""
 
     name: str
     spec: RunSpec
@@ -124,11 +124,11 @@ class Delivery:
 
     config_map: str
     digest: str
-    """of the active version; empty: none, and the ConfigMap holds an empty playbook."""
+    """the active version's digest; empty where there is none and the ConfigMap holds an empty playbook."""
     source: str
-    """the immutable ConfigMap to copy from; empty where ``digest`` is."""
+    """the immutable ConfigMap to copy from; empty where ``digest`` is empty."""
     current: bool
-    """the delivered ConfigMap says so already, and holds what was written."""
+    """whether the delivered ConfigMap says so already and holds what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ class CanaryWish:
 
     digest: str
     version: str
-    """name of the PlaybookVersion."""
+    """the name of the PlaybookVersion."""
     test: TrafficComparison
     pairs: int
-    """judged so far."""
+    """the number of pairs judged so far."""
     needed: int | None
-    """pairs still needed, as far as can be told."""
+    """the number of pairs still needed, as far as can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +159,19 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class PlaybookPlan:
-    """What must become true, in the order that the module's head tells."""
+    """What must become true, in the order that the module's docstring gives."""
 
     status: PlaybookStatus
     versions: Mapping[str, VersionStatus]
-    """by object name, one for each version seen."""
+    """the status of each version seen, by object name."""
     deliver: Delivery
     runs: tuple[RunWish, ...] = ()
     canaries: tuple[CanaryWish, ...] = ()
     prune_versions: tuple[str, ...] = ()
-    """PlaybookVersions to delete, their ConfigMaps with them; never a refused one."""
+    """PlaybookVersions to delete with their ConfigMaps; never a refused one."""
     prune_contents: tuple[str, ...] = ()
-    """refused PlaybookVersions that stay, and whose ConfigMaps are to be deleted."""
+    """refused PlaybookVersions that stay, but whose ConfigMaps are to be deleted."""
     prune_runs: tuple[str, ...] = ()
     events: tuple[Happened, ...] = ()
     wake_after_seconds: float | None = None
-    """look again then even if nothing happens."""
+    """the seconds until the next look, even if nothing happens."""
