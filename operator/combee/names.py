@@ -171,8 +171,7 @@ def datawatch_name(playbook: str, digest: str, slot: int) -> str:
 
 
 def rollout_token(uid: str) -> str:
-    """Return what the pods of a run show at its desks. No user's container gets it, nor the uid it is made
-    of."""
+    """Return what a run's pods show at its desks. No user's container gets it, nor the uid it is made of."""
     return hmac.new(uid.encode(), b"combee rollouts", hashlib.sha256).hexdigest()
 
 

@@ -7,13 +7,13 @@ from combee.objects.rollout_layout import PORT
 from combee.objects.types import Object, Settings
 
 PUBLISH_ROLE = "combee-publish"
-"""the ClusterRole of the chart: create and read ConfigMaps."""
+"""The chart's ClusterRole that may create and read ConfigMaps."""
 
 
 def account_objects(namespace: str, settings: Settings) -> tuple[Object, ...]:
-    """Both accounts, and the binding that lets publish pods make ConfigMaps; none where the chart made them.
+    """Return both accounts and the binding that lets publish pods make ConfigMaps; none if the chart has.
 
-    They belong to no run: the next one of the namespace uses them, too.
+    They belong to no run: the next run of the namespace uses them, too.
     """
     if not settings.make_accounts:
         return ()
@@ -56,12 +56,12 @@ _DESK = {names.LABEL_NAME: "combee", names.LABEL_DESK: "true"}
 
 
 def isolation(namespace: str) -> tuple[Object, Object]:
-    """Both policies of a namespace. They belong to no run and stay when one ends: they cost nothing, they are
-    the same for every run, and taking them away would race with the pods of the next one. An uninstall
+    """Return both policies of a namespace. They belong to no run and stay when one ends: they cost nothing,
+    they are the same for every run, and deleting them would race with the pods of the next one. An uninstall
     deletes them."""
     port = [{"port": PORT, "protocol": "TCP"}]
     return (
-        # Not even names are resolved: a rollout finds its desk by number.
+        # Not even names are resolved: a rollout finds its desk by its IP address.
         _policy(
             namespace,
             ROLLOUTS,

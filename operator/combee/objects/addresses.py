@@ -12,9 +12,9 @@ PORT = 8000
 
 
 def engine_urls(spec: RunSpec, owner: Owner, roles: Collection[str]) -> dict[str, str]:
-    """Base addresses of the engines that ``roles`` use, by the name in the manifest.
+    """Return the base addresses of the engines that ``roles`` use, by the name in the manifest.
 
-    An address is a headless Service's: a client sees every server behind it, and balances.
+    An address is that of a headless Service: a client sees every server behind it, and balances.
     """
     used = {
         model.engine_ref.name

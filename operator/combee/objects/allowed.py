@@ -25,9 +25,9 @@ ANNOTATIONS = (
     "prometheus.io/",
     "sidecar.istio.io/inject",
 )
-"""keys, or prefixes ending in ``/``; a key with neither ``/`` nor ``.`` is the user's own."""
+"""Keys, or prefixes ending in ``/``; a key with neither ``/`` nor ``.`` is the user's own."""
 LABELS = ("app.kubernetes.io/part-of", "app.kubernetes.io/instance", "app.kubernetes.io/version")
-"""labels of Kubernetes' own domains that say nothing to a controller."""
+"""Labels of Kubernetes' own domains that mean nothing to a controller."""
 ENV_NAMES = (
     "AWS_DEFAULT_REGION",
     "AWS_REGION",
@@ -61,7 +61,7 @@ ENV_OURS = ("HF_HUB_CACHE", "HF_HUB_OFFLINE", "VLLM_PORT")
 ENV_NEVER = re.compile(
     r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|HEADERS|_PATH)\Z|PLUGIN|PRELOAD|INJECTION|LIBRAR|MODULE_DIR"
 )
-"""secrets do not belong into a manifest, and nothing here loads code."""
+"""Secrets do not belong in a manifest, and no variable may load code."""
 _OTHERS = ("kubernetes.io", "k8s.io", "x-k8s.io", names.API_GROUP)
 _RESERVED_LABELS = ("job-name", "controller-uid", "pod-template-hash")
 
@@ -78,8 +78,8 @@ def check_templates(spec: RunSpec, annotations: Iterable[str] = ()) -> None:
 
 
 def check_template(template: PodTemplate, where: str, annotations: Iterable[str] = ()) -> None:
-    """Refuse what a template may not set. ``where`` is its path. How keys and amounts are written, and
-    which resources there are, ``api.parts`` has seen to."""
+    """Refuse what a template may not set. ``where`` is its path. ``api.parts`` has already checked how keys
+    and amounts are written, and which resources there are."""
     more = (*ANNOTATIONS, *annotations)
     for key in template.metadata.labels:
         _label(key, f"{where}.metadata.labels")

@@ -9,7 +9,7 @@ from combee.objects.volumes import Mounts
 
 
 def chore_mounts(settings: Settings) -> Mounts:
-    """Return the mounts that every such pod begins with: a scratch folder."""
+    """Return the mounts that every such pod has: a scratch folder."""
     mounted = Mounts()
     volume, mount = scratch(settings.worker_scratch)
     mounted.add(volume, mount["mountPath"], read_only=False)

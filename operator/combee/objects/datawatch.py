@@ -1,4 +1,4 @@
-"""The Job that looks whether the data of a Playbook's template changed: it mounts those data alone. Pure."""
+"""The Job that looks whether the data of a Playbook's template changed; it mounts only those data. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from combee.records import Owner
 COMPONENT = "datawatch"
 DEADLINE_SECONDS = 1200
 KEPT_SECONDS = 600
-"""after the next one is due."""
+"""How long a finished Job stays after the next one is due."""
 
 
 def labels_of(playbook: str) -> dict[str, str]:
-    """The labels of a Playbook's Jobs that look at its data."""
+    """Return the labels of a Playbook's Jobs that look at its data."""
     return {
         names.LABEL_NAME: "combee",
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
@@ -31,15 +31,15 @@ def labels_of(playbook: str) -> dict[str, str]:
 
 
 def watched(places: Mapping[str, DataSource]) -> dict[str, DataSource]:
-    """Those places that a pod must look at: the operator reads no store and mounts no claim."""
+    """Return the places that a pod must look at: the operator reads no store and mounts no claim."""
     return {key: source for key, source in places.items() if source.config_map is None}
 
 
 def datawatch_job(
     owner: Owner, places: Mapping[str, DataSource], poll_seconds: int, now: float, settings: Settings
 ) -> Object | None:
-    """The Job of the poll that ``now`` (seconds since 1970) is in; None where a pod has nothing to look at.
-    It stays until the next one is made: how old it is says when that is."""
+    """Return the Job of the poll that ``now`` (seconds since 1970) is in; None without places for a pod.
+    It stays until the next one is made, since its age says when that is."""
     if not (looked := watched(places)):
         return None
     digest = hashlib.sha256(f"{owner.uid} {sorted(looked)}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The pods of an engine: the server, and what fetches its weights beforehand."""
+"""The pods of an engine: the server, and the one that fetches its weights beforehand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from combee.objects.probes import Answers, probes
 from combee.objects.types import Object, Settings
 
 CACHE = "/models"
-"""where modelCache is mounted; a model whose name begins so is a folder of the claim."""
+"""Where modelCache is mounted; a model whose name begins with it is a folder of the claim."""
 GRACE_SECONDS = 5
 """A server holds nothing worth waiting for (callers ask again), and its GPUs are wanted."""
 _SPLITS = (
@@ -26,7 +26,7 @@ _SPLITS = (
 
 
 def server_pod(engine: Engine, image: str, settings: Settings, answers: Answers = "chat") -> Object:
-    """The spec of a server's pod. ``answers``: what it is asked for."""
+    """Return the spec of a server's pod. ``answers``: what the server is for."""
     volumes, mounts = _volumes(engine, read_only=True)
     volumes.append({"name": "shm", "emptyDir": _memory(settings.engine_shared_memory)})
     mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - memory of the pod's own
@@ -56,15 +56,15 @@ def server_pod(engine: Engine, image: str, settings: Settings, answers: Answers 
 
 
 def prefetch_pod(engine: Engine, image: str, settings: Settings) -> Object:
-    """The spec of the pod that downloads the weights, with the server's own image so that both agree
-    about the cache's layout. It holds no GPU."""
+    """Return the spec of the pod that downloads the weights, with the server's own image so that both
+    agree about the cache's layout. It holds no GPU."""
     volumes, mounts = _volumes(engine, read_only=False)
     vllm = engine.vllm
     fetch = container(
         "fetch",
         image=image,
         command=["hf", "download", vllm.model],
-        # Copies of the weights in another format, which vLLM does not read.
+        # The excluded files are copies of the weights in another format, which vLLM does not read.
         args=[*_revision(engine), "--exclude=original/*"],
         env=[*user_env(engine.template), *_env(engine, offline=False, gpus=False)],
         mounts=mounts,
@@ -83,14 +83,14 @@ def prefetch_pod(engine: Engine, image: str, settings: Settings) -> Object:
 
 
 def fetches(engine: Engine) -> bool:
-    """Whether weights are fetched beforehand: there is a cache, and the model is a name on the hub
+    """Return whether weights are fetched beforehand: there is a cache, and the model is a name on the hub
     and neither a folder nor an address."""
     model = engine.vllm.model
     return engine.vllm.model_cache is not None and not model.startswith(("/", ".")) and "://" not in model
 
 
 def _arguments(engine: Engine) -> list[str]:
-    """The user's arguments, then ours: of two alike, vLLM takes the last."""
+    """Return the user's arguments, then ours: of two alike, vLLM takes the last."""
     ours = [f"--port={PORT}", "--host=0.0.0.0", *_revision(engine)]
     given = {arg.split("=", 1)[0].replace("_", "-") for arg in engine.vllm.args}
     if engine.vllm.gpus_per_replica > 1 and not given & set(_SPLITS):
@@ -103,8 +103,8 @@ def _revision(engine: Engine) -> Sequence[str]:
 
 
 def _env(engine: Engine, *, offline: bool, gpus: bool) -> list[Object]:
-    """Writable places for everything that caches, and a user name (torch asks for one at import, and
-    the user id has none in the image)."""
+    """Return variables that give writable places to everything that caches, and a user name (torch asks for
+    one at import, and the user id has none in the image)."""
     cached = engine.vllm.model_cache is not None
     env = [
         plain("HOME", SCRATCH),

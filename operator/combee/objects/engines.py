@@ -1,4 +1,4 @@
-"""A run's vLLM servers: a Deployment and a headless Service each, and a Job that fetches the weights."""
+"""A run's vLLM servers: each engine's Deployment, headless Service, and Job that fetches the weights."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RETRIES = 6
 def engine_objects(
     run: PromptLearningRun, owner: Owner, index: int, settings: Settings, *, replicas: int | None = None
 ) -> tuple[Object, Object]:
-    """An engine's Service and Deployment, in the order to make them in; ``index``: its place in the
-    spec; ``replicas``: absent, as many as the manifest says.
+    """Return an engine's Service and Deployment, in the order to make them in. ``index``: its place in the
+    spec; ``replicas``: as many as the manifest says where it is None.
 
-    Where ``prefetch_job`` gives a Job, that is to be complete first: the servers start offline.
+    Where ``prefetch_job`` gives a Job, it must be complete first: the servers start offline.
     """
     return (
         engine_service(run, owner, index),
@@ -38,10 +38,10 @@ def engine_objects(
 def engine_deployment(
     run: PromptLearningRun, owner: Owner, index: int, settings: Settings, *, replicas: int | None = None
 ) -> Object:
-    """The servers of an engine.
+    """Return the Deployment of an engine's servers.
 
-    A changed pod is replaced one at a time and without an extra one (``maxSurge: 0``): GPUs are not
-    to be had twice. Raises ManifestError as ``engine_image`` and ``overrides`` do.
+    Changed pods are replaced one at a time and without an extra one (``maxSurge: 0``), since GPUs cannot
+    be had twice. Raises ManifestError as ``engine_image`` and ``overrides`` do.
     """
     engine = run.spec.engines[index]
     own = {names.LABEL_ENGINE: engine.name}
@@ -49,7 +49,7 @@ def engine_deployment(
     spec: Object = {
         "replicas": engine.vllm.replicas if replicas is None else replicas,
         "revisionHistoryLimit": 1,
-        # Its own clock must not call an engine failed that its startup probe still gives time.
+        # The Deployment's clock must not call an engine failed while its startup probe still gives it time.
         "progressDeadlineSeconds": STARTUP_SECONDS + 600,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
         "selector": {"matchLabels": _selector(owner, engine)},
@@ -65,7 +65,7 @@ def engine_deployment(
 
 
 def engine_service(run: PromptLearningRun, owner: Owner, index: int) -> Object:
-    """The headless Service of an engine: its name resolves to every server that is ready, and the
+    """Return the headless Service of an engine: its name resolves to every server that is ready, and the
     client balances (kube-proxy would pin a kept-alive connection to one of them)."""
     engine = run.spec.engines[index]
     spec: Object = {
@@ -80,7 +80,7 @@ def engine_service(run: PromptLearningRun, owner: Owner, index: int) -> Object:
 
 
 def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Settings) -> Object | None:
-    """The Job that loads an engine's weights into its modelCache, to be complete before the engine
+    """Return the Job that loads an engine's weights into its modelCache, to be complete before the engine
     starts; None for an engine without a cache, or whose model is no name on the hub."""
     engine = run.spec.engines[index]
     if not fetches(engine):
@@ -100,7 +100,7 @@ def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Set
 
 
 def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
-    """The image of an engine: its own if the operator allows it, else the chart's.
+    """Return the image of an engine: its own where it names one, else the chart's.
 
     Raises ManifestError when there is none, or when it is neither the chart's nor under an allowed
     prefix. A prefix ends where a part of the name ends: ``ghcr.io/acme`` allows
@@ -129,7 +129,7 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
 def check_model_cache(engine: Engine, access_modes: Collection[str], index: int = 0) -> None:
     """Refuse several servers on a claim that one node may use at a time.
 
-    ``access_modes`` are the claim's. Raises ManifestError.
+    ``access_modes`` are those of the claim. Raises ManifestError.
     """
     shared = {"ReadWriteMany", "ReadOnlyMany"} & set(access_modes)
     if engine.vllm.model_cache is not None and engine.vllm.replicas > 1 and not shared:
@@ -142,7 +142,7 @@ def check_model_cache(engine: Engine, access_modes: Collection[str], index: int 
 
 
 def _answers(run: PromptLearningRun, engine: Engine) -> Answers:
-    """A server of an embedding model answers nothing else."""
+    """Return what an engine is for: embeddings where it serves only the embedder, else chat."""
     roles = {
         role
         for role, model in run.spec.roles().items()
@@ -174,8 +174,8 @@ def _path(index: int) -> str:
 
 
 def check_run(run: PromptLearningRun, settings: Settings) -> None:
-    """Raises ManifestError for a template or an engine's image that is not allowed here: with it,
-    making the object would raise the same, in the middle of a run."""
+    """Raise ManifestError for a template or an engine's image that is not allowed here. Making the objects
+    would raise the same, but in the middle of a run."""
     check_templates(run.spec, settings.allowed_annotations)
     for index, engine in enumerate(run.spec.engines):
         engine_image(engine, settings, index)

@@ -1,7 +1,7 @@
 """The gateway of a namespace: one Deployment and one Service for all its Playbooks that want one.
 
-It belongs to those Playbooks together: Kubernetes takes it away with the last of them, also while the
-operator is down. A Secret that is missing keeps nobody's gateway from starting.
+It belongs to those Playbooks together: Kubernetes deletes it with the last of them, also while the
+operator is down. A missing Secret does not keep the gateway from starting.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ PORT, PROBES = 8080, 8081
 SECRETS_FOLDER = "/etc/combee/gateway"
 TRAFFIC_FOLDER = "/traffic"
 ROLE = "combee-gateway"
-"""the ClusterRole of the chart: watch Playbooks and their versions, read ConfigMaps."""
+"""The chart's ClusterRole that may watch Playbooks and their versions, and read ConfigMaps."""
 DRAIN_SECONDS = 5
-"""A pod that is to stop serves on until nobody is sent to it any more."""
+"""A pod that is to stop goes on serving for this long, until nobody is sent to it any more."""
 GRACE_SECONDS = 75
 MADE_OF = f"{names.API_GROUP}/made-of"
-"""annotation: digest of what was wished for; a Deployment with another one is patched."""
+"""The annotation with the digest of what was wished for; a Deployment with another digest is patched."""
 _READ = 0o440
 
 
 def gateway_deployment(playbooks: Sequence[Served], settings: Settings) -> Object:
-    """The Deployment for these Playbooks of one namespace, of which there is at least one."""
+    """Return the Deployment for these Playbooks of one namespace, of which there is at least one."""
     served = sorted(playbooks, key=lambda one: one.owner.name)
     made: Object = {
         "apiVersion": "apps/v1",
@@ -55,7 +55,7 @@ def gateway_deployment(playbooks: Sequence[Served], settings: Settings) -> Objec
 
 
 def gateway_service(deployment: Owner) -> Object:
-    """The Service in front of the Deployment that is there; it goes with it."""
+    """Return the Service in front of the given Deployment; it is deleted with it."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -76,7 +76,7 @@ def gateway_service(deployment: Owner) -> Object:
 
 
 def gateway_account(namespace: str) -> tuple[Object, ...]:
-    """The gateway's account, and the binding that lets it watch. Without owner: the next one uses them."""
+    """Return the gateway's account and its binding. They have no owner, since the next gateway uses them."""
     meta: Object = {
         "name": names.GATEWAY,
         "namespace": namespace,
@@ -100,9 +100,9 @@ def gateway_account(namespace: str) -> tuple[Object, ...]:
 
 
 def gateway_change(wanted: Object, current: Object) -> Object | None:
-    """The merge patch that makes the Deployment ``current`` as it is wanted; None where it is.
+    """Return the merge patch that makes the Deployment ``current`` as it is wanted; None where it is so.
 
-    Replicas stay as somebody (or an autoscaler) has set them.
+    Replicas stay as a person or an autoscaler has set them.
     """
     before = (current["metadata"].get("annotations") or {}).get(MADE_OF)
     if before == wanted["metadata"]["annotations"][MADE_OF]:
@@ -112,7 +112,7 @@ def gateway_change(wanted: Object, current: Object) -> Object | None:
 
 
 def _owner(api: str, kind: str, owner: Owner) -> Object:
-    """One of several owners, none of which controls it."""
+    """Return a reference to one of several owners, none of which is the controller."""
     return {
         "apiVersion": api,
         "kind": kind,
@@ -177,7 +177,7 @@ def _pod(served: Sequence[Served], settings: Settings) -> Object:
 
 
 def _environment(settings: Settings) -> list[Object]:
-    # Of a container without a limit, it is what the node has for pods.
+    # For a container without a limit, it is what the node has for pods.
     memory = {"containerName": CONTAINER, "resource": "limits.memory"}
     return [
         {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
@@ -220,7 +220,7 @@ def _store(one: Served, volumes: list[Object], mounts: list[Object], claims: dic
 
 
 def _short(name: str) -> str:
-    """What tells names apart inside a pod, in the eight characters that there is room for."""
+    """Return what tells names apart inside a pod, in the eight characters that there is room for."""
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 

@@ -1,6 +1,6 @@
-"""The Job of a step. Made once and never repaired: a new attempt is a new Job.
+"""The Job of a step. It is made once and never repaired: a new attempt is a new Job.
 
-Indexed, with retries for each index, because a step's shards fail apart. There is no
+It is indexed, with retries for each index, because a step's shards fail separately. It has no
 ``podFailurePolicy`` (it forces ``podReplacementPolicy: Failed``, under which a lost node holds a Job
 for ever) and no ``successPolicy``; the time to live is patched in once the result is in the status.
 """
@@ -23,15 +23,15 @@ from combee.records import Owner
 from combee.steps import KINDS, kind_of
 
 CONTAINER = "worker"
-"""the container whose termination message is the step's summary."""
+"""The container whose termination message is the step's summary."""
 RETRIES = 6
 GRACE_SECONDS = 5
-"""a worker stops at once: what it had finished is in the store."""
+"""A worker stops at once: what it had finished is in the store."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, settings: Settings) -> Object:
-    """The Job that does ``step``; its name tells the attempt, the step's own name never changes.
+    """Return the Job that does ``step``; its name tells the attempt, the step's own name never changes.
 
     With a queue it begins suspended, for Kueue to admit. Raises ManifestError for a template that
     asks for more than templates may.
@@ -62,14 +62,14 @@ def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, set
 
 
 def worker_image(run: PromptLearningRun, settings: Settings) -> str:
-    """The image of the steps that read data: the one with the run's own class, or the release's. The pod that
-    publishes holds a token and runs nobody's code but ours."""
+    """Return the image of the steps that read data: the one with the run's own class, or the release's. The
+    pod that publishes holds a token and runs nobody's code but ours."""
     custom = run.spec.task.custom
     return custom.image if custom is not None and custom.image is not None else settings.worker_image
 
 
 def has_desk(run: PromptLearningRun, kind: str) -> bool:
-    """Whether the pods of this kind of step give rollouts to pods of the user's image."""
+    """Return whether the pods of this kind of step give rollouts to pods of the user's image."""
     return run.spec.task.container is not None and kind_of(kind).rolls_out
 
 
@@ -101,7 +101,7 @@ def _pod_template(
         "metadata": pod_labels_and_annotations(
             labels(owner, step.kind, own), template, "spec.workers.template", settings
         ),
-        # The account that may publish is the chart's and nobody's choice.
+        # The account that may publish is the chart's and no template's choice.
         "spec": customised(spec, template, keep_account=kind.own_account),
     }
 

@@ -1,8 +1,8 @@
 """The Job that judges a canary: mirrored pairs, or requests replayed first; or that asks Prometheus. Pure.
 
-Made once and never repaired; one that fails is followed by another, later. It alone holds the evaluator's
-key, or the token for Prometheus, and it holds no key of the gateway's clients. Its account may make
-ConfigMaps and nothing else."""
+It is made once and never repaired; one that fails is followed by another, later. Only it holds the
+evaluator's key, or the token for Prometheus, and it holds no key of the gateway's clients. Its account may
+make ConfigMaps and nothing else."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from combee.plan.playbook.judges import SLOT_SECONDS, JudgeWish, secrets_of
 
 PLAYBOOKS_FOLDER = "/etc/combee/playbooks"
 MADE_OF = f"{names.API_GROUP}/made-of"
-"""annotation: digest of what the Job was told, what is judged already aside."""
+"""The annotation with the digest of what the Job was told, except what is judged already."""
 PAIRS_BEFORE = f"{names.API_GROUP}/pairs-before"
-"""annotation: how many pairs were judged when it was made."""
+"""The annotation that says how many pairs were judged when it was made."""
 DEADLINE_SECONDS = 900
-"""its own limit is shorter: this one is for pods that cannot start."""
+"""The program's own limit is shorter: this one is for pods that cannot start."""
 KEPT_SECONDS = 1500
-"""how long a finished one stays: the next one is made by when the last ones were."""
+"""How long a finished Job stays: when the next one is made depends on the last ones."""
 
 
 def judge_job(wish: JudgeWish, now: float, settings: Settings) -> Object:
-    """The Job for the stretch of time that ``now`` (seconds since 1970) is in; there is one at most."""
+    """Return the only Job for the stretch of time that ``now`` (seconds since 1970) is in."""
     digest = hashlib.sha256(f"{wish.owner.uid}\n{wish.test.id}".encode()).hexdigest()
     labels = names.canary_labels(wish.owner.name, wish.test.id)
     task = wish.task().model_dump_json(by_alias=True, exclude_none=True)
@@ -54,7 +54,7 @@ def judge_job(wish: JudgeWish, now: float, settings: Settings) -> Object:
 
 
 def _mounts(wish: JudgeWish, settings: Settings) -> Mounts:
-    """Only what the mode needs: a pod that judges mirrored pairs sees no playbook and no upstream's key."""
+    """Mount only what the mode needs: a pod for mirrored pairs sees no playbook and no upstream's key."""
     made = chore_mounts(settings)
     store = wish.gateway.capture.store
     if store.pvc is not None and wish.canary.prometheus is None:

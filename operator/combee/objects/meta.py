@@ -1,4 +1,4 @@
-"""Metadata of what a run makes: names, labels, the one owner."""
+"""The metadata of what a run makes: names, labels, the one owner."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from combee.records import Owner
 
 
 def labels(owner: Owner, component: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The labels of every child, with ``more`` of our own."""
+    """Return the labels that every child has, with ``more`` of our own."""
     return {**names.run_labels(owner.name, owner.uid, component), **(more or {})}
 
 
 def metadata(owner: Owner, name: str, component: str, more: Mapping[str, str] | None = None) -> Object:
-    """Metadata of a child: deleted with its run, also while the operator is down."""
+    """Return the metadata of a child, which is deleted with its run, also while the operator is down."""
     return {
         "name": name,
         "namespace": owner.namespace,
@@ -25,7 +25,7 @@ def metadata(owner: Owner, name: str, component: str, more: Mapping[str, str] | 
 
 
 def owner_reference(owner: Owner) -> Object:
-    """The run as the controller of its children. It does not block the run's deletion: that needs a
+    """Return the run as the controller of its children. It does not block the run's deletion: that needs a
     right on finalizers, and nobody waits for it."""
     return {
         "apiVersion": names.API_VERSION,

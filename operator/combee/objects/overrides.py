@@ -1,6 +1,6 @@
 """A template's allow-listed overrides, laid over a pod that is already right.
 
-They are written field by field into the pod: what is not named here cannot come through.
+They are written into the pod field by field: what is not named here cannot come through.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from combee.objects.types import Object, Resources, Settings
 def pod_labels_and_annotations(
     ours: Mapping[str, str], template: PodTemplate | None, where: str, settings: Settings
 ) -> Object:
-    """A pod's metadata: the template's, and over them ours.
+    """Return a pod's metadata: the template's, and over them ours.
 
     Raises ManifestError with the path of the field for what ``allowed`` does not know; ``where`` is
     the template's path.
@@ -31,12 +31,12 @@ def pod_labels_and_annotations(
 
 
 def user_env(template: PodTemplate | None) -> list[Object]:
-    """The template's variables; ours come after them."""
+    """Return the template's variables; ours come after them."""
     return [plain(v.name, v.value) for v in template.spec.env] if template is not None else []
 
 
 def resources_of(template: PodTemplate | None, base: Resources, gpus: int = 0) -> Object:
-    """Requests and limits: the template's word on a resource replaces all of ours on that one."""
+    """Return requests and limits: what the template says of a resource replaces all that we say of it."""
     given = template.spec.resources if template is not None else None
     given_resources: Mapping[str, Mapping[str, str]] = (
         {"requests": given.requests, "limits": given.limits} if given is not None else {}
@@ -53,7 +53,7 @@ def resources_of(template: PodTemplate | None, base: Resources, gpus: int = 0) -
 
 
 def customised(pod: Object, template: PodTemplate | None, *, keep_account: bool = False) -> Object:
-    """The pod with the template's placement; ``keep_account``: whatever account it asks for."""
+    """Return the pod with the template's placement. ``keep_account``: whether its own account stays."""
     if template is None:
         return pod
     wish = template.spec.dump()
@@ -61,7 +61,7 @@ def customised(pod: Object, template: PodTemplate | None, *, keep_account: bool 
     for field in ("nodeSelector", "topologySpreadConstraints"):
         if wish[field]:
             made[field] = wish[field]
-    # The template's word on a taint replaces ours on that one.
+    # What the template says of a taint replaces what we say of it.
     named = {toleration.get("key") for toleration in wish["tolerations"]}
     ours = [toleration for toleration in made["tolerations"] if toleration["key"] not in named]
     made["tolerations"] = [*wish["tolerations"], *ours]

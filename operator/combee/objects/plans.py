@@ -16,10 +16,10 @@ PLAN_KEY = "plan.json"
 
 
 def run_config(run: PromptLearningRun, owner: Owner) -> Object:
-    """The run as its pods read it: the spec with defaults filled in, under ``run.json``.
+    """Return the run as its pods read it: the spec with defaults filled in, under ``run.json``.
 
-    Immutable, so an upgraded operator with other defaults does not change a run that has begun.
-    ``suspend`` says when a run works and not what it is: it is always false here.
+    It is immutable, so an upgraded operator with other defaults does not change a run that has begun.
+    ``suspend`` says when a run works and not what it is, so it is always false here.
     """
     shown = {
         "apiVersion": run.api_version,
@@ -32,7 +32,7 @@ def run_config(run: PromptLearningRun, owner: Owner) -> Object:
 
 
 def plan_config(plan: IterationPlan, owner: Owner) -> Object:
-    """An iteration's frozen plan, under ``plan.json``: made before its work, read back on a 409."""
+    """Return an iteration's frozen plan, under ``plan.json``: made before its work, read back on a 409."""
     name = names.plan_name(owner.name, owner.uid, plan.iteration)
     meta = metadata(owner, name, "plan", {names.LABEL_ITERATION: str(plan.iteration)})
     return _config_map(meta, PLAN_KEY, plan.to_json().decode())

@@ -17,8 +17,8 @@ from combee.records import Owner
 def delivered_config_map(
     owner: Owner, name: str, digest: str, data: Mapping[str, str], *, owned: bool = False
 ) -> Object:
-    """What services mount. It has no owner (unless the Playbook asks for its deletion), so that deleting and
-    re-applying the Playbook never takes it away. Scores on gate stay with the version."""
+    """Return what services mount. It has no owner (unless the Playbook asks for its deletion), so that
+    deleting and re-applying the Playbook never deletes it. Scores on gate stay with the version."""
     meta: Object = {
         "name": name,
         "namespace": owner.namespace,
@@ -31,20 +31,20 @@ def delivered_config_map(
 
 
 def data_digest(data: Mapping[str, str], binary: Mapping[str, str] | None = None) -> str:
-    """SHA-256 of a ConfigMap's data, hexadecimal; ``binary``: its binaryData, which nothing of ours has."""
+    """Return the sha256 hex of a ConfigMap's data. ``binary``: its binaryData, which nothing of ours has."""
     content = [sorted(data.items()), sorted((binary or {}).items())]
     return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 
 
 def shown(data: Mapping[str, str]) -> dict[str, str]:
-    """What of a version's content is delivered; an empty playbook where there is none."""
+    """Return the part of a version's content that is delivered; an empty playbook where there is none."""
     keys = names.PLAYBOOK_KEY, names.METHOD_KEY, names.ARTIFACT_KEY
     kept = {key: data[key] for key in keys if key in data}
     return {names.PLAYBOOK_KEY: "", **kept}
 
 
 def learning_run(owner: Owner, name: str, spec: RunSpec) -> Object:
-    """A run made from ``learn.template``; it goes with its Playbook, its versions do not."""
+    """Return a run made from ``learn.template``; it is deleted with its Playbook, its versions are not."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.RUN_KIND,
@@ -63,5 +63,5 @@ def learning_run(owner: Owner, name: str, spec: RunSpec) -> Object:
 
 
 def playbook_reference(owner: Owner) -> Object:
-    """The Playbook as the controller of what it makes."""
+    """Return the Playbook as the controller of what it makes."""
     return owner_reference(owner) | {"kind": names.PLAYBOOK_KIND}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from combee.objects.types import Object, Settings
 
 USER_ID = 10001
-"""user and group of every container, and the group that owns mounted volumes."""
+"""The user and group of every container, and the group that owns mounted volumes."""
 LOST_NODE_SECONDS = 30
-"""how long a pod stays bound to a node that does not answer: Kubernetes' own 300 s would hold a step."""
+"""How long a pod stays bound to a node that does not answer: Kubernetes' own 300 s would hold up a step."""
 SCRATCH = "/tmp"  # noqa: S108 - the mount point of an emptyDir of the pod's own
 
 
@@ -24,7 +24,7 @@ def container(
     resources: Object,
     settings: Settings,
 ) -> Object:
-    """A container that may write to its mounts and nowhere else, and holds no capability."""
+    """Return a container that may write to its mounts and nowhere else, and holds no capability."""
     return {
         "name": name,
         "image": image,
@@ -56,9 +56,9 @@ def pod_spec(
     token: bool = False,
     restart: str = "Always",
 ) -> Object:
-    """The spec of a pod with one container. ``token``: whether its account's token is mounted.
+    """Return the spec of a pod with one container. ``token``: whether its account's token is mounted.
 
-    Service links stay off: a Service called ``vllm`` would set VLLM_PORT to something that is none.
+    Service links stay off: a Service called ``vllm`` would set VLLM_PORT to something that is no port.
     """
     spec: Object = {
         "serviceAccountName": account,
@@ -84,12 +84,12 @@ def pod_spec(
 
 
 def plain(name: str, value: str) -> Object:
-    """An environment variable with exactly this value."""
+    """Return an environment variable with exactly this value."""
     return {"name": name, "value": literal(value)}
 
 
 def literal(text: str) -> str:
-    """``text`` so that the kubelet, which replaces ``$(NAME)``, leaves it as it is."""
+    """Return ``text`` written so that the kubelet, which replaces ``$(NAME)``, leaves it as it is."""
     return text.replace("$", "$$")
 
 
@@ -103,6 +103,6 @@ def _lost_node(state: str) -> Object:
 
 
 def scratch(size: str | None = None) -> tuple[Object, Object]:
-    """The volume and mount of /tmp, the only place to write to besides what is mounted for it."""
+    """Return the volume and mount of /tmp, the only place to write to besides other mounts for that."""
     empty: Object = {"sizeLimit": size} if size else {}
     return {"name": "tmp", "emptyDir": empty}, {"name": "tmp", "mountPath": SCRATCH}

@@ -16,20 +16,20 @@ from combee.objects.types import Object
 
 STARTUP_SECONDS = 3600
 ATTEMPT_SECONDS = 60
-"""An attempt of the startup probe asks again and again for so long: the first answer of a server compiles,
+"""An attempt of the startup probe asks again and again for this long: a server compiles for its first answer,
 and a program a minute costs a node little."""
 _SPARE_SECONDS = 15
-"""for a busy node to start and end the program in: one that the kubelet ends cannot say why it failed."""
+"""Time for a busy node to start and end the program: one that the kubelet ends cannot say why it failed."""
 _PERIOD = 2
 
 Answers = Literal["chat", "embeddings"]
-"""what a server is for."""
+"""What a server is for."""
 _ASKED: dict[Answers, tuple[str, str]] = {
     "chat": ("/v1/chat/completions", "choices"),
     "embeddings": ("/v1/embeddings", "data"),
 }
 
-# Run by the server's own image, which vLLM needs Python for. It holds no `$`, which the kubelet would expand.
+# It runs in the server's own image, which has Python for vLLM, and holds no `$`, which the kubelet expands.
 PROGRAM = """\
 import http.client, json, sys, time
 
@@ -79,7 +79,7 @@ while True:
 
 
 def probes(answers: Answers = "chat") -> Object:
-    """The three probes of a server's container."""
+    """Return the three probes of a server's container."""
     return {
         "startupProbe": _served(answers),
         "readinessProbe": _get("/health", period=5, timeout=5, failures=3),

@@ -1,6 +1,6 @@
 """The short-lived pod that prints what a run left, with the rights of whoever asks, never the operator's.
 
-It sees the run, its plans and its store, read-only; no data, no model's key, no token.
+It sees the run, its plans and its store, read-only. It sees no data, no model's key and no token.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from combee.records import Owner
 
 COMPONENT = "report"
 CALLS = "calls"
-"""The parameter of its step that asks for the recorded calls."""
+"""The step parameter that asks for the recorded calls."""
 PLANS_FOLDER = "/etc/combee/plans"
 DEADLINE_SECONDS = 600
-"""one whose maker went away ends by itself, and goes with the run."""
+"""A pod whose maker went away ends by itself, and is deleted with the run."""
 _ENDS = {"activeDeadlineSeconds": DEADLINE_SECONDS}
 ACCOUNT = "default"
 ROLES = ("task", "proposer", "embedder")
@@ -45,8 +45,8 @@ def report_pod(
     settings: Settings,
     calls: bool = False,
 ) -> Object:
-    """The pod. ``state``: the operator's memory; ``plans``: (iteration, ConfigMap) of those that are there;
-    ``suffix`` keeps two of them apart; ``calls``: it prints the recorded calls, too."""
+    """Return the pod. ``state``: the operator's memory; ``plans``: (iteration, ConfigMap) of each there is;
+    ``suffix``: keeps two pods apart; ``calls``: whether it prints the recorded calls, too."""
     template = run.spec.workers.template
     step = _step(run, owner, len(plans), {"state": state, **({CALLS: True} if calls else {})})
     made = _mounts(run, owner, plans, settings)

@@ -3,7 +3,7 @@
 A pod is the user's container and, before it, one of ours (a native sidecar) that claims a rollout at a desk,
 in the pod of whichever step is at work, and hands in what was left. The user's container holds no token, no
 key of a model and no capability; it sees three folders, and a key to the model that ends with the rollout.
-Pods are all alike: which rollout is whose is between them and the desks, so a Job is never counted, only
+Pods are all alike: they and the desks settle which rollout is whose, so a Job is never counted, only
 followed by the next one."""
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from combee.objects.types import Object, Settings
 from combee.records import Owner
 
 ATTENDANT, USER = "combee", "task"
-"""the containers of a pod."""
+"""The containers of a pod."""
 PODS = 256
-"""of one Job, at least: the next one is made when these are used up."""
+"""The fewest pods of one Job: the next Job is made when these are used up."""
 GRACE_SECONDS = 30
-"""for the container beside the user's to hand in what was left; the user's ends at once."""
+"""Time for the container beside the user's to hand in what was left; the user's ends at once."""
 BIN_SIZE, END_SIZE = "8Mi", "8Mi"
 _READY_SECONDS = 1
 
 
 def pods_of(task: CustomContainer) -> int:
-    """Pods of one Job of rollouts."""
+    """Return the number of pods of one Job of rollouts."""
     return max(PODS, 4 * task.concurrency)
 
 
 def rollout_service(owner: Owner) -> Object:
-    """One address for the desks of a run, whichever step's pods they are in."""
+    """Return the Service that gives a run's desks one address, whichever step's pods they are in."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -69,7 +69,7 @@ def rollout_service(owner: Owner) -> Object:
 def rollout_job(
     run: PromptLearningRun, owner: Owner, attempt: int, address: str, settings: Settings
 ) -> Object:
-    """The Job of the pods. ``address``: the Service's own, a number, so that no pod must resolve names."""
+    """Return the Job of the pods. ``address``: the Service's IP address, so that no pod resolves names."""
     task = run.spec.task.container
     if task is None:
         raise BugError("a run without a container has no rollouts of its own", where=owner.name)
@@ -136,7 +136,7 @@ def _attendant(owner: Owner, address: str, settings: Settings) -> Object:
         resources={"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
         settings=settings,
     )
-    # Until a rollout is claimed the user's container waits, for as long as it takes.
+    # The user's container waits until a rollout is claimed, for as long as that takes.
     probe = {**_probe(READY), "periodSeconds": _READY_SECONDS, "failureThreshold": 1_000_000}
     return {**made, "restartPolicy": "Always", "startupProbe": probe}
 
@@ -167,18 +167,18 @@ def _user(task: CustomContainer, settings: Settings) -> Object:
         },
         settings=settings,
     )
-    # Ended when the container beside it says so, or does not answer any more.
+    # It is ended when the container beside it says so, or does not answer any more.
     going = {**_probe(GOING), "periodSeconds": 1, "failureThreshold": 3, "terminationGracePeriodSeconds": 1}
     return {**made, "livenessProbe": going}
 
 
 def _asked(cpu: str) -> str:
-    """A tenth: an agent mostly waits for its model, and may use what is free up to its limit."""
+    """Return a tenth: an agent mostly waits for its model, and may use what is free up to its limit."""
     return f"{in_thousandths(cpu) // 10}m"
 
 
 def _volumes(task: CustomContainer) -> list[Object]:
-    """Folders that go with the pod. The container beside the user's looks at their sizes often."""
+    """Return folders that end with the pod. The container beside the user's looks at their sizes often."""
     tmp, _ = scratch(task.scratch)
     return [
         {"name": "task", "emptyDir": {}},

@@ -1,8 +1,8 @@
-"""The Job that ends kept traffic which no gateway looks after, and what is known of it. Pure.
+"""The Job that deletes kept traffic which no gateway looks after, and what is known of it. Pure.
 
 There is one for each store, without owner: it outlives Playbooks and their gateway. The last one stays when
-it is done, for its annotation is the operator's memory of whose traffic is in the store and until when. It
-names the store's Secret; who may write Jobs may mount any Secret of the namespace anyway."""
+it is done, since its annotation is the operator's memory of whose traffic is in the store and until when. It
+names the store's Secret; whoever may write Jobs may mount any Secret of the namespace anyway."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from combee.plan.sweep import SLOT_SECONDS, Memory
 COMPONENT = "sweep"
 SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY},{names.LABEL_COMPONENT}={COMPONENT}"
 KEEPS = f"{names.API_GROUP}/keeps"
-"""annotation: what is kept in the Job's store."""
+"""The annotation that says what is kept in the Job's store."""
 DEADLINE_SECONDS = 1800
 
 
 def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) -> Object:
-    """The Job that sweeps a store in the stretch of time that ``now`` (seconds since 1970) is in. Where
-    gateways look after everything it is suspended: it only remembers."""
+    """Return the Job that sweeps a store in the stretch of time that ``now`` (seconds since 1970) is in.
+    Where gateways look after everything, it is suspended and only remembers."""
     store = memory.store
     mounted = chore_mounts(settings)
     if store.pvc is not None:
@@ -44,7 +44,7 @@ def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) ->
 
 
 def _sweep_task(memory: Memory) -> str:
-    """What the pod is told: the store's address, how long each Playbook's traffic is kept, and whose ends."""
+    """Return what the pod is told: the store's address, each Playbook's retention, and whose traffic ends."""
     sweep_task: dict[str, str | dict[str, float] | Sequence[str]] = {
         "store": memory.store.uri or STORE_FOLDER,
         "retention": {one.playbook: one.retention_seconds for one in memory.kept},

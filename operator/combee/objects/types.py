@@ -1,4 +1,4 @@
-"""What manifests are made from besides the run: whose they are, and how the operator was configured."""
+"""The types of manifests, and how the operator was configured."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Settings:
 
     worker_image: str
     vllm_image: str = ""
-    """image of engines that name none; empty: each must name its own."""
+    """the image of engines that name none; where it is empty, each must name its own."""
     engine_images: tuple[str, ...] = ()
     """prefixes of images that engines may name besides ``vllm_image``."""
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
-    """for the images of the chart; a template adds its own."""
+    """pull secrets for the images of the chart; a template adds its own."""
     gateway_image: str = ""
-    """the operator's own."""
+    """the operator's own image."""
     gateway_replicas: int = 2
     gateway_resources: Resources = field(default_factory=_gateway_resources)
     log_level: str = "INFO"
@@ -50,17 +50,17 @@ class Settings:
     publish_account: str = "combee-publish"
     worker_resources: Resources = field(default_factory=_worker_resources)
     engine_resources: Resources = field(default_factory=_engine_resources)
-    """besides the GPUs, which ``gpusPerReplica`` says."""
+    """an engine's resources besides its GPUs, which ``gpusPerReplica`` gives."""
     prefetch_resources: Resources = field(default_factory=_prefetch_resources)
     step_deadline_seconds: int = 6 * 3600
-    """a step's Job is given up after it, retries included."""
+    """the time after which a step's Job is given up, retries included."""
     prefetch_deadline_seconds: int = 6 * 3600
     worker_scratch: str = "2Gi"
-    """most that a step pod may write to /tmp."""
+    """the most that a step pod may write to /tmp."""
     engine_shared_memory: str = "8Gi"
-    """size of an engine's /dev/shm; counts as memory of the pod."""
+    """the size of an engine's /dev/shm, which counts as memory of the pod."""
     make_accounts: bool = False
-    """whether accounts are made where they are needed; otherwise the chart has made them."""
+    """whether the operator makes accounts where they are needed; otherwise the chart has made them."""
     secret_policy: bool = False
     """whether the admission policy that guards Secrets is installed."""
     allowed_annotations: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The PlaybookVersion of what a run learned: a record of where it comes from and how it scored. Pure."""
+"""The PlaybookVersion of what a run learned: it records where that comes from and how it scored. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from combee.records import Owner
 
 
 def version_object(run: PromptLearningRun, owner: Owner, memory: Memory) -> Object:
-    """The version to make once the run's best playbook is published. It has no owner: it outlives the run and
-    the Playbook, which finds it again when both are deleted and applied anew."""
+    """Return the version to make once the run's best playbook is published. It has no owner: it outlives the
+    run and the Playbook, which finds it again when both are deleted and applied anew."""
     assert run.spec.playbook_ref is not None and memory.run.best is not None
     playbook, best = run.spec.playbook_ref.name, memory.run.best
     spec: dict[str, Any] = {
@@ -39,7 +39,7 @@ def version_object(run: PromptLearningRun, owner: Owner, memory: Memory) -> Obje
 
 
 def version_labels(playbook: str) -> dict[str, str]:
-    """The labels of a Playbook's versions and of what is delivered for it."""
+    """Return the labels of a Playbook's versions and of what is delivered for it."""
     return {
         names.LABEL_NAME: "combee",
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
@@ -72,7 +72,7 @@ def _origin(run: PromptLearningRun, memory: Memory) -> Object:
 
 
 def _models(run: PromptLearningRun) -> dict[str, str]:
-    """Model of each role; of an engine the one that it serves."""
+    """Return the model of each role; for an engine, the model that it serves."""
     engines = {engine.name: engine.vllm.model for engine in run.spec.engines}
     named = {}
     for role, model in run.spec.roles().items():

@@ -25,7 +25,7 @@ _OWNER_AND_GROUP_READ = 0o440
 
 @dataclass(slots=True)
 class Mounts:
-    """Volumes and mounts of a pod, as they are collected. A claim is declared once, however often
+    """The volumes and mounts of a pod while they are collected. A claim is declared once, however often
     it is mounted: a second volume of the same claim confuses attaching and publishing it."""
 
     volumes: list[Object] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Mounts:
         self._mount(volume["name"], path, read_only)
 
     def claim(self, claim: str, name: str, path: str, *, read_only: bool = True) -> None:
-        """Mount a claim. Read-only is the mount's matter, never the volume's: drivers that attach a
+        """Mount a claim. Read-only is set on the mount, never on the volume: drivers that attach a
         volume read-only would refuse the pod beside one that writes."""
         if claim not in self._claims:
             self._claims[claim] = name
@@ -46,8 +46,8 @@ class Mounts:
         self._mount(self._claims[claim], path, read_only)
 
     def config_map(self, config_map: str, key: str, name: str, path: str, *, maybe: str = "") -> None:
-        """Mount one key of a ConfigMap as the file ``path/key``, and ``maybe`` another one where it is
-        there."""
+        """Mount one key of a ConfigMap as the file ``path/key``, and the key ``maybe`` besides where it
+        is there."""
         source: Object = {"name": config_map, "items": [{"key": key, "path": key}]}
         if not maybe:
             self.add({"name": name, "configMap": source}, path)
@@ -58,7 +58,7 @@ class Mounts:
         )
 
     def secret(self, secret: str, use: str, keys: tuple[str, ...] = ()) -> None:
-        """Mount a Secret (only ``keys`` of it, where given) as the files of a use."""
+        """Mount a Secret (only its ``keys``, where given) as the files of a use."""
         source: Object = {"secretName": secret, "defaultMode": _OWNER_AND_GROUP_READ}
         if keys:
             source["items"] = [{"key": key, "path": key} for key in keys]
@@ -72,7 +72,7 @@ class Mounts:
 
 
 def step_mounts(run: PromptLearningRun, owner: Owner, step: Step, settings: Settings) -> Mounts:
-    """Volumes and mounts of a step's pods: by the kind's row in ``steps``, and nothing else."""
+    """Return the volumes and mounts of a step's pods: those of the kind's row in ``steps``, and no others."""
     uses, made = KINDS[step.kind], Mounts()
     made.add(*_parts(*scratch(settings.worker_scratch)), read_only=False)
     made.config_map(names.run_config_name(owner.name, owner.uid), RUN_KEY, "run", RUN_FOLDER)
@@ -91,7 +91,7 @@ def step_mounts(run: PromptLearningRun, owner: Owner, step: Step, settings: Sett
 
 
 def data_sources(spec: RunSpec) -> Iterator[tuple[str, DataSource | InitialPlaybook]]:
-    """The data a run names, with the names that the contract gives them."""
+    """Yield the data that a run names, with the names that the contract gives them."""
     data = spec.task.data
     yield "train", data.train
     if data.held_out is not None:
@@ -103,7 +103,7 @@ def data_sources(spec: RunSpec) -> Iterator[tuple[str, DataSource | InitialPlayb
 
 
 def store_address(spec: RunSpec) -> str:
-    """What COMBEE_STORE says: a URI, or the folder that the claim is mounted at."""
+    """Return what COMBEE_STORE says: a URI, or the folder that the claim is mounted at."""
     return spec.store.uri or STORE_FOLDER
 
 
@@ -117,7 +117,7 @@ def _store(made: Mounts, spec: RunSpec, *, read_only: bool) -> None:
 def _data(made: Mounts, name: str, source: DataSource | InitialPlaybook, *, components: bool = False) -> None:
     folder, volume = f"{DATA_FOLDER}/{name}", f"data-{name.lower()}"
     if source.config_map is not None:
-        # What a run published has its components beside its text: who starts from it keeps them apart.
+        # What a run published has its components beside its text: a run that starts from it keeps them apart.
         published = isinstance(source, InitialPlaybook) and source.config_map.key == names.PLAYBOOK_KEY
         maybe = names.COMPONENTS_KEY if published and components else ""
         made.config_map(source.config_map.name, source.config_map.key, volume, folder, maybe=maybe)
