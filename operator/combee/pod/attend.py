@@ -1,16 +1,16 @@
 """``combee-worker attend``: the container beside a user's own, in a pod that does one rollout.
 
 It claims a rollout at a step's desk, lays out what the user's container is given, watches it, and hands in
-what it left. The user's container is started once ``/ready`` says so, and ended when ``/going`` no longer
+what it left. The user's container is started once ``/ready`` says yes, and ended when ``/going`` no longer
 does.
 
 /task            the files that the user's container is given; it may read them
 /out, /scratch   what the user's container may write: its results, its /tmp
 /combee/bin      how the user's container is started: a shell, a script, variables; it may read them
-/combee/end      where the script tells how it ends
+/combee/end      where the script says how it ends
 
-There is one thread and one program all along: a user's container that takes all processes of the pod keeps
-nobody from being told so.
+No thread and no program is started after the user's container, so that one which takes all processes of the
+pod can still be reported.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ class Attendant:
     settings: AttendSettings
     log: PodLog
     shell: Path = Path("/opt/combee/libexec/busybox")
-    """a static busybox, which starts the user's program."""
+    """the path of a static busybox, which starts the user's program."""
     state: State = State.WAITING
     ending: bool = False
-    """whether the pod is told to end, which it is when the user's container has."""
+    """whether the pod was told to end, as it is when the user's container has ended."""
     task: dict[str, Any] = field(default_factory=dict)
     heard: float = 0.0
     """when the desk answered last."""
 
     def run(self) -> int:
-        """Attend to a rollout until the pod ends; the exit code."""
+        """Attend to a rollout until the pod ends; return the exit code."""
         marker = self.path(BIN) / "claimed"
         if marker.exists():
-            # A second life: what the first one knew is lost, and so is the rollout.
+            # The container was started again: what it knew is lost, and so is the rollout.
             self.log.say("WARNING", "this container was started again: the rollout is given up")
             return self.over()
         while not self.ending and not self.claim():
@@ -109,7 +109,7 @@ class Attendant:
         return DONE
 
     def claim(self) -> bool:
-        """Whether a rollout was claimed."""
+        """Try to claim a rollout; return whether one was claimed."""
         status, body = self.ask(CLAIM, self.settings.token)
         if status == 200:
             self.task = json.loads(body)
@@ -118,7 +118,7 @@ class Attendant:
         return status == 200
 
     def lay_out(self) -> None:
-        """Write what the user's container is given and started by."""
+        """Write what the user's container is given, and what starts it."""
         for name, data in self.task["files"].items():
             (self.path(TASK) / name).write_bytes(base64.b64decode(data))
         variables = "".join(
@@ -129,7 +129,7 @@ class Attendant:
         shutil.copy(self.shell, self.path(BIN) / Path(SHELL).name)
 
     def watch(self) -> tuple[int, str, float]:
-        """The exit code (negative: there is nothing to hand in), why it was ended, and its seconds."""
+        """Watch to the end; return its exit code (negative: nothing to hand in), why it ended and seconds."""
         claimed = began = beat_at = time.monotonic()
         begun = False
         while True:
@@ -149,7 +149,7 @@ class Attendant:
             time.sleep(LOOK_SECONDS)
 
     def ended(self, begun: bool, seconds: float) -> tuple[int, str] | None:
-        """The exit code and why it was ended; None while it goes on."""
+        """Return the exit code and why it was ended; None while it goes on."""
         full = bytes_below((self.path(OUT), self.path(SCRATCH), self.path(END))) >= self.task["scratchBytes"]
         code = plain_files(self.path(END), {"code": _CODE_BYTES}, os.getuid()).get("code", b"").strip()
         if full:
@@ -164,7 +164,7 @@ class Attendant:
         return None
 
     def beat(self, begun: bool) -> bool:
-        """Whether the rollout is still wanted."""
+        """Tell the desk that the rollout goes on; return whether it is still wanted."""
         status, _ = self.ask(f"{BEAT}?begun={int(begun)}", self.task["key"])
         if status == 204:
             self.heard = time.monotonic()
@@ -189,7 +189,7 @@ class Attendant:
         self.log.say("INFO", "the rollout is over", exitCode=code, ended=why, status=status)
 
     def ask(self, path: str, key: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
-        """The desk's status and answer; 0 where there is none."""
+        """Ask the desk; return the status and body of its answer, 0 and nothing without one."""
         desk = urlsplit(self.settings.desk if path == CLAIM else self.task["desk"])
         connection = http.client.HTTPConnection(desk.hostname or "", desk.port, timeout=CALL_SECONDS)
         try:
@@ -203,12 +203,12 @@ class Attendant:
             connection.close()
 
     def path(self, absolute: str) -> Path:
-        """A path of the pod's layout."""
+        """Return a path of the pod's layout."""
         return self.settings.path(absolute)
 
 
 def run(settings: AttendSettings, log: PodLog) -> int:
-    """Attend to one rollout; the exit code."""
+    """Attend to one rollout; return the exit code."""
     attendant = Attendant(settings, log)
 
     def end(*_: object) -> None:
@@ -221,7 +221,7 @@ def run(settings: AttendSettings, log: PodLog) -> int:
 
 
 class answering:
-    """The kubelet's questions, answered by one thread that is there before the user's container is."""
+    """Answers the kubelet's questions, in one thread that is there before the user's container is."""
 
     def __init__(self, attendant: Attendant, port: int = PROBES_PORT) -> None:
         self.server = HTTPServer(("", port), _handler(attendant))

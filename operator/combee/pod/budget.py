@@ -1,4 +1,4 @@
-"""A pod's part of what is left of the run's budget."""
+"""The part of the run's remaining budget that one pod may spend."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from combee.plan.types import StepSummary
 
 
 def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Spend:
-    """What the run had spent when this step began.
+    """Return what the run had spent when this step began.
 
     The operator says what was spent before the iteration (``spent``: rollouts, tokens,
-    wallClockSeconds); what the iteration's own steps spent stands in their receipts.
+    wallClockSeconds); the receipts of the iteration's own steps say what those spent.
     """
     earlier = params.get("spent") or {}
     try:
@@ -37,7 +37,7 @@ def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Sp
 
 
 def with_budget(spec: RunSpec, params: Mapping[str, Any]) -> RunSpec:
-    """``spec`` with the budget that the operator tells, where it does: a run's budget may be raised while
+    """Return ``spec`` with the budget that the operator gives, if any: a run's budget may be raised while
     it works, and the file that shows a pod its run never changes."""
     budget = params.get("budget")
     if budget is None:
@@ -49,7 +49,7 @@ def with_budget(spec: RunSpec, params: Mapping[str, Any]) -> RunSpec:
 
 
 def shared_limits(limits: Limits, spent: Spend, parts: int, index: int) -> Limits:
-    """Limits that let all pods of a step together spend what is left and no more.
+    """Return limits that let all pods of a step together spend what is left and no more.
 
     >>> limits, spent = Limits(rollouts=110), Spend(rollouts=100)
     >>> shares = [shared_limits(limits, spent, 3, index).rollouts for index in range(3)]

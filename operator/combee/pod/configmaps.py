@@ -1,4 +1,4 @@
-"""The one thing that a pod asks of the API server: make this ConfigMap, or find it made."""
+"""The one thing that a pod asks of the API server: to make a ConfigMap, or find it made."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class ConfigMaps:
 
     @classmethod
     def of(cls, pod: Pod) -> ConfigMaps:
-        """Those of the run's namespace. BugError outside a cluster."""
+        """Return those of the run's namespace. Raises BugError outside a cluster."""
         return cls.within(pod.namespace, pod.settings.api_server, pod.settings.path(ACCOUNT_FOLDER))
 
     @classmethod
     def within(cls, namespace: str, api_server: str, folder: Path) -> ConfigMaps:
-        """Those of a namespace, by the account whose token is in ``folder``. BugError outside a cluster."""
+        """Return a namespace's, by the account whose token is in ``folder``. BugError outside a cluster."""
         if not api_server or not (folder / "token").is_file():
             raise BugError("this runs in a pod with a service account's token")
         return cls(
             base_url=f"https://{api_server}",
             namespace=namespace,
-            # Read for each request: the kubelet replaces it before it expires.
+            # The token is read for each request: the kubelet replaces it before it expires.
             token=lambda: (folder / "token").read_text(encoding="ascii").strip(),
             ca_file=folder / "ca.crt",
         )
@@ -54,7 +54,7 @@ class ConfigMaps:
         """Create ``wanted``, or find one of that name with the same content, except for keys that
         ``may_differ``.
 
-        UserError (refused, or other content), TransientError (no answer in time).
+        Raises UserError (refused, or other content) and TransientError (no answer in time).
         """
         name, path = wanted["metadata"]["name"], f"/api/v1/namespaces/{self.namespace}/configmaps"
         creation = self._asked("POST", path, wanted)
@@ -77,7 +77,7 @@ class ConfigMaps:
             )
 
     def _asked(self, method: str, path: str, body: dict[str, Any] | None) -> httpx2.Response:
-        """The answer to a request, asked again while it may pass."""
+        """Return the answer to a request, which is asked again while a failure may pass."""
         until, attempt = self.clock() + DEADLINE_SECONDS, 0
         while True:
             attempt += 1

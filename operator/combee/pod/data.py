@@ -1,7 +1,7 @@
 """The run's splits as a pod has them: mounted files or addresses, read when first asked for.
 
-A kind of step sees only the splits that its row in ``steps`` gives it, whatever credentials happen to lie
-around; and each split must be what ``profile`` pinned.
+A kind of step sees only the splits that its row in ``steps`` gives it, whatever credentials happen to be
+there, and each split must be what ``profile`` pinned.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class PodData:
 
     pod: Pod
     pinned: Mapping[str, str] = field(default_factory=dict)
-    """split -> digest that it must have."""
+    """split -> the digest that it must have."""
     _read: dict[str, Dataset] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def train(self) -> Dataset:
-        """Rows to learn from."""
+        """Return the rows to learn from."""
         return await self._split("train")
 
     async def held_out(self) -> Dataset | None:
-        """Rows to select and gate on; None when the run has none."""
+        """Return the rows to select and gate on; None when the run has none."""
         return await self._split("heldOut") if "heldOut" in sources(self.pod.run) else None
 
     async def test(self) -> Dataset | None:
-        """Rows that are scored once; None when the run has none."""
+        """Return the rows that are scored once; None when the run has none."""
         return await self._split("test") if "test" in sources(self.pod.run) else None
 
     async def every(self) -> dict[str, Dataset]:
-        """All splits of the run, by name."""
+        """Return all splits of the run, by name."""
         return {name: await self._split(name) for name in sources(self.pod.run)}
 
     async def _split(self, name: str) -> Dataset:
@@ -66,9 +66,9 @@ class PodData:
 
 
 def initial_playbook(pod: Pod) -> str:
-    """The text that learning starts from; empty when there is none. Only a step that mounts it needs it."""
+    """Return the text that learning starts from; empty when there is none or the step does not mount it."""
     initial = pod.spec.task.initial_playbook
-    # The operator shows the pods an active version as the ConfigMap that holds it; there may be none yet.
+    # The operator gives pods an active version as the ConfigMap that holds it; there may be none yet.
     if initial is None or initial.active_version or INITIAL not in KINDS[pod.step.kind].data:
         return ""
     if initial.config_map is not None:
@@ -85,7 +85,7 @@ def _refuse_foreign(pod: Pod, name: str) -> None:
 
 
 def _place(pod: Pod, name: str, source: DataSource) -> tuple[str, Secret | None]:
-    """Where a split is, and the Secret that goes with it."""
+    """Return where a split is, and the Secret that goes with it."""
     if source.config_map is not None:
         return pod.data_file(name, source.config_map.key), None
     if source.pvc is not None:

@@ -1,9 +1,9 @@
 """``combee-worker watch-data``: leaves a mark of each place of a Playbook's data in its termination message.
 
 /etc/combee/secrets/<place>/    keys of the place's Secret
-/data/<place>                   the claim, where it is one
+/data/<place>                   the claim, where the place is one
 
-Exit 0: the marks are told; 1: a place cannot be read, which the message says beside other marks; 70: ours.
+Exit 0: the marks are told; 1: a place cannot be read, which the message says beside other marks; 70: a bug.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from combee.pod.log import PodLog
 from combee.settings import DataWatchSettings
 
 MAX_BYTES = 1000
-"""of what is told of an error."""
+"""The most bytes told of an error."""
 
 
 def read_task(settings: DataWatchSettings) -> dict[str, str]:
-    """Place -> its address or path. BugError when what the operator wrote cannot be read."""
+    """Return place -> its address or path. Raises BugError when what the operator wrote cannot be read."""
     try:
         return {str(key): str(place) for key, place in json.loads(settings.task).items()}
     except (ValueError, AttributeError) as error:
@@ -29,7 +29,7 @@ def read_task(settings: DataWatchSettings) -> dict[str, str]:
 
 
 def run(settings: DataWatchSettings, task: dict[str, str], log: PodLog) -> int:
-    """Look at every place, also after one that cannot be read; the exit code. Nothing is raised."""
+    """Look at every place, also after one that cannot be read; return the exit code. Nothing is raised."""
     marks: dict[str, str] = {}
 
     def work() -> None:

@@ -61,20 +61,20 @@ class Pod:
 
     @property
     def spec(self) -> RunSpec:
-        """The run's spec, defaults filled in."""
+        """The run's spec, with defaults filled in."""
         return self.run.spec
 
     def data_file(self, split: str, inner: str) -> str:
-        """The path of a split's file."""
+        """Return the path of a split's file."""
         return str(self.settings.path(f"{DATA_FOLDER}/{split}/{inner}"))
 
     def secret(self, use: str) -> dict[str, str] | None:
-        """The keys of a mounted Secret; None when none is mounted for that use."""
+        """Return the keys of a mounted Secret; None when none is mounted for that use."""
         return read_secret(self.settings.path(f"{SECRETS_FOLDER}/{use}"))
 
 
 def read_secret(folder: Path) -> dict[str, str] | None:
-    """The keys of the Secret that is mounted at a folder; None when none is."""
+    """Return the keys of the Secret that is mounted at a folder; None when none is."""
     if not folder.is_dir():
         return None
     # The kubelet's own entries (..data) begin with dots.
@@ -86,7 +86,7 @@ def read_secret(folder: Path) -> dict[str, str] | None:
 
 
 def secret_key(settings: PodSettings, use: str, ref: SecretKeyRef, where: str) -> str:
-    """The key that a Secret holds for a use. UserError, without the value, when it is none."""
+    """Return the key that a Secret holds for a use. Raises UserError, without the value, if it is unfit."""
     shown = f"{ref.key} of the Secret {ref.name}"
     key = ((read_secret(settings.path(f"{SECRETS_FOLDER}/{use}")) or {}).get(ref.key) or "").strip()
     if not key:
@@ -95,7 +95,7 @@ def secret_key(settings: PodSettings, use: str, ref: SecretKeyRef, where: str) -
 
 
 def open_store(settings: PodSettings, uri: str) -> Store:
-    """The store at a folder of the pod or at an address. UserError names a key that its Secret lacks."""
+    """Open the store at a folder or an address. Raises UserError that names a key its Secret lacks."""
     if uri.startswith("/"):
         return Store.open(str(settings.path(uri)))
     secret = read_secret(settings.path(f"{SECRETS_FOLDER}/store"))
@@ -103,7 +103,7 @@ def open_store(settings: PodSettings, uri: str) -> Store:
 
 
 def read_pod(settings: WorkerSettings) -> Pod:
-    """Everything the pod was given. BugError when what the operator wrote cannot be read."""
+    """Read everything the pod was given. Raises BugError when what the operator wrote cannot be read."""
     run = _run(settings.path(RUN_FILE))
     step = checked(Step, settings.step.encode(), "COMBEE_STEP")
     if not 0 <= settings.shard < max(1, step.shards):
@@ -132,7 +132,7 @@ def _run(path: Path) -> PromptLearningRun:
 
 
 def checked(kind: Any, data: bytes, where: str) -> Any:
-    """A value of a type from JSON. BugError, without the value, when it is none."""
+    """Return a value of a type from JSON. Raises BugError, without the value, when it is something else."""
     try:
         return TypeAdapter(kind).validate_json(data)
     except ValidationError as error:
@@ -140,7 +140,7 @@ def checked(kind: Any, data: bytes, where: str) -> Any:
 
 
 def _first(error: Exception) -> str:
-    """Where it is wrong and why, without the value."""
+    """Return where something is wrong and why, without the value."""
     if not isinstance(error, ValidationError):
         return "no JSON"
     first = error.errors(include_url=False, include_input=False)[0]

@@ -1,4 +1,4 @@
-"""What the steps before left: waited for where they still run, and their errors passed on."""
+"""Reads what the earlier steps left, waits for those that still run, and passes their errors on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GRACE_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 1.0
 PAUSE_SHARE = 0.1
-"""A pause is this share of the time waited so far: what comes is seen late by no more."""
+"""A pause is this share of the time waited so far, so that inputs are seen late by no more than that."""
 
 
 def wanted(step: Step, plan: IterationPlan) -> list[tuple[str, int]]:
-    """(step, shard) of each receipt that a step reads: the map's shards first."""
+    """Return (step, shard) of each receipt that a step reads: the map's shards first."""
     return [
         (step.inputs[name], shard)
         for name in KINDS[step.kind].waits_for
@@ -35,10 +35,10 @@ async def read_inputs(
     wait_seconds: float | None,
     sleep: Callable[[float], Awaitable[None]],
 ) -> list[StepSummary] | None:
-    """The receipts of a step's inputs, or those so far as soon as one of them has an error.
+    """Return the receipts of a step's inputs, or those so far as soon as one of them has an error.
 
-    None when they are not all there after ``wait_seconds``: the pod yields its place. With None they
-    must be there, and BugError says which are not.
+    Returns None when they are not all there after ``wait_seconds``: the pod yields its place. Where that is
+    None, they must be there; raises BugError that says which are not.
     """
     missing, receipts = wanted(step, plan), list[StepSummary]()
     since = context.clock()
@@ -61,12 +61,12 @@ async def read_inputs(
 
 
 async def others_done(store: Store, prefix: str, step: str, shards: int) -> bool:
-    """Whether every shard of a step has left its receipt."""
+    """Return whether every shard of a step has left its receipt."""
     return len(await store.alist(f"{prefix}/steps/{step}")) >= shards
 
 
 async def _present(context: WorkContext, missing: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Which of the receipts are there: one listing a step, however many shards it has."""
+    """Return which of the receipts are there, with one listing for each step, however many its shards."""
     present: list[tuple[str, int]] = []
     for name in dict.fromkeys(name for name, _ in missing):
         listed = await context.store.alist(f"{context.prefix}/steps/{name}")

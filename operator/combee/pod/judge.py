@@ -6,7 +6,7 @@
 /store                           where traffic is kept, where it is a claim
 
 Exit 0: its part is done, or its time is over; 1: it could not be done (the termination message says why);
-70: ours.
+70: a bug.
 Whatever it has judged by then counts. Nothing of a conversation is ever logged.
 """
 
@@ -47,9 +47,9 @@ from combee.work.judge import ROLE, Sampled, judge_all
 from combee.work.traffic import sweeping
 
 WIDTH = 16
-"""pairs judged at once."""
+"""The number of pairs judged at once."""
 MOST_PAIRS, WORK_SECONDS = 500, 600.0
-"""of one Job; the operator makes another."""
+"""The most that one Job does, and for how long; the operator makes another."""
 LINGER_SECONDS, LOOK_SECONDS = 30.0, 2.0
 """How long a Job waits for more mirrored pairs, and how often it looks."""
 CALL_SECONDS = 120.0
@@ -58,7 +58,7 @@ MAX_MESSAGE = 900
 
 
 def read_task(settings: JudgeSettings) -> JudgeTask:
-    """What is to be judged. BugError when what the operator wrote cannot be read."""
+    """Return what is to be judged. Raises BugError when what the operator wrote cannot be read."""
     try:
         return JudgeTask.model_validate_json(settings.task)
     except ValidationError as error:
@@ -68,7 +68,7 @@ def read_task(settings: JudgeSettings) -> JudgeTask:
 
 
 def run(settings: JudgeSettings, task: JudgeTask, log: PodLog) -> int:
-    """Judge; the exit code. Nothing is raised."""
+    """Judge; return the exit code. Nothing is raised."""
     keep_libraries_quiet()
 
     def work() -> None:
@@ -113,7 +113,7 @@ class Bench:
     _asker: Asker | None = field(default=None)
 
     async def run(self) -> None:
-        """Until there is no more to do, MOST_PAIRS are judged or WORK_SECONDS are over."""
+        """Judge until there is no more to do, MOST_PAIRS are judged or WORK_SECONDS are over."""
         store = open_store(self.settings, self.task.store)
         pool = ConnectionPool()
         try:
@@ -132,7 +132,7 @@ class Bench:
             store.close()
 
     def counts(self) -> dict[str, int]:
-        """What became of the pairs, and what it cost."""
+        """Return what became of the pairs, and what it cost."""
         totals = dict(self._judging.counts) if self._judging is not None else {}
         totals |= dict(self._repeat.counts) if self._repeat is not None else {}
         if self._asker is not None:
@@ -154,9 +154,9 @@ class Bench:
     async def _replayed(self, store: Store, client: ChatClient) -> None:
         judging = self._at_work()
         while await judging.once():
-            pass  # what an earlier Job had asked for
+            pass  # these are what an earlier Job had asked for
         if client.ready is not None:
-            await client.ready()  # nothing is asked again of an upstream for a judge that is not there
+            await client.ready()  # an upstream is not asked again for a judge that is not there
         self._repeat = Repeat(self.settings, self.task, store)
         async with self._repeat as repeat:
             while judging.counts["judged"] < MOST_PAIRS and await repeat.once():
@@ -166,7 +166,7 @@ class Bench:
             await self._leave_out(repeat.taken())
 
     async def _leave_out(self, refused: Sequence[LeftOut]) -> None:
-        """Tell which requests the upstream refuses: no later Job asks for them."""
+        """Tell which requests the upstream refuses, so that no later Job asks for them."""
         for at in range(0, len(refused), MOST_IN_CONFIG_MAP):
             await self._publisher()((), refused[at : at + MOST_IN_CONFIG_MAP])
 
@@ -204,7 +204,7 @@ class Bench:
             revision=given.revision or "",
             key_source=shown,
         )
-        # With the conversations, and for as long: what the evaluator was told and said is about them.
+        # It is kept with the conversations, and for as long: what the evaluator heard and said is about them.
         memo = sweeping.memo_folder(self.task.playbook, self.task.test, self.task.since)
         client = ChatClient(
             endpoint, ROLE, Memo(store, memo), RunLimits(WIDTH), pool=pool, deadline_seconds=CALL_SECONDS
@@ -214,7 +214,7 @@ class Bench:
 
 
 def config_maps(settings: JudgeSettings, task: JudgeTask) -> ConfigMaps:
-    """What the pod's account may make."""
+    """Return the ConfigMaps that the pod's account may make."""
     return ConfigMaps.within(task.namespace, settings.api_server, settings.path(ACCOUNT_FOLDER))
 
 
@@ -224,9 +224,9 @@ def config_map(
     left_out: Sequence[LeftOut] = (),
     reading: Reading | None = None,
 ) -> dict[str, Any]:
-    """The object that hands the operator judged pairs, requests left out, or what Prometheus said.
+    """Return the object that hands the operator judged pairs, requests left out, or what Prometheus said.
 
-    Equal ones give an equal name and equal content.
+    Equal arguments give an equal name and equal content.
     """
     data = {names.PAIRS_KEY: write_pairs(pairs, left_out)}
     if reading is not None:

@@ -1,11 +1,11 @@
 """The bookkeeping of a Job that judges: from the spool, through the judge, into ConfigMaps, then deleted.
 
-One pair counts of those whose conversations begin with the same words: pairs of one conversation are no
-independent evidence. Which one it is, is written down before anybody knows its outcome, beside the pairs.
+Of the pairs whose conversations begin with the same words only one counts: pairs of one conversation are no
+independent evidence. Which one that is, is written beside the pairs before anybody knows its outcome.
 
 An object of the spool is deleted once all of its pairs are in ConfigMaps that the API server has, or are
-given up. Killed anywhere before that, the next Job reads it again: its calls are in the memo, and a pair that
-is handed in twice counts once, for (stream, number) is its identity.
+given up. If the Job is killed before that, the next one reads it again: its calls are in the memo, and a pair
+that is handed in twice counts once, since (stream, number) is its identity.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from combee.work.traffic.sweeping import TrafficStore
 from combee.work.traffic.sweeping import written as stated_time
 
 BATCH_PAIRS = 100
-"""judged together: at most so many verdicts are on their way into a ConfigMap."""
+"""How many pairs are judged together: at most so many verdicts are on their way into a ConfigMap."""
 MOST_IN_CONFIG_MAP = 200
 GIVE_UP_SECONDS = 3600.0
-"""A pair whose calls still fail when it was kept so long ago is left out."""
+"""A pair whose calls still fail this long after it was kept is left out."""
 
 Outcome = Pair | Unjudged
 
@@ -41,12 +41,12 @@ class Judging:
     spool: TrafficStore
     judge: Callable[[Sequence[Sampled]], Awaitable[Sequence[Outcome]]]
     publish: Callable[..., Awaitable[None]]
-    """takes pairs, and requests that are left out; returns when they are where the operator finds them."""
+    """takes pairs and requests that are left out; returns when they are where the operator finds them."""
     clock: Callable[[], float] = time.time
     counts: Counter[str] = field(default_factory=Counter)
-    """judged, failed (given up), unreadable, repeated, left (for another time)."""
+    """the numbers of judged, failed (given up), unreadable, repeated and left (for another time)."""
     _roots: dict[str, tuple[str, int]] | None = None
-    """conversation -> the pair that counts of it."""
+    """conversation -> its pair that counts."""
     _left: set[str] = field(default_factory=set)
 
     @property
@@ -55,7 +55,7 @@ class Judging:
         return traffic_folder(self.task.playbook, self.task.test)
 
     async def once(self) -> bool:
-        """Judge the oldest of what waits, some BATCH_PAIRS; False when nothing waits."""
+        """Judge the oldest waiting pairs, about BATCH_PAIRS; return False when nothing waits."""
         held = await self._oldest()
         if not held:
             return False
@@ -77,7 +77,7 @@ class Judging:
             await self.publish((), requests[at : at + MOST_IN_CONFIG_MAP])
 
     async def _one_of_each(self, samples: Sequence[Sampled]) -> tuple[list[Sampled], list[LeftOut]]:
-        """Those of ``samples`` that count, and those of conversations that have their pair."""
+        """Return those of ``samples`` that count, and those of conversations that have their pair."""
         folder = f"{traffic_folder(self.task.playbook)}/roots/{self.task.test}"
         if self._roots is None:
             self._roots = {}
@@ -108,7 +108,7 @@ class Judging:
         return chosen, repeated
 
     async def waiting(self) -> list[str]:
-        """Objects of the test, the oldest first, but for those that are left for another Job."""
+        """Return the objects of the test, oldest first, except those that are left for another Job."""
         return [path for path in oldest_first(await self.spool.alist(self.folder)) if path not in self._left]
 
     async def _oldest(self) -> dict[str, list[Sampled]]:
@@ -117,7 +117,7 @@ class Judging:
         for path in await self.waiting():
             data = await self.spool.aget(path)
             if data is None:
-                continue  # its retention is over
+                continue  # its retention is over, and it is gone
             held[path], bad = read_samples(data, self.task.test)
             self.counts["unreadable"] += bad
             size += len(held[path])
@@ -127,7 +127,7 @@ class Judging:
 
     async def _done(self, path: str, outcomes: Iterable[Outcome | None]) -> None:
         """Delete an object whose pairs are all told or given up; else leave it for another time. Those given
-        up are told, too: whether an answer can be judged may depend on the version that gave it."""
+        up are told, too, since it may depend on the version whether its answer can be judged."""
         unjudged = [outcome for outcome in outcomes if isinstance(outcome, Unjudged)]
         passing = any(outcome.passing for outcome in unjudged)
         if passing and self.clock() - written(path) < GIVE_UP_SECONDS:
@@ -140,10 +140,10 @@ class Judging:
 
 
 def written(path: str) -> float:
-    """When an object of the spool was written, in seconds since 1970; 0 where its name does not say."""
+    """Return when an object of the spool was written, in seconds since 1970; 0 if its name does not say."""
     return stated_time(path) or 0.0
 
 
 def oldest_first(paths: Iterable[str]) -> list[str]:
-    """Objects of the spool by when they were written, then by name."""
+    """Sort objects of the spool by when they were written, then by name."""
     return sorted(paths, key=lambda path: (written(path), path))

@@ -1,4 +1,4 @@
-"""What a pod says: one JSON object a line on stderr. Never a prompt, a row or a secret."""
+"""What a pod says: one JSON object a line on stderr, never a prompt, a row or a secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from combee.errors import BugError, CombeeError
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 PROGRESS_SECONDS = 10.0
 DONE, FAILED, BUG = 0, 1, 70
-"""What a pod's program ends with; 1 may pass, 70 is ours."""
+"""The exit codes of a pod's program; 1 may pass another time, 70 is a bug."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class PodLog:
         self.stream.flush()
 
     def guarded(self, work: Callable[[], None], tell: Callable[[str], None] = lambda error: None) -> int:
-        """Do the work; the exit code. Nothing is raised: an error is logged, and given to ``tell``."""
+        """Do the work; return the exit code. Nothing is raised: errors are logged and given to ``tell``."""
         try:
             work()
         except CombeeError as error:
@@ -60,7 +60,7 @@ class PodLog:
 
 @dataclass(slots=True)
 class LogProgress:
-    """Implements ``work.context.Progress``: a line as a stage begins, then at most one in ten seconds."""
+    """Implements ``work.context.Progress`` with a line as a stage begins, then at most one in ten seconds."""
 
     log: PodLog
     clock: Callable[[], float] = time.monotonic
@@ -71,19 +71,19 @@ class LogProgress:
     noted: set[str] = field(default_factory=set)
 
     def begin(self, stage: str, total: int) -> None:
-        """A stage of ``total`` units starts."""
+        """Start a stage of ``total`` units."""
         self.stage, self.done, self.total, self.said_at = stage, 0, total, self.clock()
         self.log.say("INFO", "stage", stage=stage, total=total)
 
     def advance(self, units: int = 1) -> None:
-        """``units`` more are done."""
+        """Count ``units`` more as done."""
         self.done += units
         if self.clock() - self.said_at >= PROGRESS_SECONDS:
             self.said_at = self.clock()
             self.log.say("INFO", "progress", stage=self.stage, done=self.done, total=self.total)
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Say something, once."""
         if text not in self.noted:
             self.noted.add(text)
             self.log.say("WARNING", text)

@@ -1,7 +1,7 @@
-"""The pod of a canary of mode Prometheus: asks for the windows that are over, and hands over what came.
+"""The pod of a canary of mode Prometheus: it asks for the windows that are over, and hands over what came.
 
-Nothing is kept here: the windows that were asked for are in the operator's tally. Killed anywhere, the next
-Job asks for the same ones, and a window counts once.
+Nothing is kept here: the windows that were asked for are in the operator's tally. If the Job is killed, the
+next one asks for the same windows, and a window counts once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from combee.plan.playbook.readings import Reading, Trouble
 from combee.pod.log import PodLog
 
 WORK_SECONDS = 180.0
-"""for all that one Job asks."""
+"""The time for all that one Job asks."""
 WHERE = "spec.canary.prometheus"
 
 
@@ -40,7 +40,7 @@ class Looking:
     _counts: dict[str, int] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Ask, compare, hand over. EndpointError, TransientError."""
+        """Ask, compare and hand over. Raises EndpointError and TransientError."""
         prometheus, now = self._prometheus(), self.clock()
         due = windows(prometheus, self.task.begins, self.task.first, now)
         if not due:
@@ -66,13 +66,13 @@ class Looking:
             )
 
     def counts(self) -> dict[str, int]:
-        """What was asked for, and what came of it."""
+        """Return what was asked for, and what came of it."""
         return self._counts
 
     async def _answers(
         self, api: PrometheusApi, prometheus: Prometheus, due: range
     ) -> dict[Query, Values | Trouble]:
-        """The answers, until one cannot be used."""
+        """Return the answers up to the first that cannot be used."""
         times = {end_of(prometheus, self.task.begins, window): window for window in due}
         answers: dict[Query, Values | Trouble] = {}
         for query in queries(prometheus, self.task.tested, self.task.against):

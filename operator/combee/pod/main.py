@@ -1,6 +1,6 @@
 """``combee-worker``: what runs in the pods of runs, Playbooks and stores, by the word that it is given.
 
-Little is imported before the words are read, and publish never loads what only a step needs.
+Little is imported before the word is read, and publish never loads what only a step needs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ USAGE = 64
 
 
 def program() -> None:
-    """The console script. It ends at once: all that counts is written by then, and taking hundreds of
-    modules down in order would keep whoever waits for the pod's end."""
+    """Run as the console script. It ends at once: all that counts is written by then, and unloading hundreds
+    of modules in order would keep whoever waits for the pod's end waiting."""
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -31,7 +31,7 @@ def program() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one pod's work; the exit code."""
+    """Run one pod's work; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["-h"], ["--help"]):
         sys.stdout.write(help_text())
@@ -39,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(words) != 1 or words[0] not in PROGRAMS:
         sys.stderr.write(_usage())
         return USAGE
-    # In a container this is process 1, which ignores signals that it does not handle.
+    # In a container, this is process 1, which ignores signals that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(STOPPED))
-    # Nothing that is imported becomes garbage: looking for some meanwhile is a seventh of the time.
+    # Nothing that is imported becomes garbage: looking for some meanwhile takes a seventh of the time.
     gc.disable()
     try:
         work = _prepared(PROGRAMS[words[0]].read)
@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
-    """The work that ``read`` returns; where the pod's files or settings are unreadable, only the exit
-    code."""
+    """Return the work that ``read`` returns. Where the pod's files or settings are unreadable, it only
+    returns the exit code."""
     from combee.pod.log import BUG, PodLog
 
     first = PodLog()
@@ -66,7 +66,7 @@ def _prepared(read: Callable[[PodLog], Callable[[], int]]) -> Callable[[], int]:
 
 
 def _of_a_run(word: str, first: PodLog) -> Callable[[], int]:
-    """A pod of a run."""
+    """Return the work of a run's pod."""
     from combee.pod.environment import read_pod
     from combee.settings import WorkerSettings, read_settings
 
@@ -83,7 +83,7 @@ def _of_a_run(word: str, first: PodLog) -> Callable[[], int]:
 
 
 def _judge(first: PodLog) -> Callable[[], int]:
-    """A canary's pod, which belongs to no run."""
+    """Return the work of a canary's pod, which belongs to no run."""
     from combee.pod.judge import read_task, run
     from combee.settings import JudgeSettings, read_settings
 
@@ -94,7 +94,7 @@ def _judge(first: PodLog) -> Callable[[], int]:
 
 
 def _sweep(first: PodLog) -> Callable[[], int]:
-    """A store's pod, which belongs to nobody."""
+    """Return the work of a store's pod, which belongs to nobody."""
     from combee.pod.sweep import read_task, run
     from combee.settings import SweepSettings, read_settings
 
@@ -103,7 +103,7 @@ def _sweep(first: PodLog) -> Callable[[], int]:
 
 
 def _watch_data(first: PodLog) -> Callable[[], int]:
-    """The pod that looks at a Playbook's data."""
+    """Return the work of the pod that looks at a Playbook's data."""
     from combee.pod.datawatch import read_task, run
     from combee.settings import DataWatchSettings, read_settings
 
@@ -112,7 +112,7 @@ def _watch_data(first: PodLog) -> Callable[[], int]:
 
 
 def _attend(first: PodLog) -> Callable[[], int]:
-    """The container beside a user's own, which reads nothing of a run."""
+    """Return the work of the container beside a user's own, which reads nothing of a run."""
     from combee.pod.attend import run
     from combee.settings import AttendSettings, read_settings
 
@@ -140,7 +140,7 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def help_text() -> str:
-    """What ``--help`` prints."""
+    """Return what ``--help`` prints."""
     words = "\n".join(f"  {word:<10} {program.does}" for word, program in PROGRAMS.items())
     return f"""{_usage()}
 Do the work of one pod. The operator makes the pods and sets their environment.

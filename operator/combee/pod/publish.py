@@ -1,6 +1,6 @@
 """publish: the best playbook becomes an immutable ConfigMap, made with this pod's own account.
 
-It may only create and read ConfigMaps. The object has no owner: it outlives the run that learned it.
+The account may only create and read ConfigMaps. The object has no owner: it outlives the run that learned it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from combee.pod.log import PodLog
 from combee.pod.termination import permanent, tell
 
 MAX_BYTES = 900 * 1024
-"""A ConfigMap's limit is 1 MiB, with everything that Kubernetes adds."""
+"""A ConfigMap's limit is 1 MiB, including everything that Kubernetes adds."""
 
 
 def run(pod: Pod, log: PodLog) -> int:
-    """Publish; the exit code. Nothing is raised."""
+    """Publish; return the exit code. Nothing is raised."""
     try:
         summary = _published(pod)
         log.say("INFO", f"published {summary.outputs['configMap']}")
@@ -43,7 +43,7 @@ def run(pod: Pod, log: PodLog) -> int:
 
 
 def failed(pod: Pod, code: str, message: str) -> StepSummary:
-    """The summary of a publication that did not happen."""
+    """Return the summary of a publication that did not happen."""
     return StepSummary(pod.step.name, pod.step.kind, error=code, message=message[:1000])
 
 
@@ -63,7 +63,7 @@ def _published(pod: Pod) -> StepSummary:
     data = content(shown.text, artifact, gate, method=pod.spec.method, components=shown.components)
     if findings:
         data[names.FINDINGS_KEY] = findings
-    # Who learned the same once more, may be of other rows, has other scores to show; the first ones stay.
+    # A run that learned the same, perhaps from other rows, has other scores to show; the first ones stay.
     made = config_map(pod, playbook, digest, name, data)
     ConfigMaps.of(pod).ensure(made, may_differ=(names.GATE_KEY, names.FINDINGS_KEY))
     return StepSummary(
@@ -75,7 +75,7 @@ def _published(pod: Pod) -> StepSummary:
 
 
 def rendered(pod: Pod, artifact: bytes) -> Rendered:
-    """What a model would be shown, within the run's token budget."""
+    """Return what a model would be shown, within the run's token budget."""
     from combee.methods.registry import method_of
 
     spec, method = pod.spec, method_of(pod.spec)
@@ -84,8 +84,8 @@ def rendered(pod: Pod, artifact: bytes) -> Rendered:
 
 
 def gate_scores(step: Step, blob: Callable[[str], bytes]) -> str:
-    """What evaluate found on gate, example by example: with it any two versions that were scored on the same
-    heldOut can be compared without asking a model again. Empty where the run left none."""
+    """Return what evaluate found on gate, example by example. With it any two versions scored on the same
+    heldOut can be compared without asking a model again. It is empty where the run left nothing."""
     record, held_out = step.inputs.get("record", ""), str(step.params.get("heldOut") or "")
     if not record or not held_out:
         return ""
@@ -101,10 +101,10 @@ def content(
     method: Method,
     components: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """The ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its components
-    where it has several, its scores on gate and the artifact where they fit.
+    """Return the ConfigMap's data: the playbook, and whose text it is where that is not ACE's, then its
+    components where it has several, its scores on gate and the artifact where they fit.
 
-    ArtifactTooLargeError when the playbook alone does not.
+    Raises ArtifactTooLargeError when the playbook alone does not fit.
     """
     from combee.methods.registry import UNNAMED
 
@@ -131,7 +131,7 @@ def content(
 
 
 def config_map(pod: Pod, playbook: str, digest: str, name: str, data: dict[str, str]) -> dict[str, Any]:
-    """The object to create. Its labels name no run: it must not be taken for a run's child."""
+    """Return the object to create. Its labels name no run, so that it is not taken for a run's child."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

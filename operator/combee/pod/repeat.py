@@ -6,9 +6,9 @@ again.
 
 Both versions are asked, whatever became of the first. A version that gives no answer to what the other one
 answers has lost that pair; a server's error or a timeout counts so only once it was tried again and the other
-was answered. A request that both are refused is left out: it is told, counted, and not asked again. Some
-refusals (the path, the model, a right) may be everybody's: they count as a request's own only where the
-upstream answers another one.
+was answered. A request that is refused to both is left out: it is told, counted, and not asked again. Some
+refusals (the path, the model, a right) may concern every request: they count as a request's own only where
+the upstream answers another one.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from combee.work.traffic.record import NO_ANSWER, PASSING, TIMEOUT, VERSION, ans
 from combee.work.traffic.rewrite import preface_of, with_preface
 
 STREAM = "replay"
-"""who numbers given requests: in the order of a hash, so that those asked first are a sample of all."""
+"""The stream of given requests. They are numbered in the order of a hash, so that the first are a sample."""
 CHUNK = 16
 WIDTH = 4
-"""requests asked at once."""
+"""The number of requests asked at once."""
 ATTEMPTS = 4
 ANSWER_SECONDS = 120.0
 MOST_BYTES = 4 * 1024 * 1024
@@ -62,15 +62,15 @@ _REFUSALS = {
     405: "it takes no such request",
 }
 _EVERYBODY = 401
-"""nobody's own."""
+"""The status that refuses every request, and is no request's own."""
 UNREADABLE = 200
-"""of a request whose answer is none."""
+"""The status of a request whose answer cannot be read."""
 CONTROLS = 8
-"""requests that were asked before, and are asked again to see whether the upstream refuses all."""
+"""How many earlier requests may be asked again to see whether the upstream refuses all."""
 
 
 class FailedError(TransientError):
-    """The upstream gave no answer to a request; whether for the request, another one shows."""
+    """The upstream gave no answer to a request; another request shows whether that is due to this one."""
 
     def __init__(self, why: str, what: str) -> None:
         super().__init__(what, where=_UPSTREAM)
@@ -79,29 +79,29 @@ class FailedError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A request to be asked. (stream, number) is the identity of its pair."""
+    """A request to ask. (stream, number) is the identity of its pair."""
 
     stream: str
     number: int
     body: Mapping[str, Any]
     repeated: bool = False
-    """whether another one begins with the same words: it is not asked."""
+    """whether an earlier one begins with the same words, so that it is not asked."""
 
 
 @dataclass(slots=True)
 class Repeat:
-    """``once`` asks for some more pairs. Use it as a context manager."""
+    """Asks for pairs, some with each ``once``. Use it as a context manager."""
 
     settings: JudgeSettings
     task: JudgeTask
     store: Store
     counts: Counter[str] = field(default_factory=Counter)
-    """replayed, unanswered, refused, repeated."""
+    """the numbers of replayed, unanswered, refused and repeated."""
     _refused: list[LeftOut] = field(default_factory=list)
     _doubtful: list[LeftOut] = field(default_factory=list)
-    """refused, perhaps as all would be."""
+    """requests that were refused, perhaps as all would be."""
     _before: deque[Wanted] = field(default_factory=lambda: deque(maxlen=CONTROLS))
-    """asked by earlier Jobs."""
+    """requests that earlier Jobs asked."""
     _source: AsyncIterator[Wanted] | None = None
     _client: httpx2.AsyncClient | None = None
     _prefaces: dict[str, str] = field(default_factory=dict)
@@ -125,9 +125,9 @@ class Repeat:
             await self._client.aclose()
 
     async def once(self) -> bool:
-        """Ask for CHUNK requests more and keep the answers; False when there are none left.
+        """Ask CHUNK more requests and keep the answers; return False when none are left.
 
-        EndpointError when the upstream refuses all, TransientError when it answers none.
+        Raises EndpointError when the upstream refuses all, TransientError when it answers none.
         """
         chunk = await self._next()
         if chunk:
@@ -137,7 +137,7 @@ class Repeat:
         return bool(chunk)
 
     def taken(self, *, at_least: int = 1) -> list[LeftOut]:
-        """Requests that the upstream refuses, since they were last taken; none while there are fewer."""
+        """Return requests found refused since the last call; none while there are fewer than ``at_least``."""
         if len(self._refused) < at_least:
             return []
         taken, self._refused = self._refused, []
@@ -160,7 +160,7 @@ class Repeat:
         return chunk
 
     async def _settle(self) -> None:
-        """Whether the doubtful ones are refused for themselves. EndpointError where all are."""
+        """Find out whether the doubtful requests are refused for themselves. EndpointError where all are."""
         if not self._doubtful:
             return
         if not self.counts["replayed"] and not await self._answers_others():
@@ -201,9 +201,9 @@ class Repeat:
         return records
 
     async def _pair(self, wanted: Wanted) -> dict[str, Any] | LeftOut:
-        """The record of both answers, one of which may be none; LeftOut when both are refused.
+        """Return the record of both answers, one of which may be missing; LeftOut when both are refused.
 
-        TransientError when neither is answered, and one of them may be another time.
+        Raises TransientError when neither side answers, and one of them may another time.
         """
         body = _body(wanted)
         request = request_record(body)
@@ -230,10 +230,10 @@ class Repeat:
             return error
 
     async def _answer(self, body: bytes) -> dict[str, Any] | int:
-        """What the upstream says, and in how many seconds; the status with which it refuses this request.
+        """Return what the upstream says with its seconds, or the status with which it refuses this request.
 
-        EndpointError when it refuses the key; FailedError when it fails in a way that may be this request's;
-        TransientError when it has no room.
+        Raises EndpointError when it refuses the key; FailedError when it fails in a way that may be due to
+        this request; TransientError when it has no room.
         """
         url, problem, why = f"{self._upstream().url.rstrip('/')}/chat/completions", "", ""
         for attempt in range(1, ATTEMPTS + 1):
@@ -293,7 +293,7 @@ class Repeat:
                     raw = json.loads(line)
                     wanted = Wanted(str(raw["stream"]), int(raw["number"]), dict(raw["request"]))
                 except (ValueError, KeyError, TypeError, RecursionError):
-                    continue  # another release's
+                    continue  # it was written by another release
                 root = root_of(self.task.test, wanted.body)
                 yield replace(wanted, repeated=root in roots)
                 roots |= {root} - {""}
@@ -326,7 +326,7 @@ class Repeat:
 
 
 def _side(answer: dict[str, Any] | int | FailedError) -> dict[str, Any]:
-    """As it is kept."""
+    """Return an answer or a failure as it is kept."""
     if isinstance(answer, FailedError):
         return {"failed": answer.why, **({"seconds": ANSWER_SECONDS} if answer.why == TIMEOUT else {})}
     if isinstance(answer, int):
@@ -335,7 +335,7 @@ def _side(answer: dict[str, Any] | int | FailedError) -> dict[str, Any]:
 
 
 def in_hash_order(test: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
-    """``rows`` by a hash of their first words, one for each such beginning; then the others, marked."""
+    """Sort ``rows`` by a hash of their first words, one for each beginning; then come the others, marked."""
     first: dict[str, Mapping[str, Any]] = {}
     others = []
     for at, row in enumerate(rows):
@@ -360,7 +360,7 @@ def _refuses(status: int) -> EndpointError:
 
 
 def _body(wanted: Wanted) -> bytes:
-    """The request as it is asked: without a stream."""
+    """Return the request as it is asked: without a stream."""
     kept = {name: value for name, value in wanted.body.items() if name not in ("stream", "stream_options")}
     return json.dumps(kept, ensure_ascii=False).encode()
 
@@ -371,7 +371,7 @@ def _record(content: bytes, seconds: float) -> dict[str, Any] | None:
 
 
 def _request(line: bytes, at: int) -> Mapping[str, Any]:
-    """A given request. DataError naming its line, and nothing of it."""
+    """Return a given request. Raises DataError that names its line and quotes nothing of it."""
     try:
         raw = json.loads(line)
     except (ValueError, RecursionError):

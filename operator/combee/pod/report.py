@@ -44,7 +44,7 @@ UNFINISHED = Outcome("Stopped", "not over yet: this is what was finished when th
 
 
 def run(pod: Pod, log: PodLog) -> int:
-    """Print the files; the exit code. Nothing is raised."""
+    """Print the files; return the exit code. Nothing is raised."""
     keep_libraries_quiet()
     return log.guarded(lambda: _print(pod, log))
 
@@ -61,7 +61,7 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
     guard, prefix = BudgetGuard(limits_of(pod.spec), lambda: 0.0), run_prefix(pod.name, pod.uid)
     accounts = Accounts(store, prefix, lambda record: None, guard, LogProgress(log))
     models = open_models(pod.spec.workers, {}, accounts)
-    # The task is asked nothing here: who reads a result does not run its task's code.
+    # The task is asked nothing here: reading a result does not run its task's code.
     context = work_context(pod.spec, accounts, models, PodData(pod), task=TracesTask())
     try:
         session = await _session(pod, memory, context, store)
@@ -78,7 +78,7 @@ async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
 
 
 async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
-    """The recorded calls of each step, and the scores of the look at gate where there was one."""
+    """Return the recorded calls of each step, and the scores of the look at gate where there was one."""
     files: dict[str, bytes] = {}
     for name, summary in sorted(session.summaries.items()):
         files[calls_file(name)] = b""
@@ -95,7 +95,7 @@ async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
 
 
 async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store) -> Session:
-    """What a laptop's session holds when it ends, from the store."""
+    """Return from the store what a laptop's session holds when it ends."""
     done = memory.run.iteration
     frozen = read_plans(pod.settings.path(PLANS_FOLDER))
     plans = {number: plan for number, plan in frozen.items() if number < done}
@@ -129,7 +129,7 @@ async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store)
 async def summaries_in(
     context: WorkContext, plans: Mapping[int, IterationPlan], *, over: bool
 ) -> dict[str, StepSummary]:
-    """The summaries of the finished steps of ``plans``' iterations, and of those around them."""
+    """Return the summaries of the finished steps of ``plans``' iterations, and of those around them."""
     shards: dict[str, list[int]] = defaultdict(list)
     for path in await context.store.alist(f"{context.prefix}/steps"):
         step, _, file = path.rpartition("/")
@@ -162,7 +162,7 @@ def _endpoints(pod: Pod) -> dict[str, Endpoint]:
 
 
 def _with_unknown(data: DataInfo, roles: list[str]) -> DataInfo:
-    """``data`` with a warning where it is not known who answered."""
+    """Return ``data`` with a warning where it is not known who answered."""
     if not roles:
         return data
     names = " and ".join(roles)

@@ -26,14 +26,14 @@ async def note_servers(context: WorkContext) -> None:
             try:
                 await context.store.aput_new(_path(context.prefix, role), statement)
             except CombeeError:
-                return  # a report without it says so; a step does not fail for it
+                return  # a report says that it is missing; a step does not fail for it
 
 
 async def served_models(
     store: Store, prefix: str, endpoints: Mapping[str, Endpoint]
 ) -> tuple[dict[str, ModelInfo], list[str]]:
-    """Role -> model, and the roles whose servers were not noted."""
-    # What only a report needs, the pods of steps do not load.
+    """Return role -> model, and the roles whose servers were not noted."""
+    # The pods of steps do not load what only a report needs.
     from combee.report.outcome import model_info
 
     models: dict[str, ModelInfo] = {}

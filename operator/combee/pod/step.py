@@ -1,7 +1,7 @@
 """One shard of one step, in a pod: the same work as on a laptop, with files for flags.
 
 Exit 0: the step did its work, or never will (its error is in the receipt and the summary), or yielded
-its place. Exit 1: worth another try. Exit 70: ours.
+its place. Exit 1: another try may help. Exit 70: a bug.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from combee.work.steps import help_map, run_shard
 
 YIELDED = "Yielded"
 READY_SECONDS = 30.0
-"""How long an endpoint that is not an engine of the run is waited for before the first call."""
+"""How long to wait for an endpoint that is not an engine of the run before the first call."""
 LOOK_SECONDS = 1.0
 MAX_MESSAGE = 1000
 
 
 def run(pod: Pod, log: PodLog) -> int:
-    """Do the pod's shard; the exit code. Nothing is raised."""
+    """Do the pod's shard; return the exit code. Nothing is raised."""
     keep_libraries_quiet()
     worker = _Worker(pod, log)
     try:
@@ -73,10 +73,10 @@ class _Worker:
     pod: Pod
     log: PodLog
     refusal: CombeeError | None = None
-    """why its models or its task cannot be used, known before there was a place to write it to."""
+    """why its models or its task cannot be used, which is known before it can be written anywhere."""
 
     async def run(self) -> int:
-        """One shard, and then help for others. Raises what is not the step's result."""
+        """Do one shard, then help others; return the exit code. Raises errors that are no step's result."""
         pod = self.pod
         store = open_store(pod.settings, pod.settings.store)
         try:
@@ -96,7 +96,7 @@ class _Worker:
         return DONE
 
     async def _result(self, context: WorkContext, guard: BudgetGuard) -> StepSummary:
-        """The shard's summary. A permanent error is a result, and is written as one."""
+        """Return the shard's summary. A permanent error is a result, and is written as one."""
         pod = self.pod
         try:
             return await self._worked(context, guard)
@@ -160,7 +160,7 @@ class _Worker:
                     await ahead
 
     async def _accept_data(self, context: WorkContext) -> None:
-        """The checks that ``combee run`` does before any work."""
+        """Do the checks that ``combee run`` does before any work."""
         data = context.data
         if not isinstance(data, PodData):
             raise BugError("profile reads the pod's data")
@@ -181,8 +181,8 @@ class _Worker:
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - started
 
     async def _help(self, context: WorkContext) -> None:
-        """Take work from shards that are still at it, until they are done. Whatever goes wrong here is
-        the owner's to meet: this pod's result stands."""
+        """Take work from shards that are still at it, until they are done. The owner meets whatever goes
+        wrong here: this pod's result stands."""
         pod, plan = self.pod, self.pod.plan
         if plan is None or pod.step.shards < 2:
             return
@@ -225,7 +225,7 @@ class _Worker:
             await models.pool.aclose()
 
     def _noticing(self, guard: BudgetGuard) -> OnCall:
-        """Tells the guard of each call, and the log of each kind of trouble once."""
+        """Return a listener that tells the guard of each call, and the log of each kind of trouble once."""
         logged: set[tuple[str, str]] = set()
 
         def on_call(record: CallRecord) -> None:
@@ -238,13 +238,13 @@ class _Worker:
         return on_call
 
     def failed(self, error: CombeeError) -> int:
-        """Say an error that another try may mend, or that is ours; the exit code."""
+        """Report an error that another try may mend, or a bug; return the exit code."""
         self.tell(self.summary(error.code, str(error)))
         self.log.say("ERROR", str(error), error=error.code)
         return BUG if isinstance(error, BugError) else FAILED
 
     def summary(self, error: str, message: str) -> StepSummary:
-        """A summary of a step that did not do its work."""
+        """Return a summary of a step that did not do its work."""
         step = self.pod.step
         return StepSummary(
             step.name,
@@ -260,7 +260,7 @@ class _Worker:
 
 
 async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
-    """What ``profile`` left: the digests of the splits and of the untouched artifact."""
+    """Return what ``profile`` left: the digests of the splits and of the untouched artifact."""
     if pod.step.kind == PROFILE.name:
         return {}
     receipt = await read_receipt(context, step_name(pod.name, pod.uid, 0, PROFILE.name))
@@ -268,14 +268,14 @@ async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
 
 
 async def _pinned(context: WorkContext, pod: Pod) -> dict[str, str]:
-    """split -> digest it must have: the operator's word, else what profile found."""
+    """Return split -> the digest it must have: the operator's word, else what profile found."""
     stated = pod.step.params.get("digests")
     digests = dict(stated) if stated else await _profiled(context, pod)
     return {name: str(digests[name]) for name in ("train", "heldOut", "test") if name in digests}
 
 
 def _endpoints(pod: Pod) -> dict[str, Endpoint]:
-    """Endpoints of the roles that this kind of step may use."""
+    """Return the endpoints of the roles that this kind of step may use."""
 
     def engine_url(engine: str) -> tuple[str, str]:
         if engine not in pod.engines:
@@ -291,7 +291,7 @@ def _endpoints(pod: Pod) -> dict[str, Endpoint]:
 
 
 def desk(pod: Pod, share: Share) -> Place | None:
-    """The desk of this pod and its part of the run's rollouts at once; None where its step has none."""
+    """Return this pod's desk with its part of the run's rollouts at once; None where the step has none."""
     container = pod.spec.task.container
     if container is None or not pod.settings.address:
         return None

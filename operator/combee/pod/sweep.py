@@ -1,9 +1,9 @@
-"""``combee-worker sweep``: ends kept traffic in one store, whoever kept it.
+"""``combee-worker sweep``: deletes expired traffic in one store, whoever kept it.
 
 /etc/combee/secrets/store/    keys of the store's Secret
 /store                        where traffic is kept, where it is a claim
 
-Exit 0: what is over is gone; 1: it could not be done; 70: ours.
+Exit 0: what is over is gone; 1: it could not be done; 70: a bug.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from combee.work.traffic import sweeping
 
 @dataclass(frozen=True, slots=True)
 class SweepTask:
-    """What is to go."""
+    """What is to be deleted."""
 
     store: str
-    """its address, or the folder of a claim."""
+    """the store's address, or the folder of a claim."""
     retention: dict[str, float]
-    """by Playbook, in seconds."""
+    """how long traffic is kept, by Playbook, in seconds."""
     ending: tuple[str, ...]
     """Playbooks of which no more comes."""
 
 
 def read_task(settings: SweepSettings) -> SweepTask:
-    """What is to be swept. BugError when what the operator wrote cannot be read."""
+    """Return what is to be swept. Raises BugError when what the operator wrote cannot be read."""
     try:
         raw = json.loads(settings.task)
         retention = {str(name): float(seconds) for name, seconds in raw["retention"].items()}
@@ -43,7 +43,7 @@ def read_task(settings: SweepSettings) -> SweepTask:
 
 
 def run(settings: SweepSettings, task: SweepTask, log: PodLog) -> int:
-    """Sweep; the exit code. Nothing is raised."""
+    """Sweep; return the exit code. Nothing is raised."""
     return log.guarded(lambda: log.say("INFO", "swept", deleted=asyncio.run(_sweep(settings, task))))
 
 

@@ -9,7 +9,7 @@ from combee.pod.log import PodLog
 
 
 def permanent(error: CombeeError) -> bool:
-    """Whether another pod would meet the same error: then it is the step's result."""
+    """Return whether another pod would meet the same error: then it is the step's result."""
     return not isinstance(error, TransientError | BugError | UnreachableError)
 
 
