@@ -1,9 +1,9 @@
 """Pairs of answers, scored one answer at a time by a judge that is told nothing else.
 
 The gateway keeps both answers to a request as one line of JSON. Here each is judged by itself, in an order
-that a hash of the pair draws, and their scores' difference makes the pair. Equal answers differ by nothing,
-and no model is asked. Where one version gave no answer at all the difference is whole, and no model is asked
-either. What cannot be judged is left out, and never counts as a zero.
+that a hash of the pair draws, and the difference of their scores makes the pair. Equal answers do not differ,
+and no model is asked. Where one version gave no answer at all, the difference is 1 against it, and no model
+is asked either. What cannot be judged is left out and never counts as a zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from combee.work.pool import pooled
 ROLE, STAGE = "evaluator", "judge"
 RECORD_VERSION = 1
 HOPELESS = 8
-"""so many calls that failed for a passing reason, and none that did not: the others are not tried."""
+"""When this many calls failed for a passing reason and none was answered, the others are not tried."""
 _LARGEST_RATIO = 1000.0
 
 
@@ -39,9 +39,9 @@ class Sampled:
     tested: Mapping[str, Any]
     against: Mapping[str, Any]
     latency_ratio: float | None = None
-    """seconds of the tested version's answer over those of the other's."""
+    """the seconds of the tested version's answer over those of the other's."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """side -> why its answer is none; one of both at most, for no pair can be made of two."""
+    """side -> why it gave no answer; at most one side, since no pair can be made where both failed."""
 
     def __repr__(self) -> str:
         return f"Sampled({self.stream!r}, {self.number})"
@@ -49,7 +49,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A pair without a verdict. ``passing``: another time there may be one."""
+    """A pair without a verdict. ``passing``: whether there may be one another time."""
 
     stream: str
     number: int
@@ -59,8 +59,8 @@ class Unjudged:
 
 
 def root_of(test: str, request: Mapping[str, Any]) -> str:
-    """What the turns of one conversation have in common: a hash of its first user message, another one in
-    each test. Empty where there is none: such a request stands for itself.
+    """Return what the turns of one conversation have in common: a hash of its first user message, another one
+    in each test. It is empty where there is none: such a request stands for itself.
 
     >>> first = {"role": "user", "content": "hello"}
     >>> turns = [first], [{"role": "system"}, first]
@@ -76,7 +76,7 @@ def root_of(test: str, request: Mapping[str, Any]) -> str:
 
 
 def read_samples(data: bytes, test: str) -> tuple[list[Sampled], int]:
-    """The pairs of ``test`` in an object of the spool, and how many lines are none that can be read."""
+    """Return the pairs of ``test`` in an object of the spool, and how many lines cannot be read."""
     samples = [_sample(line, test) for line in data.splitlines() if line.strip()]
     return [sample for sample in samples if sample is not None], samples.count(None)
 
@@ -111,9 +111,9 @@ def _ratio(tested: Any, against: Any) -> float | None:
 async def judge_all(
     asker: Asker, samples: Iterable[Sampled], test: str, *, width: int
 ) -> list[Pair | Unjudged]:
-    """A verdict on each sample, ``width`` at once, in their order.
+    """Return a verdict on each sample, ``width`` at once, in their order.
 
-    Raises what would meet every other pair, too: EndpointError (a wrong key, an unknown model, nobody there),
+    Raises what every other pair would meet, too: EndpointError (a wrong key, an unknown model, nobody there),
     and TransientError when HOPELESS calls failed and none was answered.
     """
     failed: list[TransientError] = []
@@ -149,6 +149,6 @@ async def _judge(asker: Asker, sample: Sampled, test: str, chain: int) -> Pair:
 
 
 def drawn_order(test: str, stream: str, number: int) -> Sequence[str]:
-    """Which answer comes first: a coin that the pair's identity tosses."""
+    """Return which answer comes first: a coin that the pair's identity tosses."""
     seed = hashlib.sha256(f"{test}\n{stream}\n{number}\norder".encode()).digest()
     return ("tested", "against") if seed[0] & 1 else ("against", "tested")

@@ -12,7 +12,7 @@ from combee.algo.curve import Look, with_look
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The looks at one test, thinned. Of each kind of test the last one's is kept."""
+    """The looks at one test, thinned. Of each kind of test the last one's curve is kept."""
 
     test: str
     """``TrafficComparison.id``."""

@@ -252,7 +252,7 @@ def _canary(board: Board, record: Record) -> bool:
 
 
 def _candidate(board: Board) -> Record | None:
-    """The version under test: the one whose test goes on, else the last one made of those that wait."""
+    """Return the version under test: the one whose test goes on, else the last one made of those waiting."""
     active = board.get(board.active)
     waiting = [
         record

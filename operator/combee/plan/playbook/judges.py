@@ -23,15 +23,15 @@ from combee.plan.playbook.types import CanaryWish, PlaybookPlan
 from combee.records import Owner
 
 MODES = ("Shadow", "Replay", "Prometheus")
-"""of canaries that a Job judges."""
+"""The modes of canaries that a Job judges."""
 SLOT_SECONDS = 20
-"""At most one Job a test in so long."""
+"""A test gets at most one Job in this time."""
 LONGEST_PAUSE_SECONDS = 600.0
-"""between Jobs that find nothing, or fail."""
+"""The longest pause between Jobs that find nothing, or fail."""
 LOOK_SECONDS = 10.0
 """How often pairs are taken in while a Job is at work."""
 WINDOWS_AT_ONCE = 5
-"""Prometheus is asked when so many windows more are over, and after ten minutes at the latest."""
+"""Prometheus is asked when this many more windows are over, and after ten minutes at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,26 @@ class JudgeWish:
     gateway: Gateway
     test: TrafficComparison
     digest: str
-    """of the version under test."""
+    """the digest of the version under test."""
     contents: Mapping[str, str]
-    """digest -> ConfigMap of that version's content."""
+    """digest -> the ConfigMap of that version's content."""
     done: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     pairs: int = 0
-    """judged so far."""
+    """the number of pairs judged so far."""
     since: int = 0
     """when the test began, in seconds since 1970."""
     begins: int = 0
-    """with Prometheus: when window 0 begins, in seconds since 1970."""
+    """when window 0 begins, in seconds since 1970; with Prometheus only."""
     first: int = 0
-    """with Prometheus: the first window that was not asked for yet."""
+    """the first window that was not asked for yet; with Prometheus only."""
 
     @property
     def repeats(self) -> bool:
-        """Whether requests are asked again first."""
+        """Whether requests are first asked again."""
         return self.test.mode == "Replay"
 
     def task(self) -> JudgeTask:
-        """What the pod is told."""
+        """Return what the pod is told."""
         about: dict[str, Any] = {
             "playbook": self.owner.name,
             "namespace": self.owner.namespace,
@@ -94,14 +94,14 @@ class JudgeWish:
         )
 
     def made_of(self) -> str:
-        """Digest of what the pod is told, what is judged already aside, and of where its Secrets are."""
+        """Return a digest of what the pod is told, except what is judged, and of where its Secrets are."""
         task = self.task().model_copy(update={"done": {}, "first": 0, "since": 0})
         text = f"{task.model_dump_json()}{self.gateway.capture.store.model_dump_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def secrets_of(canary: Canary, gateway: Gateway) -> dict[str, SecretKeyRef | NameRef]:
-    """use -> Secret, or one key of it, that the pod is given."""
+    """Return use -> the Secret, or one key of it, that the pod is given."""
     if canary.prometheus is not None:
         token = canary.prometheus.token_secret_ref
         return {"prometheus": token} if token is not None else {}
@@ -123,9 +123,9 @@ class JudgeJob:
     created: float
     live: bool
     made_of: str
-    """digest of what it was told, ``done`` aside."""
+    """the digest of what it was told, except ``done``."""
     pairs: int
-    """that were judged when it was made."""
+    """the number of pairs that were judged when it was made."""
     name: str = ""
     uid: str = ""
 
@@ -133,11 +133,11 @@ class JudgeJob:
 def next_job_seconds(
     jobs: Iterable[JudgeJob], made_of: str, pairs: int, now: float, pause: float = SLOT_SECONDS
 ) -> float | None:
-    """Seconds until the next Job of a test may be made; None while one is at work.
+    """Return the seconds until the next Job of a test may be made; None while one is at work.
 
-    There are ``pause`` seconds between two at least. A Job that brought no pair (there were none, or it
-    failed) makes the next one wait as long as it has been so already, LONGEST_PAUSE_SECONDS at most. Another
-    evaluator or upstream is tried at once.
+    There are at least ``pause`` seconds between two. A Job that brought no pair (there were none, or it
+    failed) makes the next one wait as long as this has lasted, at most LONGEST_PAUSE_SECONDS. Another
+    evaluator or upstream is tried without this wait.
 
     >>> first, second = JudgeJob(1000, False, "a", 7), JudgeJob(1100, False, "a", 7)
     >>> [next_job_seconds([first, second], "a", pairs, 1110.0) for pairs in (7, 8)]
@@ -159,9 +159,9 @@ class JudgesSeen:
     """A Playbook's Jobs that judge, and how they fare."""
 
     jobs: Mapping[str, tuple[JudgeJob, ...]] = field(default_factory=dict)
-    """by test, the oldest first."""
+    """the Jobs by test, the oldest first."""
     troubles: Mapping[str, str] = field(default_factory=dict)
-    """by test: why its pairs are not being judged; empty where they are."""
+    """test -> why its pairs are not being judged; empty where they are."""
     refused: str = ""
     """why no pairs are judged at all."""
 
@@ -179,7 +179,7 @@ class JudgesPlan:
     """Jobs at work for tests that are over."""
     start: tuple[JudgeWish, ...] = ()
     wake_after_seconds: float | None = None
-    """when a test is to be looked at again; None: no test is under way."""
+    """the seconds until a test is looked at again; None while no test is under way."""
 
 
 def judged_by_job(spec: PlaybookSpec) -> bool:

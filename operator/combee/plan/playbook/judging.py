@@ -59,12 +59,12 @@ class JudgeTask(Model):
         return self
 
     def has(self, stream: str, number: int) -> bool:
-        """Whether that pair is judged already."""
+        """Return whether that pair is judged already."""
         return any(first <= number <= last for first, last in self.done.get(stream, ()))
 
 
 def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
-    """Some forty bytes a pair. Equal pairs give equal text, whatever their order."""
+    """Write pairs in some forty bytes each. Equal pairs give equal text, whatever their order."""
     ordered = sorted(pairs, key=lambda pair: (pair.stream, pair.number))
     rows = [
         [p.stream, p.number, round(p.difference, 6), _short(p.latency_ratio), *filter(None, [p.failed])]
@@ -78,12 +78,12 @@ def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
 
 
 def read_pairs(text: str) -> tuple[Pair, ...]:
-    """The pairs in ``text``; those that cannot be are left out: a ConfigMap can be anybody's."""
+    """Return the pairs in ``text``; those that cannot be are left out: a ConfigMap can be anybody's."""
     return tuple(pair for row in _rows(text, "pairs") if (pair := _pair(row)) is not None)
 
 
 def read_left_out(text: str) -> tuple[LeftOut, ...]:
-    """The requests in ``text`` of which no pair can be made; those that cannot be are left out."""
+    """Return the requests in ``text`` of which no pair can be made; those that cannot be are left out."""
     return tuple(out for row in _rows(text, "leftOut") if (out := _refused(row)) is not None)
 
 

@@ -71,7 +71,7 @@ class PlaybookMemory:
 
 @dataclass(frozen=True, slots=True)
 class VersionMemory:
-    """Of one version. Times are seconds since 1970; 0 means not yet."""
+    """What is remembered of one version. Times are seconds since 1970; 0 means not yet."""
 
     promoted: float = 0.0
     """when it became active last."""
@@ -80,13 +80,13 @@ class VersionMemory:
     tally: Tally = field(default_factory=Tally)
     """what came in that test."""
     reading: Reading | None = None
-    """the last one of that test, where it is one of mode Prometheus."""
+    """the last reading of that test, where it is one of mode Prometheus."""
     curves: tuple[Curve, ...] = ()
-    """how the last test's interval came about, of each kind; for people, nothing is decided by it."""
+    """how the last test's interval came about, of each kind; only for people: nothing is decided by it."""
     test: str = ""
     """the ``TrafficComparison.id`` of ``since``, ``tally`` and ``reading``; it may go on after a pause."""
     first: float = 0.0
-    """when the first of its tests began that came one after the other."""
+    """when the first of its consecutive tests began."""
 
     def to_json(self) -> dict[str, Any]:
         plain: dict[str, Any] = {

@@ -27,9 +27,9 @@ from combee.plan.playbook.types import Happened
 WATCH_ALPHA = ALPHA
 """The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
 MAX_RESTARTS = 20
-"""of a version's tests, in all: then it cannot be told."""
+"""The most restarts of a version's tests in all: after them it cannot be told."""
 MAX_DEADLINES = 3
-"""after the first of its tests began, however often they began anew."""
+"""The most deadlines after the first of its tests began, however often they began anew."""
 Kind = Literal["Promotion", "Watch"]
 _DAY = 86_400
 _MANY = 10_000
@@ -37,9 +37,9 @@ _MANY = 10_000
 
 
 def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
-    """What traffic says of the candidate, whose heldOut is passed; starts its test where there is none.
+    """Return what traffic says of the candidate, whose heldOut is passed; start its test where there is none.
 
-    Where no version is active it is compared with requests as they are.
+    Where no version is active, it is compared with requests as they are.
     """
     old, nothing = record.status.canary, not board.active
     if old is not None and old.outcome == "Passed" and old.against == board.active:
@@ -52,7 +52,7 @@ def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
     for seconds in (rules.duration_seconds, rules.deadline_seconds):
         board.wakes.append(record.memory.since + seconds)
     if canary.mode == "Manual" or (canary.prometheus is not None and nothing):
-        # Services count by version: there is nothing to ask Prometheus about where none is active.
+        # Services count by version: where none is active, there is nothing to ask Prometheus about.
         return _by_hand(record, rules, elapsed)
     _take(board, record)
     tally = record.memory.tally
@@ -73,7 +73,7 @@ def _warn_once(board: Board, record: Record, reason: str, message: str) -> None:
 
 
 def _with_trouble(board: Board, record: Record, judgement: Judgement) -> Judgement:
-    """The same, and why pairs are not being judged, where that is so: the first time as an event, too."""
+    """Return the same, and why pairs are not being judged, if so: the first time as an event, too."""
     test = record.status.test
     why = board.seen.not_judged.get(test.id, "") if test is not None else ""
     if not why or judgement.outcome != "Inconclusive":
@@ -96,7 +96,7 @@ def _by_hand(record: Record, rules: Rules, elapsed: float) -> Judgement:
 
 
 def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
-    """That its tests began anew too often, or for too long; None: it may still be told."""
+    """Return the verdict that its tests began anew too often, or for too long; None: it may still be told."""
     restarts, end = record.status.restarts, record.memory.first + MAX_DEADLINES * rules.deadline_seconds
     if not restarts or record.seen.spec.decision == "Approve":
         return None
@@ -110,7 +110,7 @@ def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
 
 
 def _begin(board: Board, record: Record, canary: Canary, kind: Kind, against: str, seconds: float) -> None:
-    """The test, as it must be now; a new one where the one there, or that paused, is another."""
+    """Set the test as it must be now; begin a new one where the one there, or that paused, is another."""
     thresholds = record.status.thresholds or board.thresholds
     other = against[:12] or "nothing"
     name = f"{record.short}-{other}-{thresholds.digest[:8]}-{kind[0].lower()}{record.status.restarts}"
@@ -146,7 +146,7 @@ def _restarted(board: Board, record: Record, why: str) -> None:
 
 
 def refreeze(board: Board, record: Record, why: str) -> None:
-    """Its tests begin anew under today's thresholds."""
+    """Begin its tests anew under today's thresholds."""
     _restarted(board, record, why)
     record.update(thresholds=board.thresholds, held_out=None, test=None)
     record.remember(test="")
@@ -217,7 +217,7 @@ def watch(board: Board) -> bool:
 
 
 def _another_judge(board: Board, record: Record, frozen: Thresholds) -> Thresholds:
-    """The watch begins anew: another judge's scores mean something else. Not so where none was recorded."""
+    """Begin the watch anew, unless no judge was recorded: another judge's scores mean something else."""
     if frozen.evaluator:
         cause = f"evaluator {frozen.evaluator} -> {board.thresholds.evaluator} changed since it began"
         message = f"the watch over {record.short} begins anew: {cause}"
