@@ -1,4 +1,4 @@
-"""When a vLLM server has started, takes calls, and is dead.
+"""How to tell that a vLLM server has started, takes calls, or is dead.
 
 Loading weights and compiling take minutes to an hour; a liveness probe that runs meanwhile kills the
 server for ever. So only the startup probe judges a server that loads: it has started once it lists its

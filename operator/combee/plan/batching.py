@@ -146,7 +146,7 @@ def _planned(spec: RunSpec, state: RunState, left: int, caps: list[Cap]) -> Next
         rule=batching.rule,
         share=batching.share,
         sizes=sizes,
-        # The middle candidate: neither the slowest nor the one that trusts an unknown server most.
+        # The middle candidate is neither the slowest nor the one that trusts an unknown server most.
         fallback=sorted(sizes)[len(sizes) // 2],
         lower=1,
         upper_caps=caps,

@@ -77,7 +77,7 @@ def read_secret(folder: Path) -> dict[str, str] | None:
     """Return the keys of the Secret that is mounted at a folder; None when none is."""
     if not folder.is_dir():
         return None
-    # The kubelet's own entries (..data) begin with dots.
+    # The kubelet's own entries (such as ..data) begin with dots.
     return {
         file.name: file.read_text(encoding="utf-8")
         for file in sorted(folder.iterdir())

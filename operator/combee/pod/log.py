@@ -21,7 +21,7 @@ DONE, FAILED, BUG = 0, 1, 70
 
 @dataclass(slots=True)
 class PodLog:
-    """Lines with time, level, message and what they are about (run, iteration, step, shard, modelRole)."""
+    """Writes lines with time, level, message and subject (run, iteration, step, shard, modelRole)."""
 
     about: Mapping[str, object] = field(default_factory=dict)
     level: str = "INFO"

@@ -60,7 +60,7 @@ class CallRow:
 
 @dataclass(slots=True)
 class Asker:
-    """Asks models for one step. Not shared between steps: its rows are the step's call graph."""
+    """Asks models for one step. Steps do not share it, since its rows are the step's call graph."""
 
     clients: Mapping[str, ChatClient]
     samplings: Mapping[str, tuple[float, float]]

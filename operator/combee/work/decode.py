@@ -1,4 +1,4 @@
-"""Makes records again of the rows in the store."""
+"""Turns rows of the store back into records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts by a program of the user's own, in the accounts: the memo, the budget, the call graph.
+"""Rollouts by a program of the user's own, as the memo, the budget and the call graph count them.
 
 In all accounts a rollout is one call of the task model, whatever it asked meanwhile: its tokens are the sum,
 its seconds its own. A good one is remembered by everything that went in; a failed one never is.

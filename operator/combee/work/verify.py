@@ -1,4 +1,4 @@
-"""The rollouts that a method asks for before it believes an update: side by side in a round, round by round.
+"""Runs the rollouts that a method asks for before it believes an update, those of a round side by side.
 
 Each rollout is charged like those of the map.
 """

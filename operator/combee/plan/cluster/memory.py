@@ -97,7 +97,7 @@ class Memory:
     let_go_until: float = 0.0
     """until when the engines stay down for another run's."""
     let_goes: int = 0
-    """how often they were taken down so since they were all up."""
+    """how often they were taken down for that since they were all up."""
     baseline: str = ""
     """the artifact that the run started from."""
     notes: tuple[IterationNote, ...] = ()
@@ -141,7 +141,7 @@ class Memory:
         return self.attempts.get(step, 0)
 
     def again(self, step: str, *, in_turn: bool = False) -> Memory:
-        """Return the memory with a step's next attempt, which ``in_turn`` is not placed early any more."""
+        """Return the memory with a step's next attempt; ``in_turn``: it is not placed early any more."""
         turn = (*self.in_turn, step) if in_turn and step not in self.in_turn else self.in_turn
         return replace(self, attempts={**self.attempts, step: self.attempt(step) + 1}, in_turn=turn)
 

@@ -82,7 +82,7 @@ class VersionMemory:
     reading: Reading | None = None
     """the last reading of that test, where it is one of mode Prometheus."""
     curves: tuple[Curve, ...] = ()
-    """how the last test's interval came about, of each kind; only for people: nothing is decided by it."""
+    """how the last test's interval of each kind came about; it is for people and decides nothing."""
     test: str = ""
     """the ``TrafficComparison.id`` of ``since``, ``tally`` and ``reading``; it may go on after a pause."""
     first: float = 0.0

@@ -1,4 +1,4 @@
-"""Which function does what a strategy says; the other half of ``combee.strategies``."""
+"""The function that carries out each strategy; the other half of ``combee.strategies``."""
 
 from __future__ import annotations
 
