@@ -326,11 +326,6 @@ class Director:
         text, method = data.get(PLAYBOOK_KEY), str(data.get(METHOD_KEY, ""))
         return None if text is None or label != digest else Published(str(text), method)
 
-    async def text(self, digest: str, config_map: str) -> str | None:
-        """Return the text alone, for the page."""
-        published = await self.content(digest, config_map)
-        return None if published is None else published.text
-
     def seen(self, playbook: str) -> Seen:
         """Return a Playbook and its versions as the API server has them, for the page."""
         wish = self.playbooks.objects.get(playbook)

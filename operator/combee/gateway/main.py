@@ -87,7 +87,7 @@ async def run(settings: GatewaySettings) -> None:
     with _listener(settings.host, settings.port) as listener:
         async with Upstreams() as upstreams, Upstreams() as mirrored:
             shadow = Shadow(mirrored, spool, metrics, room, life.pressed)
-            page = Page(lambda: director.table, director.seen, director.text, metrics, settings.namespace)
+            page = Page(lambda: director.table, director.seen, director.content, metrics, settings.namespace)
             server = server_of(Gateway(lambda: director.table, upstreams, metrics, room, shadow, page))
             _stop_on_signals(server, life)
             _serve_probes(metrics, settings.metrics_port, life)

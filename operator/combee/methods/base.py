@@ -14,7 +14,7 @@ from combee.algo.seeds import digest_of
 from combee.api.method_options import Options
 from combee.api.run import RunSpec
 from combee.methods import content
-from combee.methods.diff import Diff, diff_lines
+from combee.methods.diff import Diff, Told, diff_lines, plain_lines
 from combee.methods.protocol import (
     MAX_TOKENS,
     Artifact,
@@ -259,6 +259,10 @@ class Method(ABC, Generic[A]):
     def served_text(self, text: str) -> str:
         """A rendered text as a service's model is shown it, without what belongs to learning."""
         return text
+
+    def lines_of(self, text: str) -> list[Told]:
+        """Return every line of a rendered text, for people; a heading or blank line may have no text."""
+        return plain_lines(text)
 
     def diff_texts(self, before: str, after: str) -> Diff:
         """What changed between two rendered texts, for people; empty for equal ones."""

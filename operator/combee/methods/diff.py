@@ -23,6 +23,8 @@ class Told:
     section: str
     id: str
     text: str
+    votes: str = ""
+    """what examples say of it, in words; a diff leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class Diff:
     def empty(self) -> bool:
         """Whether both say the same."""
         return not (self.added or self.removed or self.changed)
+
+
+def plain_lines(text: str) -> list[Told]:
+    """Return the lines of a text, blank ones aside."""
+    return [Told("", "", line) for line in text.splitlines() if line.strip()]
 
 
 def diff_lines(before: str, after: str) -> Diff:

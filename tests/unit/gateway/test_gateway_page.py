@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from page_story import ACTIVE, CANDIDATE, NAMESPACE, story
 
 from combee.errors import ClusterError
+from combee.gateway.directing import Published
 from combee.gateway.keys import SecretKeys
 from combee.gateway.metrics import Metrics
 from combee.gateway.page.app import Page
@@ -81,13 +82,14 @@ class Site:
         }
         seen = Seen(STORY.playbook, tuple(STORY.versions))
 
-        async def text(digest: str, config_map: str) -> str | None:
-            return STORY.contents.get(digest)
+        async def content(digest: str, config_map: str) -> Published | None:
+            text = STORY.contents.get(digest)
+            return None if text is None else Published(text)
 
         return Page(
             lambda: Table(routes, known=True),
             lambda _: seen,
-            text,
+            content,
             self.metrics,
             self.namespace,
             lambda: self.now,
@@ -345,8 +347,8 @@ async def test_content_that_cannot_be_had_is_told() -> None:
     async def away(digest: str, config_map: str) -> str | None:
         raise ClusterError("away", where="GET", status=0)
 
-    for text, status in ((gone, 404), (away, 503)):
-        page._text = text
+    for content, status in ((gone, 404), (away, 503)):
+        page._published = content
         assert (await ask(page, PATHS[2], authorization=f"Bearer {KEY}")).status == status
 
 

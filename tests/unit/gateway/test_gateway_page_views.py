@@ -165,6 +165,17 @@ def test_what_changed_is_told_by_section_and_marked_in_the_words() -> None:
     assert [bullet.id for bullet in first.removed] == ["cal-3"]
 
 
+def test_a_text_is_shown_and_compared_as_its_own_method_says() -> None:
+    """Only ACE reads sections, ids and votes in a text; the lines of any other are lines."""
+    for method in ("GEPA", "Unknown"):
+        content = content_of(AFTER, method)
+        assert (content.bullets, [section.title for section in content.sections]) == (0, [""])
+        assert len(content.sections[0].bullets) == len([line for line in AFTER.splitlines() if line])
+        (section,) = difference_of(BEFORE, AFTER, (method, method)).sections
+        assert (section.title, section.changed, len(section.removed)) == ("", (), 3)
+    assert difference_of(BEFORE, AFTER, ("", "GEPA")) == difference_of(BEFORE, AFTER, ("GEPA", "GEPA"))
+
+
 words = st.lists(st.sampled_from(["a", "b", "c"]), max_size=8).map(" ".join)
 
 

@@ -26,6 +26,7 @@ from urllib.parse import parse_qs
 from combee.assembly.crash import bug_text
 from combee.errors import ClusterError
 from combee.gateway.asgi import Receive, Scope, Send, header, raw_path
+from combee.gateway.directing import Published
 from combee.gateway.keys import MOST_CHARACTERS, SecretKeys, bearer
 from combee.gateway.metrics import Metrics
 from combee.gateway.page import session
@@ -46,7 +47,7 @@ _VERSION = re.compile(rf"playbooks/({_NAME})/versions/({_DIGEST})")
 _DIFF = re.compile(rf"playbooks/({_NAME})/diff")
 _RETURN = re.compile(rf"playbooks/{_NAME}(/versions/{_DIGEST}|/diff\?from={_DIGEST}&to={_DIGEST})?")
 """paths to which signing in may lead: only pages of this application."""
-Text = Callable[[str, str], Awaitable[str | None]]
+ContentOf = Callable[[str, str], Awaitable[Published | None]]
 
 
 class Refused(Exception):
@@ -75,18 +76,18 @@ class Visit:
 
 class Page:
     """The page's ASGI application. ``look`` returns the current table, ``seen`` a Playbook and its versions,
-    and ``text`` a version's content by digest and ConfigMap."""
+    and ``content`` a version's content by digest and ConfigMap."""
 
     def __init__(
         self,
         look: Callable[[], Table],
         seen: Callable[[str], Seen],
-        text: Text,
+        content: ContentOf,
         metrics: Metrics,
         namespace: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._look, self._seen, self._text, self._metrics = look, seen, text, metrics
+        self._look, self._seen, self._published, self._metrics = look, seen, content, metrics
         self._namespace, self._clock = namespace, clock
         self._cookie = session.cookie_name(namespace)
         self._turn = asyncio.Semaphore(AT_ONCE)
@@ -152,8 +153,8 @@ class Page:
     async def _version(self, visit: Visit, name: str, digest: str) -> Answer:
         view = await self._view(await self._route(visit, name))
         version = await self._named_version(visit, view, digest)
-        text = await self._content(visit, version)
-        content = await asyncio.to_thread(content_of, text)
+        published = await self._content(visit, version)
+        content = await asyncio.to_thread(content_of, published.text, published.method)
         title = f"{version.short} of {name}"
         return await self._render(
             "version", visit, playbook=view, version=version, content=content, title=title
@@ -166,8 +167,8 @@ class Page:
         if not all(re.fullmatch(_DIGEST, digest) for digest in pair):
             return await self._missing(visit, "Choose two versions to compare.")
         before, after = [await self._named_version(visit, view, digest) for digest in pair]
-        texts = [await self._content(visit, digest) for digest in (before, after)]
-        difference = await asyncio.to_thread(difference_of, *texts)
+        old, new = [await self._content(visit, version) for version in (before, after)]
+        difference = await asyncio.to_thread(difference_of, old.text, new.text, (old.method, new.method))
         title = f"{before.short} to {after.short} of {name}"
         context: dict[str, Any] = {"playbook": view, "before": before, "after": after, "title": title}
         return await self._render("diff", visit, diff=difference, **context)
@@ -186,19 +187,19 @@ class Page:
             raise Refused(await self._missing(visit, message))
         return version
 
-    async def _content(self, visit: Visit, version: VersionView) -> str:
+    async def _content(self, visit: Visit, version: VersionView) -> Published:
         try:
-            text = await self._text(version.digest, version.config_map)
+            published = await self._published(version.digest, version.config_map)
         except ClusterError as error:
             log.warning("no content", extra={"digest": version.short, "error": str(error)})
             message = "The API server cannot be asked for this version's content. Try again in a moment."
             raise Refused(await self._problem(503, "Not at the moment", message, visit)) from None
-        if text is None:
+        if published is None:
             message = (
                 f"The content of {version.short} is gone: its ConfigMap {version.config_map} is not there."
             )
             raise Refused(await self._missing(visit, message))
-        return text
+        return published
 
     async def _view(self, route: Route) -> PlaybookView:
         seen = self._seen(route.playbook)

@@ -7,12 +7,11 @@ limited part and says how much it leaves out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from combee.methods.ace.diff import diff_playbooks
-from combee.methods.ace.parse import Line, parse_playbook
 from combee.methods.diff import Changed, Diff, Told
+from combee.methods.registry import diff_texts, lines_of
 
 T = TypeVar("T")
 MOST_ENTRIES = 400
@@ -22,20 +21,11 @@ MOST_CHARACTERS = 1500
 
 
 @dataclass(frozen=True, slots=True)
-class Bullet:
-    """One bullet. A line that is not a bullet has no id."""
-
-    id: str
-    text: str
-    votes: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """Bullets under one heading."""
 
     title: str
-    bullets: tuple[Bullet, ...]
+    bullets: tuple[Told, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +60,9 @@ class DiffSection:
     """What changed under one heading."""
 
     title: str
-    removed: tuple[Bullet, ...]
+    removed: tuple[Told, ...]
     changed: tuple[Reworded, ...]
-    added: tuple[Bullet, ...]
+    added: tuple[Told, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,35 +77,39 @@ class Difference:
     hidden: int
 
 
-def content_of(text: str) -> Content:
-    """Return the bullets of a version by section, and its other lines of text."""
-    document = parse_playbook(text)
-    lines = [line for line in document.lines if line.kind == "bullet" or _prose(line)]
-    sections: dict[str, list[Bullet]] = {}
+def content_of(text: str, method: str = "") -> Content:
+    """Return the bullets of a version by section, and its other lines of text, as its ``method`` has them."""
+    lines = [line for line in lines_of(text, method) if line.text]
+    sections: dict[str, list[Told]] = {}
     for line in lines[:MOST_ENTRIES]:
-        sections.setdefault(line.section, []).append(_bullet(line))
+        sections.setdefault(line.section, []).append(_cut_entry(line))
     return Content(
         tuple(Section(title, tuple(bullets)) for title, bullets in sections.items()),
-        len(document.bullets),
+        sum(bool(line.id) for line in lines),
         max(0, len(lines) - MOST_ENTRIES),
     )
 
 
-def difference_of(before: str, after: str) -> Difference:
+def difference_of(before: str, after: str, methods: tuple[str, str] = ("", "")) -> Difference:
     """Return what changed from ``before`` to ``after``, by section, in the order of the newer text."""
-    diff = diff_playbooks(before, after)
+    diff = diff_texts(before, after, methods)
     removed, room = _first(diff.removed, MOST_ENTRIES)
     changed, room = _first(diff.changed, room)
     added, _ = _first(diff.added, room)
-    changed_in = {bullet.section for bullet in (*removed, *added)} | {change.section for change in changed}
-    order = dict.fromkeys(line.section for text in (after, before) for line in parse_playbook(text).lines)
+    shown = (*removed, *changed, *added)
+    lines = (*lines_of(after, methods[1]), *lines_of(before, methods[0]), *shown)
+    changed_in = {entry.section for entry in shown}
     return Difference(
-        tuple(_section(title, removed, changed, added) for title in order if title in changed_in),
+        tuple(
+            _section(title, removed, changed, added)
+            for title in dict.fromkeys(line.section for line in lines)
+            if title in changed_in
+        ),
         added=len(diff.added),
         removed=len(diff.removed),
         changed=len(diff.changed),
         same=diff.same,
-        hidden=_size(diff) - len(removed) - len(changed) - len(added),
+        hidden=_size(diff) - len(shown),
     )
 
 
@@ -132,9 +126,9 @@ def _section(
 ) -> DiffSection:
     return DiffSection(
         title,
-        tuple(Bullet(change.id, _cut(change.text)) for change in removed if change.section == title),
+        tuple(_cut_entry(entry) for entry in removed if entry.section == title),
         tuple(reworded(change) for change in changed if change.section == title),
-        tuple(Bullet(change.id, _cut(change.text)) for change in added if change.section == title),
+        tuple(_cut_entry(entry) for entry in added if entry.section == title),
     )
 
 
@@ -161,17 +155,8 @@ def _pieces(words: list[str], head: int, tail: int) -> tuple[Piece, ...]:
     return tuple(Piece(" ".join(part), differs) for part, differs in parts if part)
 
 
-def _prose(line: Line) -> bool:
-    return line.kind == "prose" and bool(line.raw.strip())
-
-
-def _bullet(line: Line) -> Bullet:
-    if line.kind != "bullet":
-        return Bullet("", _cut(line.raw))
-    contested = ", contested" if line.contested else ""
-    return Bullet(
-        line.id, _cut(line.entry_text), f"helpful {line.helpful}, harmful {line.harmful}{contested}"
-    )
+def _cut_entry(entry: Told) -> Told:
+    return replace(entry, text=_cut(entry.text))
 
 
 def _cut(text: str) -> str:

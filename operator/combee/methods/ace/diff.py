@@ -8,6 +8,7 @@ no bullets are compared as lines.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from combee.methods.ace.parse import Document, Line, parse_playbook
 from combee.methods.diff import Changed, Diff, Told
@@ -38,6 +39,18 @@ def diff_playbooks(before: str, after: str) -> Diff:
     removed = [_told(line) for line in gone if id(line) not in matched]
     more, less = _prose(old, new)
     return Diff((*added, *more), (*removed, *less), tuple(changed), common.total())
+
+
+def lines_of(text: str) -> list[Told]:
+    """Return every line of a playbook, bullets with their votes; a heading or blank line has no text."""
+    return [_shown(line) for line in parse_playbook(text).lines]
+
+
+def _shown(line: Line) -> Told:
+    if line.kind != "bullet":
+        return Told(line.section, "", line.raw if line.kind == "prose" and line.raw.strip() else "")
+    contested = ", contested" if line.contested else ""
+    return replace(_told(line), votes=f"helpful {line.helpful}, harmful {line.harmful}{contested}")
 
 
 def _without(lines: tuple[Line, ...], common: Counter[str]) -> list[Line]:

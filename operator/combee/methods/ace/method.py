@@ -38,6 +38,7 @@ class AceMethod(Method[Ledger]):
     with_refusals = staticmethod(change.with_refusals)
     verification = staticmethod(verification.verification)
     served_text = staticmethod(prompts.served_text)
+    lines_of = staticmethod(diff.lines_of)
     diff_texts = staticmethod(diff.diff_playbooks)
 
     def cost(self, of: Iteration) -> Cost:
