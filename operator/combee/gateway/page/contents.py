@@ -96,8 +96,8 @@ def difference_of(before: str, after: str, methods: tuple[str, str] = ("", "")) 
     removed, room = _first(diff.removed, MOST_ENTRIES)
     changed, room = _first(diff.changed, room)
     added, _ = _first(diff.added, room)
-    shown = (*removed, *changed, *added)
-    lines = (*lines_of(after, methods[1]), *lines_of(before, methods[0]), *shown)
+    shown: list[Told | Changed] = [*removed, *changed, *added]
+    lines = [*lines_of(after, methods[1]), *lines_of(before, methods[0]), *shown]
     changed_in = {entry.section for entry in shown}
     return Difference(
         tuple(
