@@ -31,6 +31,11 @@ METHOD_NAMES = Names(extensions.METHODS, tuple(OPTIONS))
 MethodType = Annotated[str, Strict(), Field(max_length=63), METHOD_NAMES]
 
 
+def budget_field(type: str) -> str:
+    """Return where the manifest says ``render_token_budget`` for a method."""
+    return f"spec.method.{type.lower() if type in OPTIONS else 'options'}.renderTokenBudget"
+
+
 class Method(Model):
     """The base method."""
 
@@ -97,7 +102,7 @@ class Method(Model):
     @property
     def budget_field(self) -> str:
         """Where the manifest says ``render_token_budget``."""
-        return f"spec.method.{self.type.lower() if self.type in OPTIONS else 'options'}.renderTokenBudget"
+        return budget_field(self.type)
 
     @property
     def reflection_rounds(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from combee.api.methods import budget_field
 from combee.api.stakes import TUNED_ON
 from combee.report.result import Paired, PlaybookInfo, Result
 from combee.report.text import amount, count, duration, score, signed
@@ -232,8 +233,8 @@ def _from_the_numbers(result: Result) -> list[str]:
     if result.playbook and result.playbook.over_budget:
         over = result.playbook.over_budget
         what = count(over, *(("variant",) if result.variants else ("verified entry", "verified entries")))
-        field = "gepa" if result.variants else "ace"
-        steps.append(f"Raise method.{field}.renderTokenBudget: {what} did not fit.")
+        field = budget_field(result.setup.method).removeprefix("spec.")
+        steps.append(f"Raise {field}: {what} did not fit.")
     if result.iterations and result.iterations[-1].best and result.outcome == "Learned":
         steps.append("The last iteration was the best one: more epochs or examples may still help.")
     return steps

@@ -19,7 +19,7 @@ def variant(id: str, kind: str, *parents: str, **changes: Any) -> dict[str, Any]
     return {"id": id, "kind": kind, "parents": parents, "iteration": 0, **changes}
 
 
-def prompt(text: str = "Round late.\nDivide first.") -> Result:
+def prompt(text: str = "Round late.\nDivide first.", method: str = "GEPA") -> Result:
     entry = {"verified": "replay", "rendered": True}
     entries = [
         {"id": "ask", "section": "components", "text": text, **entry},
@@ -38,7 +38,7 @@ def prompt(text: str = "Round late.\nDivide first.") -> Result:
         "text": text,
         "overBudget": 1,
     }
-    return made_up.result(entries=entries, variants=variants, playbook=book)
+    return made_up.result(entries=entries, variants=variants, playbook=book, setup={"method": method})
 
 
 def test_a_prompt_is_shown_as_it_is_with_the_lessons_below_it() -> None:
@@ -69,6 +69,8 @@ def test_words_are_those_of_a_prompt() -> None:
         "Read prompt.txt" in steps and "Raise method.gepa.renderTokenBudget: 1 variant did not fit" in steps
     )
     assert tables(result)["verification"].title == "Acceptance"
+    steps = " ".join(words.next_steps(prompt(method="OfAPackage")))
+    assert "Raise method.options.renderTokenBudget: 1 variant did not fit" in steps
 
 
 def test_a_hostile_prompt_stays_text() -> None:
