@@ -21,12 +21,14 @@ class Traits:
     """it asks ``models.embedder``, and a run without one is refused."""
     one_call: bool = False
     """no call follows the one that is given reflections: there a method writes the text of its last call."""
+    subgroups: bool = False
+    """it deals reflections out to leaves, as ``aggregation.subgroups`` may say."""
     in_order: bool = False
     """it learns from one example at a time, in the data's order."""
 
 
 STRATEGIES: Mapping[str, Traits] = {
-    "ParallelScan": Traits(),
+    "ParallelScan": Traits(subgroups=True),
     "Naive": Traits(one_call=True),
     "Sequential": Traits(in_order=True),
     "TopK": Traits(embeds=True, one_call=True),
@@ -53,7 +55,7 @@ class Redundancy(Model):
     mode: Literal["Auto", "Duplicate", "Retransmit"] = Field(
         default="Auto",
         description="Duplicate sends every reflection to several leaves; Retransmit sends again what was "
-        "not carried; Auto: Duplicate below 64 reflections and with GEPA, else Retransmit.",
+        "not carried; Auto: Duplicate below 64 reflections or where the method asks for it, else Retransmit.",
     )
     copies: Int = Field(
         default=2, ge=1, le=16, description="Different leaves each reflection goes to (Duplicate)."

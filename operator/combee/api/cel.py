@@ -1,4 +1,4 @@
-"""CEL rules: what the API server checks beyond types and bounds. This file: rules of texts.
+"""CEL rules: what the API server checks beyond types and bounds. This file has the rules of texts.
 
 A rule stands at a model or at a type of text, wherever a manifest has one; ``mirrors`` names the
 validator here that refuses the same, or CLUSTER for what only a cluster asks for
@@ -7,29 +7,13 @@ validator here that refuses the same, or CLUSTER for what only a cluster asks fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from combee.api import common, extension, method_gepa, playbook, prometheus, texts
-from combee.api.common import Model
+from combee.api import common, extension, playbook, prometheus, texts
+from combee.api.common import Rule
 from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
 
 CLUSTER = "cluster"
 _CONTROL = r"[\\x00-\\x20\\x7f\\\\]"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule: where it stands, the expression that must be true, what is said when it is not."""
-
-    at: type[Model] | str
-    """a model, or the name of a type of text."""
-    cel: str
-    message: str
-    """what the person who applies reads."""
-    mirrors: str
-    field: str = ""
-    """the field at fault, below ``at``."""
 
 
 def _matches(pattern: str) -> str:
@@ -123,13 +107,6 @@ TEXTS: tuple[Rule, ...] = (
         _matches(extension.EXTENSION),
         "not a name: use letters and digits, a capital first, such as TopK",
         "extension.Names.check",
-    ),
-    Rule(
-        "Template",
-        f"self.contains('{method_gepa.CURRENT_TEXT}') && self.contains('{method_gepa.SIDE_INFO}')",
-        f"the template lacks a placeholder: write {method_gepa.CURRENT_TEXT} where the text of today goes, "
-        f"and {method_gepa.SIDE_INFO} where the records or lessons go",
-        "method_gepa._template",
     ),
     Rule(
         "Quantity",

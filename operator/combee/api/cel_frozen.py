@@ -6,7 +6,8 @@ names the field; a field added later is frozen by itself.
 
 from __future__ import annotations
 
-from combee.api.cel import CLUSTER, Rule
+from combee.api.cel import CLUSTER
+from combee.api.common import Rule
 from combee.api.fields import fields_of
 from combee.api.playbook import PlaybookVersion, VersionSpec
 from combee.api.run import Budget, PromptLearningRun, RunSpec, Workers

@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import product
 
 from combee.api import common, parts
-from combee.api.aggregation import STRATEGIES, Aggregation
-from combee.api.cel import CLUSTER, Rule
-from combee.api.common import Model
+from combee.api.aggregation import STRATEGIES
+from combee.api.cel import CLUSTER
+from combee.api.common import Model, Rule
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
-from combee.api.method_gepa import GepaOptions
 from combee.api.methods import OPTIONS, Method
 from combee.api.parts import (
     DataSource,
@@ -126,57 +125,6 @@ def _engine_ref(role: str, *, optional: bool) -> Rule:
     )
 
 
-_UNSAID = "!has(self.aggregation)"
-_OWN = (
-    "(!has(self.aggregation.strategy) || self.aggregation.strategy == 'ParallelScan')"
-    " && (!has(self.aggregation.merge) || self.aggregation.merge == 'Structured')"
-    " && (!has(self.aggregation.redundancy) || !has(self.aggregation.redundancy.mode)"
-    " || self.aggregation.redundancy.mode != 'Retransmit')"
-)
-"""What gepa's own aggregation leaves to be said."""
-_BUDGET = GepaOptions.model_fields["render_token_budget"].default
-_CAP = Aggregation.model_fields["max_input_tokens"].default
-
-_GEPA: tuple[Rule, ...] = (
-    Rule(
-        RunSpec,
-        f"self.method.type != 'GEPA' || {_UNSAID} || !has(self.aggregation.verify) || "
-        "self.aggregation.verify == 'Replay'",
-        "aggregation.verify with method GEPA, which tries out every proposal: remove verify",
-        "method_gepa.GepaOptions._tries_out",
-        ".aggregation",
-    ),
-    Rule(
-        RunSpec,
-        "!has(self.method.gepa) || !has(self.method.gepa.paperCompat) || !self.method.gepa.paperCompat"
-        f" || {_UNSAID} || ({_OWN})",
-        "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, merge "
-        "and redundancy.mode, or paperCompat",
-        "method_gepa.GepaOptions._aggregates",
-        ".aggregation",
-    ),
-    Rule(
-        RunSpec,
-        "self.method.type != 'GEPA' || (has(self.method.gepa) && has(self.method.gepa.paperCompat)"
-        " && self.method.gepa.paperCompat)"
-        " || 2 * (has(self.method.gepa) && has(self.method.gepa.renderTokenBudget)"
-        f" ? self.method.gepa.renderTokenBudget : {_BUDGET}) <= (has(self.aggregation)"
-        f" && has(self.aggregation.maxInputTokens) ? self.aggregation.maxInputTokens : {_CAP})",
-        "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise "
-        "maxInputTokens",
-        "method_gepa.GepaOptions._has_room",
-        ".aggregation",
-    ),
-    Rule(
-        RunSpec,
-        "!has(self.method.gepa) || !has(self.method.gepa.frontier) || self.method.gepa.frontier == 'Instance'"
-        " || self.task.type != 'Formula'",
-        "gepa.frontier needs a score by objectives, and type Formula has none: remove frontier",
-        "method_gepa.GepaOptions.accept",
-        ".method.gepa",
-    ),
-)
-
 RULES: tuple[Rule, ...] = (
     *(_union(model) for model in (DataSource, CustomTask, InitialPlaybook, RoleModel, Store, GatewayKeys)),
     _secret(DataSource, "parts.DataSource._secret_goes_with_uri"),
@@ -259,7 +207,7 @@ RULES: tuple[Rule, ...] = (
     _engine_ref("embedder", optional=True),
     *(_embedder(name) for name, traits in STRATEGIES.items() if traits.embeds),
     *(_tries_out(name) for name, options in OPTIONS.items() if options.tries_out),
-    *_GEPA,
+    *(rule for options in OPTIONS.values() for rule in options.rules(RunSpec)),
     Rule(
         PromptLearningRun,
         "has(self.spec.playbookRef)",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from combee.api import cel, cel_frozen, cel_models
-from combee.api.cel import Rule
-from combee.api.common import Model
+from combee.api.common import Model, Rule
 
 RULES: tuple[Rule, ...] = (*cel.NAMES, *cel.TEXTS, *cel_models.RULES, *cel_frozen.RULES)
 

@@ -102,6 +102,20 @@ class Model(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL rule: where it stands, the expression that must be true, and what is said when it is not."""
+
+    at: type[Model] | str
+    """a model, or the name of a type of text."""
+    cel: str
+    message: str
+    """what the person who applies reads."""
+    mirrors: str
+    field: str = ""
+    """the field at fault, below ``at``."""
+
+
 def _inner_path(value: str) -> str:
     parts = value.split("/")
     if "" in parts or ".." in parts or "\x00" in value:

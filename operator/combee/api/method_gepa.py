@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, Strict, model_serializer
 
-from combee.api.aggregation import Aggregation
-from combee.api.common import Bool, Int, Scalar, refuse
+from combee.api.aggregation import STRATEGIES, Aggregation
+from combee.api.common import Bool, Int, Model, Rule, Scalar, refuse
 from combee.api.method_options import Options
 
 if TYPE_CHECKING:
@@ -32,6 +32,24 @@ def _template(text: str) -> str:
 
 Template = Annotated[str, Strict(), Field(max_length=20_000), AfterValidator(_template), Scalar("Template")]
 """a text with both placeholders."""
+
+_PLACEHOLDERS = Rule(
+    "Template",
+    f"self.contains('{CURRENT_TEXT}') && self.contains('{SIDE_INFO}')",
+    f"the template lacks a placeholder: write {CURRENT_TEXT} where the text of today goes, "
+    f"and {SIDE_INFO} where the records or lessons go",
+    "method_gepa._template",
+)
+_DEALT = [name for name, traits in STRATEGIES.items() if traits.subgroups]
+_UNSAID = "!has(self.aggregation)"
+_OWN = (
+    "(!has(self.aggregation.strategy)"
+    + "".join(f" || self.aggregation.strategy == '{name}'" for name in _DEALT)
+    + ") && (!has(self.aggregation.merge) || self.aggregation.merge == 'Structured')"
+    " && (!has(self.aggregation.redundancy) || !has(self.aggregation.redundancy.mode)"
+    " || self.aggregation.redundancy.mode != 'Retransmit')"
+)
+"""What gepa's own aggregation leaves to be said, in CEL."""
 
 
 class GepaOptions(Options):
@@ -82,6 +100,52 @@ class GepaOptions(Options):
             data.pop("variants_in_flight", None)
         return data
 
+    @classmethod
+    def rules(cls, spec: type[Model]) -> tuple[Rule, ...]:
+        """Return the CEL rules of what ``accept`` refuses, and of a template without its placeholders."""
+        budget = cls.model_fields["render_token_budget"].default
+        cap = Aggregation.model_fields["max_input_tokens"].default
+        return (
+            _PLACEHOLDERS,
+            Rule(
+                spec,
+                f"self.method.type != 'GEPA' || {_UNSAID} || !has(self.aggregation.verify) || "
+                "self.aggregation.verify == 'Replay'",
+                "aggregation.verify with method GEPA, which tries out every proposal: remove verify",
+                "method_gepa.GepaOptions._tries_out",
+                ".aggregation",
+            ),
+            Rule(
+                spec,
+                "!has(self.method.gepa) || !has(self.method.gepa.paperCompat) || "
+                f"!self.method.gepa.paperCompat || {_UNSAID} || ({_OWN})",
+                "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, "
+                "merge and redundancy.mode, or paperCompat",
+                "method_gepa.GepaOptions._aggregates",
+                ".aggregation",
+            ),
+            Rule(
+                spec,
+                "self.method.type != 'GEPA' || (has(self.method.gepa) && has(self.method.gepa.paperCompat)"
+                " && self.method.gepa.paperCompat)"
+                " || 2 * (has(self.method.gepa) && has(self.method.gepa.renderTokenBudget)"
+                f" ? self.method.gepa.renderTokenBudget : {budget}) <= (has(self.aggregation)"
+                f" && has(self.aggregation.maxInputTokens) ? self.aggregation.maxInputTokens : {cap})",
+                "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise "
+                "maxInputTokens",
+                "method_gepa.GepaOptions._has_room",
+                ".aggregation",
+            ),
+            Rule(
+                spec,
+                "!has(self.method.gepa) || !has(self.method.gepa.frontier) || "
+                "self.method.gepa.frontier == 'Instance' || self.task.type != 'Formula'",
+                "gepa.frontier needs a score by objectives, and type Formula has none: remove frontier",
+                "method_gepa.GepaOptions.accept",
+                ".method.gepa",
+            ),
+        )
+
     def accept(self, spec: RunSpec) -> None:
         """What its trials, its own aggregation, its calls and its frontier have no place for."""
         self._tries_out(spec)
@@ -102,7 +166,7 @@ class GepaOptions(Options):
             )
 
     def _aggregates(self, how: Aggregation) -> None:
-        own = how.strategy != "ParallelScan" or how.merge == "Model" or how.redundancy.mode == "Retransmit"
+        own = how.strategy not in _DEALT or how.merge == "Model" or how.redundancy.mode == "Retransmit"
         if self.paper_compat and own:
             raise refuse(
                 "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from combee.api.aggregation import Aggregation
-from combee.api.common import Int, Model
+from combee.api.common import Int, Model, Rule
 
 if TYPE_CHECKING:
     from combee.api.run import RunSpec
@@ -26,6 +26,11 @@ class Options(Model):
 
     def accept(self, spec: RunSpec) -> None:
         """Refuse (``api.common.refuse``) what else the run says and cannot be had with these options."""
+
+    @classmethod
+    def rules(cls, spec: type[Model]) -> tuple[Rule, ...]:
+        """Return the CEL rules of what ``accept`` refuses; ``spec`` is the model of a run's spec."""
+        return ()
 
     def aggregation(self, stated: Aggregation) -> Aggregation:
         """How a run with these options aggregates, where it says ``stated``."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from combee.api.cel import Rule
 from combee.api.cel_table import rules_for
-from combee.api.common import SCALAR_KEY, Model
+from combee.api.common import SCALAR_KEY, Model, Rule
 from combee.api.fields import fields_of, model_of
 
 Schema = dict[str, Any]

@@ -14,10 +14,10 @@ import yaml
 
 import admission_cases
 from combee.api import cel_frozen
-from combee.api.cel import CLUSTER, Rule
+from combee.api.cel import CLUSTER
 from combee.api.cel_table import RULES
 from combee.api.cluster import check_cluster
-from combee.api.common import Model
+from combee.api.common import Model, Rule
 from combee.api.conditions import TABLE
 from combee.api.load import parse_resource
 from combee.api.playbook import RunTemplate
