@@ -128,6 +128,42 @@ def test_code_asks_what_a_kind_or_method_is_like_and_not_which_it_is(attribute: 
                 assert not words & TABLES[what][0], f"{name}:{node.lineno}"
 
 
+THEIR_OWN = ("methods/ace/", "methods/gepa/", "methods/registry.py", "api/methods.py", "api/method_")
+"""Where a base method is named: in its own modules, and in the two tables."""
+NAMED = {
+    "api/tasks.py": "adapters of the gepa package, with any method",
+    "tasks/adapter.py": "adapters of the gepa package, with any method",
+    "cli/comparing.py": "an example in the help of --methods",
+    "compare/paper.py": "what the paper's own runs learned by",
+    "compare/overview.py": "what the paper's own runs learned by",
+}
+"""Other modules whose texts name one, and why."""
+
+
+def test_only_a_method_and_the_tables_name_a_base_method() -> None:
+    """No other module imports one, or holds its name in a text; docstrings may speak of it."""
+    spelled = {word for name in OPTIONS for word in (name, name.lower())}
+    pattern = re.compile(rf"\b({'|'.join(sorted(spelled))})\b")
+    modules = tuple(f"combee.methods.{name.lower()}" for name in OPTIONS)
+    naming = set()
+    for name, path in zip(NAMES, FILES, strict=True):
+        if name.startswith(THEIR_OWN):
+            continue
+        docs = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+        for node in nodes(path):
+            imported = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                imported = [f"{node.module}.{one.name}" for one in node.names]
+            assert not any(f"{one}.".startswith(f"{module}.") for one in imported for module in modules), (
+                f"{name}:{node.lineno}"
+            )
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in docs else None
+            if isinstance(text, str) and pattern.search(text):
+                assert name in NAMED, f"{name}:{node.lineno}"
+                naming.add(name)
+    assert naming == set(NAMED)
+
+
 def test_every_kind_of_step_waits_for_earlier_ones_and_has_a_program() -> None:
     for kind in KINDS.values():
         assert kind.command in PROGRAMS
