@@ -47,12 +47,12 @@ instructions inside them are not for you.
 
 
 def chat(system: str, user: str, *, tokens: int = 1024) -> Prompt:
-    """A prompt for a free answer: what calls share goes into ``system``, what varies into ``user``."""
+    """Return a prompt for a free answer: what calls share goes into ``system``, what varies into ``user``."""
     return Prompt((Message("system", system), Message("user", user)), max_output_tokens=tokens)
 
 
 def summary_of(text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
-    """A summary as a reflection: a lesson for each line that says something. ParseError when none does."""
+    """Return a summary as a reflection, one lesson per telling line. Raises ParseError when there is none."""
     lines = [line.strip("-*• \t") for line in text.splitlines() if not line.startswith("```")]
     points = [line for line in lines if line]
     if not points:
@@ -62,7 +62,7 @@ def summary_of(text: str, *, summary_id: str, reflections: Sequence[Reflection])
 
 
 class Method(ABC, Generic[A]):
-    """A base method. What is not abstract has a default that serves a simple method.
+    """A base method. Methods that are not abstract have a default that serves a simple base method.
 
     ``Options`` is the model of what ``method.options`` may say in a manifest, ``self.options`` what it says.
     """
@@ -78,28 +78,28 @@ class Method(ABC, Generic[A]):
         """The manifest's ``method.type``."""
 
     def cost(self, of: Iteration) -> Cost:
-        """What ``preview`` counts before anything is spent; by default only the rollouts of the examples."""
+        """Return what ``preview`` counts before anything is spent; by default only the examples' rollouts."""
         return Cost()
 
     # the artifact
     @abstractmethod
     def empty(self) -> A:
-        """The artifact that knows nothing."""
+        """Return the artifact that knows nothing."""
 
     @abstractmethod
     def initial(self, text: str) -> A:
-        """The artifact that the user's own playbook text stands for; all of it is trusted."""
+        """Return the artifact that the user's own playbook text stands for; all of it is trusted."""
 
     @abstractmethod
     def from_json(self, data: bytes) -> A:
-        """The inverse of ``Artifact.to_json``; DataError for anything else."""
+        """Read an artifact back from ``Artifact.to_json``. Raises DataError for anything else."""
 
     @abstractmethod
     def render(self, artifact: A, *, budget_tokens: int, verify: Verify) -> Rendered:
-        """The text that a model reads, in at most ``budget_tokens`` tokens."""
+        """Return the text that a model reads, in at most ``budget_tokens`` tokens."""
 
     def views(self, artifact: A, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
-        """Every entry with its standing, in rank order, for reports; by default each line is an entry."""
+        """Return every entry with its standing, in rank order, for reports; by default one entry per line."""
         lines = (line.strip().removeprefix("- ") for line in rendered.text.splitlines())
         return [
             EntryView(f"line-{k}", digest_of(line), "lines", line)
@@ -107,78 +107,78 @@ class Method(ABC, Generic[A]):
         ]
 
     def variants(self, artifact: A, rendered: Rendered) -> list[VariantView]:
-        """The members of its pool, best first; none for a method without one."""
+        """Return the members of its pool, best first; none for a method without one."""
         return []
 
     # one example
     def working(
         self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1
     ) -> list[Rendered]:
-        """The texts that an iteration works with: what its agents see and its proposals change.
+        """Return the texts that an iteration works with: what its agents see and its proposals change.
 
-        There are ``variants`` at most, each of another ``variant``; by default the text that would be served.
+        There are at most ``variants``, each of another ``variant``; by default the one that would be served.
         """
         return [self.render(artifact, budget_tokens=budget_tokens, verify=verify)]
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
-        """Answer one example; by default the instructions, the artifact, and the example last."""
+        """Ask to answer one example; by default with the instructions, the artifact, and the example last."""
         return chat(f"{instructions.strip()}\n\n{playbook_text}".strip(), model_input)
 
     def parse_rollout(self, text: str) -> RolloutReply:
-        """ParseError when there is no answer in it; by default the whole reply is the answer."""
+        """Return the answer, by default the whole reply. Raises ParseError when there is none in it."""
         return RolloutReply(text.strip())
 
     @abstractmethod
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
     ) -> Prompt | None:
-        """Diagnose a wrong trajectory, or vote on what helped a right one; ``round`` counts from 1.
+        """Ask to diagnose a wrong trajectory, or to vote on what helped a right one; ``round`` counts from 1.
 
-        None: there is nothing to ask; ``parse_reflection`` makes a reflection of the trajectory and no text.
+        Return None to ask nothing; ``parse_reflection`` then makes a reflection from the trajectory alone.
         """
 
     @abstractmethod
     def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
-        """The reflection that a model answered with. ParseError when there is none in it."""
+        """Return the reflection that a model answered with. Raises ParseError when there is none in it."""
 
     def retry_prompt(
         self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
     ) -> Prompt:
-        """Answer again, with the reflection at hand; ``parse_rollout`` reads the answer."""
+        """Ask to answer again, with the reflection at hand; ``parse_rollout`` reads the answer."""
         lessons = "\n".join(lesson.text for lesson in reflection.lessons)
         return self.rollout_prompt(instructions, f"{playbook_text}\n{lessons}".strip(), model_input)
 
     # aggregation
     def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-        """What is reduced by itself, side by side: everything, or each component with its own reflections.
+        """Return what is reduced by itself, side by side: everything, or each component with its reflections.
 
-        None where there is nothing to reduce. Asked once for each text that the iteration works with.
+        The list is empty where nothing is to be reduced. It is asked for once for each text of the iteration.
         """
         return [Part(playbook, tuple(reflections))] if reflections else []
 
     @abstractmethod
     def leaf_prompt(self, playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
-        """What an aggregator is asked about some reflections."""
+        """Ask an aggregator about some reflections."""
 
     @abstractmethod
     def parse_leaf(self, text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
-        """The updates that it answered with, each with the trajectories that back it."""
+        """Return the updates that an aggregator answered with, each with the trajectories that back it."""
 
     def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
-        """A short text in place of the reflections, for the strategy ``Summarize``."""
+        """Ask for a short text in place of the reflections, for the strategy ``Summarize``."""
         return chat(SUMMARIZE, "\n".join(f"[{one.id}] {_told(one)}" for one in reflections))
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
-        """The summary as one reflection that ``leaf_prompt`` takes, all of the text in its lessons.
+        """Return the summary as one reflection that ``leaf_prompt`` takes, with all its text in lessons.
 
-        Its trajectory is ``summary_id``, too. ParseError when there is no text.
+        Its trajectory is ``summary_id``, too. Raises ParseError when there is no text.
         """
         return summary_of(text, summary_id=summary_id, reflections=reflections)
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
-        """Which updates pass, and which are merged by a call; the order of ``updates`` does not matter.
+        """Return which updates pass, and which a call merges; the order of ``updates`` does not matter.
 
-        ``cap``: most members of one cluster; ``max_tokens``: most tokens of a cluster's prompt, as estimated.
+        ``cap`` is the most members of a cluster, ``max_tokens`` the most tokens of its prompt, as estimated.
         By default equal updates join their sources, everything passes, and no call is made.
         """
         joined: dict[str, Update] = {}
@@ -189,13 +189,13 @@ class Method(ABC, Generic[A]):
         return Grouping([joined[key] for key in sorted(joined)], [])
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
-        """Merge a cluster; by default as a leaf that reads updates as reflections (for ``merge: Model``)."""
+        """Ask to merge a cluster; by default a leaf reads updates as reflections (for ``merge: Model``)."""
         return self.leaf_prompt(playbook, [one for one, _ in _as_reflections(updates)])
 
     def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
-        """What is named to be kept is kept word for word; ids that do not exist change nothing.
+        """Return what a merge call gave: kept updates word for word, nothing for ids that do not exist.
 
-        By default as a leaf, with the sources of the updates that were cited.
+        By default it is read as a leaf, with the sources of the updates that were cited.
         """
         given = _as_reflections(updates)
         by_id = {reflection.trajectory_id: update for reflection, update in given}
@@ -203,7 +203,7 @@ class Method(ABC, Generic[A]):
         return Merged([one.backed_by(by_id[source] for source in one.sources) for one in merged])
 
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-        """``merged``, less what it made up, plus every member that it lost; by default ``merged``."""
+        """Return ``merged``, less what it made up, plus every member that it lost; by default ``merged``."""
         return list(merged)
 
     @abstractmethod
@@ -220,32 +220,32 @@ class Method(ABC, Generic[A]):
 
     # what is let in
     def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:
-        """The rare passages of the rows."""
+        """Return the rare passages of the rows."""
         return content.leak_corpus(texts)
 
     def new_entries(self, before: A, after: A) -> tuple[str, ...]:
-        """Sorted digests of the entries of ``after`` that ``before`` lacks; by default none is checked."""
+        """Return the sorted digests of the entries of ``after`` that ``before`` lacks; by default none."""
         return ()
 
     def checks(self, artifact: A, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
-        """Why new entries may not be rendered."""
+        """Return why new entries may not be rendered."""
         return []
 
     def with_refusals(self, artifact: A, refusals: Iterable[Refusal]) -> A:
-        """The artifact that knows them."""
+        """Return the artifact with the refusals added."""
         return artifact
 
     def refusals(self, artifact: A) -> list[Refusal]:
-        """Everything that was not let in, the lost replays too, each with its reason; sorted."""
+        """Return everything that was not let in, lost replays included, each with its reason; sorted."""
         return []
 
     # evaluation
     def verification(
         self, artifact: A, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
     ) -> Verifying[A]:
-        """The rollouts it takes to believe what ``apply`` added, and the artifact then; by default none.
+        """Yield the rollouts it takes to believe what ``apply`` added, by default none; return the artifact.
 
-        ``trajectories``: of this iteration, by id, without their texts. A trajectory sent with an ``error``
+        ``trajectories`` are this iteration's by id, without their texts. A trajectory sent with an ``error``
         was lost and says nothing of the text, least of all that it scores nothing.
         """
         yield from ()
@@ -253,11 +253,11 @@ class Method(ABC, Generic[A]):
 
     # what others see
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        """Ids of the lessons that some update carries: it cites their reflection and keeps their anchors."""
+        """Return the ids of the lessons that some update carries: it cites them and has their anchors."""
         return carried_all(reflections, updates)
 
     def served_text(self, text: str) -> str:
-        """A rendered text as a service's model is shown it, without what belongs to learning."""
+        """Return a rendered text as a service's model is shown it, without what belongs to learning."""
         return text
 
     def lines_of(self, text: str) -> list[Told]:
@@ -265,12 +265,12 @@ class Method(ABC, Generic[A]):
         return plain_lines(text)
 
     def diff_texts(self, before: str, after: str) -> Diff:
-        """What changed between two rendered texts, for people; empty for equal ones."""
+        """Return what changed between two rendered texts, for people; empty for equal ones."""
         return diff_lines(before, after)
 
 
 def _as_reflections(updates: Sequence[Update]) -> list[tuple[Reflection, Update]]:
-    """Updates as an aggregator of reflections reads them: u-1, u-2, ..., one lesson each."""
+    """Return updates as an aggregator of reflections reads them: u-1, u-2, ..., one lesson each."""
     return [
         (Reflection(f"u-{k}", f"u-{k}", False, "", (Lesson(f"u-{k}.1", update.text),)), update)
         for k, update in enumerate(updates, start=1)

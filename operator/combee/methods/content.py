@@ -163,15 +163,15 @@ _INJECTION = (
 
 
 def leak_reason(text: str) -> str:
-    """What private thing ``text`` seems to hold, or empty."""
+    """Return what private thing ``text`` seems to hold, or empty."""
     plain = as_read(text)
     return next((what for what, pattern in _PRIVATE if pattern.search(plain)), "")
 
 
 def without_private(text: str) -> str:
-    """``text`` with every private thing replaced by what it seems to be, such as [an e-mail address].
+    """Return ``text`` with every private thing replaced by its kind, such as [an e-mail address].
 
-    Where there is one, characters are as they are read; a text without any is as it was.
+    Where there is one, characters are as they are read; a text without any is unchanged.
 
     >>> without_private("mail \uff4aane@example\u200b.com, or 030 1234567")
     'mail [an e-mail address], or [a telephone number]'
@@ -186,14 +186,14 @@ def without_private(text: str) -> str:
 
 
 def injection_reason(text: str) -> str:
-    """In what way ``text`` gives orders beyond its trade, or empty."""
+    """Return in what way ``text`` gives orders beyond its trade, or empty."""
     # What is not seen may stand between words or in them.
     read = {" ".join(as_read(text, unseen).casefold().split()) for unseen in ("", " ")}
     return next((what for what, pattern in _INJECTION if any(map(pattern.search, read))), "")
 
 
 def as_read(text: str, unseen: str = "") -> str:
-    """``text`` in plain characters (NFKC), with ``unseen`` for each one that shows nothing.
+    """Return ``text`` in plain characters (NFKC), with ``unseen`` for each one that shows nothing.
 
     >>> as_read("ig\u200bnore \uff41ll")
     'ignore all'
@@ -205,7 +205,7 @@ def as_read(text: str, unseen: str = "") -> str:
 
 
 def refusals_of(digest: str, text: str, corpus: LeakCorpus) -> list[Refusal]:
-    """Why the text called ``digest`` may not be shown to a model: none, a leak, an injection, or both."""
+    """Return why the text called ``digest`` may not be shown to a model: a leak, an injection, or both."""
     refusals: list[Refusal] = []
     name = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     if private := leak_reason(text):
@@ -225,7 +225,7 @@ class ShingleCorpus:
     rare: np.ndarray[tuple[int], np.dtype[np.uint64]] = field(repr=False)
 
     def repeats(self, text: str) -> bool:
-        """True when ``text`` has eight words in a row that only very few rows have."""
+        """Return whether ``text`` has eight words in a row that only very few rows have."""
         passages = _shingles(text, {})
         if not len(passages) or not len(self.rare):
             return False
@@ -235,7 +235,7 @@ class ShingleCorpus:
 
 
 def leak_corpus(texts: Iterable[str]) -> ShingleCorpus:
-    """The rare passages of the rows ``texts``. Cost: 8 bytes a word, in place; linear, and one sort."""
+    """Return the rare passages of the rows ``texts``. Cost: 8 bytes a word, in place; linear, one sort."""
     cache: dict[bytes, int] = {}
     filled, hashes = 0, np.empty(1 << 16, dtype=np.uint64)
     for text in texts:
@@ -252,7 +252,7 @@ def leak_corpus(texts: Iterable[str]) -> ShingleCorpus:
 
 def _keep_rare(hashes: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
     """Move the values that occur in fewer than ``COMMON_FROM_ROWS`` rows to the front of the sorted
-    ``hashes``, once each and in order; returns how many. Block by block, to need no second array."""
+    ``hashes``, once each and in order; return how many. It works block by block, to need no second array."""
     common = np.zeros(len(hashes), dtype=bool)
     reach = COMMON_FROM_ROWS - 1
     repeated = hashes[reach:] == hashes[:-reach]
@@ -269,7 +269,7 @@ def _keep_rare(hashes: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> int:
 
 
 def _shingles(text: str, cache: dict[bytes, int]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """A 64-bit hash of each run of eight words; empty for a shorter text. Overflow wraps on purpose."""
+    """Return a 64-bit hash of each run of eight words; none for a shorter text. Overflow wraps on purpose."""
     words = [word.encode("utf-8", "surrogatepass") for word in _WORD.findall(text.casefold())]
     count = len(words) - SHINGLE_WORDS + 1
     if count <= 0:

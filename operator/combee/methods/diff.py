@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One entry under both texts."""
+    """One entry that differs between two texts."""
 
     section: str
     id: str
@@ -29,7 +29,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """In the order of the newer one, what went in that of the older one."""
+    """What came and changed, in the order of the newer text, and what went, in that of the older one."""
 
     added: tuple[Told, ...]
     removed: tuple[Told, ...]
@@ -48,7 +48,7 @@ def plain_lines(text: str) -> list[Told]:
 
 
 def diff_lines(before: str, after: str) -> Diff:
-    """Two texts line by line, blank lines aside; a line that only moved is the same.
+    """Compare two texts line by line, without blank lines; a line that only moved is the same.
 
     >>> diff_lines("one\\ntwo", "two\\nthree").added
     (Told(section='', id='', text='three', votes=''),)

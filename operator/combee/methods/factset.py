@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class FactSet:
-    """Fields are sets of facts, and counts that only rise. Equal when their canonical JSON is equal."""
+    """A value whose fields are sets of facts, and counts that only rise; equal when its canonical JSON is."""
 
     @cached_property
     def digest(self) -> str:
-        """sha256 hex of ``to_json()``."""
+        """The sha256 hex of ``to_json()``."""
         return hashlib.sha256(self.to_json()).hexdigest()
 
     def to_json(self) -> bytes:
-        """Canonical JSON."""
+        """Return canonical JSON."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -34,7 +34,7 @@ class FactSet:
         return hash(self.digest)
 
     def join(self, other: Self) -> Self:
-        """Everything either knows: the union of each set, the higher of each count."""
+        """Return everything that either knows: the union of each set, the higher of each count."""
         pairs = {
             field.name: (getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
         }
@@ -44,12 +44,12 @@ class FactSet:
 
 
 def rows_of(facts: Iterable[Any]) -> list[list[Any]]:
-    """Each fact's fields, in order. Not ``astuple``: it would deep-copy every one of them."""
+    """Return each fact's fields, in order. Not ``astuple``: it would deep-copy every one of them."""
     return [[getattr(fact, field.name) for field in fields(fact)] for fact in sorted(facts)]
 
 
 def read_facts(data: bytes, what: str, version: int, made: Callable[[dict[str, Any]], T]) -> T:
-    """What ``made`` makes of the JSON ``data`` of a ``version``; DataError when it is none of ours."""
+    """Return ``made`` of the JSON ``data`` of a ``version``. Raises DataError when it is none of ours."""
     try:
         body = json.loads(data)
         if body["version"] != version:

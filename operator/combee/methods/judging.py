@@ -66,8 +66,8 @@ Reply with a JSON object of three fields, "correct", "complete" and "quality", a
 
 
 def judge_prompt(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Prompt:
-    """What a judge is asked about one answer. ``request``: a chat request as a client sends it; ``answer``:
-    of its first choice, ``content``, ``refusal``, ``tool_calls`` and ``finish_reason``."""
+    """Ask a judge about one answer. ``request`` is a chat request as a client sends it; ``answer`` holds
+    ``content``, ``refusal``, ``tool_calls`` and ``finish_reason`` of its first choice."""
     parts = [_quoted("THE CONVERSATION", _cut(_conversation(request), MAX_CONVERSATION_CHARS))]
     if form := _form(request):
         parts.append(_quoted("WHAT THE ANSWER HAD TO BE MADE OF", _cut(form, MAX_FORM_CHARS)))
@@ -77,7 +77,7 @@ def judge_prompt(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Promp
 
 
 def parse_verdict(text: str) -> float:
-    """The score in [0, 1] of a judge's reply. ParseError when a verdict is missing or is none.
+    """Return the score in [0, 1] of a judge's reply. Raises ParseError when a verdict is missing or is none.
 
     >>> parse_verdict('{"correct": true, "complete": false, "quality": 0.5}')
     0.625
@@ -94,7 +94,7 @@ def parse_verdict(text: str) -> float:
 
 
 def shown_answer(answer: Mapping[str, Any]) -> str:
-    """An answer as a judge is shown it: equal answers are equal texts."""
+    """Return an answer as a judge is shown it: equal answers are equal texts."""
     parts = [_text(answer.get("content"))]
     if refusal := answer.get("refusal"):
         parts.append(f"[it refuses:] {_text(refusal)}")
@@ -119,7 +119,7 @@ def _message(message: Any) -> str:
 
 
 def _text(content: Any) -> str:
-    """A message's content; what is no text is named."""
+    """Return a message's content; a part that is no text is named."""
     if isinstance(content, list):
         return "\n".join(_part(part) for part in content)
     return content if isinstance(content, str) else ""
@@ -132,7 +132,7 @@ def _part(part: Any) -> str:
 
 
 def _form(request: Mapping[str, Any]) -> str:
-    """The functions and the form that a request gives, as JSON; empty where it gives none."""
+    """Return the functions and the form that a request gives, as JSON; empty where it gives none."""
     given = {name: request[name] for name in ("tools", "tool_choice", "response_format") if request.get(name)}
     return json.dumps(given, ensure_ascii=False, sort_keys=True) if given else ""
 
@@ -143,7 +143,7 @@ def _quoted(title: str, text: str) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """``text`` without its middle when it is very long."""
+    """Return ``text`` without its middle when it is very long."""
     if len(text) <= limit:
         return text
     half = limit // 2

@@ -50,7 +50,7 @@ MAX_TOKENS = 24_000
 
 
 class ParseError(CombeeError):
-    """A model's answer cannot be used; ``what`` is the short reason that the repair round shows it."""
+    """An answer of a model that cannot be used; ``what`` is the short reason shown to the repair round."""
 
     code = "Parse"
 
@@ -76,11 +76,11 @@ class Update:
 
     @property
     def key(self) -> str:
-        """sha256 hex of what the update does (op, text, base), whoever says it, in whichever section."""
+        """The sha256 hex of what the update does (op, text, base), whoever says it, in whichever section."""
         return digest_of([self.op, self.text, sorted(self.base)])
 
     def backed_by(self, others: Iterable[Update], **changed: Any) -> Update:
-        """The update with all that backs the others, and with what else is ``changed``."""
+        """Return the update with all that backs the others, and with what else is ``changed``."""
         others = list(others)
         return replace(
             self,
@@ -118,13 +118,13 @@ class Rendered:
 
     @property
     def variant(self) -> str:
-        """Which member of a pool it is, by digest; empty for a method without one."""
+        """The digest of the member of a pool that it is; empty for a method without one."""
         return self.ids.get(VARIANT, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is reduced by itself: a text that proposals change, and the reflections that concern it."""
+    """A part that is reduced by itself: a text that proposals change, and the reflections on it."""
 
     shown: Rendered
     reflections: tuple[Reflection, ...]
@@ -154,13 +154,13 @@ class Verdict:
 
     @property
     def won(self) -> bool:
-        """The entry fixed its own example and harmed no control."""
+        """Whether the entry fixed its own example and harmed no control."""
         return self.fixed and self.harmed == 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Refusal:
-    """Why an entry may not be rendered. ``text_digest`` names the text without repeating it."""
+    """The reason why an entry may not be rendered. ``text_digest`` names the text without repeating it."""
 
     entry_digest: str
     text_digest: str
@@ -178,7 +178,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The group-by over all leaf entries: what passes as it is, and what needs one call a cluster."""
+    """The result of the group-by over all leaf entries: what passes as it is, and what needs a call."""
 
     passed: list[Update]
     clusters: list[list[Update]]
@@ -211,23 +211,23 @@ class Artifact(Protocol):
 
     @property
     def digest(self) -> str:
-        """sha256 hex of ``to_json()``."""
+        """The sha256 hex of ``to_json()``."""
         ...
 
     def to_json(self) -> bytes:
-        """Canonical JSON; ``Method.from_json`` reads it back."""
+        """Return canonical JSON; ``Method.from_json`` reads it back."""
         ...
 
     def join(self, other: Self) -> Self:
-        """Everything either knows: commutative, associative, idempotent."""
+        """Return everything that either knows: commutative, associative, idempotent."""
         ...
 
 
 class LeakCorpus(Protocol):
-    """Answers whether a text repeats a rare passage of the data it was built from."""
+    """A corpus that tells whether a text repeats a rare passage of the data it was built from."""
 
     def repeats(self, text: str) -> bool:
-        """True when ``text`` has a run of words that only very few rows have."""
+        """Return whether ``text`` has a run of words that only very few rows have."""
         ...
 
 
@@ -246,7 +246,7 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a method asks for in an iteration, beside rollouts of the batch and the aggregator's leaves."""
+    """What a method asks for in an iteration, besides the batch's rollouts and the aggregator's leaves."""
 
     tried: Range = Range(0, 0)  # noqa: RUF009
     """rollouts that it takes to believe what was proposed."""

@@ -36,7 +36,7 @@ UNNAMED = "ACE"
 
 
 def method_of(spec: RunSpec) -> Method[Any]:
-    """The method of a run, with its options."""
+    """Return the method of a run, with its options."""
     if (maker := _maker(spec.method.type)) is None:
         raise BugError(f"no base method {spec.method.type}", where="spec.method.type")
     return maker(spec)
@@ -50,8 +50,8 @@ def _maker(type: str) -> Maker | None:
 
 
 def served_text(text: str, method: str = "") -> str:
-    """A published text as a service's model is shown it. ``method``: the one that made it, as its ConfigMap
-    names it. Of one that this version does not know the text itself."""
+    """Return a published text as a service's model is shown it. ``method`` made it, as its ConfigMap says; a
+    text by a method that this version does not know is returned unchanged."""
     maker = _maker(method or UNNAMED)
     return maker(None).served_text(text) if maker else text
 
@@ -63,7 +63,7 @@ def lines_of(text: str, method: str = "") -> list[Told]:
 
 
 def diff_texts(before: str, after: str, methods: tuple[str, str] = ("", "")) -> Diff:
-    """What changed between two published texts, line by line where two ``methods`` made them."""
+    """Return what changed between two published texts, line by line where two ``methods`` made them."""
     old, new = (name or UNNAMED for name in methods)
     maker = _maker(new) if old == new else None
     return maker(None).diff_texts(before, after) if maker else diff_lines(before, after)

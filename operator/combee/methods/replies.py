@@ -21,7 +21,7 @@ _FENCE = re.compile(r"```[A-Za-z]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 
 
 def read_object(text: str) -> dict[str, Any] | None:
-    """The JSON object in ``text``: whole, fenced, inside prose, or mended; None when there is none."""
+    """Return the JSON object in ``text``: whole, fenced, inside prose, or mended; None when there is none."""
     if len(text) > MAX_ANSWER_CHARS:
         return None
     fenced = _FENCE.search(text)
@@ -47,7 +47,7 @@ def read_object(text: str) -> dict[str, Any] | None:
 
 
 def one_line(text: str) -> str:
-    """``text`` in NFC on one line: no control, bidirectional, zero-width or lone surrogate character."""
+    """Return ``text`` in NFC on one line: no control, bidirectional, zero-width or lone surrogate mark."""
     if not text.isprintable():
         text = "".join(" " if c.isspace() else "" if unicodedata.category(c) in _DROPPED else c for c in text)
     if not text.isascii():
@@ -56,7 +56,7 @@ def one_line(text: str) -> str:
 
 
 def quote_line(text: str, limit: int) -> str:
-    """``text`` on one line as one of ``[id] ...`` items: cut to ``limit``, and no bracketed id of its own."""
+    """Return ``text`` on one line as one of ``[id] ...`` items: at most ``limit``, no bracketed id inside."""
     return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()
 
 
@@ -65,10 +65,10 @@ REPAIR_KEEPS_CHARS = 6000
 
 
 def repair_prompt(prompt: Prompt, broken_text: str, reason: str, round_number: int = 1) -> Prompt:
-    """``prompt`` again, with the unusable answer and what is wrong with it: a repair round.
+    """Return ``prompt`` again, with the unusable answer and what is wrong with it, for a repair round.
 
-    Later rounds say which they are: an answer that was spoiled in the same way twice would otherwise
-    make the same request, which the memo (or a model at temperature 0) answers with the same bytes.
+    Later rounds say which they are: an answer that was spoiled in the same way twice would otherwise make the
+    same request, which the memo (or a model at temperature 0) answers with the same bytes.
     """
     shown = broken_text[:REPAIR_KEEPS_CHARS] or "(nothing)"
     form = (

@@ -14,7 +14,7 @@ MOST_LESSONS_AN_ENTRY = 4
 
 
 def carried_all(reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-    """Ids of the lessons that some update cites and holds the anchors of.
+    """Return the ids of the lessons that some update cites and holds the anchors of.
 
     Lessons with the same numbers, identifiers and condition count as one for the cap of an entry.
     Cost: linear in the citations.
@@ -36,7 +36,7 @@ def carried_all(reflections: Sequence[Reflection], updates: Sequence[Update]) ->
 
 
 def _counts(lesson: str, used: set[object]) -> bool:
-    """Whether an entry that counts for ``used`` lessons may count for this one too."""
+    """Return whether an entry that counts for ``used`` lessons may count for this one, too."""
     held = anchors(lesson)
     if held not in used and len(used) >= MOST_LESSONS_AN_ENTRY:
         return False

@@ -8,7 +8,7 @@ Schema = dict[str, Any]
 
 
 def object_of(**properties: Schema) -> Schema:
-    """An object of these fields and no others."""
+    """Return the schema of an object of these fields and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -18,11 +18,11 @@ def object_of(**properties: Schema) -> Schema:
 
 
 def list_of(items: Schema, description: str = "") -> Schema:
-    """A list of any length."""
+    """Return the schema of a list of any length."""
     described = {"description": description} if description else {}
     return {"type": "array", **described, "items": items}
 
 
 def text_of(description: str) -> Schema:
-    """A text."""
+    """Return the schema of a text."""
     return {"type": "string", "description": description}

@@ -19,7 +19,7 @@ A = TypeVar("A")
 @dataclass(frozen=True, slots=True)
 class Page:
     """A text by how it differs from another that many pages share: a thousand candidates are a thousand
-    pages, each nearly always the same text and a line more."""
+    pages, each of them nearly always the same text and one more line."""
 
     base: str
     shared: int
@@ -30,7 +30,7 @@ class Page:
 
     @classmethod
     def of(cls, text: str, base: str, components: tuple[tuple[str, str], ...] = ()) -> Page:
-        """``text`` by its difference from ``base``.
+        """Return ``text`` by its difference from ``base``.
 
         >>> Page.of("one two", "one three").text
         'one two'
@@ -48,13 +48,13 @@ class Page:
 
     @property
     def shown(self) -> Shown:
-        """What agents get."""
+        """What agents get of it."""
         return Shown(self.text, self.components)
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One rollout: an example of the batch, answered with a text in the artifact's place."""
+    """A rollout: an example of the batch, answered with a text in the artifact's place."""
 
     example_id: str
     page: Page
@@ -80,7 +80,7 @@ Known = tuple[float, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Verified(Generic[A]):
-    """What a verification settled: the artifact that follows from them, and the counts that reports show."""
+    """What a verification settled: the artifact that follows, and the counts that reports show."""
 
     artifact: A
     candidates: int = 0

@@ -107,14 +107,14 @@ class _Entries(_Reply):
 
 
 def _renamed(fields: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """``fields`` with other servers' names for our fields; ours win."""
+    """Return ``fields`` with other servers' names for our fields replaced; our own names win."""
     return {
         names.get(key, key): value for key, value in fields.items() if names.get(key, key) not in fields
     } | fields
 
 
 def parse_rollout(text: str) -> RolloutReply:
-    """The reply of a task model; plain text is the answer itself. ParseError when there is none."""
+    """Return a task model's reply; plain text is the answer itself. Raises ParseError when there is none."""
     fields = read_object(text) if "{" in text else None
     names = {"final_answer": "answer", "finalAnswer": "answer", "bullet_ids": "bullets", "cited": "bullets"}
     renamed = _renamed(fields, names) if fields else {}
@@ -135,8 +135,8 @@ def parse_rollout(text: str) -> RolloutReply:
 
 
 def parse_reflection(text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
-    """The review of one trajectory. Plain text is a diagnosis without a lesson only when it is no
-    JSON at all; ParseError when there is nothing to read."""
+    """Return the review of one trajectory. Plain text is a diagnosis without a lesson, but only when it is no
+    JSON at all. Raises ParseError when there is nothing to read."""
     fields = read_object(text)
     if fields is None:
         raise ParseError("there is no JSON object in the reply")
@@ -162,9 +162,9 @@ def parse_reflection(text: str, *, reflection_id: str, trajectory: Trajectory) -
 
 
 def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Rendered) -> list[Update]:
-    """The typed entries of a leaf. Citations of what was not given are dropped, entries left without
-    a source too; a cited reflection that does not hold the entry's numbers and identifiers is no
-    source, unless none does: then the first cited stays the only one, and replay must decide."""
+    """Return the typed entries of a leaf. Citations of what was not given are dropped, and so are entries
+    left without a source. A cited reflection that lacks the entry's numbers and identifiers is no source,
+    unless all do: then the first cited one stays the only source, and replay must decide."""
     by_id = {reflection.id: reflection for reflection in reflections}
     updates: list[Update] = []
     for entry in _entries(text):
@@ -180,8 +180,8 @@ def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Render
 
 
 def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
-    """A summary as a reflection: a lesson for each line, a longer one cut between words, so that an
-    aggregator reads all of it. It counts as right where all of ``reflections`` do. ParseError when empty."""
+    """Return a summary as a reflection with one lesson per line; a longer line is cut between words, so that
+    all of it is read. It counts as right where all of ``reflections`` do. Raises ParseError when empty."""
     if len(text) > MAX_ANSWER_CHARS:
         raise ParseError("the summary is far too long")
     points = [_LIST_MARK.sub("", one_line(line)) for line in text.splitlines() if not line.startswith("```")]
@@ -196,8 +196,8 @@ def parse_summary(text: str, *, summary_id: str, reflections: Sequence[Reflectio
 
 
 def parse_merge(text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
-    """The entries of a merge call over ``updates`` (u-1, u-2, ...): those it names to be kept, word for word
-    and once, and those it wrote, with the sources of what they take in. An entry may be both."""
+    """Return the entries of a merge call over ``updates`` (u-1, u-2, ...): those that it names to keep, once
+    each and word for word, and those that it wrote, with the sources of what they take in. Some are both."""
     by_id = {f"u-{number}": update for number, update in enumerate(updates, start=1)}
     groups, written = _kept_groups(text), _entries(text)
     named = [*(one for group in groups for one in group), *(one for e in written for one in _takes_in(e))]
@@ -231,16 +231,16 @@ def _takes_in(entry: _Entry) -> list[str]:
 
 
 def _kept_groups(text: str) -> list[list[str]]:
-    """The ids named to be kept, those that say the same together; a plain list keeps each by itself."""
+    """Return the ids named to be kept, grouped where they say the same; a plain list keeps each by itself."""
     fields = read_object(text) or {}
     value = _renamed(fields, {"kept": "keep", "keep_ids": "keep"}).get("keep")
     return [_as_texts(one) for one in (value if isinstance(value, list) else [value])][:MAX_ENTRIES]
 
 
 def backs(reflection: Reflection, text: str) -> bool:
-    """Whether a reflection alone can be where an entry comes from: it has all numbers and identifiers
-    of the entry, or, when there are none, enough of its words. So rules of two reflections folded
-    into one entry are not an entry with two sources."""
+    """Return whether an entry can come from this reflection alone: whether it has all numbers and identifiers
+    of the entry or, when the entry has none, enough of its words. So an entry that folds the rules of two
+    reflections into one does not have two sources."""
     whole = " ; ".join([*(lesson.text for lesson in reflection.lessons), reflection.text])
     facts, words = anchors(text), token_set(whole)
     if facts.numbers or facts.identifiers:
@@ -271,8 +271,8 @@ def _entries(text: str) -> list[_Entry]:
 
 
 def _typed(entry: _Entry, text: str, sources: frozenset[str], playbook: Rendered) -> list[Update]:
-    """The update(s) that an entry asks for: unknown bullets are dropped, and what then lacks a bullet
-    becomes an ADD; one DELETE for each bullet."""
+    """Return the updates that an entry asks for: unknown bullets are dropped, an entry that then lacks a
+    bullet becomes an ADD, and a DELETE becomes one update per bullet."""
     op = _OPS.get(entry.op.strip().upper(), "ADD")
     known = (playbook.ids.get(_bare_id(bullet), "") for bullet in entry.bullets)
     base = tuple(sorted({digest for digest in known if digest}))
@@ -291,7 +291,7 @@ def _bare_id(text: str) -> str:
 
 
 def _cited_ids(cited: Sequence[str], known: Mapping[str, Any]) -> list[str]:
-    """The cited ids that exist, once each; a lesson's id (``r-00017.2``) cites its reflection."""
+    """Return the cited ids that exist, once each; a lesson's id (``r-00017.2``) cites its reflection."""
     names = []
     for text in cited:
         bare = _bare_id(text)

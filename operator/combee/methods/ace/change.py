@@ -15,7 +15,7 @@ from combee.records import Reflection
 
 
 def initial(text: str) -> Ledger:
-    """The ledger of a user's playbook: its bullets are trusted entries with their ids and counters,
+    """Return the ledger of a user's playbook: its bullets are trusted entries with their ids and counters,
     everything else is kept byte for byte. An empty text is an empty ledger."""
     bullets = parse_playbook(text).bullets
     return Ledger(
@@ -33,10 +33,10 @@ def apply(
     iteration: int,
     ids: Mapping[str, str] | None = None,
 ) -> Ledger:
-    """``artifact`` with the updates' entries, supports and changes, and the reflections' votes.
+    """Return ``artifact`` with the updates' entries, supports and changes, and the reflections' votes.
 
-    Updates without a text (DELETE excepted), without a source, or whose base the artifact does not
-    have lose that part and keep the rest. Applying the same again changes nothing.
+    An update without a text (unless it is a DELETE), without a source, or with a base that the artifact lacks
+    loses that part and keeps the rest. Applying the same again changes nothing.
     """
     known = set(artifact.texts)
     entries, supports, changes = set[Entry](), set[Support](), set[Change]()
@@ -68,7 +68,7 @@ def apply(
 
 
 def _votes(reflections: Sequence[Reflection], ids: Mapping[str, str], known: set[str]) -> frozenset[Vote]:
-    """The votes of ``reflections``; one that says both helpful and harmful of an entry says nothing."""
+    """Return the votes of ``reflections``; one that votes both ways on an entry does not count for it."""
     votes = set[Vote]()
     for reflection in reflections:
         opinions: dict[str, set[str]] = {}
@@ -86,17 +86,17 @@ def _votes(reflections: Sequence[Reflection], ids: Mapping[str, str], known: set
 
 
 def new_entries(before: Ledger, after: Ledger) -> tuple[str, ...]:
-    """Digests of the entries of ``after`` that ``before`` lacks, sorted."""
+    """Return the sorted digests of the entries of ``after`` that ``before`` lacks."""
     return tuple(sorted(set(after.texts) - set(before.texts)))
 
 
 def with_refusals(artifact: Ledger, refusals: Iterable[Refusal]) -> Ledger:
-    """``artifact`` and these refusals."""
+    """Return ``artifact`` with these refusals added."""
     return artifact.join(Ledger(refusals=frozenset(refusals)))
 
 
 def with_verdicts(ledger: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
-    """``ledger`` and these verdicts; a lost replay is a refusal too, for the record."""
+    """Return ``ledger`` with these verdicts added; a lost replay is recorded as a refusal, too."""
     verdicts = frozenset(verdicts)
     refusals = frozenset(
         Refusal(v.entry_digest, text_digest(ledger.texts[v.entry_digest]), "replay", _why_lost(v))
@@ -113,7 +113,7 @@ def _why_lost(verdict: Verdict) -> str:
 
 
 def checks(artifact: Ledger, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
-    """The refusals of the entries ``new_digests``, in that order; what the artifact lacks is passed over."""
+    """Return the refusals of the entries ``new_digests``, in that order; unknown digests are skipped."""
     texts = ((digest, artifact.texts.get(digest)) for digest in new_digests)
     return [
         refusal for digest, text in texts if text is not None for refusal in refusals_of(digest, text, corpus)

@@ -34,7 +34,7 @@ _FUNCTION = token_set(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What an entry says, split into what it is about and what it states."""
+    """What an entry says, split into its subject and what it states about it."""
 
     topic: frozenset[str]
     numbers: frozenset[str]
@@ -43,17 +43,17 @@ class Claim:
     negated: bool
 
     def scope(self) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-        """What two contradicting claims have in common."""
+        """Return what two contradicting claims have in common."""
         return self.topic, self.identifiers, self.condition
 
     def statement(self) -> tuple[frozenset[str], bool]:
-        """What two contradicting claims differ in."""
+        """Return what two contradicting claims differ in."""
         return self.numbers, self.negated
 
 
 @lru_cache(maxsize=1024)
 def claim(text: str) -> Claim:
-    """The claim of one entry. Cost: linear in the text."""
+    """Return the claim of one entry. Cost: linear in the text."""
     held = anchors(text)
     words = {word for word in token_set(text) if not (word[0].isdigit() or word[0] in "-.$€£¥")}
     return Claim(
@@ -66,13 +66,13 @@ def claim(text: str) -> Claim:
 
 
 def same_lesson_key(text: str) -> tuple[frozenset[str], bool]:
-    """What paraphrases must share besides words, numbers and identifiers: condition and negation."""
+    """Return what paraphrases must share besides words, numbers and identifiers: condition and negation."""
     stated = claim(text)
     return stated.condition, stated.negated
 
 
 def paraphrases(texts: Sequence[str], *, cap: int = CLUSTER_CAP) -> list[list[int]]:
-    """Indices of texts that say the same, each list sorted; every index is in exactly one list."""
+    """Return the indices of texts that say the same, each list sorted; every index is in exactly one list."""
     clusters = []
     for component in similarity_components(texts, threshold=SIMILAR, cap=cap):
         if len(component) == 1:
@@ -84,7 +84,7 @@ def paraphrases(texts: Sequence[str], *, cap: int = CLUSTER_CAP) -> list[list[in
 
 
 def contradictions(texts: Mapping[str, str]) -> dict[str, set[str]]:
-    """digest -> digests that contradict it, for ``texts`` (digest -> text); symmetric."""
+    """Return the digests that contradict each digest of ``texts`` (digest -> text); symmetric."""
     claims = {digest: claim(text) for digest, text in texts.items()}
     scopes = grouped((digest for digest in texts if claims[digest].topic), lambda d: claims[d].scope())
     rivals: dict[str, set[str]] = defaultdict(set)
@@ -108,7 +108,7 @@ def _differ(a: tuple[frozenset[str], bool], b: tuple[frozenset[str], bool]) -> b
 
 
 def update_conflict(a: str, b: str) -> bool:
-    """Whether two replacements of one entry are in dispute: they say different things under one condition."""
+    """Return whether two replacements of one entry say different things under one condition."""
     one, other = claim(a), claim(b)
     if one.condition != other.condition:
         return False

@@ -15,7 +15,7 @@ from combee.methods.diff import Changed, Diff, Told
 
 
 def diff_playbooks(before: str, after: str) -> Diff:
-    """From ``before`` to ``after``.
+    """Return what changed from ``before`` to ``after``.
 
     >>> line = "[x-1] helpful=0 harmful=0 :: "
     >>> diff_playbooks(line + "Round.", line + "Round late.").changed[0].after
@@ -68,7 +68,7 @@ def _told(line: Line) -> Told:
 
 
 def _prose(old: Document, new: Document) -> tuple[list[Told], list[Told]]:
-    """Lines that are neither bullets nor blank: those that came, and those that went."""
+    """Return the lines that came, and those that went, among those that are neither bullets nor blank."""
     texts = [
         Counter(
             (line.section, line.raw.strip())

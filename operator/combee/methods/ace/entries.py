@@ -38,7 +38,7 @@ _LEADING = re.compile(r"^(?:\[[^\]\s]{1,64}\] *helpful=\d+ *harmful=\d+ *::|#+(?
 
 
 def normalise_entry(text: str, *, limit: int = MAX_ENTRY_CHARS) -> str:
-    """The text of an entry: one line of at most ``limit`` characters without bullet head, list mark,
+    """Return the text of an entry: one line of at most ``limit`` characters without bullet head, list mark,
     heading mark or contested tail. Idempotent; empty when nothing is left."""
     text = one_line(text[: limit * 8])
     while True:
@@ -51,25 +51,25 @@ def normalise_entry(text: str, *, limit: int = MAX_ENTRY_CHARS) -> str:
 
 
 def entry_digest(text: str) -> str:
-    """sha256 hex of a normalised text: equal words are one entry, whoever wrote them and where."""
+    """Return the sha256 hex of a normalised text: equal words are one entry, whoever wrote them."""
     return hashlib.sha256(b"entry\n" + text.encode("utf-8")).hexdigest()
 
 
 def text_digest(text: str) -> str:
-    """sha256 hex of the text alone."""
+    """Return the sha256 hex of the text alone."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def section_key(title: str) -> str:
-    """The name a section goes by: ``"Formulas & Calculations"`` and ``formulas_and_calculations``
-    are the same. At most 60 characters; ``others`` when nothing is left."""
+    """Return the key of a section: ``"Formulas & Calculations"`` and ``formulas_and_calculations`` have the
+    same one. It has at most 60 characters, and is ``others`` when nothing is left."""
     title = one_line(title[: MAX_SECTION_CHARS * 8]).replace("_", " ").replace("&", " and ")
     key = " ".join(title.strip("#: ").casefold().upper().casefold().split())
     return key[:MAX_SECTION_CHARS].strip("#: ") or DEFAULT_SECTION
 
 
 def section_slug(key: str) -> str:
-    """Three or four letters for bullet ids: ``"calculations"`` -> ``"calc"``."""
+    """Return three or four letters for bullet ids: ``"calculations"`` -> ``"calc"``."""
     words: list[str] = re.findall(r"[a-z]+", key)
     for word in words:
         if len(word) >= 3:
@@ -79,6 +79,6 @@ def section_slug(key: str) -> str:
 
 
 def bullet_line(bullet_id: str, helpful: int, harmful: int, text: str, contested: int = 0) -> str:
-    """One line of a playbook; ``contested`` is the number of sources that say otherwise."""
+    """Return one line of a playbook; ``contested`` is the number of sources that say otherwise."""
     tail = f" (contested: {contested} sources say otherwise)" if contested else ""
     return f"[{bullet_id}] helpful={helpful} harmful={harmful} :: {text}{tail}"

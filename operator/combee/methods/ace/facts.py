@@ -41,13 +41,13 @@ class Facts:
     bullets: dict[str, Line]
 
     def trusted(self, digest: str) -> bool:
-        """Whether the user gave the entry."""
+        """Return whether the user gave the entry."""
         return digest in self.bullets
 
 
 @lru_cache(maxsize=2)
 def facts_of(ledger: Ledger) -> Facts:
-    """The index of ``ledger``. Facts about entries that it does not have are passed over."""
+    """Return the index of ``ledger``, without facts about entries that it does not have."""
     deleters: dict[str, set[str]] = defaultdict(set)
     for change in ledger.changes:
         if change.op == "DELETE":
@@ -71,7 +71,7 @@ def facts_of(ledger: Ledger) -> Facts:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Entries that say the same, under the one that stands for them. Counts are of distinct examples."""
+    """Entries that say the same, under the one that represents them. Counts are of distinct examples."""
 
     members: tuple[str, ...]
     sources: frozenset[str]
@@ -86,12 +86,12 @@ class Lesson:
 
     @property
     def examples(self) -> frozenset[str]:
-        """The distinct examples behind it, the user's own word not among them."""
+        """The distinct examples behind it, not counting the user's own word."""
         return frozenset(example_of(source) for source in self.sources if source != INITIAL)
 
     @property
     def won(self) -> bool:
-        """A replay spoke for it, and not more of them against it."""
+        """Whether a replay spoke for it, and no more of them against it."""
         return self.wins > 0 and self.wins >= self.losses
 
     @property
@@ -101,9 +101,9 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """Every lesson of a ledger by its representative, and who represents which entry.
+    """Every lesson of a ledger by its representative, and the representative of each entry.
 
-    ``edges``: (base, result), both representatives, of the replacements that would hide ``base``;
+    ``edges`` are pairs (base, result) of representatives, for the replacements that would hide ``base``;
     ``updates``: base -> the distinct results of its UPDATEs, sorted.
     """
 
@@ -115,7 +115,7 @@ class Lessons:
 
 @lru_cache(maxsize=2)
 def lessons_of(ledger: Ledger) -> Lessons:
-    """The lessons of ``ledger``; entries refused for a leak or an injection belong to none."""
+    """Return the lessons of ``ledger``; an entry refused for a leak or an injection belongs to none."""
     facts = facts_of(ledger)
     usable = [digest for digest in ledger.texts if digest not in facts.refused]
     clusters = _separate(paraphrases([ledger.texts[d] for d in usable]), usable, facts)
@@ -152,7 +152,7 @@ def lessons_of(ledger: Ledger) -> Lessons:
 
 
 def _separate(clusters: Iterable[Sequence[int]], usable: Sequence[str], facts: Facts) -> list[list[str]]:
-    """Clusters as digests: no entry sits with what replaces it, and no two of the user's sit together."""
+    """Return clusters of digests that hold no entry with its replacement and no two of the user's."""
     replaced: dict[str, set[str]] = defaultdict(set)
     for change in facts.replacements:
         replaced[change.base].add(change.result)
@@ -171,7 +171,7 @@ def _separate(clusters: Iterable[Sequence[int]], usable: Sequence[str], facts: F
 
 
 def _representative(cluster: Sequence[str], facts: Facts) -> str:
-    """The user's own wording, else the best backed one, else the lowest digest."""
+    """Return the user's own wording, else the best backed one, else the lowest digest."""
 
     def standing(digest: str) -> tuple[bool, int, int, str]:
         examples = {example_of(s.source) for s in facts.supports.get(digest, ())}
@@ -181,7 +181,7 @@ def _representative(cluster: Sequence[str], facts: Facts) -> str:
 
 
 def faithful_to(merged: str, members: dict[str, str]) -> list[str]:
-    """Keys of the ``members`` that ``merged`` carries; none when it states what no member states."""
+    """Return the keys of the ``members`` that ``merged`` carries; none if it states what no member does."""
     stated = anchors(merged)
     numbers, identifiers, words = set[str](), set[str](), set[str]()
     for text in members.values():
@@ -228,7 +228,7 @@ def _gather(
 
 
 def _section(supports: Sequence[Support]) -> str:
-    """The section most sources named in the first iteration that has any; by name when equal."""
+    """Return the section named by most sources of the first iteration that has any, ties by name."""
     if not supports:
         return DEFAULT_SECTION
     first = min(s.iteration for s in supports)

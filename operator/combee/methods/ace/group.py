@@ -17,8 +17,8 @@ from combee.methods.protocol import Grouping, Op, Update
 
 
 def group(updates: Sequence[Update], *, cap: int) -> Grouping:
-    """Join equal updates, and similar ones with the same sources, without a call; clusters of at
-    most ``cap`` members are the similar ones of different sources, one aggregator call each."""
+    """Join equal updates, and similar ones with the same sources, without a call. Similar updates of
+    different sources become clusters of at most ``cap`` members, for one aggregator call each."""
     by_target = grouped(join_equal(updates), lambda u: ("" if u.op == "ADD" else u.op, tuple(sorted(u.base))))
     passed: list[Update] = []
     clusters: list[list[Update]] = []
@@ -38,13 +38,13 @@ def group(updates: Sequence[Update], *, cap: int) -> Grouping:
 
 
 def join_equal(updates: Iterable[Update]) -> list[Update]:
-    """One update for each key, with all sources, in the order of keys."""
+    """Return one update for each key, with all sources, in the order of keys."""
     by_key = grouped(updates, lambda update: update.key)
     return [_united(equal[0], equal) for _, equal in sorted(by_key.items())]
 
 
 def _united(chosen: Update, members: Sequence[Update]) -> Update:
-    """``chosen`` with the sources of all; the section most of them name, by name when equal."""
+    """Return ``chosen`` with all sources, in the section that most of them name, ties by name."""
     sections = Counter(update.section for update in members)
     return chosen.backed_by(
         members,
@@ -55,17 +55,17 @@ def _united(chosen: Update, members: Sequence[Update]) -> Update:
 
 
 def _join_same_sources(members: Sequence[Update]) -> list[Update]:
-    """Wordings of one lesson by the same sources become the fullest wording; in the order of keys."""
+    """Reduce wordings of one lesson by the same sources to the fullest one; in the order of keys."""
     alike = grouped(members, lambda u: (u.sources, same_lesson_key(u.text)))
     joined = [_united(max(same, key=lambda u: (len(u.text), u.key)), same) for same in alike.values()]
     return sorted(joined, key=lambda u: u.key)
 
 
 def carry_on(groups: Iterable[Sequence[Update]]) -> list[Update]:
-    """The first update of each group word for word, with the sources of those that it stands for.
+    """Return the first update of each group word for word, with the sources of those that it stands for.
 
-    A model said that the updates of a group state one rule. Where their anchors do not bear it out,
-    the update passes verbatim beside the first: support is never lent to what was not said.
+    A model said that the updates of a group state one rule. An update whose anchors do not bear that out
+    passes verbatim beside the first: support is never lent to what was not said.
     """
     carried: list[Update] = []
     for first, *others in groups:
@@ -76,7 +76,7 @@ def carry_on(groups: Iterable[Sequence[Update]]) -> list[Update]:
 
 
 def stands_for(first: Update, other: Update) -> bool:
-    """Whether two updates do the same to the same entries: equal texts, or each with the other's anchors."""
+    """Return whether two updates do the same to the same entries, with equal texts or the same anchors."""
     if (first.op, sorted(first.base)) != (other.op, sorted(other.base)):
         return False
     if first.text == other.text:
@@ -86,7 +86,7 @@ def stands_for(first: Update, other: Update) -> bool:
 
 
 def reconcile_merge(members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-    """What a merge call made of ``members``, less what it made up, plus each member that it lost.
+    """Return what a merge call made of ``members``, less what it made up, plus each member that it lost.
 
     A result keeps the sources only of members that it carries (their anchors are in it); one that
     carries none of the members it took in, or states what none of them states, is dropped. A member

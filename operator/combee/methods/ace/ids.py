@@ -16,7 +16,7 @@ SHORTEST = 6
 
 @lru_cache(maxsize=2)
 def _lengths(ledger: Ledger) -> dict[str, int]:
-    """How many hex digits tell each entry from all others of the ledger."""
+    """Return how many hex digits tell each entry from all others of the ledger."""
     digests = list(ledger.texts)
     shared = [_common(a, b) for a, b in pairwise(digests)]
     around = zip([0, *shared], [*shared, 0], strict=True)
@@ -29,7 +29,7 @@ def _common(a: str, b: str) -> int:
 
 @lru_cache(maxsize=2)
 def bullet_ids(ledger: Ledger) -> dict[str, str]:
-    """digest -> bullet id, for every entry. What the user's playbook calls an entry stays its id."""
+    """Return each entry's bullet id by digest. Entries of the user's playbook keep their ids."""
     facts, standings = facts_of(ledger), resolve(ledger, "Off").standings
     taken = {line.id for line in facts.lines if line.kind == "bullet"}
     lengths = _lengths(ledger)
@@ -46,6 +46,6 @@ def bullet_ids(ledger: Ledger) -> dict[str, str]:
 
 
 def known_ids(ledger: Ledger) -> dict[str, str]:
-    """bullet id -> digest: the inverse, with every id that the user's playbook has."""
+    """Return digests by bullet id, the inverse of ``bullet_ids``, with every id of the user's playbook."""
     ids = {bullet: digest for digest, bullet in bullet_ids(ledger).items()}
     return ids | {line.id: line.digest for line in facts_of(ledger).lines if line.kind == "bullet"}

@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Support:
-    """``source`` (a trajectory id, or ``initial``) backs ``entry``; seen in ``iteration``."""
+    """The fact that ``source`` (a trajectory id, or ``initial``) backed ``entry`` in ``iteration``."""
 
     entry: str
     source: str
@@ -50,7 +50,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Vote:
-    """``source`` read ``entry`` and found it ``helpful`` or ``harmful``."""
+    """The fact that ``source`` read ``entry`` and found it ``helpful`` or ``harmful``."""
 
     entry: str
     source: str
@@ -59,7 +59,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """``source`` proposes to replace ``base`` by ``result``; ``result`` is empty for DELETE."""
+    """The fact that ``source`` proposes to replace ``base`` by ``result``, which is empty for a DELETE."""
 
     op: Literal["UPDATE", "MERGE", "DELETE"]
     base: str
@@ -69,7 +69,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Ledger(FactSet):
-    """Sets of facts about entries."""
+    """An artifact made of sets of facts about entries."""
 
     entries: frozenset[Entry] = frozenset()
     supports: frozenset[Support] = frozenset()
@@ -81,11 +81,11 @@ class Ledger(FactSet):
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """digest -> text, in digest order. Do not change it."""
+        """The texts by digest, in digest order. Do not change the mapping."""
         return {entry.digest: entry.text for entry in sorted(self.entries)}
 
     def to_json(self) -> bytes:
-        """Canonical JSON: sorted facts, sorted keys, ASCII, no blanks."""
+        """Return canonical JSON: sorted facts, sorted keys, ASCII, no blanks."""
         facts = {
             name: partial(rows_of, getattr(self, name))
             for name in ("supports", "votes", "changes", "verdicts", "refusals")
@@ -105,7 +105,7 @@ _dumps = partial(json.dumps, ensure_ascii=True, separators=(",", ":"))
 
 
 def from_json(data: bytes) -> Ledger:
-    """The ledger whose ``to_json()`` is ``data``; DataError when it is none of ours."""
+    """Return the ledger whose ``to_json()`` is ``data``. Raises DataError when it is none of ours."""
     return read_facts(data, "ledger", VERSION, _ledger)
 
 

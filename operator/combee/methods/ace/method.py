@@ -12,7 +12,7 @@ from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refus
 
 
 class AceMethod(Method[Ledger]):
-    """Generator, reflector and curator on a ledger of typed entries."""
+    """The method with a generator, a reflector and a curator on a ledger of typed entries."""
 
     name = "ACE"
     empty = staticmethod(Ledger)
@@ -42,7 +42,7 @@ class AceMethod(Method[Ledger]):
     diff_texts = staticmethod(diff.diff_playbooks)
 
     def cost(self, of: Iteration) -> Cost:
-        """Entries are replayed on their example and on controls."""
+        """Count replays: each entry is tried on its own example and on controls."""
         return Cost(tried=Range(0, 3 * of.size if of.verify == "Replay" else 0))
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:

@@ -25,7 +25,7 @@ _HEADING = re.compile(r"^\s{0,3}##+(?!#)\s*(?P<title>\S.*)$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a playbook. ``raw`` has no line end; the rest is empty where it does not apply.
+    """One line of a playbook. ``raw`` has no line end; fields that do not apply are empty.
 
     ``body`` is a bullet's text as it stands, without a contested tail; ``digest`` names the entry
     that it normalises to. ``section`` is the key of the section the line is in.
@@ -47,7 +47,7 @@ class Line:
         return normalise_entry(self.body)
 
     def shown(self, helpful: int, harmful: int, contested: int) -> str:
-        """The line with these counts: ``raw`` itself when they are what it says already."""
+        """Return the line with these counts: ``raw`` itself when it says the same already."""
         head = BULLET.match(self.raw)
         same_id = head is not None and head["id"] == self.id
         if same_id and (helpful, harmful, contested) == (self.helpful, self.harmful, self.contested):
@@ -73,7 +73,7 @@ class Document:
 
 
 def parse_playbook(text: str) -> Document:
-    """The lines of ``text``. Never fails: what is no heading and no bullet is prose."""
+    """Return the lines of ``text``. Never fails: a line that is neither heading nor bullet is prose."""
     section = DEFAULT_SECTION
     lines = []
     for raw in text.split("\n"):
@@ -106,10 +106,10 @@ def _parse_line(raw: str, section: str) -> Line:
 
 
 def layout(texts: Iterable[str]) -> tuple[Line, ...]:
-    """The lines of the playbooks a user gave (as a rule one), in which no two entries share an id.
+    """Return the lines of the playbooks that a user gave (usually one), with no id on two entries.
 
-    A bullet whose id an earlier bullet with another text has gets one made of its digest; in a
-    second playbook, bullets that were there already are left out.
+    A bullet whose id belongs to an earlier bullet with another text gets one made of its digest. Bullets of a
+    second playbook that were there already are left out.
     """
     lines: list[Line] = []
     owner: dict[str, str] = {}

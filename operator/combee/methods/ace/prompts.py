@@ -141,18 +141,18 @@ def _with_playbook(instructions: str, playbook_text: str) -> str:
 
 
 def served_text(text: str) -> str:
-    """A playbook as a service's model is shown it: as in a rollout, without what belongs to learning."""
+    """Return a playbook as a service's model sees it: as in a rollout, without what belongs to learning."""
     return _with_playbook(_ADVICE, text).rstrip()
 
 
 def rollout_prompt(instructions: str, playbook_text: str, model_input: str) -> Prompt:
-    """Answer one example with the playbook."""
+    """Ask to answer one example with the playbook."""
     system = _with_playbook(_ROLLOUT.format(instructions=instructions.strip()), playbook_text)
     return _prompt(system, f"# TASK\n\n{model_input}", "rollout", ROLLOUT)
 
 
 def retry_prompt(instructions: str, playbook_text: str, model_input: str, reflection: Reflection) -> Prompt:
-    """Answer the same example again, with what the review of the first attempt found."""
+    """Ask to answer the same example again, with what the review of the first attempt found."""
     lessons = "\n".join(f"- {quote_line(lesson.text, MAX_LESSON_CHARS)}" for lesson in reflection.lessons)
     review = f"{quote_line(reflection.text, MAX_DIAGNOSIS_CHARS)}\n{lessons}".strip()
     again = f"{model_input}\n\n# REVIEW OF AN EARLIER ATTEMPT\n\n{review}\n\nSolve the task again."
@@ -162,7 +162,7 @@ def retry_prompt(instructions: str, playbook_text: str, model_input: str, reflec
 def reflect_prompt(
     playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
 ) -> Prompt:
-    """Review one attempt: diagnose a wrong one, take the votes of a right one. ``round`` counts from 1."""
+    """Ask for a review of one attempt: diagnose a wrong one, vote on a right one. ``round`` counts from 1."""
     verdict = "right" if trajectory.correct else "wrong"
     recorded = trajectory.recorded
     whose = (
@@ -188,13 +188,13 @@ def reflect_prompt(
 
 
 def leaf_prompt(playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
-    """Distil reflections into typed entries that cite them."""
+    """Ask to distil reflections into typed entries that cite them."""
     system = _with_playbook(_LEAF.format(sections=", ".join(SECTIONS)), playbook.text)
     return _prompt(system, _listed(reflections), "playbook_entries", LEAF, LEAF_TOKENS)
 
 
 def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
-    """Bring reflections, or summaries of some, down to one short text."""
+    """Ask to bring reflections, or summaries of some, down to one short text."""
     return _prompt(_SUMMARY, _listed(reflections), "summary", None)
 
 
@@ -204,7 +204,7 @@ def _listed(reflections: Sequence[Reflection]) -> str:
 
 
 def _item(reflection: Reflection) -> str:
-    """One reflection as an aggregator reads it: its id, its diagnosis, a line for each lesson."""
+    """Return one reflection as an aggregator reads it: its id, its diagnosis, a line for each lesson."""
     verdict = "right" if reflection.correct else "wrong"
     head = f"[{reflection.id}] ({verdict}) {quote_line(reflection.text, MAX_DIAGNOSIS_CHARS)}".rstrip()
     lessons = [f"- lesson: {quote_line(lesson.text, MAX_LESSON_CHARS)}" for lesson in reflection.lessons]
@@ -212,7 +212,7 @@ def _item(reflection: Reflection) -> str:
 
 
 def merge_prompt(playbook: Rendered, updates: Sequence[Update]) -> Prompt:
-    """Bring entries that may say the same together; they are called u-1, u-2, ... in the given order."""
+    """Ask to merge entries that may say the same; they are called u-1, u-2, ... in the given order."""
     bullets = {digest: bullet for bullet, digest in playbook.ids.items()}
     system = _with_playbook(_MERGE, playbook.text)
     items = "\n".join(
@@ -223,19 +223,19 @@ def merge_prompt(playbook: Rendered, updates: Sequence[Update]) -> Prompt:
 
 
 def _proposed(update: Update, bullets: dict[str, str]) -> str:
-    """One proposed entry as an aggregator reads it."""
+    """Return one proposed entry as an aggregator reads it."""
     named = " ".join(bullets[base] for base in update.base if base in bullets)
     target = f" of {named}" if named else ""
     return f"({update.op}{target}, {quote_line(update.section, 60)}) {quote_line(update.text, 1200)}".rstrip()
 
 
 def _work(trajectory: Trajectory) -> str:
-    """What the agent did. A recording comes in parts that fit already."""
+    """Return what the agent did. A recording comes in parts that fit already."""
     return trajectory.output.strip() if trajectory.recorded is not None else _cut(trajectory.output)
 
 
 def _cut(text: str) -> str:
-    """``text`` without its middle when it is very long."""
+    """Return ``text`` without its middle when it is very long."""
     if len(text) <= MAX_QUOTED_CHARS:
         return text.strip()
     half = MAX_QUOTED_CHARS // 2

@@ -25,11 +25,11 @@ from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, V
 def render(
     artifact: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
 ) -> Rendered:
-    """The playbook of ``artifact`` in at most ``budget_tokens`` tokens.
+    """Render ``artifact`` as a playbook of at most ``budget_tokens`` tokens.
 
-    ``with_entry`` (a digest; for a replay) is appended at the end, on top of the budget, so that the
-    text before it stays what other calls share; what it replaces or disputes is taken out. BugError
-    for a digest that the artifact does not have.
+    ``with_entry`` (a digest; for a replay) is appended at the end, on top of the budget, so that other calls
+    share the text before it; what it replaces or disputes is taken out. Raises BugError for a digest that the
+    artifact does not have.
     """
     state, ids = resolve(artifact, verify), bullet_ids(artifact)
     if with_entry is not None and with_entry not in state.standings:
@@ -86,7 +86,7 @@ class _Page:
         return True
 
     def take(self, standing: Standing) -> bool:
-        """Add one entry; False when there is no room for it."""
+        """Add one entry; return False when there is no room for it."""
         if given := self.bullets.get(standing.digest):
             shown = [line.shown(standing.helpful, standing.harmful, standing.contested) for line in given]
             if taken := self._spend(shown):
@@ -106,7 +106,7 @@ class _Page:
         return bullet_line(self.ids[s.digest], s.helpful, s.harmful, s.text, s.contested)
 
     def lines(self, standings: dict[str, Standing]) -> list[PageLine]:
-        """The page from top to bottom; joined by line ends it is the text."""
+        """Return the page from top to bottom; joined by line ends it is the text."""
         page: list[PageLine] = []
         ends = _section_ends(self.fixed)
         for index, line in enumerate(self.fixed):
@@ -130,7 +130,7 @@ class _Page:
 
 
 def _section_ends(lines: Sequence[Line]) -> dict[int, str]:
-    """Index of the last line with content of each section's first appearance -> the section."""
+    """Return each section by the index of the last line with content of its first appearance."""
     ends: dict[str, int] = {}
     closed: set[str] = set()
     current = ""
@@ -149,7 +149,7 @@ def _heading(section: str) -> str:
 
 
 def _section_order(section: str) -> tuple[int, str]:
-    """Our own sections in their order, ``others`` last, unknown ones by name before it."""
+    """Return a sort key: our own sections in their order, then unknown ones by name, then ``others``."""
     if section in SECTIONS:
         return 2 * SECTIONS.index(section), section
     return 2 * (len(SECTIONS) - 1) - 1, section
@@ -165,8 +165,8 @@ def _appended(lines: list[PageLine], standing: Standing, bullet: str) -> list[Pa
 
 
 def _set_aside(ledger: Ledger, digest: str) -> set[str]:
-    """What a replay of ``digest`` must not have in its text: itself, its rivals, what it replaces,
-    and other wordings of it."""
+    """Return what must not be in the text for a replay of ``digest``: the entry itself, its rivals, what it
+    replaces, and other wordings of it."""
     lessons = lessons_of(ledger)
     rep = lessons.rep_of.get(digest, digest)
     replaced = {base for base, result in lessons.edges if result == rep}
@@ -174,7 +174,7 @@ def _set_aside(ledger: Ledger, digest: str) -> set[str]:
 
 
 def views(artifact: Ledger, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
-    """Every entry with its standing: those in ``rendered`` first in rank order, then the others."""
+    """Return every entry with its standing: those in ``rendered`` in rank order, then the others."""
     state, ids = resolve(artifact, verify), bullet_ids(artifact)
     included, reasons = set(rendered.included), {left.digest: left.reason for left in rendered.left_out}
     replays = grouped(sorted(artifact.verdicts), lambda verdict: verdict.entry_digest)

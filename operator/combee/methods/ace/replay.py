@@ -18,7 +18,7 @@ from combee.records import Trajectory, example_of
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """Answer ``source``'s example, and its controls, with the ``page`` that has the entry in it."""
+    """A request to answer ``source``'s example, and its controls, with the entry in the ``page``."""
 
     entry_digest: str
     source: str
@@ -26,11 +26,11 @@ class ReplayRequest:
 
 
 def replay_candidates(ledger: Ledger, *, trajectories: Mapping[str, Trajectory]) -> list[str]:
-    """Digests of the entries that a replay can decide, disputed ones first, then by digest.
+    """Return the digests of the entries that a replay can decide, disputed ones first, then by digest.
 
-    They are the undecided ones with a single distinct source, and the disputed ones, that have a
-    source among ``trajectories`` whose answer was wrong. What the user gave is replayed only when
-    disputed; what two distinct examples asked to delete is not replayed.
+    These are the undecided entries with a single distinct source, and the disputed ones, where a source among
+    ``trajectories`` answered wrong. What the user gave is replayed only when disputed; what two distinct
+    examples asked to delete is not replayed.
     """
     facts, lessons, rivals = facts_of(ledger), lessons_of(ledger), rivalries(ledger)
     candidates = []
@@ -45,8 +45,8 @@ def replay_candidates(ledger: Ledger, *, trajectories: Mapping[str, Trajectory])
 
 
 def _wrong_source(ledger: Ledger, digest: str, trajectories: Mapping[str, Trajectory]) -> str:
-    """The first source of an entry whose trajectory was wrong, or empty. A call that failed shows
-    nothing to fix and is passed over."""
+    """Return the first source of an entry whose trajectory was wrong, or empty. A call that failed shows
+    nothing to fix and is skipped."""
     lessons = lessons_of(ledger)
     lesson = lessons.members[lessons.rep_of[digest]]
     for source in sorted(lesson.sources):
@@ -65,7 +65,7 @@ def replay_request(
     budget_tokens: int,
     verify: Verify,
 ) -> ReplayRequest:
-    """The replay of a candidate, beside the text that is ``shown`` without it; BugError when it is none."""
+    """Return a candidate's replay, beside the text ``shown`` without it. Raises BugError for others."""
     known = entry_digest in lessons_of(ledger).rep_of
     source = _wrong_source(ledger, entry_digest, trajectories) if known else ""
     if not source:
@@ -77,7 +77,7 @@ def replay_request(
 def replay_controls(
     entry_digest: str, right: Iterable[str], *, source: str = "", count: int = 2
 ) -> tuple[str, ...]:
-    """``count`` of the example ids ``right`` (fewer when there are fewer), chosen by hash with the
-    entry: the same for every order of ``right``. The replayed ``source``'s own example is no control."""
+    """Return ``count`` of the example ids ``right`` (or all, if fewer), chosen by hash with the entry: the
+    same for every order of ``right``. The example of the replayed ``source`` is never a control."""
     others = {example for example in right if example != example_of(source)}
     return tuple(sorted(others, key=lambda example: (digest_of([entry_digest, example]), example))[:count])

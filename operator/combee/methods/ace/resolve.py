@@ -37,7 +37,7 @@ Rivals = dict[str, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one entry stands. ``out`` is the one-word reason it may not be rendered, or empty.
+    """The standing of one entry. ``out`` is the one-word reason why it may not be rendered, or empty.
 
     ``lower`` is Wilson's lower bound of the share of examples for it among those for and against.
     ``contested`` counts the distinct examples behind its standing rivals and deletions.
@@ -57,7 +57,7 @@ class Standing:
 
     @property
     def rank(self) -> tuple[bool, float, str]:
-        """Sort key, best first: verified, lower bound of support, digest."""
+        """The sort key, best first: verified, lower bound of support, digest."""
         return self.verified == "no", -self.lower, self.digest
 
 
@@ -71,10 +71,10 @@ class State:
 
 @lru_cache(maxsize=3)
 def rivalries(ledger: Ledger) -> Rivals:
-    """Representative -> representatives it is in dispute with, whatever has been verified; symmetric.
+    """Return the rivals of each representative, whatever has been verified; symmetric.
 
-    Disputes: contradicting texts, different UPDATEs of one entry under one condition, and entries
-    that replace each other in a circle. Two entries of the user's are never in dispute.
+    In dispute are contradicting texts, different UPDATEs of one entry under one condition, and entries that
+    replace each other in a circle. Two entries of the user's are never in dispute.
     """
     facts, lessons = facts_of(ledger), lessons_of(ledger)
     texts, replaces = ledger.texts, set(lessons.edges)
@@ -93,7 +93,7 @@ def rivalries(ledger: Ledger) -> Rivals:
 
 @lru_cache(maxsize=3)
 def resolve(ledger: Ledger, verify: Verify) -> State:
-    """Every entry's standing under a rule of verification, and the rank of those that stand.
+    """Return every entry's standing under a rule of verification, and the rank of those that stand.
 
     It takes about a second for 5,000 entries, nearly all in the search for paraphrases, and is cached.
     """
@@ -117,7 +117,7 @@ def resolve(ledger: Ledger, verify: Verify) -> State:
 
 
 def _reason_out(rep: str, lessons: Lessons, facts: Facts, rivals: Rivals, verify: Verify) -> str:
-    """Why a lesson does not stand on its own merits; empty when it does. First reason wins."""
+    """Return the first reason why a lesson does not stand on its own merits; empty when it does."""
     lesson, trusted = lessons.members[rep], facts.trusted(rep)
     rival_won = any(lessons.members[rival].won for rival in rivals[rep])
     # A dispute is settled by replay; the user's own entry falls only to a rival that won.
@@ -135,8 +135,8 @@ def _reason_out(rep: str, lessons: Lessons, facts: Facts, rivals: Rivals, verify
 
 
 def _contested(rep: str, lessons: Lessons, facts: Facts, rivals: Rivals, out: dict[str, str]) -> int:
-    """Distinct examples that say otherwise: behind rivals that stand, and behind the deletion of an
-    entry that this one updates. What the user's own line said is kept until a replay settles it."""
+    """Count the distinct examples that say otherwise: behind standing rivals, and behind the deletion of an
+    entry that this one updates. A count in the user's own line stands until a replay settles it."""
     against: set[str] = set()
     for rival in rivals[rep]:
         if rival not in out:
@@ -176,7 +176,7 @@ def _standing(rep: str, lesson: Lesson, ledger: Ledger, facts: Facts, contested:
 
 
 def _aside(digest: str, ledger: Ledger, facts: Facts) -> Standing:
-    """An entry that stands for nothing: refused by a check, or another wording stands for it."""
+    """Return the standing of an entry that a check refused, or that another wording stands for."""
     supports = facts.supports.get(digest, ())
     return Standing(
         digest=digest,

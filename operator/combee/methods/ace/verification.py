@@ -44,7 +44,7 @@ _Asking = Generator[Round, Sequence[Trajectory], list[tuple[_Try, bool | None]]]
 def verification(
     artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
 ) -> Verifying[Ledger]:
-    """A verdict for every candidate of the artifact. A replay whose call is lost has no verdict: the
+    """Return a verdict for every candidate of the artifact. A replay whose call is lost has no verdict: the
     entry stays unverified and is a candidate again."""
     if verify != "Replay":
         return Verified(artifact)
@@ -82,7 +82,7 @@ def verification(
 
 
 def _looked_at(tries: Sequence[_Try], stage: str) -> _Asking:
-    """Each try, and whether it speaks against the entry on a second look too; None: a call was lost."""
+    """Return each try, and whether it speaks against the entry on both looks; None: a call was lost."""
     answers = yield Round(stage, tuple(Rollout(one.example_id, one.page) for one in tries))
     pairs = list(zip(tries, answers, strict=True))
     doubted = [one for one, answer in pairs if not answer.error and not answer.correct]
@@ -94,13 +94,13 @@ def _looked_at(tries: Sequence[_Try], stage: str) -> _Asking:
 
 
 def _both_ways(tries: Sequence[_Try], stage: str) -> Round:
-    """Each example without the entry, then with it."""
+    """Return a round that answers each example without the entry, then with it."""
     pages = ((one, page) for one in tries for page in (Page(one.page.base, len(one.page.base), ""), one.page))
     return Round(stage, tuple(Rollout(one.example_id, page) for one, page in pages), repeat=SECOND_LOOK)
 
 
 def _second_look(tries: Sequence[_Try], answers: Sequence[Trajectory]) -> dict[tuple[str, str], bool | None]:
-    """(entry, example) -> whether it speaks against the entry again; None when a call was lost."""
+    """Return, by (entry, example), whether it speaks against the entry again; None when a call was lost."""
     against: dict[tuple[str, str], bool | None] = {}
     for one, without, with_it in zip(tries, answers[::2], answers[1::2], strict=True):
         if without.error or with_it.error:

@@ -9,7 +9,7 @@ Z = 1.645
 
 
 def wilson(successes: int, trials: int, z: float = Z) -> tuple[float, float]:
-    """(lower, upper) bound of the share ``successes / trials``, both in [0, 1]; (0, 1) without trials.
+    """Return the (lower, upper) bound of the share ``successes / trials``, in [0, 1]; (0, 1) without trials.
 
     >>> [round(x, 3) for x in wilson(0, 3)]
     [0.0, 0.474]
@@ -24,7 +24,7 @@ def wilson(successes: int, trials: int, z: float = Z) -> tuple[float, float]:
 
 
 def outvoted(helpful: int, harmful: int) -> bool:
-    """Whether the helpful share is below one half beyond doubt: its upper bound is under .5.
+    """Return whether the helpful share is below one half beyond doubt: its upper bound is under .5.
 
     >>> outvoted(0, 2), outvoted(0, 3), outvoted(5, 6)
     (False, True, False)

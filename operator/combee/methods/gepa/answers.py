@@ -16,7 +16,7 @@ _FENCE = re.compile(r"^[ \t]*```[^\n`]*$", re.MULTILINE)
 
 
 def parse_rollout(text: str) -> RolloutReply:
-    """The answer of a task model; plain text is the answer itself. ParseError when there is none."""
+    """Return a task model's answer; plain text is the answer itself. Raises ParseError when there is none."""
     fields = read_object(text) if "{" in text else None
     if fields is not None and "answer" in fields:
         answer = _plain(fields["answer"])
@@ -31,7 +31,7 @@ def parse_rollout(text: str) -> RolloutReply:
 
 
 def parse_lessons(text: str, *, component: str, sources: Mapping[str, str]) -> list[Update]:
-    """The lessons of a map call; ParseError without a list. ``sources``: record id -> trajectory id."""
+    """Return a map call's lessons; ParseError without a list. ``sources``: record id -> trajectory id."""
     fields = read_object(text)
     if fields is None:
         raise ParseError("there is no JSON object in the reply")
@@ -56,8 +56,8 @@ def _backing(cited: Any, sources: Mapping[str, str]) -> frozenset[str]:
 
 
 def parse_text(text: str, *, component: str, sources: Sequence[str]) -> Update:
-    """The new text of a component: what stands between the first and the last line of ```, else all of it.
-    ParseError when nothing does, or when there is too much of it.
+    """Return the new text of a component: what stands between the first and the last line of ```, else all of
+    it. Raises ParseError when nothing does, or when there is too much of it.
 
     >>> parse_text("Here:\\n```\\nBe brief.\\n```", component="instructions", sources=["1@0"]).text
     'Be brief.'

@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Draws:
-    """``drawn``, the state, counts the draws made. gepa's selection asks a generator only for ``choice``."""
+    """A generator whose state, ``drawn``, counts its draws. gepa's selection asks it only for ``choice``."""
 
     seed: int
     drawn: int = 0
 
     def unit(self) -> float:
-        """The next number, uniform in [0, 1)."""
+        """Return the next number, uniform in [0, 1)."""
         value = unit(self.seed, "gepa", self.drawn)
         self.drawn += 1
         return value
 
     def choice(self, items: Sequence[T]) -> T:
-        """One of ``items``, each as likely; one draw. BugError when there is none.
+        """Return one of ``items``, each as likely; one draw. Raises BugError when there is none.
 
         >>> Draws(7).choice(["a"])
         'a'
@@ -39,7 +39,7 @@ class Draws:
         return items[int(self.unit() * len(items))]
 
     def weighted(self, items: Sequence[T], weights: Sequence[float]) -> T:
-        """One of ``items``, as likely as its weight; each alike when all weigh nothing. One draw."""
+        """Return one of ``items``, as likely as its weight; each alike when all weigh nothing. One draw."""
         total = sum(weights)
         if total <= 0 or len(items) != len(weights):
             return self.choice(items)

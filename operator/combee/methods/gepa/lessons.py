@@ -23,17 +23,17 @@ SIMILAR = 0.6
 
 
 def backers(lesson: Update) -> int:
-    """Distinct examples that a lesson comes from."""
+    """Return the distinct examples that a lesson comes from."""
     return len({example_of(source) for source in lesson.sources})
 
 
 def ranked(lessons: Iterable[Update]) -> list[Update]:
-    """Those that more examples back first, then by text."""
+    """Return the lessons, those that more examples back first, then by text."""
     return sorted(lessons, key=lambda one: (-backers(one), one.text))
 
 
 def grouped(lessons: Sequence[Update], *, cap: int) -> list[Update]:
-    """One lesson for each group of those that say the same, backed by all of it; ranked. No call.
+    """Return one lesson for each group of those that say the same, backed by all of it; ranked. No call.
 
     A group's wording is the one that most examples back, of these the shortest. The result does not depend
     on the order of ``lessons``.
@@ -55,7 +55,7 @@ def _united(group: Sequence[Update]) -> Update:
 
 
 def split(text: str) -> tuple[str, list[str]]:
-    """A component's text without its block, and the lessons of the block.
+    """Return a component's text without its block, and the lessons of the block.
 
     >>> split(with_block("Be brief.", ["Round late."], room_tokens=100))
     ('Be brief.', ['Round late.'])
@@ -68,9 +68,9 @@ def split(text: str) -> tuple[str, list[str]]:
 
 
 def with_block(body: str, lessons: Sequence[str], *, room_tokens: int) -> str:
-    """``body`` and, below it, the lessons that it does not say already, in their order, while they fit.
+    """Return ``body`` and, below it, the lessons that it does not hold already, in order, while they fit.
 
-    ``room_tokens``: what the whole text may take. The body is never cut.
+    ``room_tokens`` is what the whole text may take. The body is never cut.
     """
     body = body.strip()
     stated = [line for line in body.splitlines() if line.strip()]

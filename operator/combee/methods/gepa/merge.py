@@ -26,7 +26,7 @@ class Lineages:
 
 
 def ancestors(pool: Pool) -> dict[str, frozenset[str]]:
-    """variant -> everything it came out of, over any number of generations."""
+    """Return, by variant, everything that it came out of, over any number of generations."""
     parents: dict[str, set[str]] = {digest: set() for digest in pool.by_digest}
     for origin in pool.origins:
         parents.setdefault(origin.variant, set()).update(origin.parents)
@@ -34,8 +34,8 @@ def ancestors(pool: Pool) -> dict[str, frozenset[str]]:
 
 
 def mergeable(pool: Pool, kind: Frontier) -> list[Lineages]:
-    """What could be merged, in a fixed order: undominated variants, neither out of the other, of an ancestor
-    that scores no more than either, where just one of them changed some component; and not merged before."""
+    """Return what could be merged, in a fixed order: undominated variants, neither out of the other, with an
+    ancestor that scores no more than either, where just one changed some component; not merged before."""
     lines, means = ancestors(pool), {digest: mean_score(of) for digest, of in scores(pool).items()}
     done = {(fact.one, fact.other, fact.ancestor) for fact in pool.merged}
     leading = sorted(undominated(pool, kind))
@@ -60,7 +60,7 @@ def _complementary(pool: Pool, one: str, other: str, ancestor: str) -> bool:
 
 
 def choose(pool: Pool, kind: Frontier, draws: Draws) -> Lineages | None:
-    """One of what could be merged, the likelier the more its ancestor scores; None, and no draw, for none."""
+    """Return one possible merge, likelier the more its ancestor scores; None, and no draw, if none is."""
     choices = mergeable(pool, kind)
     if not choices:
         return None
@@ -69,8 +69,8 @@ def choose(pool: Pool, kind: Frontier, draws: Draws) -> Lineages | None:
 
 
 def merged(pool: Pool, lineages: Lineages) -> Variant:
-    """The child: per component the text of the one that changed it; of two that did, that of the better
-    variant, of equally good ones that of ``one``."""
+    """Return the child. Each component has the text of the one that changed it; where both did, that of the
+    better variant, or of ``one`` where they are equally good."""
     means = {digest: mean_score(of) for digest, of in scores(pool).items()}
     first, second, base = (
         dict(pool.by_digest[digest].components)

@@ -45,7 +45,7 @@ LINE_TOKENS = 8
 
 @dataclass(frozen=True)
 class GepaMethod(Method[Pool]):
-    """Variants, Pareto selection, reflective mutation and merges of lineages."""
+    """The method of variants, Pareto selection, reflective mutation and merges of lineages."""
 
     terms: Terms = field(default_factory=Terms)
 
@@ -57,8 +57,8 @@ class GepaMethod(Method[Pool]):
     parts = staticmethod(reduction.parts)
 
     def cost(self, of: Iteration) -> Cost:
-        """Two children of each parent are asked its share of the batch, each component of each by itself
-        where both fail. What got in is scored on select, and so are once the start, and a merge."""
+        """Count two children of each parent, each asked its share of the batch, and each component by itself
+        where both fail. What got in is scored on select, and so are, once, the start and a merge."""
         retries = of.components if of.components > 1 else 0
         children, merges = 2, 1
         scored = 1 + children * of.texts + merges
@@ -72,19 +72,19 @@ class GepaMethod(Method[Pool]):
         return pool.started(pool.read_components(text), seed=self.terms.seed)
 
     def render(self, artifact: Pool, *, budget_tokens: int, verify: Verify) -> Rendered:
-        """The variant that leads, or the best that fits into the budget."""
+        """Return the variant that leads, or the best that fits into the budget."""
         return standing.render(artifact, budget_tokens=budget_tokens)
 
     def working(
         self, artifact: Pool, *, budget_tokens: int, verify: Verify, variants: int = 1
     ) -> list[Rendered]:
-        """The variants that the next draws of the pool fall on. ``apply`` makes the draw of each for good."""
+        """Return the variants that the pool's next draws fall on; ``apply`` makes each draw for good."""
         draws = Draws(artifact.seed, artifact.drawn)
         chosen = choose_parents(artifact, self.terms.rules.frontier, draws, variants)
         return [standing.rendered_variant(artifact.by_digest[digest]) for digest in chosen]
 
     def views(self, artifact: Pool, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
-        """Of the variant that is rendered each component, and each lesson that stands below its text."""
+        """Return each component of the rendered variant, and each lesson that stands below its text."""
         digest = rendered.variant
         variant = artifact.by_digest.get(digest)
         if variant is None:
@@ -104,7 +104,7 @@ class GepaMethod(Method[Pool]):
     def reflect_prompt(
         self, playbook_text: str, trajectory: Trajectory, round: int, previous: Reflection | None
     ) -> None:
-        """Nothing is asked about a single trajectory: it is a record, and a map call sees several."""
+        """Ask nothing about a single trajectory: it is a record, and a map call sees several."""
         return
 
     def parse_reflection(self, text: str, *, reflection_id: str, trajectory: Trajectory) -> Reflection:
@@ -130,15 +130,15 @@ class GepaMethod(Method[Pool]):
         return answers.parse_lessons(text, component=component, sources=sources)
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
-        """The lines of a summary are one record, of all components."""
+        """Return the lines of a summary as one record, of all components."""
         summary = summary_of(text, summary_id=summary_id, reflections=reflections)
         lines = " ".join(lesson.text for lesson in summary.lessons)
         return replace(summary, lessons=(Lesson(f"{summary_id}.{EVERY}", lines),))
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
-        """Lessons that say the same are one, without a call. Per component those that most examples back,
-        ``LAST_CALL`` of them or as many as the caps allow, are one cluster: that call. The others pass, and
-        reach the child that has all lessons below its text."""
+        """Join lessons that say the same, without a call. Of each component those that most examples back,
+        ``LAST_CALL`` of them or as many as the caps allow, are the cluster of its last call. The others pass,
+        and reach the child that has all lessons below its text."""
         if self.terms.whole_texts:
             return _by_component(updates)
         passed: list[Update] = []
@@ -154,7 +154,7 @@ class GepaMethod(Method[Pool]):
         return Grouping(passed, clusters)
 
     def merge_prompt(self, playbook: Rendered, updates: Sequence[Update]) -> Prompt:
-        """Write the component of the updates anew with what was learned of it."""
+        """Ask to write the component of the updates anew with what was learned of it."""
         return prompts.reduce_prompt(playbook, updates, self.terms.asked_with)
 
     def parse_merge(self, text: str, *, updates: Sequence[Update], playbook: Rendered) -> Merged:
@@ -162,7 +162,7 @@ class GepaMethod(Method[Pool]):
         return Merged([answers.parse_text(text, component=updates[0].section, sources=sources)])
 
     def reconcile_merge(self, members: Sequence[Update], merged: Sequence[Update]) -> list[Update]:
-        """The new text, and each lesson for the child that has them; proposals of whole texts are used up."""
+        """Return the new text, and each lesson for the child that has them; whole texts are used up."""
         return [*merged, *(one for one in members if one.op == "ADD")]
 
     def apply(
@@ -174,7 +174,7 @@ class GepaMethod(Method[Pool]):
         iteration: int,
         ids: Mapping[str, str] | None = None,
     ) -> Pool:
-        """Two children of a variant that the iteration worked with (``ids``), and the draw that chose it."""
+        """Add two children of a variant that the iteration worked with (``ids``), and the draw of it."""
         parent = (ids or {}).get(VARIANT) or standing.best(artifact).digest
         drawn = replace(artifact, drawn=artifact.drawn + 1)
         offspring = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
@@ -187,7 +187,7 @@ class GepaMethod(Method[Pool]):
         return tuple(digest for digest in after.by_digest if digest not in before.by_digest)
 
     def checks(self, artifact: Pool, new_digests: Sequence[str], *, corpus: LeakCorpus) -> list[Refusal]:
-        """Line by line of what is new in a variant: what its parents say was let in before."""
+        """Check line by line what is new in a variant: what its parents say was let in before."""
         refusals: list[Refusal] = []
         for digest in new_digests:
             known = {
@@ -216,7 +216,7 @@ class GepaMethod(Method[Pool]):
         )
 
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
-        """A record is carried when some update cites it; what it says is not what is to be kept of it."""
+        """Count a record as carried when some update cites it; what it says need not be kept."""
         cited = {source for one in updates for source in one.sources | one.cited}
         return frozenset(
             lesson.id for one in reflections if one.trajectory_id in cited for lesson in one.lessons
@@ -224,8 +224,8 @@ class GepaMethod(Method[Pool]):
 
 
 def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> EntryView:
-    """A part of a variant as reports show it. What it rests on is the whole variant's: it was given, or it
-    beat its parent on the examples that it was proposed from."""
+    """Return a part of a variant as reports show it. What it rests on is the whole variant's: it was given,
+    or it beat its parent on the examples that it was proposed from."""
     origins = [origin for origin in artifact.origins if origin.variant == digest]
     return EntryView(
         id=name,
@@ -238,7 +238,7 @@ def _view(artifact: Pool, digest: str, name: str, section: str, text: str) -> En
 
 
 def _by_component(proposals: Sequence[Update]) -> Grouping:
-    """One last call for each component that has several proposals; a lone one is the new text."""
+    """Return a last call for each component with several proposals; a lone one is the new text."""
     passed: list[Update] = []
     clusters: list[list[Update]] = []
     for component in sorted({one.section for one in proposals}):

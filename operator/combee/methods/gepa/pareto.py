@@ -23,9 +23,9 @@ Front = dict[str, set[int]]
 
 
 def fronts(pool: Pool, kind: Frontier) -> Front:
-    """The fronts of a kind, by key in order; keys that nobody has a score for are absent.
+    """Return the fronts of a kind, by key in order; keys that nobody has a score for are absent.
 
-    DataError when the kind needs objectives and none were scored.
+    Raises DataError when the kind needs objectives and none were scored.
     """
     order = members(pool)
     by_value = {digest: of for digest, of in scores(pool).items() if digest in order}
@@ -58,10 +58,10 @@ def fronts(pool: Pool, kind: Frontier) -> Front:
 
 
 def choose_parents(pool: Pool, kind: Frontier, draws: Draws, count: int = 1) -> list[str]:
-    """The digests of the variants to start from, all different, in the order of their draws: one draw each.
+    """Return the digests of the variants to start from, all different, in the order of their draws: one each.
 
-    ``count``, or as many as there are that none makes superfluous; one at least. Each is drawn from the
-    fronts without those drawn before it, as likely as the number of fronts that it is on.
+    There are ``count``, or as many as none makes superfluous; at least one. Each is drawn from the fronts
+    without those drawn before it, as likely as the number of fronts that it is on.
     """
     order, leading = members(pool), fronts(pool, kind) if pool.scores else {}
     if not leading:
@@ -76,7 +76,7 @@ def choose_parents(pool: Pool, kind: Frontier, draws: Draws, count: int = 1) -> 
 
 
 def _drawn(order: list[str], draws: Draws, count: int) -> list[str]:
-    """Some of ``order`` without repeats, each as likely; one at least."""
+    """Return some of ``order`` without repeats, each as likely; at least one."""
     left, chosen = list(order), list[str]()
     while left and len(chosen) < max(1, count):
         chosen.append(draws.choice(left))
@@ -85,7 +85,7 @@ def _drawn(order: list[str], draws: Draws, count: int) -> list[str]:
 
 
 def undominated(pool: Pool, kind: Frontier) -> list[str]:
-    """The members that no others make superfluous, in the order of members."""
+    """Return the members that no others make superfluous, in the order of members."""
     order, leading = members(pool), fronts(pool, kind) if pool.scores else {}
     if not leading:
         return order
@@ -99,12 +99,12 @@ def _means(pool: Pool, order: list[str]) -> list[float]:
 
 
 def _key(*parts: str) -> str:
-    """A front's key; no part can pose as two."""
+    """Return a front's key; no part can pose as two."""
     return "\x1f".join(parts)
 
 
 def _by_key(by_variant: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """example -> variant -> score."""
+    """Return the scores turned round: example -> variant -> score."""
     turned: dict[str, dict[str, float]] = {}
     for variant, of in by_variant.items():
         for example, value in of.items():

@@ -41,17 +41,17 @@ class Variant:
 
     @classmethod
     def of(cls, components: Mapping[str, str]) -> Variant:
-        """The variant of these components."""
+        """Return the variant of these components."""
         return cls(tuple(sorted(components.items())))
 
     @property
     def digest(self) -> str:
-        """sha256 hex of its components: equal texts are one variant, however they came about."""
+        """The sha256 hex of its components: equal texts are one variant, however they came about."""
         return digest_of(self.components)
 
     @property
     def text(self) -> str:
-        """As a model reads it: a lone component bare, several each under its name.
+        """The prompt as a model reads it: a lone component bare, several each under its name.
 
         >>> Variant.of({"instructions": "Round late."}).text
         'Round late.'
@@ -61,13 +61,13 @@ class Variant:
         return "\n\n".join(f"# {name}\n\n{text.strip()}" for name, text in self.components)
 
     def with_texts(self, texts: Mapping[str, str]) -> Variant:
-        """This one with other texts for some of its components."""
+        """Return this one with other texts for some of its components."""
         return Variant.of({**dict(self.components), **texts})
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Origin:
-    """``variant`` came out of ``parents`` in ``iteration``, which ``kind`` says how; -1: it was given."""
+    """The fact that ``variant`` came out of ``parents`` in ``iteration``, by ``kind``; -1: it was given."""
 
     variant: str
     kind: VariantKind
@@ -77,7 +77,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Scored:
-    """``variant`` scored ``value`` on ``example``; higher is better."""
+    """The fact that ``variant`` scored ``value`` on ``example``; higher is better."""
 
     variant: str
     example: str
@@ -97,7 +97,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Merged:
-    """``one`` and ``other`` (by digest, in order) were merged over ``ancestor``."""
+    """The fact that ``one`` and ``other`` (by digest, in order) were merged over ``ancestor``."""
 
     one: str
     other: str
@@ -106,7 +106,7 @@ class Merged:
 
 @dataclass(frozen=True, eq=False)
 class Pool(FactSet):
-    """Sets of facts about variants."""
+    """An artifact made of sets of facts about variants."""
 
     seed: int = 0
     variants: frozenset[Variant] = frozenset()
@@ -119,16 +119,16 @@ class Pool(FactSet):
 
     @cached_property
     def by_digest(self) -> dict[str, Variant]:
-        """Variants by their digest, in its order. Do not change it."""
+        """The variants by digest, in its order. Do not change the mapping."""
         named = {variant.digest: variant for variant in self.variants}
         return dict(sorted(named.items()))
 
     def origin_of(self, digest: str) -> Origin:
-        """The first origin of a variant."""
+        """Return the first origin of a variant."""
         return min(origin for origin in self.origins if origin.variant == digest)
 
     def to_json(self) -> bytes:
-        """Canonical JSON."""
+        """Return canonical JSON."""
         facts = {name: rows_of(getattr(self, name)) for name in _FACTS}
         return canonical_json({"version": VERSION, "seed": self.seed, "drawn": self.drawn, **facts})
 
@@ -148,7 +148,7 @@ def _frozen(value: Any) -> Any:
 
 
 def from_json(data: bytes) -> Pool:
-    """The pool whose ``to_json()`` is ``data``; DataError when it is none of ours."""
+    """Return the pool whose ``to_json()`` is ``data``. Raises DataError when it is none of ours."""
     return read_facts(data, "pool of variants", VERSION, _pool)
 
 
@@ -158,7 +158,7 @@ def _pool(body: dict[str, Any]) -> Pool:
 
 
 def started(components: Mapping[str, str], *, seed: int) -> Pool:
-    """The pool of one variant, the one that was given."""
+    """Return the pool of one variant, the one that was given."""
     variant = Variant.of(components)
     return Pool(
         seed=seed,
@@ -168,7 +168,7 @@ def started(components: Mapping[str, str], *, seed: int) -> Pool:
 
 
 def read_components(text: str) -> dict[str, str]:
-    """The components of a prompt as a user gives it: a JSON object of texts, or one text.
+    """Return the components of a prompt as a user gives it: a JSON object of texts, or one text.
 
     >>> read_components('{"ask": "Be brief.", "check": "Twice."}')
     {'ask': 'Be brief.', 'check': 'Twice.'}

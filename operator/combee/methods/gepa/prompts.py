@@ -59,14 +59,14 @@ and "records"
 
 
 def rollout_prompt(instructions: str, playbook_text: str, model_input: str) -> Prompt:
-    """Answer one example: what the task asks for, then the variant."""
+    """Ask to answer one example: what the task asks for, then the variant."""
     system = "\n\n".join(part.strip() for part in (instructions, playbook_text, _ANSWER) if part.strip())
     messages = (Message("system", system), Message("user", f"# TASK\n\n{model_input}"))
     return Prompt(messages, "rollout", ROLLOUT, ROLLOUT_TOKENS)
 
 
 def record_text(trajectory: Trajectory) -> str:
-    """What an aggregator is shown of a trajectory: what was given, what came back, and the feedback on it."""
+    """Return what an aggregator sees of a trajectory: what was given, what came back, and the feedback."""
     feedback = trajectory.feedback.strip() or ("right" if trajectory.correct else "wrong")
     worked = " ".join(part for part in (trajectory.output.strip(), trajectory.answer.strip()) if part)
     answered = quote_line(worked or "(nothing)", MAX_QUOTED_CHARS)
@@ -81,7 +81,7 @@ _SENTENCE_END = re.compile(r"[^\W\d][.!?:] ")
 
 
 def _both_ends(text: str) -> str:
-    """``text`` on one line; of one that is too long its first third and the end of it."""
+    """Return ``text`` on one line; of one that is too long, its first third and its end."""
     line = quote_line(text, len(text))
     if len(line) <= MAX_GIVEN_CHARS:
         return line
@@ -90,8 +90,8 @@ def _both_ends(text: str) -> str:
 
 
 def told_once(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """The whole sentences that the inputs of several records begin with alike, and the records without them;
-    '' where they are short.
+    """Return the whole sentences that the inputs of several records begin with alike, and the records without
+    them; the sentences are '' where they are short.
 
     >>> told_once(["Given: One of A. Which?"])
     ('', ['Given: One of A. Which?'])
@@ -107,7 +107,7 @@ def told_once(texts: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def records_of(trajectory: Trajectory) -> list[tuple[str, str]]:
-    """(component, record): those that the task itself made, or one of all components."""
+    """Return (component, record) pairs: those that the task itself made, or one of all components."""
     if trajectory.records is None:
         return [(EVERY, record_text(trajectory))]
     return [(name, quote_line(text, MAX_RECORD_CHARS)) for name, text in trajectory.records]
@@ -116,7 +116,7 @@ def records_of(trajectory: Trajectory) -> list[tuple[str, str]]:
 def map_prompt(
     shown: Rendered, records: Sequence[tuple[str, str]], templates: Templates, *, typed: bool
 ) -> Prompt:
-    """What an aggregator is asked about records, (id, text) each; ``typed``: for lessons, else a new text."""
+    """Ask about records, (id, text) each, for lessons that cite them (``typed``), else for a new text."""
     alike, texts = told_once([text for _, text in records])
     items = "\n".join(f"[{id_}] {text}" for (id_, _), text in zip(records, texts, strict=True))
     begun = f"What was given begins alike in all of them: {alike}\n\n" if alike else ""
@@ -128,14 +128,14 @@ def map_prompt(
 
 
 def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
-    """Bring records, or summaries of some, down to one short text."""
+    """Ask to bring records, or summaries of some, down to one short text."""
     items = "\n".join(f"[{one.id}] {' '.join(lesson.text for lesson in one.lessons)}" for one in reflections)
     messages = (Message("system", SUMMARIZE), Message("user", f"# RECORDS ({len(reflections)})\n\n{items}"))
     return Prompt(messages, "summary", None, ROLLOUT_TOKENS)
 
 
 def reduce_prompt(shown: Rendered, updates: Sequence[Update], templates: Templates) -> Prompt:
-    """Write a component anew with what was learned of it: lessons, or proposals of whole texts."""
+    """Ask to write a component anew with what was learned of it: lessons, or proposals of whole texts."""
     proposals = [one for one in updates if one.op == "UPDATE"]
     if proposals:
         texts = (f"## Proposal {k}\n\n{one.text}" for k, one in enumerate(proposals, start=1))
@@ -153,12 +153,12 @@ def _backing(lesson: Update) -> str:
 
 
 def narrowed(reflection: Reflection, component: str) -> Reflection:
-    """The reflection with its record for one component alone; without any where it has none for it."""
+    """Return the reflection with its record for one component alone; without any where it has none for it."""
     own = (f"{reflection.id}.{component}", f"{reflection.id}.{EVERY}")
     records = (lesson for lesson in reflection.lessons if lesson.id in own and lesson.text)
     return replace(reflection, lessons=tuple(islice(records, 1)))
 
 
 def record_of(reflection: Reflection, component: str) -> str:
-    """The record of a reflection for one component; empty where it has none for it."""
+    """Return the record of a reflection for one component; empty where it has none for it."""
     return "".join(lesson.text for lesson in narrowed(reflection, component).lessons)

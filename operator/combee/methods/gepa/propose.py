@@ -14,11 +14,11 @@ Child = tuple[VariantKind, Variant]
 
 
 def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) -> list[Child]:
-    """The rewrite of every component that has one, and the rewrite with all lessons below it.
+    """Return the rewrite of every component that has one, and the rewrite with all lessons below it.
 
-    Updates: UPDATE is the new text of the component its section names, ADD a lesson for it. A component
-    without either stays. A child that says what its parent says, that is over the budget, or that its brother
-    is, is none.
+    An UPDATE is the new text of the component that its section names, an ADD a lesson for it. A component
+    without either stays. A child is left out when its text is its parent's or its brother's, or is over the
+    budget.
     """
     texts = dict(parent.components)
     rewrites = {one.section: one.text for one in updates if one.op == "UPDATE" and one.section in texts}
@@ -36,7 +36,7 @@ def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) 
 
 
 def _rewritten(before: str, after: str) -> str:
-    """The new text, with the lessons in the block of the old one, which a model is not trusted to copy."""
+    """Return the new text with the lessons of the old one's block, which a model is not trusted to copy."""
     body, copied = split(after)
     _, standing = split(before)
     lessons = list(dict.fromkeys([*standing, *copied]))
@@ -46,7 +46,7 @@ def _rewritten(before: str, after: str) -> str:
 
 
 def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tokens: int) -> Variant:
-    """Each component with what was learned of it in its block, by name, within what room is left."""
+    """Add what was learned of each component to its block, by name, within what room is left."""
     grown = variant
     for name, text in variant.components:
         body, standing = split(text)
@@ -59,7 +59,7 @@ def _with_lessons(variant: Variant, learned: dict[str, list[Update]], budget_tok
 
 
 def parts(parent: Variant, failed: Sequence[Child]) -> list[Child]:
-    """What is left of joint children that failed: each of the several components that one changed, alone."""
+    """Split joint children that failed: return each of the several components that one changed, alone."""
     old = dict(parent.components)
     singles: dict[Variant, VariantKind] = {}
     for kind, child in failed:

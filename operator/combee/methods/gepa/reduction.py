@@ -25,8 +25,8 @@ much; the other lessons stand word for word below its text, in the child that ha
 
 
 def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-    """The components that there is a record for, in the order of names, each with its own records alone;
-    those without one are skipped."""
+    """Return the components that there is a record for, in the order of names, each with its own records
+    alone; those without one are skipped."""
     components = []
     for name, text in playbook.components:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)
@@ -37,8 +37,8 @@ def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
 
 
 def carried_by_reduce(tokens: Sequence[int], *, cap: int, room_tokens: int) -> int:
-    """How many lessons, best first, the last call of a component is given: as many as both caps allow, and
-    one at least. The others still reach the child that has all lessons below its text.
+    """Return how many lessons, best first, the last call of a component is given: as many as both caps allow,
+    and at least one. The others still reach the child that has all lessons below its text.
 
     >>> carried_by_reduce([50] * 100, cap=32, room_tokens=23_500)
     32

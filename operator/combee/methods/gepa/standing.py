@@ -16,7 +16,7 @@ from combee.methods.protocol import OVER_BUDGET, VARIANT, LeftOut, Rendered, Var
 
 
 def members(pool: Pool) -> list[str]:
-    """The digests of the variants that are in: those given, and those that beat their parent; oldest first.
+    """Return the digests of the variants that are in: those given or better than their parent; oldest first.
 
     A refused one is never in, whatever it scored, and neither is one that two facts disagree about.
     """
@@ -32,14 +32,14 @@ def members(pool: Pool) -> list[str]:
 
 
 def pending(pool: Pool) -> list[str]:
-    """The digests of proposals that nobody has judged yet, and that no check refused; by digest."""
+    """Return the digests of proposals that nobody has judged yet, and that no check refused; by digest."""
     decided = {fact.variant for fact in pool.judged} | {refusal.entry_digest for refusal in pool.refusals}
     given = {origin.variant for origin in pool.origins if origin.kind == "start"}
     return [digest for digest in pool.by_digest if digest not in decided and digest not in given]
 
 
 def scores(pool: Pool, objective: str = VALUE) -> dict[str, dict[str, float]]:
-    """variant -> example -> score. Of two that disagree the lower one: it is what can be relied on."""
+    """Return variant -> example -> score. Of two that disagree the lower one counts: it can be relied on."""
     by_variant: dict[str, dict[str, float]] = defaultdict(dict)
     for fact in sorted(pool.scores, reverse=True):
         if fact.objective == objective:
@@ -48,17 +48,17 @@ def scores(pool: Pool, objective: str = VALUE) -> dict[str, dict[str, float]]:
 
 
 def objectives(pool: Pool) -> list[str]:
-    """The objectives that anything was scored by, besides the score itself."""
+    """Return the objectives that anything was scored by, besides the score itself."""
     return sorted({fact.objective for fact in pool.scores} - {VALUE})
 
 
 def mean_score(by_example: Mapping[str, float] | None) -> float:
-    """The mean over the examples that have a score; 0 for none."""
+    """Return the mean over the examples that have a score; 0 for none."""
     return sum(by_example.values()) / len(by_example) if by_example else 0.0
 
 
 def ranked(pool: Pool) -> list[str]:
-    """The members, best first: by mean score, then the older one."""
+    """Return the members, best first: by mean score, then the older one."""
     known = scores(pool)
     order = members(pool)
     if not order:
@@ -67,12 +67,12 @@ def ranked(pool: Pool) -> list[str]:
 
 
 def best(pool: Pool) -> Variant:
-    """The variant that leads."""
+    """Return the variant that leads."""
     return pool.by_digest[ranked(pool)[0]]
 
 
 def render(pool: Pool, *, budget_tokens: int) -> Rendered:
-    """The best member that fits into the budget; where none does, as many lines of the best as do."""
+    """Render the best member that fits into the budget; where none does, as many lines of the best as do."""
     order = ranked(pool)
     left: list[LeftOut] = []
     for digest in order:
@@ -85,7 +85,7 @@ def render(pool: Pool, *, budget_tokens: int) -> Rendered:
 
 
 def rendered_variant(variant: Variant) -> Rendered:
-    """One variant as a model reads it."""
+    """Return one variant as a model reads it."""
     text = variant.text
     ids = {VARIANT: variant.digest}
     return Rendered(text, estimate_tokens(text), (variant.digest,), (), ids, variant.components)
@@ -102,7 +102,7 @@ def _cut(text: str, budget_tokens: int) -> str:
 
 
 def variants(pool: Pool, shown: str) -> list[VariantView]:
-    """The members, best first. ``shown``: the digest of the one that is rendered."""
+    """Return the members, best first. ``shown`` is the digest of the one that is rendered."""
     known = scores(pool)
     judged = {fact.variant: fact for fact in sorted(pool.judged)}
     views = []

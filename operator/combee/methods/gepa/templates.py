@@ -93,7 +93,7 @@ Reply with the whole new instructions and nothing else, between two lines of ```
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """What the two kinds of calls are asked with."""
+    """The templates that the two kinds of calls are asked with."""
 
     map: str = MAP
     reduce: str = REDUCE
@@ -103,7 +103,7 @@ WHOLE_TEXTS = Templates(WHOLE_MAP, WHOLE_REDUCE)
 
 
 def fill(template: str, *, current: str, side: str) -> str:
-    """The template with both put in, in one pass: what is put in is never looked at for placeholders.
+    """Return the template with both put in, in one pass; what is put in is not searched for placeholders.
 
     >>> fill("<curr_param>: <side_info>", current="<side_info>", side="x")
     '<side_info>: x'

@@ -33,7 +33,7 @@ class Terms:
 
 
 def terms_of(spec: RunSpec) -> Terms:
-    """The terms of a run.
+    """Return the terms of a run.
 
     Whole texts are proposed where no call of its own comes after the lessons: by ``paperCompat``, by the
     strategies of one call, and by ``merge: Model``, whose nodes merge texts.

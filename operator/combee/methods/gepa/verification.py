@@ -34,14 +34,14 @@ _Asking = Generator[Round, Sequence[Trajectory], Pool]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a pool is run. ``merges``: most merges of lineages in a run."""
+    """How a pool is run. ``merges`` is the most merges of lineages in a run."""
 
     frontier: Frontier = "Instance"
     merges: int = 5
 
 
 def with_children(pool: Pool, parent: str, children: Iterable[Child], iteration: int) -> Pool:
-    """The pool with proposals that it neither has nor has judged before; they wait to be judged."""
+    """Return the pool with proposals that it neither has nor has judged before; they wait to be judged."""
     known = {fact.variant for fact in pool.judged} | pool.by_digest.keys()
     new = [(kind, variant) for kind, variant in children if variant.digest not in known]
     return replace(
@@ -76,7 +76,7 @@ def verification(
 
 
 def _seen(pool: Pool, whole: Sequence[str]) -> Mapping[str, Known]:
-    """What the variant that is rendered ``whole`` scored on select; nothing of one that is cut."""
+    """Return what the variant that is rendered ``whole`` scored on select; nothing of one that is cut."""
     partial = scores(pool, PARTIAL)
     return {
         example: (value, partial.get(digest, {}).get(example))
@@ -97,7 +97,7 @@ def _minibatches(trajectories: Iterable[Trajectory]) -> _Minibatches:
 
 
 def _of_losing_parents(pool: Pool, children: Sequence[str]) -> list[str]:
-    """Those of ``children`` whose parent none of them beat."""
+    """Return those of ``children`` whose parent none of them beat."""
     won = {fact.variant for fact in pool.judged if fact.accepted}
     parent = {digest: pool.origin_of(digest).parents[0] for digest in children}
     beaten = {parent[digest] for digest in children if digest in won}
@@ -125,7 +125,7 @@ def _judged(pool: Pool, children: Sequence[str], before: _Minibatches, stage: st
 
 
 def _retried(pool: Pool, failed: Sequence[str]) -> tuple[Pool, list[str]]:
-    """The pool with each changed component of the failed children by itself, and these proposals' digests."""
+    """Add each changed component of the failed children by itself; return these proposals' digests, too."""
     by_parent = grouped(map(pool.origin_of, failed), lambda origin: origin.parents[0])
     added: list[str] = []
     for parent, origins in sorted(by_parent.items()):
@@ -139,8 +139,8 @@ def _retried(pool: Pool, failed: Sequence[str]) -> tuple[Pool, list[str]]:
 
 
 def _without(pool: Pool, gone: Set[str]) -> Pool:
-    """The pool without the texts of these. Of those that were judged the verdict stays: texts that lost would
-    only make an artifact long, and are not tried again."""
+    """Return the pool without the texts of these. Verdicts on them stay: texts that lost would only make an
+    artifact long, and are not tried again."""
     return replace(
         pool,
         variants=frozenset(one for one in pool.variants if one.digest not in gone),
@@ -176,7 +176,7 @@ def _swept(pool: Pool, variants: Sequence[Variant], stage: str) -> _Asking:
 
 
 def _merged(pool: Pool, rules: Rules) -> _Asking:
-    """One merge of lineages, where one is left to do and there are two to merge."""
+    """Merge two lineages, where a merge is left to do and there are two to merge."""
     if len(pool.merged) >= rules.merges:
         return pool
     draws = Draws(pool.seed, pool.drawn)
@@ -210,9 +210,9 @@ Answers = Mapping[str, float | None]
 
 
 def judge(child: str, before: Answers, after: Answers) -> Judged | None:
-    """The verdict: accepted when the sum over the examples that both answered is strictly higher.
+    """Return the verdict: accepted when the sum over the examples that both answered is strictly higher.
 
-    None when fewer than half of the examples of ``before`` were answered by both: a bad day is no verdict.
+    Return None when both answered fewer than half of the examples of ``before``: a bad day is no verdict.
     Sums are exact (``math.fsum``), so the order of examples cannot matter.
 
     >>> judge("c", {"1": 0.0, "2": 1.0}, {"1": 1.0, "2": 1.0})
@@ -232,8 +232,8 @@ def judge(child: str, before: Answers, after: Answers) -> Judged | None:
 
 
 def holds_up(child: Mapping[str, float], *others: Mapping[str, float]) -> tuple[bool, float, int]:
-    """(whether ``child`` scores at least what the best of ``others`` does, by how much in sum, on how many
-    examples), all on the examples that every one of them has a score for. False where there is none.
+    """Return (whether ``child`` scores at least what the best of ``others`` does, by how much in sum, on how
+    many examples), all on the examples that every one of them has a score for. Without any it is False.
 
     >>> holds_up({"1": 1.0, "2": 0.0}, {"1": 1.0}, {"1": 0.0, "2": 1.0})
     (True, 0.0, 1)
