@@ -42,7 +42,7 @@ Strategy = Annotated[str, Strict(), Field(max_length=63), STRATEGY_NAMES]
 
 
 def traits_of(strategy: str) -> Traits:
-    """The traits of a strategy; those of a package's own are its ``traits``."""
+    """Return the traits of a strategy; a package's own strategy has them as ``traits``."""
     if strategy in STRATEGIES:
         return STRATEGIES[strategy]
     traits: Traits = extensions.load(extensions.STRATEGIES, strategy).traits
@@ -95,5 +95,5 @@ class Aggregation(Model):
 
     @property
     def traits(self) -> Traits:
-        """What its strategy is like."""
+        """The traits of its strategy."""
         return traits_of(self.strategy)

@@ -16,7 +16,7 @@ from combee.errors import NotAvailableError
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field of a run that is not built: where it stands, when a spec states it, what to do meanwhile."""
+    """A field of a run that is not built: where it stands, when a spec states it, what to do meanwhile."""
 
     path: str
     states: Callable[[RunSpec], bool]
@@ -36,7 +36,7 @@ ROWS = (
 def not_available(
     resource: PromptLearningRun | Playbook, where: Callable[[str], str]
 ) -> list[NotAvailableError]:
-    """An error for each row that the run, or a Playbook's template, runs into; ``where`` words its path."""
+    """Return an error for each row that a run, or a Playbook's template, meets; ``where`` words its path."""
     if isinstance(resource, PromptLearningRun):
         spec, at = resource.spec, "spec"
     elif resource.spec.learn is not None:

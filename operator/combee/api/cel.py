@@ -21,7 +21,7 @@ def _matches(pattern: str) -> str:
 
 
 def _text(pattern: str) -> str:
-    """A regular expression inside a CEL string."""
+    """Return a regular expression as it stands inside a CEL string."""
     return pattern.replace("\\", "\\\\")
 
 

@@ -36,7 +36,7 @@ _ENABLED = f"{_GATEWAY} && self.delivery.gateway.enabled"
 
 
 def _union(model: type[Model]) -> Rule:
-    """Of the fields that ``exactly_one`` names, one must be given."""
+    """Require one of the fields that ``exactly_one`` names."""
     by_attribute = dict(zip(model.model_fields, fields_of(model), strict=True))
     names = [by_attribute[attribute] for attribute in model.exactly_one]
     given = " + ".join(f"(has(self.{name}) ? 1 : 0)" for name in names)
@@ -58,13 +58,13 @@ def _options(kind: str) -> Rule:
 
 
 def _goes_with(model: type[Model], field: str, on: str, word: str, mirrors: str) -> Rule:
-    """A field that may be given only where the field ``on`` is a word."""
+    """Allow a field only where the field ``on`` is a word."""
     message = f"{field} goes with {on} {word} only: remove {field}, or set {on}: {word}"
     return Rule(model, f"self.{on} == '{word}' || !has(self.{field})", message, mirrors, f".{field}")
 
 
 def _own_options() -> Rule:
-    """The options of a package's method."""
+    """Refuse a package's options with a method of the product's own."""
     return Rule(
         Method,
         f"!(self.type in {list(OPTIONS)}) || !has(self.options)",

@@ -9,6 +9,6 @@ RULES: tuple[Rule, ...] = (*cel.NAMES, *cel.TEXTS, *cel_models.RULES, *cel_froze
 
 
 def rules_for(model: type[Model] | None, text: str | None = None) -> list[Rule]:
-    """The rules that stand at a model (its bases' too) or at a type of text, in the table's order."""
+    """Return the rules at a model (its bases' too) or at a type of text, in the table's order."""
     places: tuple[object, ...] = (*(model.__mro__ if model is not None else ()), text)
     return [rule for rule in RULES if rule.at in places]

@@ -16,7 +16,7 @@ from combee.errors import ManifestError
 
 
 def check_cluster(run: PromptLearningRun) -> list[ManifestError]:
-    """What a cluster refuses of a run that its models accept; empty when nothing."""
+    """Return what a cluster refuses of a run that its models accept; empty when nothing."""
     return list(_refusals(run))
 
 

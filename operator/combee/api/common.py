@@ -46,7 +46,7 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 def refuse(what: str, fix: str) -> PydanticCustomError:
-    """An error for a validator to raise: what is wrong with the value, and what would be right.
+    """Return an error for a validator to raise: what is wrong with the value, and what would be right.
 
     Texts are passed as context because pydantic formats braces in templates.
     """
@@ -54,12 +54,12 @@ def refuse(what: str, fix: str) -> PydanticCustomError:
 
 
 def yaml_name(attribute: str) -> str:
-    """An attribute as YAML spells it: ``leaf_size`` -> ``leafSize``."""
+    """Return an attribute as YAML spells it: ``leaf_size`` -> ``leafSize``."""
     return to_camel(attribute)
 
 
 def one_line(text: str, max_bytes: int) -> str:
-    """``text`` on one line, without control characters, cut to ``max_bytes`` of UTF-8."""
+    """Return ``text`` on one line, without control characters, cut to ``max_bytes`` of UTF-8."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     data = flat.encode("utf-8", "replace")
     if len(data) <= max_bytes:
@@ -95,9 +95,9 @@ class Model(BaseModel):
         raise refuse(what, f"Give exactly one of {names}.")
 
     def dump(self) -> dict[str, Any]:
-        """Plain JSON-ready data with YAML's names, defaults filled in, absent fields left out.
+        """Return plain JSON-ready data with YAML's names, defaults filled in, absent fields left out.
 
-        Read back with ``model_validate``: what is only documented so far may be a default.
+        ``model_validate`` reads it back: what is only documented so far may be a default.
         """
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -126,7 +126,7 @@ def _inner_path(value: str) -> str:
 
 
 def uri_scheme(uri: str) -> str:
-    """The lower-case scheme of a data URI; ``""`` for a plain path.
+    """Return the lower-case scheme of a data URI; ``""`` for a plain path.
 
     >>> uri_scheme("s3://bucket/key"), uri_scheme("data/train.jsonl")
     ('s3', '')
@@ -204,12 +204,12 @@ def _label_keys(value: dict[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Names a type of text in the JSON schema, where the CRDs' rules for it are found by that name."""
+    """A mark that names a type of text in the JSON schema, where the CRDs' rules are found by that name."""
 
     name: str
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The type's schema with its name."""
+        """Return the type's schema with its name."""
         return {**handler(core), SCALAR_KEY: self.name}
 
 
@@ -222,7 +222,7 @@ class Form(Scalar):
     fix: str
 
     def check(self, value: str) -> str:
-        """``value``, which must match."""
+        """Return ``value``. Raises an error when it does not match."""
         if not re.fullmatch(self.pattern, value):
             raise refuse(self.what, self.fix)
         return value
@@ -233,7 +233,7 @@ class Form(Scalar):
         return f"{self.what}: {self.fix[0].lower()}{self.fix[1:-1]}".replace('"', "")
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Text that is checked."""
+        """Return the schema of a text that is checked."""
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
 
@@ -324,7 +324,7 @@ NamedT = TypeVar("NamedT", bound=_Named)
 
 
 def distinct(items: tuple[NamedT, ...], what: str) -> tuple[NamedT, ...]:
-    """``items``; refuses two of one name. ``what`` is what they are called, in the plural."""
+    """Return ``items``. Refuses two of one name; ``what`` is what they are called, in the plural."""
     names = [item.name for item in items]
     for name in names:
         if names.count(name) > 1:

@@ -35,7 +35,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a condition has its status."""
+    """The reason why a condition has its status."""
 
     PENDING = "Pending"
     """nothing has started yet."""
@@ -203,10 +203,10 @@ class Condition(Model):
 
 
 def merge(conditions: Iterable[Condition], new: Iterable[Condition]) -> tuple[Condition, ...]:
-    """``conditions`` with ``new`` merged in by type, in the order of ConditionType.
+    """Merge ``new`` into ``conditions`` by type, in the order of ConditionType.
 
-    A condition of an older generation than the one there is ignored, and the transition time is kept
-    while the status stays the same.
+    A condition of an older generation than the existing one is ignored, and the transition time is kept while
+    the status stays the same.
     """
     merged = {condition.type: condition for condition in conditions}
     for condition in new:

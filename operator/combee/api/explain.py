@@ -24,7 +24,7 @@ _MANY = 4
 
 
 def path_text(loc: Loc) -> str:
-    """``("spec", "batching", "sizes", 2)`` -> ``spec.batching.sizes[2]``."""
+    """Return a location as text: ``("spec", "batching", "sizes", 2)`` -> ``spec.batching.sizes[2]``."""
     text = ""
     for part in loc:
         if isinstance(part, int):
@@ -37,7 +37,7 @@ def path_text(loc: Loc) -> str:
 
 
 def shown(value: object, loc: Loc) -> str:
-    """A value for a message: short, one line, never a secret."""
+    """Return a value for a message: short, one line, never a secret."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -53,7 +53,7 @@ def shown(value: object, loc: Loc) -> str:
 
 
 def closest(word: str, known: Sequence[str]) -> str | None:
-    """The known word that ``word`` was probably meant to be, whatever its case or underscores."""
+    """Return the known word that ``word`` was probably meant to be, whatever its case or underscores."""
     folded = {name.casefold(): name for name in known}
     wanted = yaml_name(word).casefold() if "_" in word else word.casefold()
     wanted = wanted.replace("-", "")
@@ -64,7 +64,7 @@ def closest(word: str, known: Sequence[str]) -> str | None:
 
 
 def explain(error: ValidationError, *, root: type[Model], where: Callable[[Loc], str]) -> list[ManifestError]:
-    """Every problem as a ManifestError, unknown fields (which often explain the rest) first.
+    """Return every problem as a ManifestError, unknown fields (which often explain the rest) first.
 
     ``where`` turns a location into the words in front of the message.
     """
@@ -74,7 +74,7 @@ def explain(error: ValidationError, *, root: type[Model], where: Callable[[Loc],
 
 
 def summary(problems: Sequence[ManifestError]) -> ManifestError:
-    """The first problem, telling that there are more and where."""
+    """Return the first problem, with how many more there are and where."""
     first, rest = problems[0], problems[1:]
     if not rest:
         return first

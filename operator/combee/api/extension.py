@@ -22,17 +22,17 @@ EXTENSION = "[A-Z][A-Za-z0-9]*"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that a field of text may hold: the product's own, and those of a group of entry points."""
+    """The names that a text field may hold: the product's own, and those of a group of entry points."""
 
     group: str
     own: tuple[str, ...]
 
     def words(self) -> tuple[str, ...]:
-        """All of them, the product's first."""
+        """Return all of them, the product's first."""
         return (*self.own, *(name for name in extensions.names(self.group) if name not in self.own))
 
     def check(self, value: str) -> str:
-        """``value``, which must be one of them."""
+        """Return ``value``. Raises an error when it is none of them."""
         if value in self.own:
             return value
         if value not in self.words():
@@ -47,9 +47,9 @@ class Names:
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Text that is checked."""
+        """Return the schema of a text that is checked."""
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Text whose form is what the CRDs have a rule for: which names there are is not known to them."""
+        """Return the schema of a text whose form the CRDs check; they do not know which names there are."""
         return {**handler(core), SCALAR_KEY: "Extension"}

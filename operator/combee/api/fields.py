@@ -17,12 +17,12 @@ Loc = Sequence[str | int]
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Fields by YAML name, in order."""
+    """Return the fields by YAML name, in order."""
     return {field.alias or yaml_name(attribute): field for attribute, field in model.model_fields.items()}
 
 
 def plain(annotation: Any) -> Any:
-    """The annotation without Annotated and None; a true union stays."""
+    """Return the annotation without Annotated and None; a true union stays."""
     if get_origin(annotation) is Annotated:
         return plain(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -32,19 +32,19 @@ def plain(annotation: Any) -> Any:
 
 
 def item_of(annotation: Any) -> Any:
-    """The item type of a list, or None."""
+    """Return the item type of a list, or None."""
     base = plain(annotation)
     return plain(get_args(base)[0]) if get_origin(base) is tuple else None
 
 
 def model_of(annotation: Any) -> type[Model] | None:
-    """The model that a field, or a list's items, hold."""
+    """Return the model that a field, or a list's items, hold."""
     base = item_of(annotation) or plain(annotation)
     return base if isinstance(base, type) and issubclass(base, Model) else None
 
 
 def choices(annotation: Any) -> tuple[str, ...]:
-    """The allowed words of an enumeration, or none."""
+    """Return the allowed words of an enumeration, or none."""
     base = plain(annotation)
     if isinstance(base, type) and issubclass(base, StrEnum):
         return tuple(base)
@@ -54,13 +54,13 @@ def choices(annotation: Any) -> tuple[str, ...]:
 
 
 def words_of(field: FieldInfo) -> tuple[str, ...]:
-    """The words that a field may hold, or none: an enumeration's, or names that packages can add to."""
+    """Return the words that a field may hold, or none: an enumeration's, or names, with those of packages."""
     named = next((one for one in field.metadata if isinstance(one, Names)), None)
     return named.words() if named is not None else choices(field.annotation)
 
 
 def locate(root: type[Model], loc: Loc) -> tuple[type[Model] | None, FieldInfo | None]:
-    """The model around a location and the field at it; None where the location leaves the models."""
+    """Return the model around a location and the field at it; None where the location leaves the models."""
     model: type[Model] | None = root
     around: type[Model] | None = root
     field: FieldInfo | None = None
@@ -75,7 +75,7 @@ def locate(root: type[Model], loc: Loc) -> tuple[type[Model] | None, FieldInfo |
 
 
 def places_of(name: str, root: type[Model], path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Paths of all fields that are called ``name``."""
+    """Yield the paths of all fields that are called ``name``."""
     for key, field in fields_of(root).items():
         if key == name:
             yield ".".join((*path, key))
@@ -84,7 +84,7 @@ def places_of(name: str, root: type[Model], path: tuple[str, ...] = ()) -> Itera
 
 
 def bounds(field: FieldInfo) -> str:
-    """``from 1 to 100``, ``above 0``; empty without bounds."""
+    """Return the bounds in words: ``from 1 to 100``, ``above 0``; empty without bounds."""
     low = high = ""
     for rule in field.metadata:
         if (value := getattr(rule, "ge", None)) is not None:
@@ -103,7 +103,7 @@ def bounds(field: FieldInfo) -> str:
 
 
 def expects(field: FieldInfo, *, item: bool = False) -> str:
-    """What may be written in a field (or in an item of its list), as a noun phrase."""
+    """Return what may be written in a field (or in an item of its list), as a noun phrase."""
     annotation = item_of(field.annotation) if item else plain(field.annotation)
     if words := choices(annotation) if item else words_of(field):
         return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
@@ -124,14 +124,14 @@ def expects(field: FieldInfo, *, item: bool = False) -> str:
 
 
 def default_of(field: FieldInfo) -> str:
-    """The default as YAML writes it; ``""`` for none, for a whole mapping, and for required fields."""
+    """Return the default as YAML writes it; ``""`` for none, for a mapping, and for required fields."""
     if field.is_required() or field.default_factory is not None or field.default is None:
         return ""
     return yaml_text(field.default)
 
 
 def yaml_text(value: Any) -> str:
-    """A scalar or list of scalars as YAML writes it."""
+    """Return a scalar or list of scalars as YAML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

@@ -27,10 +27,10 @@ Resource = PromptLearningRun | Playbook | PlaybookVersion
 
 
 def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
-    """The runs of a YAML text with one or more documents, in order; at least one.
+    """Return the runs of a YAML text with one or more documents, in order; at least one.
 
-    Playbooks beside them are checked and left to the cluster; objects of other APIs are left alone. ``where``
-    is the file's name for messages. Raises ManifestError (``where`` is ``file:line: path``) or
+    Playbooks beside them are checked and left to the cluster; objects of other APIs are ignored. ``where`` is
+    the file's name for messages. Raises ManifestError (``where`` is ``file:line: path``) or
     NotAvailableError, for the first thing that is wrong.
     """
     documents = _documents(text, where)
@@ -57,7 +57,7 @@ def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
 
 
 def parse_run(data: object, where: str) -> PromptLearningRun:
-    """One run from plain data, such as an object read from the API server. Errors as parse_runs."""
+    """Return one run from plain data, such as an object read from the API server. Raises as parse_runs."""
     place = _unplaced(where)
     run = _resource(data, place)
     if not isinstance(run, PromptLearningRun):
@@ -66,12 +66,12 @@ def parse_run(data: object, where: str) -> PromptLearningRun:
 
 
 def parse_resource(data: object, where: str) -> Resource:
-    """One run, Playbook or PlaybookVersion from plain data. Errors as parse_runs."""
+    """Return one run, Playbook or PlaybookVersion from plain data. Raises as parse_runs."""
     return _resource(data, _unplaced(where))
 
 
 def problems_in(text: str, where: str) -> list[CombeeError]:
-    """All that is wrong with a manifest, empty when nothing is: what ``combee validate`` lists."""
+    """Return all that is wrong with a manifest, empty when nothing is: what ``combee validate`` lists."""
     try:
         documents = _documents(text, where)
     except CombeeError as error:
@@ -86,12 +86,12 @@ def problems_in(text: str, where: str) -> list[CombeeError]:
 
 
 def resources_in(text: str, where: str) -> list[Resource]:
-    """Each of our objects in a manifest, in order. Errors as parse_runs."""
+    """Return each of our objects in a manifest, in order. Raises as parse_runs."""
     return [_resource(document.value, _placed(where, document)) for document in _documents(text, where)]
 
 
 def _documents(text: str, where: str) -> list[Document]:
-    """Our objects; at least one. ManifestError."""
+    """Return our objects, at least one. Raises ManifestError without any."""
     documents = [document for document in read_yaml(text, where) if not _others(document.value)]
     if not documents:
         raise ManifestError(
@@ -103,7 +103,7 @@ def _documents(text: str, where: str) -> list[Document]:
 
 
 def _others(data: object) -> bool:
-    """Whether it is plainly of another API: claims and ConfigMaps often stand beside a run."""
+    """Return whether it is plainly of another API: claims and ConfigMaps often stand beside a run."""
     api, kind = (data.get("apiVersion"), _kind(data)) if isinstance(data, Mapping) else (None, None)
     if not isinstance(api, str) or not isinstance(kind, str) or api.partition("/")[0] == API_GROUP:
         return False
@@ -156,7 +156,7 @@ def _kind(data: object) -> object:
 
 
 def _check_kind(data: object, place: Callable[[Loc], str]) -> type[Model]:
-    """The model of the kind that ``data`` says it is."""
+    """Return the model of the kind that ``data`` says it is."""
     if not isinstance(data, Mapping):
         raise ManifestError("not a mapping", where=place(()), fix=f"Start with apiVersion: {API_VERSION}.")
     kind = _kind(data)

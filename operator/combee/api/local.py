@@ -51,19 +51,19 @@ def check_local(run: PromptLearningRun, given: Given) -> None:
 
 
 def check_readable(run: PromptLearningRun, given: Given) -> None:
-    """The part of these checks that a preview needs: it reads the data, and asks no model."""
+    """Check only what a preview needs: it reads the data, and asks no model."""
     _check_flags(run, given)
     _check_data(run, given.secrets, given.data)
 
 
 def lacking(run: PromptLearningRun, given: Given) -> list[str]:
-    """The flags that ``combee run`` needs beside those given, each followed by a value to replace."""
+    """Return the flags that ``combee run`` still needs, each followed by a value to replace."""
     flags = dict.fromkeys(problem.flag for problem in _models_lack(run, given))
     return [word for flag in flags for word in flag]
 
 
 def sources(run: PromptLearningRun) -> dict[str, DataSource]:
-    """The data splits given, by name."""
+    """Return the data splits given, by name."""
     splits = run.spec.task.data
     named = {"train": splits.train, "heldOut": splits.held_out, "test": splits.test}
     return {name: source for name, source in named.items() if source is not None}
@@ -130,7 +130,7 @@ def _check_source(path: str, name: str, uri: str | None, part: str, data: frozen
 
 
 def _check_keys(path: str, scheme: str, secret: str, secrets: frozenset[str]) -> None:
-    """Each key that an address's Secret must have needs a variable that stands for it."""
+    """Require a variable for each key that an address's Secret must have."""
     for key in SECRET_KEYS.get(scheme, ()):
         if f"{secret}/{key}" not in secrets:
             raise ManifestError(
@@ -169,5 +169,5 @@ def _models_lack(run: PromptLearningRun, given: Given) -> Iterator[_Lack]:
 
 
 def _variable(pair: str) -> str:
-    """A name for the variable that holds the key of a Secret."""
+    """Return a name for the variable that holds the key of a Secret."""
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in pair.upper())

@@ -93,7 +93,7 @@ class GepaOptions(Options):
 
     @model_serializer(mode="wrap")
     def _digest_as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """One variant in flight is not written, so that manifests from before the field keep their digest."""
+        """Leave out one variant in flight, so that manifests from before the field keep their digest."""
         data: dict[str, Any] = handler(self)
         if self.variants_in_flight == 1:
             data.pop("variantsInFlight", None)
@@ -147,7 +147,7 @@ class GepaOptions(Options):
         )
 
     def accept(self, spec: RunSpec) -> None:
-        """What its trials, its own aggregation, its calls and its frontier have no place for."""
+        """Refuse what its trials, its own aggregation, its calls and its frontier have no place for."""
         self._tries_out(spec)
         self._aggregates(spec.aggregation)
         self._has_room(spec.aggregation)
@@ -183,7 +183,7 @@ class GepaOptions(Options):
             )
 
     def aggregation(self, stated: Aggregation) -> Aggregation:
-        """As stated, or as the gepa package does, which has two levels and no caps.
+        """Return it as stated, or as the gepa package does, which has two levels and no caps.
 
         ``Auto`` is ``Duplicate`` at any size: what is sent are records, and one that holds no lesson looks
         like one whose lesson was dropped, so retransmission would always go to its last round.

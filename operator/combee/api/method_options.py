@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Options(Model):
-    """Options of a base method; each method's own derive from it."""
+    """The options of a base method; each method's own derive from it."""
 
     tries_out: ClassVar[bool] = False
     """it believes nothing that it did not roll out, and so cannot learn from recorded traces."""
@@ -33,7 +33,7 @@ class Options(Model):
         return ()
 
     def aggregation(self, stated: Aggregation) -> Aggregation:
-        """How a run with these options aggregates, where it says ``stated``."""
+        """Return how a run with these options aggregates when it says ``stated``."""
         return stated
 
 

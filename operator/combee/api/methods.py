@@ -66,7 +66,7 @@ class Method(Model):
         return self
 
     def _own_stated(self) -> Options:
-        """The options of a method that a package adds, read by the model that it brings."""
+        """Return the options of a package's method, read by the model that the method brings."""
         model: type[Options] = getattr(extensions.load(extensions.METHODS, self.type), "Options", Options)
         try:
             return model.model_validate(self.options or {})
@@ -79,7 +79,7 @@ class Method(Model):
 
     @model_serializer(mode="wrap")
     def _own_options(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Another method's defaults are not written: read back, they would be refused."""
+        """Leave out another method's defaults: read back, they would be refused."""
         data: dict[str, Any] = handler(self)
         for name in OPTIONS:
             if name != self.type:
@@ -88,7 +88,7 @@ class Method(Model):
 
     @property
     def stated(self) -> Options:
-        """Its options, defaults where none are stated."""
+        """The options, with defaults where none are stated."""
         if self.type not in OPTIONS:
             return self._own_stated()
         stated: Options | None = getattr(self, self.type.lower())
@@ -96,22 +96,22 @@ class Method(Model):
 
     @property
     def render_token_budget(self) -> int:
-        """Tokens that what is learned may take in a prompt."""
+        """The tokens that what is learned may take in a prompt."""
         return self.stated.render_token_budget
 
     @property
     def budget_field(self) -> str:
-        """Where the manifest says ``render_token_budget``."""
+        """The path of ``render_token_budget`` in the manifest."""
         return budget_field(self.type)
 
     @property
     def reflection_rounds(self) -> int:
-        """Most reflections on one trajectory; 1 for a method that does not offer more."""
+        """The most reflections on one trajectory; 1 for a method that does not offer more."""
         return int(getattr(self.stated, "reflection_rounds", 1))
 
     @property
     def variants_in_flight(self) -> int:
-        """Most texts that an iteration works with side by side."""
+        """The most texts that an iteration works with side by side."""
         return int(getattr(self.stated, "variants_in_flight", 1))
 
     @property

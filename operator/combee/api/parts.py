@@ -52,7 +52,7 @@ SET_BY_US = (
 
 
 def secret_goes_with_uri(place: Any) -> Any:
-    """A validator of models with ``uri`` and ``secret_ref``, the credentials for it."""
+    """Check a model with ``uri`` and ``secret_ref``, the credentials for it."""
     if place.secret_ref is not None and place.uri is None:
         raise refuse("secretRef is given without uri", "Remove secretRef: only a uri needs credentials.")
     return place

@@ -193,7 +193,7 @@ class Store(Model):
 
 
 def default_store() -> Store:
-    """The claim that the chart makes."""
+    """Return the claim that the chart makes."""
     return Store(pvc=ClaimRef(claimName="combee-store"))
 
 
@@ -297,14 +297,14 @@ class RunSpec(Model):
         return "Support" if stated == "Replay" and not self.rolls_out else stated
 
     def roles_in_use(self) -> dict[str, RoleModel]:
-        """The models that this run may ask, by role name: a task model only for rollouts, an embedder only
-        where the strategy needs one, an evaluator never, for nothing judges yet."""
+        """Return the models that this run may ask, by role name: a task model only for rollouts, an embedder
+        only where the strategy needs one, an evaluator never, for nothing judges yet."""
         unused = {"evaluator"} | ({"task"} if not self.rolls_out else set())
         unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
 
     def roles(self) -> dict[str, RoleModel]:
-        """The models given, by role name."""
+        """Return the models given, by role name."""
         named = {role: getattr(self.models, role) for role in Models.model_fields}
         return {role: model for role, model in named.items() if model is not None}
 
@@ -325,7 +325,7 @@ class PromptLearningRun(Model):
 
 
 def manifest_digest(run: PromptLearningRun) -> str:
-    """sha256 hex of the run's name and spec in canonical JSON, defaults filled in.
+    """Return the sha256 hex of the run's name and spec in canonical JSON, defaults filled in.
 
     Comments, key order and spelling a default out do not change it; any other field does, except
     ``suspend``, which says when a run works and not what it is.

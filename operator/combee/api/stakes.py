@@ -17,7 +17,7 @@ class Stakes:
     failure_cost: str = ""
 
     def sentences(self) -> Iterator[str]:
-        """What was said, without full stops.
+        """Yield what was said, without full stops.
 
         >>> list(Stakes(steward="data-platform", failure_cost="A wrong figure").sentences())
         ['data-platform keeps heldOut', 'a wrong answer costs: A wrong figure']

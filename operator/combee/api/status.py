@@ -48,7 +48,7 @@ _OVER = frozenset({Phase.LEARNED, Phase.NOTHING_BETTER, Phase.BUDGET_EXHAUSTED, 
 
 
 class Part(Model):
-    """Base of status parts: blind to fields it does not know; made with attribute or YAML names."""
+    """The base of status parts: blind to fields it does not know; made with attribute or YAML names."""
 
     model_config = ConfigDict(extra="ignore", validate_by_name=True, validate_by_alias=True)
 
@@ -195,7 +195,7 @@ class RunStatus(Part):
 
 
 def shown(status: RunStatus, rollouts_limit: int | None) -> Shown:
-    """The figures of ``status`` in words; what is not known yet is empty. ``rollouts_limit`` is the
+    """Return the figures of ``status`` in words; what is not known yet is empty. ``rollouts_limit`` is the
     budget's."""
     best, gain = status.held_out.best, status.gain
     return Shown(
@@ -211,12 +211,12 @@ def _of(done: int, limit: int | None) -> str:
 
 
 def status_json(status: RunStatus) -> str:
-    """Canonical JSON with YAML's names."""
+    """Return canonical JSON with YAML's names."""
     return json.dumps(status.dump(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def bounded(status: RunStatus) -> RunStatus:
-    """``status`` so that its JSON has at most MAX_STATUS_BYTES.
+    """Return ``status`` so that its JSON has at most MAX_STATUS_BYTES.
 
     Sentences are cut first, then the oldest iterations and observations go; phase, scores, spend and
     digests always stay.

@@ -51,7 +51,7 @@ _UNITS = {
 
 
 def in_bytes(quantity: str) -> int:
-    """A quantity of memory or disk in bytes, rounded down.
+    """Return a quantity of memory or disk in bytes, rounded down.
 
     >>> in_bytes("1Gi"), in_bytes("1.5k"), in_bytes("2e3")
     (1073741824, 1500, 2000)
@@ -60,7 +60,7 @@ def in_bytes(quantity: str) -> int:
 
 
 def in_thousandths(quantity: str) -> int:
-    """A quantity of CPU in thousandths of one, rounded down.
+    """Return a quantity of CPU in thousandths of one, rounded down.
 
     >>> in_thousandths("2"), in_thousandths("250m"), in_thousandths("0.5")
     (2000, 250, 500)

@@ -29,7 +29,7 @@ _MERGE = re.compile(r"<<\Z")
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes only; its resolvers are YAML 1.2's."""
+    """A loader that composes nodes only; its resolvers are YAML 1.2's."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
@@ -52,14 +52,14 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
-        """Line of ``path``, or of the nearest part around it that is written."""
+        """Return the line of ``path``, or of the nearest part around it that is written."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 def read_yaml(text: str, where: str) -> list[Document]:
-    """All documents of ``text`` but empty ones. Cost: linear; ManifestError on anything unfit."""
+    """Return all non-empty documents of ``text``. Cost: linear. Raises ManifestError on anything unfit."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_MANIFEST_BYTES:
         raise ManifestError(
@@ -96,7 +96,7 @@ def _too_deep(where: str) -> ManifestError:
 
 
 class _Builder:
-    """Turns nodes into values, counting them over all documents of a file."""
+    """A builder that turns nodes into values, counting them over all documents of a file."""
 
     def __init__(self, where: str) -> None:
         self._where = where
