@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from combee.methods.diff import Changed, Diff, Told
+from combee.methods.diff import Changed, Told
 from combee.methods.registry import diff_texts, lines_of
 
-T = TypeVar("T")
 MOST_ENTRIES = 400
 """most bullets or lines on one page."""
 MOST_CHARACTERS = 1500
@@ -93,9 +91,9 @@ def content_of(text: str, method: str = "") -> Content:
 def difference_of(before: str, after: str, methods: tuple[str, str] = ("", "")) -> Difference:
     """Return what changed from ``before`` to ``after``, by section, in the order of the newer text."""
     diff = diff_texts(before, after, methods)
-    removed, room = _first(diff.removed, MOST_ENTRIES)
-    changed, room = _first(diff.changed, room)
-    added, _ = _first(diff.added, room)
+    removed = diff.removed[:MOST_ENTRIES]
+    changed = diff.changed[: MOST_ENTRIES - len(removed)]
+    added = diff.added[: MOST_ENTRIES - len(removed) - len(changed)]
     shown: list[Told | Changed] = [*removed, *changed, *added]
     lines = [*lines_of(after, methods[1]), *lines_of(before, methods[0]), *shown]
     changed_in = {entry.section for entry in shown}
@@ -109,16 +107,8 @@ def difference_of(before: str, after: str, methods: tuple[str, str] = ("", "")) 
         removed=len(diff.removed),
         changed=len(diff.changed),
         same=diff.same,
-        hidden=_size(diff) - len(shown),
+        hidden=len(diff.added) + len(diff.removed) + len(diff.changed) - len(shown),
     )
-
-
-def _first(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
-    return entries[:room], max(0, room - len(entries))
-
-
-def _size(diff: Diff) -> int:
-    return len(diff.removed) + len(diff.changed) + len(diff.added)
 
 
 def _section(
