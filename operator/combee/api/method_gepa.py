@@ -41,13 +41,11 @@ _PLACEHOLDERS = Rule(
     "method_gepa._template",
 )
 _DEALT = [name for name, traits in STRATEGIES.items() if traits.subgroups]
-_UNSAID = "!has(self.aggregation)"
+_OTHER, _GEPA, _HOW = "self.method.type != 'GEPA'", "self.method.gepa", "self.aggregation"
 _OWN = (
-    "(!has(self.aggregation.strategy)"
-    + "".join(f" || self.aggregation.strategy == '{name}'" for name in _DEALT)
-    + ") && (!has(self.aggregation.merge) || self.aggregation.merge == 'Structured')"
-    " && (!has(self.aggregation.redundancy) || !has(self.aggregation.redundancy.mode)"
-    " || self.aggregation.redundancy.mode != 'Retransmit')"
+    " || ".join((f"(!has({_HOW}.strategy)", *(f"{_HOW}.strategy == '{name}'" for name in _DEALT))) + ")"
+    f" && (!has({_HOW}.merge) || {_HOW}.merge == 'Structured')"
+    f" && (!has({_HOW}.redundancy) || !has({_HOW}.redundancy.mode) || {_HOW}.redundancy.mode != 'Retransmit')"
 )
 """What gepa's own aggregation leaves to be said, in CEL."""
 
@@ -109,16 +107,15 @@ class GepaOptions(Options):
             _PLACEHOLDERS,
             Rule(
                 spec,
-                f"self.method.type != 'GEPA' || {_UNSAID} || !has(self.aggregation.verify) || "
-                "self.aggregation.verify == 'Replay'",
+                f"{_OTHER} || !has({_HOW}) || !has({_HOW}.verify) || {_HOW}.verify == 'Replay'",
                 "aggregation.verify with method GEPA, which tries out every proposal: remove verify",
                 "method_gepa.GepaOptions._tries_out",
                 ".aggregation",
             ),
             Rule(
                 spec,
-                "!has(self.method.gepa) || !has(self.method.gepa.paperCompat) || "
-                f"!self.method.gepa.paperCompat || {_UNSAID} || ({_OWN})",
+                f"!has({_GEPA}) || !has({_GEPA}.paperCompat) || !{_GEPA}.paperCompat"
+                f" || !has({_HOW}) || ({_OWN})",
                 "gepa.paperCompat with a strategy, merge or redundancy that is not gepa's: remove strategy, "
                 "merge and redundancy.mode, or paperCompat",
                 "method_gepa.GepaOptions._aggregates",
@@ -126,11 +123,9 @@ class GepaOptions(Options):
             ),
             Rule(
                 spec,
-                "self.method.type != 'GEPA' || (has(self.method.gepa) && has(self.method.gepa.paperCompat)"
-                " && self.method.gepa.paperCompat)"
-                " || 2 * (has(self.method.gepa) && has(self.method.gepa.renderTokenBudget)"
-                f" ? self.method.gepa.renderTokenBudget : {budget}) <= (has(self.aggregation)"
-                f" && has(self.aggregation.maxInputTokens) ? self.aggregation.maxInputTokens : {cap})",
+                f"{_OTHER} || (has({_GEPA}) && has({_GEPA}.paperCompat) && {_GEPA}.paperCompat) || 2 * ("
+                f"has({_GEPA}) && has({_GEPA}.renderTokenBudget) ? {_GEPA}.renderTokenBudget : {budget})"
+                f" <= (has({_HOW}) && has({_HOW}.maxInputTokens) ? {_HOW}.maxInputTokens : {cap})",
                 "gepa.renderTokenBudget is over half of aggregation.maxInputTokens: lower it, or raise "
                 "maxInputTokens",
                 "method_gepa.GepaOptions._has_room",
@@ -138,8 +133,8 @@ class GepaOptions(Options):
             ),
             Rule(
                 spec,
-                "!has(self.method.gepa) || !has(self.method.gepa.frontier) || "
-                "self.method.gepa.frontier == 'Instance' || self.task.type != 'Formula'",
+                f"!has({_GEPA}) || !has({_GEPA}.frontier) || {_GEPA}.frontier == 'Instance'"
+                " || self.task.type != 'Formula'",
                 "gepa.frontier needs a score by objectives, and type Formula has none: remove frontier",
                 "method_gepa.GepaOptions.accept",
                 ".method.gepa",

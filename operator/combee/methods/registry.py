@@ -50,8 +50,8 @@ def _maker(type: str) -> Maker | None:
 
 
 def served_text(text: str, method: str = "") -> str:
-    """Return a published text as a service's model is shown it. ``method`` made it, as its ConfigMap says; a
-    text by a method that this version does not know is returned unchanged."""
+    """Return a published text by ``method`` as a service's model is shown it; an unknown method's as it
+    is."""
     maker = _maker(method or UNNAMED)
     return maker(None).served_text(text) if maker else text
 

@@ -18,8 +18,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A text by how it differs from another that many pages share: a thousand candidates are a thousand
-    pages, each of them nearly always the same text and one more line."""
+    """A text by its difference from one that many pages share: most of a thousand add just a line to it."""
 
     base: str
     shared: int

@@ -69,15 +69,10 @@ def _told(line: Line) -> Told:
 
 def _prose(old: Document, new: Document) -> tuple[list[Told], list[Told]]:
     """Return the lines that came, and those that went, among those that are neither bullets nor blank."""
-    texts = [
-        Counter(
-            (line.section, line.raw.strip())
-            for line in one.lines
-            if line.kind == "prose" and line.raw.strip()
-        )
-        for one in (old, new)
-    ]
-    before, after = texts
+    before, after = (
+        Counter((one.section, one.text.strip()) for one in map(_shown, side.lines) if one.text and not one.id)
+        for side in (old, new)
+    )
     return (
         [Told(section, "", text) for section, text in (after - before).elements()],
         [Told(section, "", text) for section, text in (before - after).elements()],

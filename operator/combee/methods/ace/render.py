@@ -27,9 +27,8 @@ def render(
 ) -> Rendered:
     """Render ``artifact`` as a playbook of at most ``budget_tokens`` tokens.
 
-    ``with_entry`` (a digest; for a replay) is appended at the end, on top of the budget, so that other calls
-    share the text before it; what it replaces or disputes is taken out. Raises BugError for a digest that the
-    artifact does not have.
+    ``with_entry`` (a digest; for a replay) is appended on top of the budget, so that other calls share the
+    text before it; what it replaces or disputes is taken out. Raises BugError for an unknown digest.
     """
     state, ids = resolve(artifact, verify), bullet_ids(artifact)
     if with_entry is not None and with_entry not in state.standings:
@@ -165,8 +164,8 @@ def _appended(lines: list[PageLine], standing: Standing, bullet: str) -> list[Pa
 
 
 def _set_aside(ledger: Ledger, digest: str) -> set[str]:
-    """Return what must not be in the text for a replay of ``digest``: the entry itself, its rivals, what it
-    replaces, and other wordings of it."""
+    """Return what a replay of ``digest`` leaves out: itself, its rivals, what it replaces, its other
+    wordings."""
     lessons = lessons_of(ledger)
     rep = lessons.rep_of.get(digest, digest)
     replaced = {base for base, result in lessons.edges if result == rep}

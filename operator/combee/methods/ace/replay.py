@@ -45,8 +45,7 @@ def replay_candidates(ledger: Ledger, *, trajectories: Mapping[str, Trajectory])
 
 
 def _wrong_source(ledger: Ledger, digest: str, trajectories: Mapping[str, Trajectory]) -> str:
-    """Return the first source of an entry whose trajectory was wrong, or empty. A call that failed shows
-    nothing to fix and is skipped."""
+    """Return the first source of an entry whose answer was wrong, or empty; a failed call shows nothing."""
     lessons = lessons_of(ledger)
     lesson = lessons.members[lessons.rep_of[digest]]
     for source in sorted(lesson.sources):

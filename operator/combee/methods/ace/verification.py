@@ -44,8 +44,7 @@ _Asking = Generator[Round, Sequence[Trajectory], list[tuple[_Try, bool | None]]]
 def verification(
     artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
 ) -> Verifying[Ledger]:
-    """Return a verdict for every candidate of the artifact. A replay whose call is lost has no verdict: the
-    entry stays unverified and is a candidate again."""
+    """Return a verdict for every candidate; one whose replay is lost stays an unverified candidate."""
     if verify != "Replay":
         return Verified(artifact)
     shown = render(artifact, budget_tokens=budget_tokens, verify=verify).text

@@ -90,8 +90,7 @@ def _both_ends(text: str) -> str:
 
 
 def told_once(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the whole sentences that the inputs of several records begin with alike, and the records without
-    them; the sentences are '' where they are short.
+    """Return the whole sentences that all inputs begin with ('' where short), and the records without them.
 
     >>> told_once(["Given: One of A. Which?"])
     ('', ['Given: One of A. Which?'])

@@ -17,8 +17,8 @@ def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) 
     """Return the rewrite of every component that has one, and the rewrite with all lessons below it.
 
     An UPDATE is the new text of the component that its section names, an ADD a lesson for it. A component
-    without either stays. A child is left out when its text is its parent's or its brother's, or is over the
-    budget.
+    without either stays. A child is left out when it is over the budget or says what its parent or brother
+    does.
     """
     texts = dict(parent.components)
     rewrites = {one.section: one.text for one in updates if one.op == "UPDATE" and one.section in texts}

@@ -25,8 +25,7 @@ much; the other lessons stand word for word below its text, in the child that ha
 
 
 def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
-    """Return the components that there is a record for, in the order of names, each with its own records
-    alone; those without one are skipped."""
+    """Return the components that there is a record for, in the order of names, each with its own records."""
     components = []
     for name, text in playbook.components:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)

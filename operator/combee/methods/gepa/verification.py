@@ -139,8 +139,7 @@ def _retried(pool: Pool, failed: Sequence[str]) -> tuple[Pool, list[str]]:
 
 
 def _without(pool: Pool, gone: Set[str]) -> Pool:
-    """Return the pool without the texts of these. Verdicts on them stay: texts that lost would only make an
-    artifact long, and are not tried again."""
+    """Return the pool without these texts, which would only lengthen it; verdicts on judged ones stay."""
     return replace(
         pool,
         variants=frozenset(one for one in pool.variants if one.digest not in gone),
