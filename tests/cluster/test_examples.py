@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_tools import REPOSITORY, Cluster
+from cluster_tools import REPOSITORY, Cluster, fresh_namespace, sharing
 
 from combee import names
 from combee.api.load import parse_run
@@ -35,6 +35,13 @@ FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml") 
 FOREIGN = {"Application", "GitRepository", "Kustomization", "ResourceFlavor", "ClusterQueue", "LocalQueue"}
 """of tools that are not here; their CRDs took these objects when they were written."""
 DRY_RUN = ("--dry-run=server", "--validate=strict", "--warnings-as-errors")
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """One for all of them, since nothing is made in it."""
+    with sharing(), fresh_namespace(cluster) as name:
+        yield name
 
 
 def objects(file: str) -> list[dict[str, Any]]:
