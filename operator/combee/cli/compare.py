@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from combee.api.methods import METHOD_NAMES
-from combee.cli.comparing import Flags
 from combee.cli.errors import USER_ERROR, guarded, say, write
+from combee.cli.options import CompareFlags
 from combee.compare.launch import CellError
 from combee.compare.run import Compared, Request, Tell, compare, write_runs
 from combee.compare.strategies import parse_strategies
@@ -27,7 +27,7 @@ MAX_SEEDS = 1000
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
-def run_for_cluster(flags: Flags, given: StandInFlags) -> int:
+def run_for_cluster(flags: CompareFlags, given: StandInFlags) -> int:
     """Write the cells as runs for ``kubectl apply``; the exit code."""
 
     def work() -> int:
@@ -49,7 +49,7 @@ def run_for_cluster(flags: Flags, given: StandInFlags) -> int:
     return guarded(work)
 
 
-def run_compare(flags: Flags, given: StandInFlags) -> int:
+def run_compare(flags: CompareFlags, given: StandInFlags) -> int:
     """Check, run the cells, print the table; the exit code."""
     started = time.monotonic()
 
@@ -78,7 +78,7 @@ def run_compare(flags: Flags, given: StandInFlags) -> int:
     return 0
 
 
-def read_flags(flags: Flags, given: StandInFlags) -> Request:
+def read_flags(flags: CompareFlags, given: StandInFlags) -> Request:
     """The flags, parsed. UserError that names the wrong one."""
     return Request(
         manifests=flags.filename or [],

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from combee.cli.options import Json, with_flags, with_stand_ins
+from combee.cli.options import CompareFlags, with_flags, with_stand_ins
 from combee.cli.where import Place, with_place
 from combee.local.flags import StandInFlags
 
@@ -20,82 +17,15 @@ EXAMPLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """The command's own flags, as they were given."""
-
-    output: Annotated[
-        Path,
-        typer.Option("-o", "--output", metavar="DIR", help="Folder for results; the same folder resumes."),
-    ]
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="A comparison on a cluster, in place of manifests: fetch it."),
-    ] = None
-    filename: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-f",
-            "--filename",
-            help="A manifest, or - for standard input; more than once to compare on several tasks.",
-        ),
-    ] = None
-    strategies: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[:WORD...][@SIZE],...",
-            help="What to compare, such as ParallelScan:Model:Sqrt@100.",
-        ),
-    ] = "Sequential,Naive,ParallelScan"
-    sizes: Annotated[
-        str,
-        typer.Option(
-            metavar="N,...", help="Batch sizes of strategies that name none; absent: the manifest's."
-        ),
-    ] = ""
-    seeds: Annotated[
-        str,
-        typer.Option(
-            metavar="N|A,B,...",
-            help="How many seeds, or which. An --engine given once a seed deals its servers out.",
-        ),
-    ] = "3"
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Cells run side by side.")] = 1
-    slots: Annotated[
-        int | None,
-        typer.Option(min=1, max=10_000, help="Slots of modelled time; absent: the manifest's concurrency."),
-    ] = None
-    evaluate_every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Examples between scorings of heldOut; absent: the largest batch."),
-    ] = None
-    methods: Annotated[
-        str,
-        typer.Option(metavar="NAME,...", help="Base methods, such as ACE,GEPA; absent: each manifest's own."),
-    ] = ""
-    for_cluster: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Write the cells as runs of this comparison, for kubectl apply; run nothing.",
-        ),
-    ] = ""
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for a run's files."),
-    ] = 300
-    json: Json = False
-
-
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
-    own = inspect.signature(Flags, eval_str=True).parameters.values()
+    own = inspect.signature(CompareFlags, eval_str=True).parameters.values()
     app.command(epilog=f"Examples: {EXAMPLES}")(
-        with_place(with_stand_ins(with_flags("flags", own, Flags)(compare)))
+        with_place(with_stand_ins(with_flags("flags", own, CompareFlags)(compare)))
     )
 
 
-def compare(flags: Flags, given: StandInFlags, place: Place) -> None:
+def compare(flags: CompareFlags, given: StandInFlags, place: Place) -> None:
     """Compare strategies over methods, seeds and tasks on equal terms: one table, one plot, in modelled time.
 
     Exit codes: 0 compared; 2 a mistake found before any work; 5 a cell failed; 130 stopped.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,3 +70,70 @@ def _stand_ins(**flags: list[str] | None) -> StandInFlags:
 
 
 with_stand_ins = with_flags("given", STAND_INS, _stand_ins)
+
+
+@dataclass(frozen=True, slots=True)
+class CompareFlags:
+    """The flags of ``combee compare`` alone, as they were given."""
+
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for results; the same folder resumes."),
+    ]
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A comparison on a cluster, in place of manifests: fetch it."),
+    ] = None
+    filename: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            help="A manifest, or - for standard input; more than once to compare on several tasks.",
+        ),
+    ] = None
+    strategies: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[:WORD...][@SIZE],...",
+            help="What to compare, such as ParallelScan:Model:Sqrt@100.",
+        ),
+    ] = "Sequential,Naive,ParallelScan"
+    sizes: Annotated[
+        str,
+        typer.Option(
+            metavar="N,...", help="Batch sizes of strategies that name none; absent: the manifest's."
+        ),
+    ] = ""
+    seeds: Annotated[
+        str,
+        typer.Option(
+            metavar="N|A,B,...",
+            help="How many seeds, or which. An --engine given once a seed deals its servers out.",
+        ),
+    ] = "3"
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Cells run side by side.")] = 1
+    slots: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="Slots of modelled time; absent: the manifest's concurrency."),
+    ] = None
+    evaluate_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Examples between scorings of heldOut; absent: the largest batch."),
+    ] = None
+    methods: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="Base methods, such as ACE,GEPA; absent: each manifest's own."),
+    ] = ""
+    for_cluster: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Write the cells as runs of this comparison, for kubectl apply; run nothing.",
+        ),
+    ] = ""
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for a run's files."),
+    ] = 300
+    json: Json = False

@@ -16,7 +16,7 @@ from combee.algo.latency import LatencyLaw
 from combee.api.load import parse_runs
 from combee.cli import compare as compare_command
 from combee.cli.compare import parse_engines, parse_seeds, run_compare
-from combee.cli.comparing import Flags
+from combee.cli.options import CompareFlags
 from combee.compare.cells import CompareTask, common_grid, derived, make_cells, read_tasks
 from combee.compare.collect import CellFacts, Part, part_name
 from combee.compare.launch import CellError, command, is_finished
@@ -337,5 +337,5 @@ def test_a_cell_that_failed_or_was_killed_ends_the_comparison_with_a_code_of_the
         raise CellError(one, cell, "")
 
     monkeypatch.setattr(compare_command, "compare", compare)
-    flags = Flags(tmp_path, filename=[task.path], strategies="Naive@9", seeds="1")
+    flags = CompareFlags(tmp_path, filename=[task.path], strategies="Naive@9", seeds="1")
     assert run_compare(flags, StandInFlags(["main=u"])) == ours
