@@ -232,10 +232,8 @@ class Gateway:
         answer = await self._upstreams.ask(exchange.method, url, exchange.headers, route.upstream_key, body)
         async with answer:
             exchange.first_byte_at = time.perf_counter()
-            self._metrics.first_byte.labels(route.playbook).observe(
-                exchange.first_byte_at - exchange.asked_at
-            )
             exchange.waited = exchange.first_byte_at - exchange.asked_at
+            self._metrics.began(route.playbook, exchange.waited)
             await self._start(exchange, answer)
             while piece := await _next(exchange, answer):
                 if exchange.sample is not None and self._shadow is not None:
