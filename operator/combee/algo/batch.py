@@ -49,7 +49,7 @@ def saving_batch_size(fit: Fit | Law, share: float) -> float:
     there is no floor f (growth never stops paying), so a bound or a cap decides. ``share`` in (0, 1],
     else ``BugError``. Source: DESIGN section 5 (rule ``Saving``). Cost: O(1).
 
-    >>> saving_batch_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9, r2=1.0), share=0.45)
+    >>> saving_batch_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9), share=0.45)
     44.0
     >>> round(saving_batch_size(Law("power+floor", a=6.0, alpha=0.5, f=1.0, n=9), share=0.5), 6)
     36.0
@@ -74,7 +74,7 @@ def paper_batch_size(fit: Fit | Law, sizes: Sequence[int]) -> float:
     alone: sqrt(s1 s2 / 0.016) for T_iter, more for a smaller alpha. 0 where growth saves nothing.
     Fewer than two sizes: inf. Source: arXiv 2604.04247 (facts.md, "Controller"). Cost: O(1).
 
-    >>> round(paper_batch_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9, r2=1.0), [5, 10, 25]), 1)
+    >>> round(paper_batch_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9), [5, 10, 25]), 1)
     55.9
     """
     law, ordered = _law(fit), sorted({size for size in sizes if size >= 1})
@@ -92,7 +92,7 @@ def paper_batch_size(fit: Fit | Law, sizes: Sequence[int]) -> float:
 def rule_size(fit: Fit | Law, rule: Rule, share: float, sizes: Sequence[int]) -> float:
     """Return the size that ``rule`` derives from a law before bounds and caps, in examples; inf: no limit.
 
-    >>> rule_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9, r2=1.0), "Saving", share=0.45, sizes=[5, 100])
+    >>> rule_size(Fit(c0=36.0, c1=1.0, rmse=0.0, n=9), "Saving", share=0.45, sizes=[5, 100])
     44.0
     """
     return paper_batch_size(fit, sizes) if rule == "Paper" else saving_batch_size(fit, share)
@@ -117,7 +117,7 @@ def choose_batch(
     is ``BugError``). Source: DESIGN section 5 (batch size; "re-planned before each iteration; status says in
     words why"). Cost: O(sizes + caps).
 
-    >>> fit = Fit(c0=36.0, c1=1.0, rmse=0.5, n=9, r2=0.99)
+    >>> fit = Fit(c0=36.0, c1=1.0, rmse=0.5, n=9)
     >>> choice = choose_batch(fit=fit, sizes=[5, 100], fallback=10, upper_caps=[Cap("rows left", 40)])
     >>> choice.size, choice.capped_by
     (40, 'rows left')

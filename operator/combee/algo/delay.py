@@ -27,15 +27,13 @@ class Observation:
 class Fit:
     """T_iter = c0 + c1 b in seconds, c0, c1 >= 0 and not both 0.
 
-    ``rmse`` in seconds, ``n`` usable observations, ``r2`` the explained share of variance (<= 1; 1
-    when there is none to explain).
+    ``rmse`` is in seconds; ``n`` is the number of usable observations.
     """
 
     c0: float
     c1: float
     rmse: float
     n: int
-    r2: float
 
     @property
     def b_half(self) -> float:
@@ -43,7 +41,7 @@ class Fit:
 
         Unit: examples. Source: DESIGN section 5 (batch size).
 
-        >>> Fit(10.0, 0.5, 0.0, 2, 1.0).b_half
+        >>> Fit(10.0, 0.5, 0.0, 2).b_half
         20.0
         """
         return self.c0 / self.c1 if self.c1 > 0 else math.inf
@@ -51,7 +49,7 @@ class Fit:
     def predict(self, b: float) -> float:
         """Return the expected seconds of an iteration of ``b`` examples. NaN in, NaN out.
 
-        >>> Fit(10.0, 0.5, 0.0, 2, 1.0).predict(20)
+        >>> Fit(10.0, 0.5, 0.0, 2).predict(20)
         20.0
         """
         return self.c0 + self.c1 * b
@@ -96,13 +94,11 @@ def fit_iteration_time(obs: Iterable[Observation]) -> Fit | None:
         a0, a1 = _relative_line(sizes / size_unit, times / time_unit)
         c0, c1 = a0 * time_unit, a1 * (time_unit / size_unit)
         errors = (times - (c0 + c1 * sizes)) / time_unit
-        scatter = float(np.sum((times / time_unit - np.mean(times / time_unit)) ** 2))
         squared_error = float(np.sum(errors**2))
         rmse = math.sqrt(squared_error / len(pairs)) * time_unit if math.isfinite(squared_error) else math.inf
-    r2 = 1.0 - squared_error / scatter if scatter > 0 else 1.0
-    if not all(map(math.isfinite, (c0, c1, rmse, r2))) or c0 + c1 <= 0:
+    if not all(map(math.isfinite, (c0, c1, rmse))) or c0 + c1 <= 0:
         return None
-    return Fit(c0, c1, rmse, len(pairs), r2)
+    return Fit(c0, c1, rmse, len(pairs))
 
 
 def huber_weight(log_error: NDArray[np.float64]) -> NDArray[np.float64]:
