@@ -57,7 +57,7 @@ def formula_splits() -> tuple[Dataset, Dataset]:
 
 
 @cache
-def _formula_key() -> dict[str, Any]:
+def formula_key() -> dict[str, Any]:
     """What ``combee sim key`` writes for these rows."""
     names = ("train.jsonl", "heldout.jsonl")
     return keyfile.build("formula", [(name, (FORMULA / name).read_bytes()) for name in names])
@@ -65,7 +65,7 @@ def _formula_key() -> dict[str, Any]:
 
 def simulated(seed: int, law: Law) -> Model:
     """The simulated model of one (seed, law)."""
-    return Model([_formula_key()], seed=seed, law=law)
+    return Model([formula_key()], seed=seed, law=law)
 
 
 @dataclass

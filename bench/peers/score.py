@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from bench.inprocess import Direct, formula_splits, simulated
+from bench.inprocess import Direct, formula_key, formula_splits, simulated
 from combee.algo.membership import split_select_gate
 from combee.algo.tokens import estimate_tokens
 from combee.clients.model.wire import ChatRequest
@@ -39,7 +39,7 @@ def score(text: str, seed: int) -> Scored:
     """What the simulated model of this seed makes of gate with this text as its playbook."""
     model = simulated(seed, Law())
     stated = {(hit.kind, hit.key) for hit in model.book.lessons_in(text)}
-    unknown = model.book.unknown_topics()
+    unknown = {topic for topic in formula_key()["topics"] if not model.book.rule(topic).known}
     right, wrong = (
         sum(kind == side and key in unknown for kind, key in stated) for side in ("right", "wrong")
     )

@@ -38,7 +38,7 @@ def questions(model: Model) -> list[tuple[str, str]]:
     """(topic, question) of the rows whose rule the model does not know."""
     rows = [json.loads(line)["context"] for path in FILES for line in path.read_text().splitlines()]
     asked = [(keyfile.formula_row(row, "")[0], row) for row in rows]
-    return [(topic, row) for topic, row in asked if topic in model.book.unknown_topics()]
+    return [(topic, row) for topic, row in asked if not model.book.rule(topic).known]
 
 
 def text_with(model: Model, rules: dict[str, str], remark: str = "") -> str:

@@ -203,7 +203,7 @@ class Texts:
 def texts(model: Model) -> Texts:
     rows = [json.loads(line)["context"] for path in FILES for line in path.read_text().splitlines()]
     asked = [(keyfile.formula_row(one, "")[0], one) for one in rows]
-    asked = [(topic, one) for topic, one in asked if topic in model.book.unknown_topics()][:40]
+    asked = [(topic, one) for topic, one in asked if not model.book.rule(topic).known][:40]
     lines = []
     for number, topic in enumerate(sorted({topic for topic, _ in asked})):
         rule = model.book.rule(topic)

@@ -96,10 +96,6 @@ class Rulebook:
         """Return the model's behaviour on the topic's task."""
         return TASK_LAWS[self.rule(topic).task]
 
-    def unknown_topics(self) -> frozenset[str]:
-        """Return the topics of key files whose rule the model does not know."""
-        return frozenset(topic for topic, rule in self._rules.items() if not rule.known)
-
     def rules_in(self, text: str) -> Iterator[tuple[str, str, int]]:
         """Yield (topic, side, position) of every anchor of a rule, wherever it stands."""
         for match in _CODES.finditer(text):

@@ -45,6 +45,10 @@ def model(seed: int = 0, law: Law | None = None, **options: Any) -> Model:
     return Model([formula_key()], seed=seed, law=law, **options)
 
 
+def unknown_topics(served: Model, key: dict[str, Any]) -> set[str]:
+    return {topic for topic in key["topics"] if not served.book.rule(topic).known}
+
+
 def body(text: str, seed: int = 0, schema: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     request: dict[str, Any] = {
         "model": "sim",

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import sim_learner as learner
 import sim_public_forms as forms
-from sim_fixtures import asker, body, finer_key, finer_model, rows
+from sim_fixtures import asker, body, finer_key, finer_model, rows, unknown_topics
 
 from combee.errors import DataError
 from combee.sim import keyfile, lessons, tags
@@ -77,7 +77,7 @@ def test_a_reflection_is_315_tokens_on_average_and_long_where_it_has_a_lesson() 
 def test_a_rule_once_read_makes_its_rows_right() -> None:
     served = finer_model(1)
     book = served.book
-    unknown = max(book.unknown_topics(), key=lambda tag: finer_key()["topics"][tag])
+    unknown = max(unknown_topics(served, finer_key()), key=lambda tag: finer_key()["topics"][tag])
     mine = [row for row in EVERY if tags.row(row["context"], row["target"])[0] == unknown]
     rule = book.rule(unknown)
     line = lessons.rule_entry(rule.name, rule.phrase("right"))

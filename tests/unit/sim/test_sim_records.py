@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from sim_fixtures import body, model, rows
+from sim_fixtures import body, formula_key, model, rows, unknown_topics
 
 from combee.sim import draws, keyfile, lessons, roles
 from combee.sim.params import Law
@@ -69,7 +69,7 @@ def test_lessons_are_drawn_of_records_and_cite_them() -> None:
 
 def test_a_rule_that_was_missed_is_recovered_and_one_that_was_met_is_not() -> None:
     served = model(seed=3)
-    unknown = served.book.unknown_topics()
+    unknown = unknown_topics(served, formula_key())
     assert unknown
     wrong = " ".join(str(one["text"]) for one in drawn("Distil.\n" + listed(60), law=ENDLESS))
     right = " ".join(str(one["text"]) for one in drawn("Distil.\n" + listed(60, wrong=False), law=ENDLESS))
