@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ from combee.plan.decide import Identity
 from combee.records import Owner
 from combee.times import rfc3339
 
-log = logging.getLogger(__name__)
 SOON_SECONDS = 1.0
 NEVER = -1.0
 MAX_ROUNDS = 8

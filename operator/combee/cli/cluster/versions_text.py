@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from combee.api.playbook import VersionSpec
-from combee.api.playbook_status import PlaybookStatus, VersionPhase, VersionStatus
+from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.methods.diff import Diff
 from combee.report.text import columns, visible
 
@@ -15,7 +15,6 @@ SHORT = 12
 """Digits of a digest that people see."""
 LABEL = 15
 COLUMNS = ("VERSION", "PHASE", "DECISION", "SCORE", "GAIN", "CANARY", "RUN", "MADE")
-_RANK = {VersionPhase.ACTIVE: 0, VersionPhase.PREVIOUS: 1, VersionPhase.CANDIDATE: 2}
 
 
 @dataclass(frozen=True, slots=True)

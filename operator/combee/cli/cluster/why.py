@@ -12,7 +12,7 @@ from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Found, Here, find, on_cluster, say
 from combee.cli.cluster.pods import JOB_LABEL, log_lines, mine, phase_of, step_jobs
 from combee.cli.cluster.status import shown
-from combee.cli.cluster.status_text import text, when
+from combee.cli.cluster.status_text import text
 from combee.cli.cluster.why_text import Facts, next_command, why
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
@@ -47,7 +47,6 @@ async def _facts(kube: Kube, run: Found) -> Facts:
     facts = Facts(
         shown(run),
         generation=int(run.raw["metadata"].get("generation", 0)),
-        age_seconds=max(0.0, now - (when(run.raw["metadata"]["creationTimestamp"]) or now)),
         events=[one for one in events if one.get("involvedObject", {}).get("uid") == run.uid],
     )
     if run.status.phase.over and run.status.phase.value != "Failed":

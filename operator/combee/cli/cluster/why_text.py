@@ -55,7 +55,6 @@ class Facts:
 
     shown: Shown
     generation: int = 0
-    age_seconds: float = 0.0
     troubles: Mapping[str, Trouble] = field(default_factory=dict)
     """step or engine -> why it does not run."""
     last_words: Mapping[str, str] = field(default_factory=dict)
