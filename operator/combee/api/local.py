@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from combee.api.common import REMOTE_SCHEMES, uri_scheme
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
-from combee.errors import ManifestError, NotAvailableError
+from combee.errors import ManifestError, NotAvailableError, UserError
 
 INITIAL_PLAYBOOK = "initialPlaybook"
 """the name that stands for task.initialPlaybook in ``--data``."""
@@ -51,9 +51,16 @@ def check_local(run: PromptLearningRun, given: Given) -> None:
 
 
 def check_readable(run: PromptLearningRun, given: Given) -> None:
-    """Check only what a preview needs: it reads the data, and asks no model."""
+    """Check what a preview needs, the data and no model. One error names all that the data lack."""
     _check_flags(run, given)
-    _check_data(run, given.secrets, given.data)
+    lacks: dict[tuple[str, str], UserError] = {}
+    for problem in _data_lack(run, given):
+        lacks.setdefault(problem.flag, problem.error)
+    if lacks:
+        first, *others = lacks.items()
+        more = "".join(f", and {' '.join(flag)} for {error.where}" for flag, error in others)
+        first[1].fix = f"{first[1].fix.removesuffix('.')}{more}."
+        raise first[1]
 
 
 def lacking(run: PromptLearningRun, given: Given) -> list[str]:
@@ -100,52 +107,57 @@ def _check_flags(run: PromptLearningRun, given: Given) -> None:
         )
 
 
-def _check_data(run: PromptLearningRun, secrets: frozenset[str], data: frozenset[str]) -> None:
-    for name, source in sources(run).items():
-        part = "configMap" if source.config_map is not None else "pvc"
-        path = f"spec.task.data.{name}"
-        _check_source(path, name, source.uri, part, data)
-        if source.secret_ref is not None and name not in data:
-            _check_keys(path, uri_scheme(source.uri or ""), source.secret_ref.name, secrets)
-    if (initial := run.spec.task.initial_playbook) is not None:
-        part = "activeVersion" if initial.active_version else "configMap"
-        _check_source("spec.task.initialPlaybook", INITIAL_PLAYBOOK, initial.uri, part, data)
-
-
-def _check_source(path: str, name: str, uri: str | None, part: str, data: frozenset[str]) -> None:
-    if name in data:
-        return
-    if uri is None:
-        raise ManifestError(
-            f"{_AN.get(part, 'a')} {part} is on a cluster, and this runs on a laptop",
-            where=f"{path}.{part}",
-            fix=f"Give a file that stands for it: --data {name}=PATH.",
-        )
-    if (scheme := uri_scheme(uri)) in REMOTE_SCHEMES and scheme not in SECRET_KEYS:
-        raise NotAvailableError(
-            f"reading {scheme}:// on a laptop is not available in this version",
-            where=f"{path}.uri",
-            fix=f"Give a local copy: --data {name}=PATH.",
-        )
-
-
-def _check_keys(path: str, scheme: str, secret: str, secrets: frozenset[str]) -> None:
-    """Require a variable for each key that an address's Secret must have."""
-    for key in SECRET_KEYS.get(scheme, ()):
-        if f"{secret}/{key}" not in secrets:
-            raise ManifestError(
-                "a Secret is on a cluster, and this runs on a laptop",
-                where=f"{path}.secretRef",
-                fix=f"Give a variable that holds its key: --secret {secret}/{key}=env:VAR.",
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """What a model lacks: the error that says so, and the flag that gives it."""
+    """The error that says what is lacking, and the flag that gives it."""
 
-    error: ManifestError
+    error: UserError
     flag: tuple[str, str]
+
+
+def _data_lack(run: PromptLearningRun, given: Given) -> Iterator[_Lack]:
+    for name, source in sources(run).items():
+        if name in given.data:
+            continue
+        part = "configMap" if source.config_map is not None else "pvc"
+        path = f"spec.task.data.{name}"
+        yield from _source_lack(path, name, source.uri, part)
+        if source.secret_ref is not None:
+            yield from _keys_lack(path, uri_scheme(source.uri or ""), source.secret_ref.name, given.secrets)
+    if (initial := run.spec.task.initial_playbook) is not None and INITIAL_PLAYBOOK not in given.data:
+        part = "activeVersion" if initial.active_version else "configMap"
+        yield from _source_lack("spec.task.initialPlaybook", INITIAL_PLAYBOOK, initial.uri, part)
+
+
+def _source_lack(path: str, name: str, uri: str | None, part: str) -> Iterator[_Lack]:
+    flag = ("--data", f"{name}=PATH")
+    if uri is None:
+        error: UserError = ManifestError(
+            f"{_AN.get(part, 'a')} {part} is on a cluster, and this runs on a laptop",
+            where=f"{path}.{part}",
+            fix=f"Give a file that stands for it: {' '.join(flag)}.",
+        )
+        yield _Lack(error, flag)
+    elif (scheme := uri_scheme(uri)) in REMOTE_SCHEMES and scheme not in SECRET_KEYS:
+        error = NotAvailableError(
+            f"reading {scheme}:// on a laptop is not available in this version",
+            where=f"{path}.uri",
+            fix=f"Give a local copy: {' '.join(flag)}.",
+        )
+        yield _Lack(error, flag)
+
+
+def _keys_lack(path: str, scheme: str, secret: str, secrets: frozenset[str]) -> Iterator[_Lack]:
+    """Yield each key that an address's Secret must have and no variable stands for."""
+    for key in SECRET_KEYS.get(scheme, ()):
+        if f"{secret}/{key}" not in secrets:
+            flag = ("--secret", f"{secret}/{key}=env:VAR")
+            error = ManifestError(
+                "a Secret is on a cluster, and this runs on a laptop",
+                where=f"{path}.secretRef",
+                fix=f"Give a variable that holds its key: {' '.join(flag)}.",
+            )
+            yield _Lack(error, flag)
 
 
 def _models_lack(run: PromptLearningRun, given: Given) -> Iterator[_Lack]:

@@ -99,8 +99,11 @@ def test_data_on_a_cluster_is_asked_for_by_its_flag(capsys: pytest.CaptureFixtur
     assert _exit_code(["preview", "-f", "examples/quickstart.yaml"]) == 2
     line = capsys.readouterr().err
     assert "spec.task.data.train.configMap" in line and "--data train=PATH" in line
+    assert line.endswith("and --data heldOut=PATH for spec.task.data.heldOut.configMap.\n")
     assert _exit_code(["preview", "-f", "examples/s3.yaml"]) == 2
-    assert "--secret s3/AWS_ACCESS_KEY_ID=env:VAR" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert "--secret s3/AWS_ACCESS_KEY_ID=env:VAR, and --secret s3/AWS_SECRET_ACCESS_KEY=env:VAR for " in line
+    assert line.count("--secret") == 2
 
 
 def test_a_suspended_run_is_for_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
