@@ -8,7 +8,7 @@ from pathlib import Path
 from combee.algo.power import decidable_epsilon
 from combee.api.load import KIND, problems_in, resources_in
 from combee.api.playbook import Playbook
-from combee.assembly.manifest import read_manifest_text
+from combee.assembly.manifest import STANDARD_INPUT, read_manifest_text
 from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.plan.playbook.traffic import warnings
 
@@ -48,8 +48,9 @@ def run_validate(path: Path, *, as_json: bool) -> int:
                 _warn(one, as_json=as_json)
         ids = [(one.kind, one.metadata.name) for one in resources]
         names = ", ".join(name if kind == KIND else f"{kind} {name}" for kind, name in ids)
-        then = f"combee preview -f {path}" if KIND in dict(ids) else f"kubectl apply -f {path}"
-        print(f"{path}: valid ({names}). Next: {then}")  # noqa: T201
+        kept, file = ("write it to run.yaml, then ", "run.yaml") if path == STANDARD_INPUT else ("", path)
+        then = f"combee preview -f {file}" if KIND in dict(ids) else f"kubectl apply -f {file}"
+        print(f"{path}: valid ({names}). Next: {kept}{then}")  # noqa: T201
         return 0
 
     return guarded(work, as_json=as_json)

@@ -152,8 +152,20 @@ def test_a_dash_is_standard_input(
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
         outputs.append(_exit_code([command, "-f", path, *more]))
         printed = capsys.readouterr()
-        outputs.append((printed.out + printed.err).replace("formula.yaml", "-"))
+        text = (printed.out + printed.err).replace("write it to run.yaml, then ", "")
+        outputs.append(re.sub(r"(formula|run)\.yaml", "-", text))
     assert outputs[:2] == outputs[2:] and outputs[1]
+
+
+def test_what_is_next_after_validating_standard_input_is_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, command in (("formula.yaml", "combee preview"), ("playbook.yaml", "kubectl apply")):
+        content = (ROOT / "examples" / name).read_bytes()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert _exit_code(["validate", "-f", "-"]) == 0
+        ending = f"Next: write it to run.yaml, then {command} -f run.yaml\n"
+        assert capsys.readouterr().out.endswith(ending)
 
 
 def test_standard_input_that_is_wrong_is_said_with_its_line(
