@@ -33,7 +33,7 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one pod's work; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words in (["-h"], ["--help"]):
+    if {"-h", "--help"} & set(words):
         sys.stdout.write(help_text())
         return 0
     if len(words) != 1 or words[0] not in PROGRAMS:

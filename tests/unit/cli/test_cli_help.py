@@ -83,6 +83,13 @@ def test_short_help_is_the_same(
     assert printed[0] == printed[1] and printed[0].startswith(f"usage: {name}")
 
 
+@pytest.mark.parametrize("words", [["step", "-h"], ["judge", "--help"], ["-h", "step"]])
+def test_help_of_a_word_of_the_worker_is_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert worker(words) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("usage: combee-worker") and not printed.err
+
+
 def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every command and subcommand below ``command``."""
     yield path
