@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from combee.api.gateway import Gateway, TokenReview
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.kubernetes.mirror import Mirror
 from combee.errors import CombeeError
@@ -29,6 +30,8 @@ LOOK_AGAIN_SECONDS = 5.0
 """Mounted Secrets are read again, and what could not be fetched is tried again, after this time."""
 HELD_READY = 3
 """number of best versions whose content is fetched ahead, so that switching to them needs no request."""
+_DEFAULTS = {name: value for name, value in Gateway().dump().items() if isinstance(value, dict)}
+"""limits, capture, shadow and page of a Playbook that says nothing of them."""
 _TEST_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 
 
@@ -55,8 +58,10 @@ class Wish:
     def of(cls, playbook: Object) -> Wish:
         """Read a Playbook as the API server returns it, with defaults filled in."""
         spec = playbook.get("spec") or {}
+        gateway = (spec.get("delivery") or {}).get("gateway") or {}
+        filled = {name: default | (gateway.get(name) or {}) for name, default in _DEFAULTS.items()}
         return cls(
-            gateway=(spec.get("delivery") or {}).get("gateway") or {},
+            gateway={**gateway, **filled},
             wanted=Wanted.of(playbook),
             shadows=(spec.get("canary") or {}).get("mode") == "Shadow",
             raw=_shown(playbook),
@@ -196,10 +201,10 @@ class Director:
             upstream=str(upstream.get("url") or "").rstrip("/"),
             upstream_key=upstream_key,
             allowed=self._check(name, gateway.get("keys") or {}),
-            limits=_limits(gateway.get("limits") or {}),
+            limits=_limits(gateway["limits"]),
             mirroring=self._mirroring(name, wish, served, entries),
             problem=problem,
-            page=bool((gateway.get("page") or {}).get("enabled", True)),
+            page=bool(gateway["page"]["enabled"]),
         )
 
     def _at_hand(self, name: str, wanted: Wanted, versions: Sequence[Version]) -> Served:
@@ -216,18 +221,18 @@ class Director:
         return next((self._contents[digest] for digest in order if digest in self._contents), NOTHING)
 
     def _mirroring(self, name: str, wish: Wish, served: Served, entries: Iterable[Known]) -> Mirroring | None:
-        capture, shadow = wish.gateway.get("capture") or {}, wish.gateway.get("shadow") or {}
+        capture, shadow = wish.gateway["capture"], wish.gateway["shadow"]
         comparisons = self._comparisons(served, entries) if wish.shadows else ()
-        captured = float(capture.get("percent", 5.0)) / 100 if capture.get("enabled") else 0.0
+        captured = float(capture["percent"]) / 100 if capture["enabled"] else 0.0
         if not comparisons and not captured:
             return None
         return Mirroring(
             place=self._place(name, capture),
             comparisons=comparisons,
             captured_share=captured,
-            queue=int(shadow.get("queue", 100)),
-            concurrency=int(shadow.get("concurrency", 4)),
-            deadline_seconds=float(shadow.get("deadlineSeconds", 120)),
+            queue=int(shadow["queue"]),
+            concurrency=int(shadow["concurrency"]),
+            deadline_seconds=float(shadow["deadlineSeconds"]),
         )
 
     def _comparisons(self, served: Served, entries: Iterable[Known]) -> tuple[TrafficComparison, ...]:
@@ -254,14 +259,14 @@ class Director:
         return Place(
             uri=str(store.get("uri") or self.traffic / name),
             secret=self.secrets.values("store", name) if store.get("secretRef") else (),
-            retention_seconds=float(capture.get("retentionSeconds", 604_800)),
+            retention_seconds=float(capture["retentionSeconds"]),
         )
 
     def places(self) -> dict[str, Place]:
         """Return where the traffic of each Playbook is or was recorded, as far as this pod can reach it."""
         places = {}
         for name, wish in self.playbooks.objects.items():
-            capture = wish.gateway.get("capture") or {}
+            capture = wish.gateway["capture"]
             place = self._place(name, capture)
             keyed = (capture.get("store") or {}).get("secretRef") is not None
             if wish.gateway.get("enabled") and (place.secret or not keyed):
@@ -280,7 +285,7 @@ class Director:
         if secret:
             check = SecretKeys(self.secrets.keys(name))
         else:
-            audiences = tuple(review.get("audiences") or ("combee-gateway",))
+            audiences = tuple(review.get("audiences") or TokenReview().audiences)
             accounts = frozenset(review.get("serviceAccounts") or ())
             check = Reviewed(self.kube, audiences, accounts, self.namespace)
         self._keys[name] = (source, check)
@@ -343,9 +348,9 @@ def _shown(raw: Object) -> Object:
 
 def _limits(limits: Mapping[str, Any]) -> Limits:
     return Limits(
-        max_request_bytes=int(limits.get("maxRequestBytes", 10_485_760)),
-        deadline_seconds=float(limits.get("deadlineSeconds", 600)),
-        max_in_flight=int(limits.get("maxInFlight", 1000)),
+        max_request_bytes=int(limits["maxRequestBytes"]),
+        deadline_seconds=float(limits["deadlineSeconds"]),
+        max_in_flight=int(limits["maxInFlight"]),
     )
 
 

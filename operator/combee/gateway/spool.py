@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from combee.api.common import uri_scheme
+from combee.api.gateway import Capture
 from combee.assembly.crash import bug_text
 from combee.clients.store.s3 import s3_options
 from combee.clients.store.store import Store
@@ -39,7 +40,7 @@ class Place:
     """an address, or a folder in the pod."""
     secret: tuple[tuple[str, str], ...] = ()
     """keys and values of the store's Secret."""
-    retention_seconds: float = 604_800.0
+    retention_seconds: float = Capture().retention_seconds
 
     def __repr__(self) -> str:
         return f"Place({self.uri!r})"

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from combee.api.gateway import GatewayLimits, ShadowLimits
 from combee.gateway.spool import Place
 
 Check = Callable[[str], Awaitable[bool]]
 """Says whether a bearer token is let in."""
+_LIMITS, _SHADOW = GatewayLimits(), ShadowLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one request may use."""
 
-    max_request_bytes: int = 10_485_760
-    deadline_seconds: float = 600.0
-    max_in_flight: int = 1000
+    max_request_bytes: int = _LIMITS.max_request_bytes
+    deadline_seconds: float = _LIMITS.deadline_seconds
+    max_in_flight: int = _LIMITS.max_in_flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,9 @@ class Mirroring:
     comparisons: tuple[TrafficComparison, ...] = ()
     captured_share: float = 0.0
     """share of requests, 0 to 1, that are recorded with their answers and not compared."""
-    queue: int = 100
-    concurrency: int = 4
-    deadline_seconds: float = 120.0
+    queue: int = _SHADOW.queue
+    concurrency: int = _SHADOW.concurrency
+    deadline_seconds: float = _SHADOW.deadline_seconds
 
 
 @dataclass(frozen=True, slots=True)
