@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 
 from combee import names
+from combee.objects.meta import labels_of
 from combee.objects.pods import container, plain, pod_spec, scratch
 from combee.objects.types import Object, Settings
 from combee.plan.gateway import Served
@@ -39,15 +40,15 @@ def gateway_deployment(playbooks: Sequence[Served], settings: Settings) -> Objec
         "metadata": {
             "name": names.GATEWAY,
             "namespace": served[0].owner.namespace,
-            "labels": _selector(),
+            "labels": labels_of(COMPONENT),
             "ownerReferences": [_owner(names.API_VERSION, names.PLAYBOOK_KIND, one.owner) for one in served],
         },
         "spec": {
             "replicas": settings.gateway_replicas,
             "revisionHistoryLimit": 2,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "selector": {"matchLabels": _selector()},
-            "template": {"metadata": {"labels": _selector()}, "spec": _pod(served, settings)},
+            "selector": {"matchLabels": labels_of(COMPONENT)},
+            "template": {"metadata": {"labels": labels_of(COMPONENT)}, "spec": _pod(served, settings)},
         },
     }
     made["metadata"]["annotations"] = {MADE_OF: _digest(made)}
@@ -62,11 +63,11 @@ def gateway_service(deployment: Owner) -> Object:
         "metadata": {
             "name": names.GATEWAY,
             "namespace": deployment.namespace,
-            "labels": _selector(),
+            "labels": labels_of(COMPONENT),
             "ownerReferences": [_owner("apps/v1", "Deployment", deployment)],
         },
         "spec": {
-            "selector": _selector(),
+            "selector": labels_of(COMPONENT),
             "ports": [
                 {"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"},
                 {"name": "metrics", "port": PROBES, "targetPort": "metrics", "protocol": "TCP"},
@@ -123,14 +124,6 @@ def _owner(api: str, kind: str, owner: Owner) -> Object:
     }
 
 
-def _selector() -> dict[str, str]:
-    return {
-        names.LABEL_NAME: "combee",
-        names.LABEL_MANAGED_BY: names.MANAGED_BY,
-        names.LABEL_COMPONENT: COMPONENT,
-    }
-
-
 def _pod(served: Sequence[Served], settings: Settings) -> Object:
     volume, mount = scratch("256Mi")
     volumes, mounts = [volume], [mount]
@@ -170,7 +163,7 @@ def _pod(served: Sequence[Served], settings: Settings) -> Object:
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": _selector()},
+            "labelSelector": {"matchLabels": labels_of(COMPONENT)},
         }
     ]
     return spec

@@ -9,6 +9,15 @@ from combee.objects.types import Object
 from combee.records import Owner
 
 
+def labels_of(component: str) -> dict[str, str]:
+    """Return the labels of what belongs to no run."""
+    return {
+        names.LABEL_NAME: "combee",
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
+        names.LABEL_COMPONENT: component,
+    }
+
+
 def labels(owner: Owner, component: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the labels that every child has, with ``more`` of our own."""
     return {**names.run_labels(owner.name, owner.uid, component), **(more or {})}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from combee import names
 from combee.names import STORE_FOLDER
 from combee.objects.chores import chore_job, chore_mounts, chore_pod
+from combee.objects.meta import labels_of
 from combee.objects.types import Object, Settings
 from combee.plan.sweep import SLOT_SECONDS, Memory
 
@@ -37,7 +38,7 @@ def sweep_job(memory: Memory, namespace: str, now: float, settings: Settings) ->
     metadata = {
         "name": f"combee-sweep-{memory.key}-{int(now // SLOT_SECONDS)}",
         "namespace": namespace,
-        "labels": _labels(),
+        "labels": labels_of(COMPONENT),
         "annotations": {KEEPS: memory.to_json()},
     }
     return chore_job(metadata, pod, suspend=memory.tended, activeDeadlineSeconds=DEADLINE_SECONDS)
@@ -51,11 +52,3 @@ def _sweep_task(memory: Memory) -> str:
         "ending": [one.playbook for one in memory.kept if one.until],
     }
     return json.dumps(sweep_task, sort_keys=True)
-
-
-def _labels() -> dict[str, str]:
-    return {
-        names.LABEL_NAME: "combee",
-        names.LABEL_MANAGED_BY: names.MANAGED_BY,
-        names.LABEL_COMPONENT: COMPONENT,
-    }

@@ -6,6 +6,7 @@ from typing import Any
 
 from combee import names
 from combee.api.run import PromptLearningRun
+from combee.objects.meta import labels_of
 from combee.objects.types import Object
 from combee.plan.cluster.memory import Memory
 from combee.records import Owner
@@ -40,12 +41,7 @@ def version_object(run: PromptLearningRun, owner: Owner, memory: Memory) -> Obje
 
 def version_labels(playbook: str) -> dict[str, str]:
     """Return the labels of a Playbook's versions and of what is delivered for it."""
-    return {
-        names.LABEL_NAME: "combee",
-        names.LABEL_MANAGED_BY: names.MANAGED_BY,
-        names.LABEL_COMPONENT: "playbook",
-        names.LABEL_PLAYBOOK: names.playbook_label(playbook),
-    }
+    return labels_of("playbook") | {names.LABEL_PLAYBOOK: names.playbook_label(playbook)}
 
 
 def _origin(run: PromptLearningRun, memory: Memory) -> Object:
