@@ -7,11 +7,10 @@ https://github.com/ace-agent/ace; see examples/data/finer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from combee.records import Example, Score
-from combee.tasks.dataset import Dataset, Fields, read_jsonl
+from combee.tasks.protocol import ContextTask
 
 MAX_TEXT = 20_000
 """most characters read of an answer, counted from its end."""
@@ -32,7 +31,7 @@ _TAG = re.compile(r"\s*(?:us-gaap:)?[A-Za-z][A-Za-z0-9]*\s*", re.I)
 
 
 @dataclass(frozen=True, slots=True)
-class FinerTask:
+class FinerTask(ContextTask):
     """Rows ``{"context", "target"}``; an answer is right when every position holds the target's tag."""
 
     name: str = "FiNER"
@@ -46,13 +45,10 @@ class FinerTask:
         "The tags in the order of the entities, separated by commas, without other words."
     )
 
-    def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
-        """Read rows as the protocol says; a target that is not a list of tags is a DataError."""
-        return read_jsonl(data, where=where, fields=Fields(), unfit=_unfit_target)
-
-    def model_input(self, example: Example) -> str:
-        """Return the row's options and questions unchanged."""
-        return example.input
+    def unfit_target(self, target: str) -> str | None:
+        """Return what is wrong with a target that is not a list of tags."""
+        valid = all(_TAG.fullmatch(part) for part in target.split(","))
+        return None if valid else "is not a list of tags, separated by commas"
 
     def parse_answer(self, text: str) -> str:
         """Return the tags as one string: ``'["us-gaap:Revenues", "Goodwill"]'`` ->
@@ -66,7 +62,7 @@ class FinerTask:
         answer, whichever are more: nothing is padded or cut off. Case does not count. The feedback states the
         target and the wrong positions.
         """
-        if _unfit_target(example.target) is not None:
+        if self.unfit_target(example.target) is not None:
             return Score(0.0, False, "The target of this example is not a list of tags.")
         target_tags, tags = tags_of(example.target), tags_of(self.parse_answer(answer))
         expected = f"Expected {example.target}"
@@ -131,8 +127,3 @@ def _verdict(right: int, wrong: list[int], tag_count: int, target_count: int) ->
     if tag_count > target_count:
         parts.append(f"{tag_count - target_count} too many")
     return "; ".join(parts) + "."
-
-
-def _unfit_target(target: str) -> str | None:
-    valid = all(_TAG.fullmatch(part) for part in target.split(","))
-    return None if valid else "is not a list of tags, separated by commas"

@@ -5,20 +5,19 @@ Data: https://github.com/ace-agent/ace, finance/data (Apache-2.0); see examples/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from combee.records import Example, Score
-from combee.tasks.dataset import Dataset, Fields, read_jsonl
 from combee.tasks.numbers import TOLERANCE, Number, Tolerance, close, parse_number
+from combee.tasks.protocol import ContextTask
 
 MAX_ANSWER = 200
 """most characters kept of an answer without a number."""
 
 
 @dataclass(frozen=True, slots=True)
-class FormulaTask:
+class FormulaTask(ContextTask):
     """Rows ``{"context", "target"}``; an answer is right when it is close to the target."""
 
     tolerance: Tolerance = TOLERANCE
@@ -30,13 +29,9 @@ class FormulaTask:
     )
     answer_schema_description: str = "The final number, with two decimals, without words or explanations."
 
-    def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
-        """Read rows as the protocol says; a target that is not a number is a DataError."""
-        return read_jsonl(data, where=where, fields=Fields(), unfit=_unfit_target)
-
-    def model_input(self, example: Example) -> str:
-        """Return the row's question unchanged."""
-        return example.input
+    def unfit_target(self, target: str) -> str | None:
+        """Return what is wrong with a target that is not a number."""
+        return None if parse_number(target) is not None else "is not a number"
 
     def parse_answer(self, text: str) -> str:
         """Return the answer's number, ``"The answer is **$1,500**"`` -> ``"1500"``, or else the text, cut."""
@@ -65,7 +60,3 @@ class FormulaTask:
                 factor = Decimal(10) ** abs(power)
                 return f" It is too {'small' if power > 0 else 'large'} by a factor of {factor:,}."
         return ""
-
-
-def _unfit_target(target: str) -> str | None:
-    return None if parse_number(target) is not None else "is not a number"

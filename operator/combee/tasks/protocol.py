@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 from combee.errors import BugError
 from combee.records import Example, Score
-from combee.tasks.dataset import Dataset
+from combee.tasks.dataset import Dataset, read_jsonl
 
 
 class Task(Protocol):
@@ -48,6 +48,24 @@ class Task(Protocol):
     def score(self, answer: str, example: Example) -> Score:
         """Return the verdict on an answer, parsed or as the model wrote it. Never raises on any answer."""
         ...
+
+
+class ContextTask:
+    """What tasks of rows ``{"context", "target"}`` have in common."""
+
+    __slots__ = ()
+
+    def read_rows(self, data: Iterable[bytes], where: str) -> Dataset:
+        """Read rows as the protocol says; a target that cannot be scored is a DataError."""
+        return read_jsonl(data, where=where, unfit=self.unfit_target)
+
+    def unfit_target(self, target: str) -> str | None:
+        """Return what is wrong with a target that cannot be scored, or None."""
+        raise NotImplementedError
+
+    def model_input(self, example: Example) -> str:
+        """Return the row's context unchanged."""
+        return example.input
 
 
 class ScoredElsewhere:
