@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_SOURCES = 12
-"""Sources named beside a bullet in the report; playbook.md names all of them."""
+"""The most sources named beside a bullet in the report; playbook.md names all of them."""
 MAX_NOT_RENDERED = 300
-"""Entries outside the playbook that the report shows; result.json has them all."""
+"""The most entries outside the playbook that the report shows; result.json has them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The two files' texts."""
+    """The texts of the two files."""
 
     markdown: str
     html: str
@@ -47,7 +47,7 @@ class Section:
 
 
 def build_report(result: Result, *, playbook_markdown: str) -> Report:
-    """Both forms of the report. ``playbook_markdown`` ends report.md; the HTML shows the result's entries."""
+    """Return both forms of the report; ``playbook_markdown`` ends report.md; the HTML shows the entries."""
     from combee.report.figures import figures
 
     context = _context(result)
@@ -62,19 +62,19 @@ def build_report(result: Result, *, playbook_markdown: str) -> Report:
 
 
 def style_sheet() -> tuple[str, str]:
-    """The style sheet of the pages, and the digest by which their content security policy allows it."""
+    """Return the style sheet of the pages, and the digest by which their security policy allows it."""
     style = files(__package__).joinpath("templates/report.css").read_text("utf-8")
     return style, base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
 
 def playbook_markdown(result: Result) -> str:
-    """The playbook as Markdown: its rendered bullets by section, each with all its sources."""
+    """Return the playbook as Markdown: its rendered bullets by section, each with all its sources."""
     template = _environment(html=False).get_template("playbook.md.j2")
     return template.render(**_context(result))
 
 
 def _context(result: Result) -> dict[str, Any]:
-    """What the templates read."""
+    """Return what the templates read."""
     outside = [entry for entry in result.entries if not entry.rendered]
     gate = result.gate
     return {
@@ -112,7 +112,7 @@ def _sections(entries: Sequence[Entry]) -> list[Section]:
 
 
 def _environment(*, html: bool) -> Environment:
-    """HTML escapes by jinja2; in Markdown `finalize` escapes every printed value that is not `Markdown`."""
+    """Return the environment: jinja2 escapes HTML; ``finalize`` escapes values that are not `Markdown`."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -130,7 +130,7 @@ def _environment(*, html: bool) -> Environment:
 
 
 def _plain(value: object) -> object:
-    """Strings lose what hides or acts before jinja2 escapes them; markup of ours stays as it is."""
+    """Return a string without what hides or acts, before jinja2 escapes it; our own markup stays as it is."""
     return visible(value) if type(value) is str else value
 
 
@@ -147,13 +147,13 @@ def _verified(entry: Entry) -> str:
 
 
 def _quoted(text: str) -> Markdown:
-    """A text line by line as a quotation."""
+    """Return a text as a quotation, line by line."""
     lines = [f"> {markdown(line)}".rstrip() for line in text.strip().splitlines()]
     return Markdown("\\\n".join(lines) if lines else "> (nothing)")
 
 
 def _md_table(table: Table) -> Markdown:
-    """A table of GitHub's Markdown, or the sentence that says why it is empty."""
+    """Return a table of GitHub's Markdown, or the sentence that says why it is empty."""
     if not table.rows:
         return Markdown(markdown(table.missing))
     heads = " | ".join(markdown(label) for label, _ in table.heads)
@@ -164,5 +164,5 @@ def _md_table(table: Table) -> Markdown:
 
 
 def _one_level_down(text: str) -> str:
-    """Headings one level deeper, so that the playbook is a part of the report."""
+    """Return the text with headings one level deeper, so that the playbook is a part of the report."""
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines())

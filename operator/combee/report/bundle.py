@@ -25,11 +25,11 @@ from combee.report.words import PROMPT_FILE
 
 RESULT_FILE = "result.json"
 GATE_FILE = "gate.json"
-"""Scores by example of the gate half, ``baseline`` and ``best``: only in what a comparison asks for."""
+"""The file of the gate half's scores by example, ``baseline`` and ``best``; only comparisons ask for it."""
 BEGIN = "-----BEGIN COMBEE RESULTS-----"
 _END = re.compile(r"-----END COMBEE RESULTS (\d{1,12}) ([0-9a-f]{64})-----")
 _LINE = 4096
-"""characters a line; a container runtime cuts longer ones than 16 KiB."""
+"""characters in a line; a container runtime cuts lines longer than 16 KiB."""
 MAX_BYTES = 1 << 30
 _NAME = re.compile(
     r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|result\.json|report\.(?:md|html)|playbook\.md|prompt\.(?:txt|json)"
@@ -37,12 +37,12 @@ _NAME = re.compile(
 
 
 def calls_file(step: str) -> str:
-    """The file of a step's calls, as ``work.asker`` records them: only in what a comparison asks for."""
+    """Return the file of a step's calls, as ``work.asker`` records them; only comparisons ask for it."""
     return f"calls/{step}.jsonl"
 
 
 async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
-    """The result, and the files made from it; result.json is last: where it is, the rest is."""
+    """Return the result and the files made from it. result.json is last: where it is, the rest is too."""
     result = await result_of(session)
     playbook, report = await build_apart(result)
     book = result.playbook
@@ -60,7 +60,7 @@ async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
 
 
 def packed(files: Mapping[str, bytes]) -> Iterator[str]:
-    """``files`` as lines of text. Equal files give equal lines.
+    """Yield ``files`` as lines of text. Equal files give equal lines.
 
     >>> unpacked(packed({"result.json": b"{}"}))
     {'result.json': b'{}'}
@@ -79,7 +79,7 @@ def packed(files: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def unpacked(lines: Iterable[str]) -> dict[str, bytes]:
-    """The files in a log. TransientError when they are not all there or damaged."""
+    """Return the files in a log. Raises TransientError when some are missing or damaged."""
     kept: list[str] | None = None
     for line in lines:
         line = line.strip()

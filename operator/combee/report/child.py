@@ -18,7 +18,7 @@ DEADLINE_SECONDS = 120.0
 
 
 async def build_apart(result: Result) -> tuple[str, Report]:
-    """(playbook.md, the reports) of a result. BugError with the child's last line when it fails."""
+    """Return (playbook.md, the reports) of a result. Raises BugError with the last line of a failed child."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -42,7 +42,7 @@ async def build_apart(result: Result) -> tuple[str, Report]:
 
 
 def main() -> None:
-    """The child."""
+    """Read the result and write the texts, as the child."""
     result = read_result(sys.stdin.buffer.read())
     playbook = playbook_markdown(result)
     report = build_report(result, playbook_markdown=playbook)

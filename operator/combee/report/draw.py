@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH = 4.2
-"""Inches; 72 units an inch in the SVG, so labels of size 9 to 10 stay readable on a phone."""
+"""The width in inches of 72 units each, so that labels of size 9 to 10 stay readable on a phone."""
 MANY = 12
 """Beyond this many iterations only the telling points carry labels."""
 _SETTINGS: Any = {
@@ -30,7 +30,7 @@ _SETTINGS: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """``svg`` for the page, ``alt`` for who cannot see it, ``caption`` under it."""
+    """A figure: ``svg`` for the page, ``alt`` for those who cannot see it, ``caption`` below it."""
 
     key: str
     title: str
@@ -42,7 +42,7 @@ class Figure:
 def draw(
     key: str, title: str, height: float, paint: Callable[[Axes], None], alt: str, caption: str
 ) -> Figure:
-    """The figure that ``paint`` draws on fresh themed axes, ``height`` inches high."""
+    """Return the figure that ``paint`` draws on fresh themed axes, ``height`` inches high."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
@@ -69,12 +69,12 @@ def draw(
 
 
 def legend(axes: Axes, columns: int) -> None:
-    """The labels of what was drawn, above the axes."""
+    """Write the labels of what was drawn above the axes."""
     drawn = axes.figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize=8.6)
     for text in drawn.get_texts():
         text.set_color(svg.INK)
 
 
 def grid(axes: Axes, axis: str) -> None:
-    """Thin lines across ``axis``, behind the data."""
+    """Draw thin lines across ``axis``, behind the data."""
     axes.grid(axis="y" if axis == "y" else "x", color=svg.GRID, linewidth=0.8)

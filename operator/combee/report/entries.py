@@ -13,7 +13,7 @@ SHORT = 12
 
 
 def entries_of(views: Sequence[EntryView]) -> tuple[Entry, ...]:
-    """One entry a view, in the same order; parents and heirs are named by the ids that people see."""
+    """Return an entry for each view, in order; parents and heirs are named by the ids that people see."""
     ids = {view.digest: view.id for view in views}
     heirs: dict[str, list[str]] = {}
     for view in views:
@@ -31,7 +31,7 @@ def entries_of(views: Sequence[EntryView]) -> tuple[Entry, ...]:
 
 
 def variants_of(views: Sequence[VariantView]) -> tuple[VariantRecord, ...]:
-    """One record a variant, in the same order."""
+    """Return a record for each variant, in order."""
     return tuple(
         VariantRecord.of(
             view,
@@ -44,7 +44,7 @@ def variants_of(views: Sequence[VariantView]) -> tuple[VariantRecord, ...]:
 
 
 NAMED = 8
-"""Ids named one by one; the rest is counted. result.json has them all."""
+"""The most ids that are named one by one; the rest is counted. result.json has them all."""
 LEFT_OUT = {
     "leak": "it repeats private or copied text",
     "injection": "it gives the model orders",
@@ -59,7 +59,7 @@ LEFT_OUT = {
 
 
 def lineage(entry: Entry) -> tuple[str, ...]:
-    """Parents, replays, heirs, and why it is not in the playbook, each where there is something to say."""
+    """Return the parents, replays and heirs of an entry, and why it is not in the playbook, in words."""
     facts = []
     if entry.parents:
         facts.append(f"stems from {_named(entry.parents)}")

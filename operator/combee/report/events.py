@@ -11,7 +11,7 @@ from combee.report.result import Outcome, Paired
 
 
 class Event(Model):
-    """What every line has."""
+    """The fields of every line."""
 
     seconds: Annotated[float, Field(ge=0)]
     """Seconds since the run started in this process."""
@@ -33,7 +33,7 @@ class PlanEvent(Event):
 
     event: Literal["plan"] = "plan"
     iteration: int
-    """1-based."""
+    """The number of the iteration, from 1."""
     epoch: int
     batch_size: int
     batch_reason: str
@@ -44,20 +44,20 @@ class PlanEvent(Event):
 
 
 class ProgressEvent(Event):
-    """Where the run stands. Counts are of the whole run so far."""
+    """The standing of the run. Counts are of the whole run so far."""
 
     event: Literal["progress"] = "progress"
     run: str
     phase: str
     iteration: int
-    """1-based; 0 before the first."""
+    """The number of the iteration, from 1; 0 before the first."""
     iterations_expected: int | None
     batch_size: int
     batch_reason: str
     stage: str
     stage_done: int
     stage_total: int
-    """Units of the stage; 0: not said."""
+    """Units of the stage; 0 when not stated."""
     examples_done: int
     examples_total: int
     calls_done: int
@@ -84,11 +84,11 @@ class IterationEvent(Event):
 
     event: Literal["iteration"] = "iteration"
     iteration: int
-    """1-based."""
+    """The number of the iteration, from 1."""
     batch_size: int
     examples_done: int
     heldout_last: Share | None
-    """Select score after it; the last one there is, where it was not evaluated."""
+    """Select score after the iteration, or the newest score where it was not evaluated."""
     heldout_best: Share | None
     tokens: int
     rollouts: int
@@ -96,7 +96,7 @@ class IterationEvent(Event):
 
 
 class FinishedEvent(Event):
-    """The run is over; the last line."""
+    """The run is over; this is the last line."""
 
     event: Literal["finished"] = "finished"
     run: str
@@ -104,7 +104,7 @@ class FinishedEvent(Event):
     exit_code: int
     reason: str
     gate: Paired | None
-    """Before and after on the gate half; null when it was not looked at."""
+    """Scores before and after on the gate half; null when it was not looked at."""
     simulated: bool
     folder: str
 
@@ -117,11 +117,11 @@ class WarningEvent(Event):
 
 
 class ErrorEvent(Event):
-    """What went wrong, where, and what to do."""
+    """An error: what went wrong, where, and what to do."""
 
     event: Literal["error"] = "error"
     code: str
-    """Stable word for the class of the error."""
+    """A stable word for the class of the error."""
     what: str
     where: str
     fix: str

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def figures(result: Result) -> dict[str, Figure]:
-    """Every figure that the result has numbers for, by key. About 1 s, most of it matplotlib's import."""
+    """Return each figure that the result has numbers for, by key, in about 1 s: matplotlib is imported."""
     makers: tuple[Callable[[Result], Figure | None], ...] = (
         _gain,
         _held_out_by_iteration,
@@ -46,7 +46,7 @@ def figures(result: Result) -> dict[str, Figure]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """matplotlib's own notes (a font cache built, a folder not writable) do not belong on a user's screen."""
+    """Keep matplotlib's own notes (a font cache built, a folder not writable) off a user's screen."""
     log = logging.getLogger("matplotlib")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -57,7 +57,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _gain(result: Result) -> Figure | None:
-    """Gain with its interval against zero, gate first, test below."""
+    """Draw the gain with its interval against zero, gate first, test below."""
     gate = result.gate
     looks = [(n, p) for n, p in (("gate half", gate), ("test", result.test)) if p is not None]
     if not looks:
@@ -155,7 +155,7 @@ def _at(iteration: int) -> str:
 
 
 def _label_scores(axes: Axes, xs: Sequence[float], points: Sequence[views.ScorePoint]) -> None:
-    """The start's line, the best and the last point carry their numbers; the best one a ring."""
+    """Label the start's line, the best and the last point with their numbers, and ring the best one."""
     last = len(points) - 1
     start, end = points[0].score, points[last].score
     if points[0].iteration == 0 and last > 0:

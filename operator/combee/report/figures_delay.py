@@ -100,7 +100,7 @@ def _line(fit: DelayFit) -> bool:
 
 
 def residuals(result: Result) -> Figure | None:
-    """Observed against fitted, in percent, by batch size: what the law leaves unexplained."""
+    """Draw observed against fitted time, in percent, by batch size: what the law leaves unexplained."""
     seen = views.delay(result)
     errors = seen.errors
     if seen.fit is None or len(errors) < 3:

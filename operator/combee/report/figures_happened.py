@@ -20,7 +20,7 @@ NAMES = {"select": "held-out score", "other": "not model time"}
 
 
 def critical_path(result: Result) -> Figure | None:
-    """One stacked bar an iteration; beyond ``MANY`` of them one bar for all."""
+    """Draw a stacked bar for each iteration, or one bar for all when there are more than ``MANY``."""
     timed = [(f"{it.iteration}", happened.parts(it)) for it in result.iterations if it.stages]
     if not timed:
         return None
@@ -56,7 +56,7 @@ def critical_path(result: Result) -> Figure | None:
 
 
 def latencies(result: Result) -> Figure | None:
-    """From the median to the slowest call of each stage."""
+    """Draw the latencies of each stage from the median to the slowest call."""
     stages = happened.stage_sums(result)
     if not stages:
         return None

@@ -8,12 +8,12 @@ from combee.report.result import IterationRecord, Result, StageTime
 from combee.steps import EVALUATE, LEADING, PROFILE, order_of
 
 LEARNING = (*LEADING, "verification", "select")
-"""The parts of an iteration that a reader thinks in: of its last step those that call models."""
+"""The parts of an iteration as a reader sees them; of its last step, those that call models."""
 
 
 def stage_sums(result: Result) -> tuple[StageTime, ...]:
-    """Every stage over the whole run, in the order in which they first ran, profile first, evaluation last.
-    Quantiles are the means of the iterations', weighted by calls."""
+    """Return every stage of the whole run, in the order in which they first ran, profile first, evaluation
+    last. Quantiles are the means of the iterations', weighted by calls."""
     stages: dict[tuple[str, str], list[StageTime]] = {}
     for stage in _all_stages(result):
         stages.setdefault((stage.step, stage.stage), []).append(stage)
@@ -50,7 +50,7 @@ def _sum(stages: list[StageTime]) -> StageTime:
 
 
 def step_walls(result: Result) -> dict[str, float]:
-    """Wall-clock seconds by step, over the whole run."""
+    """Return the wall-clock seconds by step, over the whole run."""
     walls: dict[str, float] = {}
     if result.profile:
         walls[PROFILE.name] = result.profile.wall_seconds
@@ -63,7 +63,7 @@ def step_walls(result: Result) -> dict[str, float]:
 
 
 def parts(it: IterationRecord) -> dict[str, float]:
-    """Seconds of an iteration's critical path by ``LEARNING`` part, and ``other``: wall time beyond it."""
+    """Return the seconds of an iteration's critical path by ``LEARNING`` part; ``other`` is the rest."""
     seconds = dict.fromkeys(LEARNING, 0.0)
     for stage in it.stages:
         name = (

@@ -49,7 +49,7 @@ from combee.work.steps import load_artifact
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a session ended with."""
+    """The state of a session at its end."""
 
     run: PromptLearningRun
     who: Identity
@@ -71,7 +71,7 @@ class _Records:
     iterations: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     evaluation: dict[str, Any] = field(default_factory=dict)
     around: Mapping[str, StepRecord] = field(default_factory=dict)
-    """profile and evaluate, as far as they were reached."""
+    """the records of profile and evaluate, as far as they were reached."""
     ledger: Any = None
     rendered: Rendered | None = None
 
@@ -167,8 +167,8 @@ def _held_out(session: Session, gate: Paired | None) -> HeldOut | None:
 
 
 def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
-    """One record for each finished iteration, re-folding the state so that each shows the fit and
-    the counts that its own decisions saw."""
+    """Return a record of each finished iteration. The state is folded again, so that each record shows the
+    fit and the counts that its own decisions saw."""
     good = [summary for summary in session.summaries.values() if not summary.error]
     profile = next((summary for summary in good if summary.kind == PROFILE.name), None)
     if profile is None:
@@ -189,7 +189,7 @@ _RECORDED = (
     *("wallSeconds", "modelledSeconds", "calls", "tokens", "rollouts", "retention", "verification"),
     *("failed", "stepSeconds", "stages"),
 )
-"""what an iteration's record says in the words of the result; an older one has not all of it."""
+"""the fields that an iteration's record shares with the result; an older record lacks some of them."""
 
 
 def _iteration(
@@ -200,7 +200,7 @@ def _iteration(
     summary: StepSummary,
     record: dict[str, Any],
 ) -> IterationRecord:
-    """One finished iteration: ``delay`` is what was believed before it, the rest what came of it."""
+    """Return the record of a finished iteration. ``delay`` is what was believed before it."""
     return IterationRecord.of(
         plan,
         iteration=plan.iteration + 1,
@@ -230,7 +230,7 @@ def _step(summary: StepSummary, record: Mapping[str, Any]) -> StepRecord:
 
 
 def _faults(record: Mapping[str, Any]) -> Faults:
-    """Of one step's or iteration's record; one that was written before faults were recorded had none."""
+    """Return the faults in the record of a step or an iteration; a record of an old version has none."""
     return Faults(
         asked_again=record.get("faults", {}),
         rollouts=record.get("rolloutFaults", {}),
@@ -253,7 +253,7 @@ def _all_faults(parts: Sequence[Faults]) -> Faults:
 
 
 def _fit(delay: Delay, batching: Batching) -> DelayFit | None:
-    """The fit as the report shows it; a law borrowed from before a change has no line of its own."""
+    """Return the fit as the report shows it; a law borrowed from before a change has no line of its own."""
     law, laws = delay.law(batching), delay.today.laws
     if law is None:
         return None
@@ -289,7 +289,7 @@ def _budget(session: Session) -> tuple[BudgetLine, ...]:
 
 
 def _learned(session: Session, records: _Records) -> dict[str, Any]:
-    """The result's fields of what was learned and refused; none where there is no playbook."""
+    """Return the result's fields on what was learned and refused; none where there is no playbook."""
     ledger, rendered, method = records.ledger, records.rendered, session.context.method
     if rendered is None:
         return {}
@@ -311,7 +311,7 @@ def _learned(session: Session, records: _Records) -> dict[str, Any]:
 
 
 def data_info(facts: DataFacts | None, warnings: Iterable[str] = ()) -> DataInfo:
-    """The pinned data, by size and digest. ``facts``: what was found of it, None before it was read."""
+    """Return the pinned data by size and digest. ``facts``: what is known of it; None before it was read."""
     if facts is None:
         return DataInfo(train=SplitInfo(rows=0, digest=""))
     digests = facts.digests
@@ -331,7 +331,7 @@ def data_info(facts: DataFacts | None, warnings: Iterable[str] = ()) -> DataInfo
 
 
 def model_info(model: str, host: str, words: str) -> ModelInfo:
-    """A role's model. ``words``: what its server says about itself."""
+    """Return the facts of a role's model. ``words``: what its server says about itself."""
     return ModelInfo(
         model=model, endpoint_host=host, simulated="simulated" in words.casefold(), served_by=words
     )

@@ -1,4 +1,4 @@
-"""Words of ``result.json`` that other parts of it are made of: the base model, the kinds of numbers, and
+"""Parts of ``result.json``: the base model, the kinds of numbers, and
 what one iteration says of its reduce, its verification and its delay curve. See ``result``.
 """
 
@@ -16,7 +16,7 @@ Difference = Annotated[float, Field(ge=-1, le=1)]
 
 
 class Model(BaseModel):
-    """Frozen, strict about names, camelCase outside; no NaN and no infinity."""
+    """The base of every part: frozen, strict about names, camelCase outside, without NaN and infinity."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -31,7 +31,7 @@ class Model(BaseModel):
 
     @classmethod
     def of(cls, source: object, **values: Any) -> Self:
-        """One with these values. The other fields are attributes of ``source``, where it has them."""
+        """Return one with these values. The other fields are attributes of ``source``, where it has them."""
         others = (name for name in cls.model_fields if name not in values and hasattr(source, name))
         return cls(**{name: getattr(source, name) for name in others}, **values)
 
@@ -40,11 +40,11 @@ class RetentionLevel(Model):
     """One level of the reduce: what went in and what was still there after it."""
 
     level: str
-    """Such as ``leaf round 1`` or ``group``, in the order of the reduce."""
+    """The level's name, such as ``leaf round 1`` or ``group``; levels are in the order of the reduce."""
     calls: Count
-    """Aggregator calls; of the levels before one call, those that embedded or summarized."""
+    """Aggregator calls; at the levels before a single call, the calls that embedded or summarized."""
     inputs: Count
-    """Inputs of these calls (copies counted)."""
+    """Inputs of these calls, copies included."""
     lessons: Count
     """Distinct lesson clusters that went in."""
     carried: Count
@@ -55,7 +55,7 @@ class RarityBand(Model):
     """Retention of the lessons that a certain number of trajectories brought."""
 
     copies: str
-    """How many trajectories brought the lesson: ``1``, ``2-3``, ``4+``."""
+    """Number of trajectories that brought the lesson: ``1``, ``2-3``, ``4+``."""
     distinct: Count
     carried: Count
 
@@ -67,9 +67,9 @@ class Retention(Model):
     distinct: Count = 0
     """Distinct lesson clusters of the iteration's reflections."""
     carried: Count = 0
-    """Of these, in the ledger with their anchors."""
+    """Distinct clusters whose anchors are in the ledger."""
     rendered: Count = 0
-    """Of these, in the rendered playbook under its token budget."""
+    """Distinct clusters that are in the rendered playbook, under its token budget."""
     left_out: Count = 0
     """Reflections that no aggregator call was given: what ``TopK`` passed over, and what did not fit."""
     by_rarity: tuple[RarityBand, ...] = ()
@@ -86,43 +86,43 @@ class Verification(Model):
     refused: Count = 0
     """All refusals, for whatever reason."""
     leaks: Count = 0
-    """Of the refusals: private or copied text."""
+    """Refusals of private or copied text."""
     injections: Count = 0
-    """Of the refusals: text that gives orders to the model."""
+    """Refusals of text that gives orders to the model."""
 
 
 class StageTime(Model):
     """One stage of a step: its recorded calls, and how long they took. Seconds are the servers' latencies."""
 
     step: str
-    """profile, map, reduce, finish or evaluate."""
+    """The step: profile, map, reduce, finish or evaluate."""
     stage: str
-    """Such as ``reduce round 1`` or ``replay``, in the order in which they ran; stages follow each other."""
+    """The stage's name, such as ``reduce round 1`` or ``replay``. Stages are in the order of the run."""
     calls: Count
     """Answered calls, memo hits included."""
     scheduled_seconds: Amount
-    """Its part of the critical path: the recorded calls list-scheduled on the run's slots."""
+    """The stage's part of the critical path: its recorded calls list-scheduled on the run's slots."""
     p50: Amount
-    """Latency of a call, nearest-rank quantile, as the next two."""
+    """Median latency of a call, by nearest rank, as are the next two quantiles."""
     p90: Amount
     p99: Amount
     max: Amount
     prompt_tokens: Count = 0
-    """Of all its calls, as the server counted them."""
+    """Prompt tokens of all calls, as the server counted them."""
     cached_tokens: Count = 0
-    """Of these, served from the server's prefix cache."""
+    """Prompt tokens that the server took from its prefix cache."""
 
 
 class LimitChange(Model):
-    """A role's concurrency that followed the server. ``call``: its how manyeth answer or refusal of the
-    process."""
+    """A change of a role's concurrency, which follows the server. ``call``: the position of the answer or
+    refusal, counted from the start of the process."""
 
     role: str
     call: Count
     before: Count
     after: Count
     reason: str = ""
-    """What most refusals were (an HTTP status, ``timeout``); empty where the limit grew again."""
+    """The most frequent refusal (an HTTP status, ``timeout``); empty where the limit grew again."""
 
 
 class Faults(Model):
@@ -132,16 +132,16 @@ class Faults(Model):
     """Requests that had to be sent again, by reason: an HTTP status, ``timeout``, ``reset``,
     ``malformed``."""
     rollouts: dict[str, Count] = Field(default_factory=dict)
-    """Rollouts of a container that misbehaved, by how: ``TaskTimeout``, ``TaskCrashed``, ...
+    """Rollouts of a container that misbehaved, by fault: ``TaskTimeout``, ``TaskCrashed``, ...
     (custom-tasks.md)."""
     repaired: Count = 0
     """Answers that could not be used as they were, and were asked for once more."""
     hedges: Count = 0
     """Slow calls raced by a second request."""
     lost: Count = 0
-    """Calls that brought no usable answer for all that."""
+    """Calls that brought no usable answer in spite of all this."""
     limits: tuple[LimitChange, ...] = ()
-    """How many calls of a role were let be in flight, as the server was found to take them."""
+    """Changes of how many calls of a role may be in flight, made as the server could take them."""
 
     @property
     def any(self) -> bool:
@@ -154,22 +154,22 @@ class StepRecord(Model):
 
     wall_seconds: Amount
     scheduled_seconds: Amount
-    """Its recorded calls list-scheduled on the run's slots."""
+    """Seconds of the recorded calls, list-scheduled on the run's slots."""
     stages: tuple[StageTime, ...] = ()
     faults: Faults = Faults()
 
 
 class Replay(Model):
-    """One replay of an entry: its own example again with the entry in the playbook, then controls."""
+    """One replay of an entry: its own example is answered with the entry in the playbook, then controls."""
 
     example: str
-    """The example it was learned from, answered wrong before."""
+    """The example that the entry was learned from, which was answered wrong before."""
     fixed: bool
     """Whether it came out right with the entry."""
     controls: tuple[str, ...] = ()
-    """Examples that had been right, tried with the entry."""
+    """Examples that had been answered right, answered again with the entry."""
     harmed: Count = 0
-    """Of the controls, those that went wrong with it."""
+    """Controls that went wrong once the entry was in the playbook."""
 
 
 class DelayModel(Model):
@@ -182,13 +182,13 @@ class DelayModel(Model):
     f: Amount
     """0 for power."""
     aicc: float | None = None
-    """The lowest wins; null where there are too few observations for it."""
+    """The AICc, of which the lowest wins; null where there are too few observations."""
     relative_error: Amount = 0.0
     """Root mean squared log error: 0.2 is about 20 %."""
 
 
 class DelayFit(Model):
-    """Fitted seconds of an iteration by batch size b. T(b) = c0 + c1 b, and the models that competed."""
+    """The fitted seconds of an iteration by batch size b, T(b) = c0 + c1 b, and the models that competed."""
 
     c0: Amount
     """Seconds that every iteration costs."""
@@ -197,16 +197,16 @@ class DelayFit(Model):
     b_half: Amount | None = None
     """c0 / c1, the batch size at which half of the time is fixed cost; null when c1 is 0."""
     n: Count
-    """Observations."""
+    """Number of observations."""
     rmse: Amount | None = None
-    """Root mean squared error, seconds."""
+    """Root mean squared error in seconds."""
     model: DelayModel | None = None
-    """The model that the batch size was planned with; null: T(b) = c0 + c1 b."""
+    """The model that the batch size was planned with; null stands for T(b) = c0 + c1 b."""
     models: tuple[DelayModel, ...] = ()
-    """All that competed, by AICc on log errors of T(b)."""
+    """All models that competed, by AICc on log errors of T(b)."""
     residuals: tuple[float, ...] = ()
     """ln(observed / fitted) of each observation."""
     source: str = ""
     """What was observed: ``iterations`` or ``profiling waves``."""
     changed_by: Amount | None = None
-    """How many times as long iterations took when the workload last changed; null: it did not."""
+    """Factor by which iterations took longer after the workload last changed; null when it never did."""

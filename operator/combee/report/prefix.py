@@ -26,7 +26,7 @@ LAW = (
 
 
 def saved_seconds(cached_tokens: int) -> float:
-    """Seconds that reading these tokens would have taken.
+    """Return the seconds that reading these tokens would have taken.
 
     >>> round(saved_seconds(1_000_000), 6)
     31.0
@@ -35,7 +35,7 @@ def saved_seconds(cached_tokens: int) -> float:
 
 
 def by_step(result: Result) -> dict[str, tuple[float, int, int]]:
-    """Step -> (seconds on the critical path, prompt tokens, of these cached), in the order of the run."""
+    """Return step -> (seconds on the critical path, prompt tokens, cached ones), in the order of the run."""
     steps: dict[str, tuple[float, int, int]] = {}
     for one in stage_sums(result):
         seconds, prompt, cached = steps.get(one.step, (0.0, 0, 0))
@@ -45,7 +45,7 @@ def by_step(result: Result) -> dict[str, tuple[float, int, int]]:
 
 
 def prefix_table(result: Result) -> Table:
-    """Cached prompt tokens by step, then by role, and the seconds they saved."""
+    """Return the cached prompt tokens by step, then by role, and the seconds that they saved."""
     rows = [_row("step", step, prompt, cached) for step, (_, prompt, cached) in by_step(result).items()]
     rows += [_row("role", role, use.prompt_tokens, use.cached_tokens) for role, use in result.usage.items()]
     columns = ("by", "of", "#prompt tokens", "#of them cached", "#share", "#seconds saved")
@@ -61,7 +61,7 @@ def _row(by: str, name: str, prompt: int, cached: int) -> tuple[str, ...] | None
 
 
 def prefix_figure(result: Result) -> Figure | None:
-    """Per step: the time as it was, playbook first, and what it would have taken with nothing cached."""
+    """Draw the time of each step as it was, playbook first, and as it would be with nothing cached."""
     steps = {step: (seconds, saved_seconds(cached)) for step, (seconds, _, cached) in by_step(result).items()}
     if not any(saved for _, saved in steps.values()):
         return None

@@ -25,28 +25,28 @@ class ProgressState:
 
     run: str
     phase: str
-    """a word for people: preparing, learning, finishing."""
+    """the phase, in a word for people: preparing, learning, finishing."""
     iteration: int = 0
-    """1-based; 0 before the first."""
+    """the number of the iteration, from 1; 0 before the first."""
     iterations_expected: int | None = None
     batch_size: int = 0
     batch_reason: str = ""
     stage: str = ""
-    """such as map, reduce round 2, verify, evaluate."""
+    """the stage, such as map, reduce round 2, verify, evaluate."""
     stage_done: int = 0
     stage_total: int = 0
-    """units of the stage; 0: not said."""
+    """units of the stage; 0 when not stated."""
     examples_done: int = 0
-    """examples learned from or under way whose reflection is there, over all epochs."""
+    """examples learned from, or under way and already reflected on, over all epochs."""
     examples_total: int = 0
-    """examples times epochs; 0: not known yet."""
+    """examples times epochs; 0 when not known yet."""
     calls_done: int = 0
     """answered calls, memo hits included."""
     calls_hit: int = 0
-    """of these, answered from the memo."""
+    """calls that were answered from the memo."""
     calls_in_flight: int = 0
     calls_retrying: int = 0
-    """of those in flight, waiting for another attempt."""
+    """calls in flight that wait for another attempt."""
     tokens: int = 0
     rollouts: int = 0
     heldout_baseline: float | None = None
@@ -73,7 +73,7 @@ class Line:
 
 
 def progress(status: ProgressState) -> Line:
-    """``status`` as one plain line, such as a log can hold."""
+    """Return ``status`` as one plain line, such as a log can hold."""
     parts = [
         f"[{clock(status.elapsed_seconds)}]",
         title(status),
@@ -98,7 +98,7 @@ def progress(status: ProgressState) -> Line:
 
 
 def rows(status: ProgressState, *, ascii_only: bool = False) -> tuple[tuple[str, str], ...]:
-    """(label, value) rows of the live view; the same labels at every moment, so that nothing jumps."""
+    """Return (label, value) rows of the live view, with the same labels always, so that nothing jumps."""
     budget = f" · budget {status.budget}" if status.budget else ""
     reason = f" · {status.batch_reason}" if status.batch_reason else ""
     curve = sparkline(status.heldout_history, ascii_only=ascii_only)
@@ -115,7 +115,7 @@ def rows(status: ProgressState, *, ascii_only: bool = False) -> tuple[tuple[str,
 
 
 def title(status: ProgressState) -> str:
-    """``iteration 3 of about 6 · map 31/84``, or the phase before the first iteration."""
+    """Return ``iteration 3 of about 6 · map 31/84``, or the phase before the first iteration."""
     stage = status.stage or status.phase
     if status.stage_total > 0:
         stage += f" {status.stage_done:,}/{status.stage_total:,}"
@@ -126,7 +126,7 @@ def title(status: ProgressState) -> str:
 
 
 def clock(seconds: float) -> str:
-    """``0:07``, ``2:14``, ``1:02:09``; NaN and negative read as zero."""
+    """Return ``0:07``, ``2:14`` or ``1:02:09``; NaN and negative numbers count as zero."""
     whole = int(seconds) if math.isfinite(seconds) and seconds > 0 else 0
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
@@ -140,7 +140,7 @@ def eta_seconds(
     batch_size: int | None = None,
     iteration_seconds: float | None = None,
 ) -> float | None:
-    """Seconds that are left, never negative; None while nothing can be said.
+    """Return the seconds that are left, never negative; None while nothing can be said.
 
     ``done`` and ``total`` count examples over all epochs. With ``iteration_seconds``, the delay model's time
     of an iteration of ``batch_size`` examples, the examples that are left cost that pro rata; otherwise the
@@ -165,7 +165,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def sparkline(values: Sequence[float], *, width: int = 24, ascii_only: bool = False) -> str:
-    """The last ``width`` values as one character each, scaled from the least to the greatest; flat is low."""
+    """Return the last ``width`` values as a character each, scaled from least to greatest; flat is low."""
     blocks = _ASCII_BLOCKS if ascii_only else _BLOCKS
     shown = [value for value in values if math.isfinite(value)][-width:]
     if len(shown) < 2:
@@ -178,7 +178,7 @@ def sparkline(values: Sequence[float], *, width: int = 24, ascii_only: bool = Fa
 
 
 def bar(done: int, total: int, *, width: int = 20, ascii_only: bool = False) -> str:
-    """``█████░░░ 212 of 500``; without a total only the count."""
+    """Return ``█████░░░ 212 of 500``; without a total only the count."""
     if total <= 0:
         return f"{max(0, done):,}"
     filled = min(width, max(0, width * done // total))
@@ -193,7 +193,7 @@ def _examples(status: ProgressState) -> str:
 
 
 def _calls(status: ProgressState) -> str:
-    """``calls 412 (40 from memory), 64 in flight, 2 retrying``."""
+    """Return ``calls 412 (40 from memory), 64 in flight, 2 retrying``."""
     if not (status.calls_done or status.calls_in_flight):
         return ""
     text = f"{count(status.calls_done, 'call')}"
@@ -207,7 +207,7 @@ def _calls(status: ProgressState) -> str:
 
 
 def _held_out(status: ProgressState) -> str:
-    """``held-out 0.640 start, 0.861 best, 0.855 last (simulated model)``."""
+    """Return ``held-out 0.640 start, 0.861 best, 0.855 last (simulated model)``."""
     named = (
         (status.heldout_baseline, "start"),
         (status.heldout_best, "best"),

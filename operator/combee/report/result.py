@@ -36,10 +36,10 @@ RefusalKind = Literal["leak", "injection", "replay", "support"]
 
 
 class ModelInfo(Model):
-    """Which model answered for one role."""
+    """The model that answered for one role."""
 
     model: str
-    """The model's name as asked for."""
+    """The model's name, as it was asked for."""
     endpoint_host: str
     """Host and port of its endpoint; never a path, a user or a key."""
     simulated: bool = False
@@ -102,7 +102,7 @@ class BudgetLine(Model):
     name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
     spent: Amount
     limit: Amount | None = None
-    """null: no limit was set."""
+    """The limit; null when none was set."""
 
 
 class Baseline(Model):
@@ -116,7 +116,7 @@ class Best(Model):
 
     select: Share
     iteration: Count
-    """Iteration whose playbook it is; 0 is the untouched start."""
+    """The iteration whose playbook it is; 0 is the untouched start."""
 
 
 class Paired(Model):
@@ -138,7 +138,7 @@ class Paired(Model):
     partial_baseline: Share | None = None
     """Mean partial credit of the untouched start; null where the task has none. Nothing is decided by it."""
     partial_best: Share | None = None
-    """The same of the chosen playbook."""
+    """Mean partial credit of the chosen playbook."""
 
 
 class HeldOut(Model):
@@ -161,12 +161,12 @@ class IterationRecord(Model):
     """Examples learned from so far, this iteration included."""
     batch_size: Count
     batch_reason: str
-    """Why this batch size, one sentence."""
+    """The reason for this batch size, in one sentence."""
     wall_seconds: Amount
     modelled_seconds: Amount | None = None
-    """The recorded call graph replayed through the latency law on the run's slots."""
+    """Seconds of the recorded call graph, replayed through the latency law on the run's slots."""
     critical_path_seconds: Amount | None = None
-    """The recorded calls list-scheduled on the run's slots."""
+    """Seconds of the recorded calls, list-scheduled on the run's slots."""
     calls: Count
     """Model calls, memo hits included."""
     tokens: Count
@@ -176,33 +176,33 @@ class IterationRecord(Model):
     train_score: Share | None = None
     """Score of the batch's rollouts, before learning from them."""
     select: Share | None = None
-    """Score of the rendered playbook after it, on the select half; null when it was not evaluated."""
+    """Score of the rendered playbook on the select half after the iteration; null when not evaluated."""
     partial_train: Share | None = None
     """Mean partial credit of the batch's rollouts; null where the task has none. Nothing is decided by it."""
     partial_select: Share | None = None
-    """The same of the rendered playbook, on the select half."""
+    """Mean partial credit of the rendered playbook on the select half."""
     best: bool = False
     """Whether this is the iteration that was kept."""
     retention: Retention | None = None
     verification: Verification | None = None
     built_on: tuple[str, ...] = ()
-    """Ids of the variants that it built on side by side, where there were several."""
+    """Ids of the variants that the iteration built on side by side, where there were several."""
     delay_fit: DelayFit | None = None
     """The fit that the batch size was chosen with."""
     observations: tuple[tuple[Amount, Amount], ...] = ()
     """(batch size, seconds) pairs behind the fit."""
     trial: bool = False
-    """Whether its batch size was chosen to be measured."""
+    """Whether the batch size was chosen in order to measure it."""
     prompt_tokens: Count = 0
-    """Prompt tokens of its learning calls: a covariate of its time."""
+    """Prompt tokens of the learning calls, a covariate of the iteration's time."""
     cached_tokens: Count = 0
-    """Of these, served by the server's prefix cache."""
+    """Prompt tokens of these calls that the server took from its prefix cache."""
     failed: Count = 0
     """Examples of the batch that got no answer; they count as wrong."""
     step_seconds: dict[str, Amount] = Field(default_factory=dict)
     """Wall-clock seconds of map (its longest shard), reduce and finish."""
     stages: tuple[StageTime, ...] = ()
-    """Where its critical path went, in the order of the stages."""
+    """The critical path by stage, in the order of the stages."""
     faults: Faults = Faults()
 
 
@@ -212,7 +212,7 @@ class Usage(Model):
     calls: Count = 0
     """Answered calls, memo hits included."""
     hits: Count = 0
-    """Of these, answered from the memo."""
+    """Calls that were answered from the memo."""
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
     cached_tokens: Count = 0
@@ -220,7 +220,7 @@ class Usage(Model):
 
 
 class CostPerPoint(Model):
-    """What one point (0.01) of gain on the gate half cost."""
+    """The cost of one point (0.01) of gain on the gate half."""
 
     tokens: Amount
     rollouts: Amount
@@ -234,9 +234,9 @@ class PlaybookInfo(Model):
     entries: Count
     """Entries rendered."""
     left_out: Count = 0
-    """Entries of the ledger not rendered: over the token budget, or not verified."""
+    """Entries of the ledger that are not rendered: over the token budget, or not verified."""
     over_budget: Count = 0
-    """Of the entries left out, those that were admitted and did not fit the token budget."""
+    """Admitted entries that were left out because they did not fit the token budget."""
     components: dict[str, str] = Field(default_factory=dict)
     """A prompt's parts by name; empty for a playbook of entries."""
     text: str = ""
@@ -268,7 +268,7 @@ class Entry(Model):
     replaced_by: tuple[str, ...] = ()
     """Ids of the entries that replaced it or took it in."""
     replays: tuple[Replay, ...] = ()
-    """How it was tried."""
+    """The replays of the entry."""
     left_out: str = ""
     """Why it is not in the playbook, in one word; empty where it is."""
 
@@ -290,17 +290,17 @@ class VariantRecord(Model):
     """``start``: it was given; ``rewrite``: as a model wrote it; ``lessons``: the same, with what was learned
     below it word for word; ``merge``: of two lines of variants."""
     parents: tuple[str, ...] = ()
-    """Ids of those it came out of."""
+    """Ids of the variants that it came out of."""
     iteration: Count
-    """In which iteration; 0 for one that was given."""
+    """The iteration that made it; 0 for a variant that was given."""
     changed: tuple[str, ...] = ()
     """Components whose text differs from the first parent's."""
     gain: float | None = None
-    """By how much the sum of its scores beat its parent's when it was let in."""
+    """Margin by which the sum of its scores beat its parent's when it was let in."""
     examples: Count = 0
-    """On so many examples."""
+    """Number of examples in that sum."""
     score: Share | None = None
-    """Its mean on the select half."""
+    """Mean score on the select half."""
     scored: Count = 0
     """Rows of select that it has a score for."""
     leads: bool = False
@@ -317,11 +317,11 @@ class Result(Model):
     exit_code: int
     """0 Learned, 3 NothingBetter, 4 BudgetExhausted, 5 Failed, 130 Stopped."""
     reason: str
-    """Why it ended, one sentence."""
+    """The reason why the run ended, in one sentence."""
     setup: Setup = Setup()
     models: dict[Role, ModelInfo] = Field(default_factory=dict)
     data: DataInfo | None = None
-    """null when the run ended before its data was read."""
+    """The data; null when the run ended before its data was read."""
     held_out: HeldOut | None = None
     test: Paired | None = None
     """The test split, scored once at the very end; null when there is none or the run ended before it."""
@@ -331,14 +331,14 @@ class Result(Model):
     """Task-model calls of the whole run."""
     wall_seconds: Amount = 0.0
     faults: Faults = Faults()
-    """Of the whole run, profile and evaluation included."""
+    """Faults of the whole run, profile and evaluation included."""
     profile: StepRecord | None = None
     """The baseline evaluation before the first iteration."""
     evaluation: StepRecord | None = None
     """The one look at gate and test after the last iteration."""
     budget: tuple[BudgetLine, ...] = ()
     cost_per_point: CostPerPoint | None = None
-    """null when there is no gain to divide by."""
+    """The cost of a point; null when there is no gain to divide by."""
     playbook: PlaybookInfo | None = None
     entries: tuple[Entry, ...] = ()
     variants: tuple[VariantRecord, ...] = ()
@@ -355,12 +355,12 @@ class Result(Model):
 
     @property
     def gate(self) -> Paired | None:
-        """Before and after on the gate half, if it was looked at."""
+        """The scores before and after on the gate half, if it was looked at."""
         return self.held_out.gate if self.held_out else None
 
     @property
     def smallest_detectable_gain(self) -> float | None:
-        """The smallest gain that the gate half can show, where there is one."""
+        """The smallest gain that the gate half can show, if it is known."""
         return self.held_out.smallest_detectable_gain if self.held_out else None
 
     @property
@@ -375,7 +375,7 @@ class Result(Model):
 
 
 def to_bytes(result: Result) -> bytes:
-    """The file's bytes: UTF-8 JSON, two-space indent, keys in the models' order, a final newline."""
+    """Return the file's bytes: UTF-8 JSON, two-space indent, keys in the models' order, a final newline."""
     return (result.model_dump_json(indent=2) + "\n").encode()
 
 

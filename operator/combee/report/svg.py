@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline(text: str, *, key: str, alt: str) -> str:
-    """The SVG document ``text`` as an element for HTML. Its ids begin with ``key``; readers hear ``alt``."""
+    """Return the SVG ``text`` as an element for HTML. Its ids begin with ``key``; readers hear ``alt``."""
     root = ET.fromstring(text)  # noqa: S314 - drawn by ourselves a moment ago
     for parent in list(root.iter()):
         for child in list(parent):

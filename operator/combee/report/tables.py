@@ -20,7 +20,7 @@ SHORT_DIGEST = 12
 
 
 def tables(result: Result) -> dict[str, Table]:
-    """All tables by key."""
+    """Return all tables by key."""
     made = (
         _paired(result),
         _held_out(result),
@@ -216,7 +216,7 @@ def _verification(result: Result) -> Table:
 
 
 def _built_on(result: Result) -> list[str]:
-    """How many variants each iteration built on."""
+    """Return how many variants each iteration built on."""
     return [str(max(1, len(it.built_on))) for it in result.iterations if it.verification is not None]
 
 

@@ -22,7 +22,7 @@ MEANINGS = {
 
 
 def path(result: Result) -> Table:
-    """Critical path by stage, with the wall time of its step beside it."""
+    """Return the critical path by stage, with the wall time of its step beside it."""
     stages, walls = happened.stage_sums(result), happened.step_walls(result)
     whole = sum(stage.scheduled_seconds for stage in stages)
     rows = []
@@ -39,7 +39,7 @@ def path(result: Result) -> Table:
 
 
 def latency(result: Result) -> Table:
-    """Latency quantiles by stage."""
+    """Return the latency quantiles by stage."""
     rows = tuple(
         (one.step, one.stage, f"{one.calls:,}", *map(duration, (one.p50, one.p90, one.p99, one.max)))
         for one in happened.stage_sums(result)
@@ -53,7 +53,7 @@ def latency(result: Result) -> Table:
 
 
 def faults(result: Result) -> Table:
-    """What went wrong on the way, and what became of it."""
+    """Return what went wrong on the way, and what became of it."""
     met = result.faults
     rows = [(reason, f"{n:,}", _meaning(reason)) for reason, n in met.asked_again.items()]
     rows += [(name, f"{n:,}", _of_a_rollout(name)) for name, n in met.rollouts.items()]
@@ -71,7 +71,7 @@ def faults(result: Result) -> Table:
 
 
 def _concurrency(changes: Sequence[LimitChange]) -> list[tuple[str, str, str]]:
-    """A row for each role whose concurrency was changed: the first changes, the lowest and the last value."""
+    """Return a row for each role whose concurrency changed: first changes, lowest value and last value."""
     rows = []
     for role in dict.fromkeys(change.role for change in changes):
         its = [change for change in changes if change.role == role]

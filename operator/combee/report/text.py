@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"^([#+=-](?=[#=-]*(?:\s|$))|\d+(?=[.)](?:\s|$)))")
 
 
 def visible(text: str) -> str:
-    """``text`` on one line: a space for each run of whitespace, ``\\u{hex}`` for what hides or acts."""
+    """Return ``text`` on one line, with single spaces, and ``\\u{hex}`` for what hides or acts."""
     flat = " ".join(text.split())
     return "".join(_shown(char) for char in flat)
 
@@ -38,7 +38,7 @@ class Markdown(str):
 
 
 def markdown(text: object) -> str:
-    """``text`` as literal Markdown text on one line: no markup, HTML, entity, link or block starts in it."""
+    """Return ``text`` as literal Markdown on one line: it starts no markup, HTML, entity, link or block."""
     if isinstance(text, Markdown):
         return text
     escaped = _SPECIAL.sub(r"\\\1", visible(str(text)))
@@ -53,18 +53,18 @@ def _escape_block(match: re.Match[str]) -> str:
 
 
 def score(value: float | None) -> str:
-    """A share in [0, 1] with three decimals: ``0.861``."""
+    """Return a share in [0, 1] with three decimals: ``0.861``."""
     return "not measured" if value is None else f"{value:.3f}"
 
 
 def signed(value: float) -> str:
-    """A difference of shares: ``+0.221``, ``-0.012``, ``0.000``."""
+    """Return a difference of shares: ``+0.221``, ``-0.012``, ``0.000``."""
     text = f"{value:+.3f}"
     return "0.000" if text in {"+0.000", "-0.000"} else text.replace("-", "−")
 
 
 def percent(part: float, whole: float) -> str:
-    """``"96 %"``; ``"none to keep"`` when there is no whole. Never rounds up to 100 or down to 0."""
+    """Return ``"96 %"``, or ``"none to keep"`` without a whole. Never rounds up to 100 or down to 0."""
     if whole <= 0:
         return "none to keep"
     share = 100 * part / whole
@@ -76,7 +76,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def amount(value: float) -> str:
-    """A count in three figures: ``999``, ``1,312``, ``56.1 k``, ``1.24 M``."""
+    """Return a count in three figures: ``999``, ``1,312``, ``56.1 k``, ``1.24 M``."""
     if not math.isfinite(value):
         return "unknown"
     if abs(value) < 10_000:
@@ -93,7 +93,7 @@ def _three(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """``0.42 s``, ``41 s``, ``2 min 14 s``, ``3 h 05 min``; ``unknown`` for None, NaN and infinity."""
+    """Return ``0.42 s``, ``41 s``, ``2 min 14 s``, ``3 h 05 min``; ``unknown`` for None, NaN and infinity."""
     if seconds is None or not math.isfinite(seconds):
         return "unknown"
     seconds = max(0.0, seconds)
@@ -108,12 +108,12 @@ def duration(seconds: float | None) -> str:
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """``1 entry``, ``2 entries``, ``1,312 rollouts``."""
+    """Return ``1 entry``, ``2 entries``, ``1,312 rollouts``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
-    """Rows of cells as lines in columns, each as wide as its widest cell."""
+    """Return rows of cells as lines in columns, each as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     align = str.rjust if right else str.ljust
     return [
@@ -123,7 +123,7 @@ def columns(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
 
 
 def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % Wilson score interval of a share ``share`` of ``n`` yes/no verdicts; (0, 1) when n is 0.
+    """Return the 95 % Wilson score interval of a ``share`` of ``n`` yes/no verdicts; (0, 1) when n is 0.
 
     Source: E. B. Wilson, JASA 22 (1927) 209-212.
     """
@@ -137,7 +137,7 @@ def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``columns`` that start with ``#`` hold numbers and are aligned right (the mark is not shown)."""
+    """A table whose ``columns`` that start with ``#``, which is not shown, hold numbers aligned right."""
 
     key: str
     title: str
@@ -148,5 +148,5 @@ class Table:
 
     @property
     def heads(self) -> tuple[tuple[str, bool], ...]:
-        """(label, is a number) of each column."""
+        """The (label, whether it holds numbers) of each column."""
         return tuple((column.removeprefix("#"), column.startswith("#")) for column in self.columns)

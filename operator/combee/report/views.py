@@ -20,7 +20,7 @@ class ScorePoint:
 
 
 def score_points(result: Result) -> tuple[ScorePoint, ...]:
-    """The baseline and every evaluated iteration, in order."""
+    """Return the baseline and every evaluated iteration, in order."""
     held_out = result.held_out
     best = held_out.best.iteration if held_out and held_out.best else None
     points = []
@@ -35,13 +35,13 @@ def score_points(result: Result) -> tuple[ScorePoint, ...]:
 
 
 def select_size(result: Result) -> int:
-    """Examples in the select half; 0 when unknown."""
+    """Return the number of examples in the select half; 0 when unknown."""
     return result.data.held_out.select if result.data and result.data.held_out else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Lessons of one kind, all iterations together: how many went in, how many were still there after it."""
+    """Lessons of one kind over all iterations: how many went in, and how many were still there afterwards."""
 
     label: str
     calls: int
@@ -50,7 +50,7 @@ class Kept:
     carried: int
 
     def plus(self, other: Kept) -> Kept:
-        """The sums, under this label."""
+        """Return the sums, under this label."""
         return Kept(
             self.label,
             self.calls + other.calls,
@@ -61,7 +61,7 @@ class Kept:
 
 
 def levels(result: Result) -> tuple[Kept, ...]:
-    """Retention by level of the reduce, summed over the iterations, in order of first appearance."""
+    """Return retention by level of the reduce, summed over the iterations, in order of first appearance."""
     return _by_label(
         Kept(level.level, level.calls, level.inputs, level.lessons, level.carried)
         for it in result.iterations
@@ -71,7 +71,7 @@ def levels(result: Result) -> tuple[Kept, ...]:
 
 
 def rarity(result: Result) -> tuple[Kept, ...]:
-    """Retention by how many trajectories brought the lesson, summed over the iterations."""
+    """Return retention by the number of trajectories that brought the lesson, summed over the iterations."""
     return _by_label(
         Kept(band.copies, 0, 0, band.distinct, band.carried)
         for it in result.iterations
@@ -95,7 +95,7 @@ class Delay:
     observations: tuple[tuple[float, float], ...]
 
     def predict(self, size: float) -> float | None:
-        """Fitted seconds of an iteration of ``size`` > 0 examples, by the model that was planned with."""
+        """Return the fitted seconds of an iteration of ``size`` > 0 examples, by the model planned with."""
         if self.fit is None:
             return None
         model = self.fit.model
@@ -103,7 +103,7 @@ class Delay:
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Observed over fitted, less 1, of each observation: +0.2 is 20 % slower than fitted."""
+        """The observed time over the fitted, less 1, of each observation: +0.2 is 20 % slower than fitted."""
         fitted = [self.predict(size) for size, _ in self.observations]
         if any(not seconds for seconds in fitted):
             return ()
@@ -112,13 +112,13 @@ class Delay:
 
 
 def curve(model: DelayModel, size: float) -> float:
-    """Seconds of an iteration of ``size`` > 0 examples by one model."""
+    """Return the seconds of an iteration of ``size`` > 0 examples by one model."""
     growing: float = size ** (1 - model.alpha)
     return model.a * growing + model.f * size
 
 
 def formula(model: DelayModel) -> str:
-    """The model's law with its numbers."""
+    """Return the model's law with its numbers."""
     if model.name == "T_iter":
         return f"T(b) = {model.a:.3g} s + {model.f:.3g} s × b"
     power = f"{model.a:.3g} s × b^{1 - model.alpha:.2f}"
@@ -131,7 +131,7 @@ NOT_THE_LOWEST = (
 
 
 def rivals(fit: DelayFit) -> str:
-    """Why this model: every model's AICc in words; empty where there was no competition."""
+    """Return why this model was taken: every model's AICc in words; empty where there was no competition."""
     if fit.model is None or len(fit.models) < 2:
         return ""
     scored = [(one.aicc, one.name) for one in fit.models if one.aicc is not None]
@@ -141,8 +141,8 @@ def rivals(fit: DelayFit) -> str:
 
 
 def uncached(result: Result) -> tuple[tuple[float, float], ...]:
-    """The observations behind the newest fit as they would have been with no prompt token cached, by the
-    latency law; none where it cannot be told which iterations they are."""
+    """Return the observations behind the newest fit as they would have been with no prompt token cached, by
+    the latency law; none where nobody can tell which iterations they are."""
     for index in reversed(range(len(result.iterations))):
         it = result.iterations[index]
         if it.delay_fit:
@@ -158,7 +158,7 @@ def uncached(result: Result) -> tuple[tuple[float, float], ...]:
 
 
 def delay(result: Result) -> Delay:
-    """The newest fit of the run; observations of the newest iteration that has any."""
+    """Return the newest fit of the run, with its observations, or else the newest observations."""
     fitted = next((it for it in reversed(result.iterations) if it.delay_fit), None)
     observed = fitted or next((it for it in reversed(result.iterations) if it.observations), None)
     return Delay(fitted.delay_fit if fitted else None, observed.observations if observed else ())

@@ -14,7 +14,7 @@ from combee.report.result import Paired, PlaybookInfo, Result
 from combee.report.text import amount, count, duration, score, signed
 
 PROMPT_FILE = "prompt.txt"
-"""What is learned, where it is a prompt, as agents see it."""
+"""The file of a learned prompt, as agents see it."""
 SIMULATED = "simulated model"
 SIMULATED_BANNER = "Numbers made with a simulated model"
 
@@ -39,7 +39,7 @@ class Headline:
 
 
 def headline(result: Result) -> Headline:
-    """The first lines of the report and of the last screen."""
+    """Return the first lines of the report and of the last screen."""
     title = _TITLES[result.outcome]
     gain = result.gate
     if result.outcome == "Learned" and not _scored(result):
@@ -52,12 +52,12 @@ def headline(result: Result) -> Headline:
 
 
 def _scored(result: Result) -> bool:
-    """Whether the run has rows to score on; recorded trajectories come without."""
+    """Return whether the run has rows to score on; recorded trajectories come without any."""
     return result.data is None or result.data.held_out is not None
 
 
 def verdict(result: Result) -> str:
-    """How far the gate's number can be trusted, one or two sentences."""
+    """Return how far the gate's number can be trusted, in one or two sentences."""
     gate = result.gate
     if not _scored(result):
         return "There is no heldOut: a canary, or a person who reads it, has to say how good it is."
@@ -78,13 +78,13 @@ def verdict(result: Result) -> str:
 
 
 def cost(result: Result) -> str:
-    """``1.24 M tokens, 1,312 rollouts, 2 min 14 s``."""
+    """Return ``1.24 M tokens, 1,312 rollouts, 2 min 14 s``."""
     rollouts = count(result.rollouts, "rollout")
     return f"{amount(result.tokens)} tokens, {rollouts}, {duration(result.wall_seconds)}"
 
 
 def cost_per_point(result: Result) -> str:
-    """What a point of held-out gain cost, or why that cannot be said."""
+    """Return what a point of held-out gain cost, or why that cannot be said."""
     price = result.cost_per_point
     if price is None:
         return "no gain on the gate half to divide by"
@@ -92,7 +92,7 @@ def cost_per_point(result: Result) -> str:
 
 
 def served_by(result: Result) -> tuple[str, ...]:
-    """One line for each role: which model answered, and the server's own words about itself."""
+    """Return a line for each role: which model answered, and the server's own words about itself."""
     lines = []
     for role, model in result.models.items():
         words = model.served_by or "the server says nothing about itself"
@@ -101,11 +101,11 @@ def served_by(result: Result) -> tuple[str, ...]:
 
 
 BAD_DAY_SHARE = 0.01
-"""From this share of requests sent again on, the endpoint had a bad day."""
+"""The endpoint had a bad day when more than this share of the requests were sent again."""
 
 
 def faults(result: Result) -> str:
-    """What went wrong on the way, in one sentence; empty when nothing did."""
+    """Return what went wrong on the way, in one sentence; empty when nothing did."""
     met = result.faults
     failed = sum(it.failed for it in result.iterations)
     if not met.any and not failed:
@@ -138,7 +138,7 @@ def _lost(calls: int, examples: int) -> str:
 
 
 def refused(result: Result) -> str:
-    """``5 entries (3 replay, 1 leak, 1 injection)``, or that nothing was refused."""
+    """Return ``5 entries (3 replay, 1 leak, 1 injection)``, or that nothing was refused."""
     kinds = Counter(refusal.kind for refusal in result.refusals)
     if not kinds:
         return "no entry was refused"
@@ -147,7 +147,7 @@ def refused(result: Result) -> str:
 
 
 def playbook(result: Result) -> str:
-    """Size of the playbook in words."""
+    """Return the size of the playbook in words."""
     book = result.playbook
     if book is None:
         return "none was made"
@@ -159,7 +159,7 @@ def playbook(result: Result) -> str:
 
 
 def warnings(result: Result) -> tuple[str, ...]:
-    """The data's warnings and what a careful reader should know about the numbers."""
+    """Return the data's warnings and what a careful reader should know about the numbers."""
     texts = list(result.data.warnings) if result.data else []
     if result.setup.used_for_tuning:
         texts.append(TUNED_ON)
@@ -179,8 +179,8 @@ def warnings(result: Result) -> tuple[str, ...]:
 
 
 def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
-    """What to look at or do next, most useful first. ``command`` is the one that ran, if known: a report
-    is read on a laptop, and of a run on a cluster."""
+    """Return what to look at or do next, most useful first. ``command`` is the one that ran, if known: the
+    report may be of a run on a cluster."""
     again = f"run `{command}` again" if command else "start it again (on a cluster: under another name)"
     gate = result.gate
     steps: list[str] = []
@@ -221,7 +221,7 @@ def _capital(text: str) -> str:
 
 
 def _from_the_numbers(result: Result) -> list[str]:
-    """Steps that follow from where lessons or bullets went."""
+    """Return steps that follow from where lessons or bullets went."""
     steps = []
     contested = sum(entry.contested for entry in result.entries)
     if contested:
@@ -248,7 +248,7 @@ def _sentence(text: str) -> str:
 
 
 def gate_line(gate: Paired) -> str:
-    """``0.640 -> 0.861, +0.221 (95 % interval +0.160 to +0.282)`` with an arrow."""
+    """Return ``0.640 -> 0.861, +0.221 (95 % interval +0.160 to +0.282)`` with an arrow."""
     interval = f"95 % interval {signed(gate.low)} to {signed(gate.high)}"
     return (
         f"{score(gate.baseline)} → {score(gate.best)}, {signed(gate.gain)} ({interval}){partial_words(gate)}"
@@ -256,7 +256,7 @@ def gate_line(gate: Paired) -> str:
 
 
 def partial_words(pair: Paired) -> str:
-    """``; partial credit 0.791 -> 0.875`` with an arrow; empty where the task has none."""
+    """Return ``; partial credit 0.791 -> 0.875`` with an arrow; empty where the task has none."""
     if pair.partial_baseline is None or pair.partial_best is None:
         return ""
     return f"; partial credit {score(pair.partial_baseline)} → {score(pair.partial_best)}"
