@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def learns_by(self) -> str:
-        """Its base method."""
+        """The base method that the cell learns by."""
         return self.method or self.task.run.spec.method.type
 
     @property
@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Its folder's name."""
+        """The name of the cell's folder."""
         return self.folder.name
 
     @property
@@ -74,13 +74,13 @@ class Cell:
         return self.folder.with_name(f"{self.folder.name}.yaml")
 
     def flags(self, given: StandInFlags) -> StandInFlags:
-        """Its flags of ``combee run``: its servers, their keys and the secrets. Its manifest has the rest."""
+        """Return its flags of ``combee run``: servers, their keys and secrets. Its manifest has the rest."""
         engines = [f"{name}={url}" for name, url in self.engines.items()]
         return StandInFlags(engines=engines, engine_keys=given.engine_keys, secrets=given.secrets)
 
 
 def read_tasks(paths: Sequence[Path]) -> list[CompareTask]:
-    """The manifests, each under a name of its own. UserErrors as ``combee run`` says them."""
+    """Read the manifests, each under a name of its own. Raises UserErrors as ``combee run`` does."""
     tasks = [CompareTask(run.name, path, run) for path in paths for run in [read_run(path)]]
     names = [task.name for task in tasks]
     for name in names:
@@ -92,8 +92,8 @@ def read_tasks(paths: Sequence[Path]) -> list[CompareTask]:
 
 
 def common_grid(tasks: Sequence[CompareTask], strategies: Sequence[Strategy]) -> int:
-    """Examples between two scorings of heldOut: the largest batch, so that every strategy can be scored
-    at the counts that the coarsest one reaches."""
+    """Return the examples between two scorings of heldOut: the largest batch, so that every strategy can be
+    scored at the counts that the coarsest one reaches."""
     sizes = [strategy.size for strategy in strategies if strategy.size is not None]
     if any(strategy.size is None for strategy in strategies):
         batchings = [task.run.spec.batching for task in tasks]
@@ -109,8 +109,8 @@ def make_cells(
     engines: Mapping[str, Sequence[str]],
     methods: Sequence[str] = (),
 ) -> list[Cell]:
-    """Every combination, seed by seed, so that an interrupted comparison has whole seeds. Without ``methods``
-    each task is learned by its manifest's."""
+    """Return every combination, seed by seed, so that an interrupted comparison has whole seeds. Without
+    ``methods`` each task is learned by the method of its manifest."""
     return [
         Cell(
             task,
@@ -133,7 +133,7 @@ def _folder(task: CompareTask, method: str | None, strategy: Strategy, seed: int
 
 
 def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
-    """The cell's manifest as data. Only what the given one states is stated."""
+    """Return the cell's manifest as data. It states no more than the given one states."""
     run, spec = cell.task.run, _spec(cell, "playbookRef", "store", "queue")
     base = cell.task.path.resolve().parent
     spec["task"]["data"] = {
@@ -148,9 +148,9 @@ def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
 
 
 def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dict[str, Any]:
-    """The cell's manifest for ``kubectl apply``, as data: data, store and queue are the given one's. What it
-    learns is a version of the Playbook called like the comparison, which nobody serves. An annotation says
-    which cell it is."""
+    """Return the cell's manifest for ``kubectl apply``, as data. Data, store and queue are the given one's.
+    What it learns is a version of the Playbook called like the comparison, which nobody serves. An annotation
+    says which cell it is."""
     spec = _spec(cell) | {"playbookRef": {"name": comparison}}
     noted = {
         "task": cell.task.name,
@@ -167,7 +167,7 @@ def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dic
 
 
 def _spec(cell: Cell, *left_out: str) -> dict[str, Any]:
-    """What the given manifest states, without what no cell takes over and these fields."""
+    """Return what the given manifest states, without these fields and those that no cell takes over."""
     spec = cell.task.run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     return {key: spec[key] for key in spec if key not in ("suspend", "budget", "serialBaseline", *left_out)}
 
@@ -175,7 +175,7 @@ def _spec(cell: Cell, *left_out: str) -> dict[str, Any]:
 def _manifest(
     cell: Cell, metadata: Mapping[str, Any], spec: Mapping[str, Any], evaluate_every: int
 ) -> dict[str, Any]:
-    """The manifest with what a cell sets in a spec, wherever it runs."""
+    """Return the manifest with what a cell sets in a spec, wherever it runs."""
     own: dict[str, Any] = {"seed": cell.seed}
     given = cell.task.run.spec.method
     if cell.learns_by != given.type:
@@ -190,14 +190,14 @@ def _manifest(
 
 
 def _absolute(uri: str, given: StandIns, split: str) -> str:
-    """A path stays good wherever the derived manifest lies; ``--data`` is relative to where we are."""
+    """Return an address that holds wherever the manifest lies; ``--data`` is relative to where we are."""
     if "://" in uri:
         return uri
     return str(Path(uri).resolve() if split in given.data else Path(uri).absolute())
 
 
 def run_name(cell: Cell, before: str = "") -> str:
-    """A valid name that tells the cell, at most 63 characters."""
+    """Return a valid name that tells the cell, of at most 63 characters."""
     name = re.sub(r"[^a-z0-9-]", "-", f"{before}{cell.name}".casefold()).strip("-")
     if len(name) <= 63:
         return name
@@ -213,6 +213,6 @@ def write_manifest(cell: Cell, given: StandIns, evaluate_every: int) -> None:
 
 
 def as_text(cell: Cell, manifest: Mapping[str, Any]) -> str:
-    """A derived manifest as a file says it."""
+    """Return a derived manifest as the text of its file."""
     head = f"# Derived from {cell.task.path.name} by `combee compare`: {cell.label}, seed {cell.seed}.\n"
     return head + yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)

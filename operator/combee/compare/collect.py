@@ -24,7 +24,7 @@ LOOK = "gate"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stage of a run: ``calls`` in ``chains``, modelled ``seconds`` (its share of the critical path)."""
+    """One stage of a run. ``seconds`` is its modelled share of the critical path."""
 
     name: str
     iteration: int
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """One cell, finished. Seconds are modelled."""
+    """The facts of a finished cell. Seconds are modelled."""
 
     cell: Cell
     result: Result
@@ -50,32 +50,32 @@ class CellFacts:
 
     @property
     def seconds(self) -> float:
-        """Modelled time of everything that is charged."""
+        """The modelled time of everything that is charged."""
         return sum(part.seconds for part in self.charged)
 
     @property
     def calls(self) -> int:
-        """Model calls that are charged, memo hits among them."""
+        """The model calls that are charged, memo hits among them."""
         return sum(part.calls for part in self.charged)
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out that are charged."""
+        """The tokens in and out that are charged."""
         return sum(part.tokens for part in self.charged)
 
     @property
     def best(self) -> float:
-        """Score on gate of the playbook that was best on select."""
+        """The score on gate of the playbook that was best on select."""
         return mean(self.scores["best"].values())
 
     @property
     def baseline(self) -> float:
-        """Score on gate of the start."""
+        """The score on gate of the start."""
         return mean(self.scores["baseline"].values())
 
 
 def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
-    """Read a finished cell and re-time its calls on ``slots``. DataError when its store is gone."""
+    """Read a finished cell and re-time its calls on ``slots``. Raises DataError when its store is gone."""
     file = cell.folder / RESULT_FILE
     result = read_result(file.read_bytes(), where=str(file))
     if not (cell.folder / "store").is_dir():
@@ -101,13 +101,13 @@ def facts_of(
     slots: int,
     law: LatencyLaw,
 ) -> CellFacts:
-    """What a cell says whose calls, ``rows`` by step, are re-timed on ``slots``."""
+    """Return the facts of a cell, its recorded calls re-timed on ``slots``."""
     parts = [part for step in steps for part in _parts(step, rows[step.step], slots, law)]
     return CellFacts(cell, result, scores, tuple(parts))
 
 
 def read_steps(folder: Path) -> list[StepSummary]:
-    """Summaries of the finished steps, in the order in which they were done."""
+    """Return the summaries of the finished steps, in the order in which they were done."""
     read = [StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json")]
     good = [summary for summary in read if summary is not None and not summary.error]
     return sorted(
@@ -121,7 +121,7 @@ def read_steps(folder: Path) -> list[StepSummary]:
 
 
 def _rows(store: Store, folder: Path, step: StepSummary) -> list[CallRow]:
-    """The calls that a step's shards recorded."""
+    """Return the calls that a step's shards recorded."""
     rows: list[CallRow] = []
     for path in sorted((folder / "store" / "runs").glob(f"*/steps/{step.step}/*.manifest.json")):
         digest = json.loads(path.read_bytes())["outputs"].get("calls")
@@ -155,7 +155,7 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
 
 
 def part_name(kind: str, stage: str) -> str:
-    """The words of a table for a stage of a step."""
+    """Return the words of a table for a stage of a step."""
     if kind == PROFILE.name:
         return kind
     if kind == EVALUATE.name:
@@ -166,6 +166,6 @@ def part_name(kind: str, stage: str) -> str:
 
 
 def mean(values: Iterable[float]) -> float:
-    """The mean; 0 of none."""
+    """Return the mean, or 0 where there are no values."""
     listed = list(values)
     return sum(listed) / len(listed) if listed else 0.0

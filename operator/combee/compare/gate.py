@@ -24,12 +24,12 @@ Scores = dict[str, dict[str, float]]
 
 
 def start_file(cell: Cell) -> Path:
-    """Where the start's scores on gate are kept."""
+    """Return the file that keeps the start's scores on gate."""
     return cell.folder.with_name(f"{cell.folder.name}.gate.json")
 
 
 async def score_start(cell: Cell, given: StandInFlags) -> None:
-    """Score the start of a cell on gate, unless that is done. UserErrors as ``combee run`` raises."""
+    """Score the start of a cell on gate, unless that is done. Raises UserErrors as ``combee run`` does."""
     if start_file(cell).exists():
         return
     prepared = prepare(cell.manifest, parse_stand_ins(cell.flags(given)))
@@ -44,7 +44,7 @@ async def score_start(cell: Cell, given: StandInFlags) -> None:
 
 
 def read_scores(cell: Cell, record: dict[str, object] | None, store: Store) -> Scores:
-    """The cell's scores: those of its own look at gate (``record`` is evaluate's), else the start's."""
+    """Return the cell's scores: of its own look at gate (``record`` is evaluate's), else the start's."""
     if record is not None:
         digests = record.get("scores")
         if not isinstance(digests, dict) or "gate" not in digests:

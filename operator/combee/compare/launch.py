@@ -24,7 +24,7 @@ from combee.report.bundle import RESULT_FILE
 
 FINISHED = (EXIT_CODES["Learned"], EXIT_CODES["NothingBetter"])
 GRACE_SECONDS = 20.0
-"""How long a cell that is told to stop may take to write what it has."""
+"""The time that a cell may take to write what it has when it is told to stop."""
 _TAIL_BYTES = 2000
 
 
@@ -41,13 +41,13 @@ class CellError(UserError):
 
 
 def is_finished(cell: Cell) -> bool:
-    """Has the cell's folder the result of the manifest beside it?"""
+    """Return whether the cell's folder has the result of the manifest beside it."""
     digest = finished_digest(cell)
     return bool(digest) and digest == manifest_digest(read_run(cell.manifest))
 
 
 def finished_digest(cell: Cell) -> str:
-    """The digest of the manifest whose result the cell's folder has; empty where it has none."""
+    """Return the digest of the manifest whose result the cell's folder has; empty where it has none."""
     try:
         result = json.loads((cell.folder / RESULT_FILE).read_bytes())
     except (OSError, ValueError):
@@ -57,7 +57,7 @@ def finished_digest(cell: Cell) -> str:
 
 @dataclass(slots=True)
 class Launcher:
-    """Runs cells; ``tell(cell, done, total)`` after each."""
+    """Runs cells and calls ``tell(cell, done, total)`` after each."""
 
     given: StandInFlags
     jobs: int
@@ -65,7 +65,7 @@ class Launcher:
     running: set[asyncio.subprocess.Process] = field(default_factory=set)
 
     async def run(self, cells: Sequence[Cell]) -> None:
-        """All of them. CellError for the first that fails; cancelling stops every cell cleanly."""
+        """Run all cells. Raises CellError for the first that fails; cancelling stops every cell cleanly."""
         unfinished = [cell for cell in cells if not is_finished(cell)]
         todo, done = iter(unfinished), len(cells) - len(unfinished)
 
@@ -102,13 +102,13 @@ class Launcher:
 
 
 def command(cell: Cell, given: StandInFlags) -> list[str]:
-    """The command line of a cell, as a person would write it."""
+    """Return the command line of a cell, as a person would write it."""
     files = ["-f", str(cell.manifest), "-o", str(cell.folder)]
     return [sys.executable, "-m", "combee.cli.main", "run", *files, *cell.flags(given).words()]
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """As Ctrl-C does: it writes what it has; then it is ended."""
+    """Interrupt the run as Ctrl-C does, so that it writes its results, and kill it if it does not end."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
         try:

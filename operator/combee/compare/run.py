@@ -60,14 +60,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What came of it."""
+    """The outcome of a comparison."""
 
     rows: Sequence[Row]
     markdown: str
 
 
 def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]:
-    """Everything checked before any work; UserErrors only. Writes the derived manifests."""
+    """Check everything before any work, and write the derived manifests. Raises only UserErrors."""
     flags = replace(request.given, engines=[f"{name}={urls[0]}" for name, urls in request.engines.items()])
     given = parse_stand_ins(flags)
     tasks = [replace(task, run=with_engine_models(task.run, given)) for task in read_tasks(request.manifests)]
@@ -87,8 +87,8 @@ def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]
 
 
 def write_runs(request: Request, comparison: str) -> list[Path]:
-    """Every cell as a run's manifest for ``kubectl apply -f``, into ``request.out``: the files, in order.
-    UserErrors for what a cluster refuses; nothing is run."""
+    """Write every cell as a manifest for ``kubectl apply -f`` into ``request.out``, and return the files in
+    order. Raises UserErrors for what a cluster refuses; runs nothing."""
     tasks = read_tasks(request.manifests)
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
     cells = make_cells(tasks, request.strategies, request.seeds, request.out, {}, request.methods)
@@ -153,7 +153,7 @@ async def compare(request: Request, tell: Tell) -> Compared:
 
 
 async def _facts(cell: Cell, slots: int, law: LatencyLaw, given: StandInFlags) -> CellFacts:
-    """A cell that found nothing better has not looked at gate: the start is scored there first."""
+    """Return a cell's facts. If it found nothing better it did not look at gate: score the start there."""
     outputs = json.loads((cell.folder / "result.json").read_bytes())
     if (outputs.get("heldOut") or {}).get("gate") is None:
         await score_start(cell, given)
@@ -161,7 +161,7 @@ async def _facts(cell: Cell, slots: int, law: LatencyLaw, given: StandInFlags) -
 
 
 def shared_server(request: Request) -> str:
-    """What to say when seeds share a server; empty when each has its own."""
+    """Return what to say when seeds share a server; empty when each has its own."""
     servers = min((len(urls) for urls in request.engines.values()), default=1)
     if servers >= len(request.seeds) or len(request.seeds) == 1:
         return ""

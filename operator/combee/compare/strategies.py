@@ -23,16 +23,16 @@ WORDS: dict[str, dict[str, Any]] = {
     "Support": {"verify": "Support"},
     "Off": {"verify": "Off"},
 }
-"""What may follow the name, and the field of spec.aggregation it sets."""
+"""The words that may follow the name, and the field of spec.aggregation that each sets."""
 NUMBERED = {"leaf": ("leafSize", 1, 1000), "fan": ("maxFanIn", 2, 1000)}
-"""Words that end in a number, such as ``leaf4``: the field it sets, and its bounds."""
+"""Words that end in a number, such as ``leaf4``: the field that each sets, and its bounds."""
 FORM = "Name[:word...][@size], such as ParallelScan:Model:Sqrt@100"
 REFERENCE = "Sequential"
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """``size`` None: the manifest's own batching."""
+    """A strategy; ``size`` None stands for the manifest's own batching."""
 
     name: str
     words: tuple[str, ...] = ()
@@ -40,17 +40,17 @@ class Strategy:
 
     @property
     def label(self) -> str:
-        """As it is written."""
+        """The strategy as it is written."""
         at = f"@{self.size}" if self.size is not None and self.name != REFERENCE else ""
         return ":".join((self.name, *self.words)) + at
 
     @property
     def slug(self) -> str:
-        """A part of a folder's name and of a run's."""
+        """The part of a folder's or a run's name that stands for the strategy."""
         return self.label.casefold().replace(":", "-").replace("@", "-b")
 
     def aggregation(self) -> dict[str, Any]:
-        """The fields of spec.aggregation that it sets."""
+        """Return the fields of spec.aggregation that it sets."""
         fields: dict[str, Any] = {"strategy": self.name}
         for word in self.words:
             fields |= WORDS.get(word) or _numbered(word)
@@ -58,7 +58,7 @@ class Strategy:
 
 
 def parse_strategy(text: str) -> Strategy:
-    """One strategy. UserError that shows the form."""
+    """Parse one strategy. Raises UserError showing the form."""
     head, at, size = text.strip().partition("@")
     name, *words = head.split(":")
     unknown = [word for word in words if word not in WORDS and not _numbered(word)]
@@ -82,7 +82,7 @@ def parse_strategy(text: str) -> Strategy:
 
 
 def _numbered(word: str) -> dict[str, int]:
-    """The field that a word with a number sets; empty when it is none."""
+    """Return the field that a word with a number sets; empty for another word."""
     for name, (field, low, high) in NUMBERED.items():
         number = word.removeprefix(name)
         if word.startswith(name) and number.isascii() and number.isdigit() and low <= int(number) <= high:
@@ -91,8 +91,8 @@ def _numbered(word: str) -> dict[str, int]:
 
 
 def parse_strategies(text: str, sizes: Sequence[int]) -> list[Strategy]:
-    """All of ``--strategies`` at each of ``sizes``, in order, each once. One that names its size keeps
-    it; Sequential always learns from one example at a time."""
+    """Parse ``--strategies`` at each of ``sizes``, in order, each strategy once. One that names its size
+    keeps it; Sequential always learns from one example at a time."""
     strategies: list[Strategy] = []
     for part in text.split(","):
         one = parse_strategy(part)
