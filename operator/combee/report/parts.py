@@ -103,7 +103,7 @@ class StageTime(Model):
     scheduled_seconds: Amount
     """The stage's part of the critical path: its recorded calls list-scheduled on the run's slots."""
     p50: Amount
-    """Median latency of a call, by nearest rank, as are the next two quantiles."""
+    """Median latency of a call. The three quantiles are by nearest rank."""
     p90: Amount
     p99: Amount
     max: Amount
@@ -178,9 +178,9 @@ class DelayModel(Model):
     name: Literal["T_iter", "power", "power+floor"]
     a: Amount
     alpha: Amount
-    """1 for T_iter."""
+    """The exponent above, which is 1 for T_iter."""
     f: Amount
-    """0 for power."""
+    """Seconds that each further example costs; 0 for power."""
     aicc: float | None = None
     """The AICc, of which the lowest wins; null where there are too few observations."""
     relative_error: Amount = 0.0

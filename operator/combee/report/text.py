@@ -137,7 +137,7 @@ def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose ``columns`` that start with ``#``, which is not shown, hold numbers aligned right."""
+    """A table. ``columns`` that start with ``#`` (not shown) hold numbers and are aligned right."""
 
     key: str
     title: str

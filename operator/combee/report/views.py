@@ -89,7 +89,7 @@ def _by_label(parts: Iterable[Kept]) -> tuple[Kept, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The last fitted delay curve (None: no fit) and the observations it stands on."""
+    """The last fitted delay curve (None without a fit) and the observations that it stands on."""
 
     fit: DelayFit | None
     observations: tuple[tuple[float, float], ...]
