@@ -28,7 +28,7 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 def run_for_cluster(flags: CompareFlags, given: StandInFlags) -> int:
-    """Write the cells as runs for ``kubectl apply``; the exit code."""
+    """Write the cells as runs for ``kubectl apply``, and return the exit code."""
 
     def work() -> int:
         name = flags.for_cluster
@@ -50,7 +50,7 @@ def run_for_cluster(flags: CompareFlags, given: StandInFlags) -> int:
 
 
 def run_compare(flags: CompareFlags, given: StandInFlags) -> int:
-    """Check, run the cells, print the table; the exit code."""
+    """Check, run the cells and print the table; return the exit code."""
     started = time.monotonic()
 
     def tell(text: str) -> None:
@@ -79,7 +79,7 @@ def run_compare(flags: CompareFlags, given: StandInFlags) -> int:
 
 
 def read_flags(flags: CompareFlags, given: StandInFlags) -> Request:
-    """The flags, parsed. UserError that names the wrong one."""
+    """Parse the flags. Raises UserError naming the wrong one."""
     return Request(
         manifests=flags.filename or [],
         strategies=parse_strategies(
@@ -97,7 +97,7 @@ def read_flags(flags: CompareFlags, given: StandInFlags) -> Request:
 
 
 def parse_methods(text: str) -> list[str]:
-    """Base methods with commas, each once. UserError that names those there are."""
+    """Parse base methods separated by commas, each once. Raises UserError naming those there are."""
     names = list(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
         if name not in METHOD_NAMES.words():
@@ -110,7 +110,7 @@ def parse_methods(text: str) -> list[str]:
 
 
 def parse_engines(values: Sequence[str]) -> dict[str, list[str]]:
-    """NAME=URL, a name more than once: one server a seed, in order."""
+    """Parse NAME=URL flags. A name that is given more than once has a server for each seed, in order."""
     servers: dict[str, list[str]] = {}
     for value in values:
         name, equals, url = value.partition("=")
@@ -125,7 +125,7 @@ def parse_engines(values: Sequence[str]) -> dict[str, list[str]]:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """``10`` is 0 to 9; ``3,5,8`` and ``3,`` are those."""
+    """Parse the seeds: ``10`` is 0 to 9; ``3,5,8`` and ``3,`` are those."""
     numbers = _numbers(text, "--seeds")
     if "," in text:
         return list(dict.fromkeys(numbers))
@@ -146,7 +146,7 @@ def _numbers(text: str, flag: str) -> list[int]:
 
 
 async def _interruptible(request: Request, tell: Tell) -> Compared:
-    """Ctrl-C and SIGTERM stop every cell cleanly."""
+    """Run the comparison. Ctrl-C and SIGTERM stop every cell cleanly."""
     loop = asyncio.get_running_loop()
     work = asyncio.ensure_future(compare(request, tell))
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -18,7 +18,7 @@ STOPPED = 130
 
 
 def say(error: CombeeError, *, as_json: bool = False) -> None:
-    """``error: what, where, what to do`` on stderr; with ``as_json`` an error event on stdout too."""
+    """Write ``error: what, where, what to do`` to stderr; with ``as_json`` an error event to stdout too."""
     if as_json:
         fields = {name: getattr(error, name) for name in ("code", "what", "where", "fix")}
         write(sys.stdout, jsonlib.dumps({"event": "error", "seconds": 0.0, **fields}) + "\n")
@@ -26,14 +26,14 @@ def say(error: CombeeError, *, as_json: bool = False) -> None:
 
 
 def say_line(text: str) -> None:
-    """``error: text`` on stderr, on one line whatever is in it."""
+    """Write ``error: text`` to stderr, on one line whatever is in it."""
     line = "".join(char if char.isprintable() else " " for char in text)
     write(sys.stderr, f"error: {' '.join(line.split())}\n")
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write and flush. Characters that the stream cannot hold become question marks; a reader that
-    has gone (``| head -1``) is no error: what else goes there goes nowhere."""
+    """Write and flush. Characters that the stream cannot hold become question marks. A reader that has gone
+    (``| head -1``) is no error: whatever else is written is lost."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         stream.write(text.encode(encoding, "replace").decode(encoding))
@@ -49,7 +49,7 @@ def forget(stream: TextIO) -> None:
 
 
 def guarded(work: Callable[[], int], *, as_json: bool = False) -> int:
-    """``work()``; a CombeeError that it raises is the user's: said in one line, exit code 2."""
+    """Return ``work()``. A CombeeError that it raises is the user's: one line says it, the exit code is 2."""
     try:
         return work()
     except CombeeError as error:

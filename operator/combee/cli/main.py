@@ -160,7 +160,7 @@ versions.register(app)
 
 
 def main() -> None:
-    """The entry point."""
+    """Run ``combee``: this is the entry point."""
     if len(sys.argv) > 1 and sys.argv[1] == "sim":
         from combee.cli.sim import main as sim
 

@@ -22,7 +22,7 @@ Command = Callable[..., None]
 
 
 def optional(name: str, kind: Any, flags: str, metavar: str, text: str) -> inspect.Parameter:
-    """The parameter of a flag that may be absent; it is None then."""
+    """Return the parameter of a flag that may be absent; it is None then."""
     annotation = Annotated[kind | None, typer.Option(*flags.split(), metavar=metavar, help=text)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
@@ -30,7 +30,7 @@ def optional(name: str, kind: Any, flags: str, metavar: str, text: str) -> inspe
 def with_flags(
     parameter: str, flags: Iterable[inspect.Parameter], made: Callable[..., Any]
 ) -> Callable[[Command], Command]:
-    """A decorator: the command takes these flags and gets what ``made`` makes of them as ``parameter``."""
+    """Return a decorator: the command takes these flags, and as ``parameter`` what ``made`` makes of them."""
     listed = list(flags)
 
     def decorated(command: Command) -> Command:

@@ -30,7 +30,7 @@ def run_preview(path: Path, flags: StandInFlags, *, as_json: bool) -> int:
 
 
 def next_command(path: Path, flags: StandInFlags, prepared: Prepared) -> str:
-    """What starts this run: the flags given, and those that it lacks. Only a cluster takes suspended ones."""
+    """Return what starts this run, with the flags that it lacks. Only a cluster takes a suspended run."""
     if prepared.run.spec.suspend:
         return shlex.join(["kubectl", "apply", "-f", str(path)])
     more = lacking(prepared.run, parse_stand_ins(flags).names())
@@ -41,7 +41,7 @@ LISTED = 12
 
 
 def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> str:
-    """What people read, batches, tree, calls, tokens, gain, warnings and the next command; or JSON."""
+    """Return batches, tree, calls, tokens, gain, warnings and the next command for people, or JSON."""
     if as_json:
         return json.dumps(asdict(shown), indent=1)
     lines = [

@@ -31,7 +31,7 @@ def run_run(
     task_user: str = "",
     as_json: bool,
 ) -> int:
-    """Check, work, show; the exit code of the outcome."""
+    """Check, work and show; return the exit code of the outcome."""
     try:
         prepared = prepare(path, parse_stand_ins(given, task_user), plans)
     except CombeeError as error:
@@ -52,7 +52,7 @@ def run_run(
 
 
 async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Result:
-    """The first Ctrl-C (or SIGTERM) stops cleanly; a second one at once."""
+    """Run the session. The first Ctrl-C (or SIGTERM) stops it cleanly; a second one at once."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unclaimed)
     work = asyncio.ensure_future(run_session(prepared, out, screen))
@@ -77,7 +77,7 @@ async def _interruptible(prepared: Prepared, out: Path, screen: Screen) -> Resul
 
 
 def _unclaimed(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """An error that nobody waits for any more. One of ours is known already: its waiter was cancelled
+    """Report an error that nobody waits for any more. One of ours is known already: its waiter was cancelled
     because an equal one ended the run (64 writes fail when a disk is full, one is said). asyncio would
     print either with a traceback and with values, which can be rows."""
     error = context.get("exception")

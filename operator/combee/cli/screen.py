@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 Mode = Literal["live", "plain", "json"]
 DRAW_EVERY = 0.25
-"""Seconds between two drawings of the live view, at least."""
+"""The least seconds between two drawings of the live view."""
 SAY_EVERY = 1.0
-"""Seconds between two lines, at least, unless they say that something is over."""
+"""The least seconds between two lines, unless they say that something is over."""
 SAY_AT_LEAST_EVERY = 10.0
-"""Seconds after which a line comes even if nothing changed."""
+"""The seconds after which a line comes even if nothing changed."""
 LABEL = 10
 
 
 def choose_mode(*, json: bool, stream: TextIO) -> Mode:
-    """``--json`` wins; live only on a terminal that can move its cursor; plain lines otherwise."""
+    """Choose JSON with ``--json``, live on a terminal that can move its cursor, plain lines elsewhere."""
     if json:
         return "json"
     if not stream.isatty():
@@ -160,7 +160,7 @@ class Screen:
             write(self._errors, f"error: {visible(str(error))}\n")
 
     def finished(self, result: Result, folder: str, *, command: str = "") -> None:
-        """The last screen. ``command`` is the one that ran, for what to do next."""
+        """Show the last screen. ``command`` is the one that ran, for what to do next."""
         self.close()
         if self.mode == "json":
             self._emit("finished", result, reason=visible(result.reason), folder=folder)
@@ -186,14 +186,14 @@ class Screen:
         write(self._stream, KINDS[event].of(source, seconds=seconds, **values).model_dump_json() + "\n")
 
     def _say(self, text: str, *, style: str = "") -> None:
-        """One line; above the live view where there is one. ``style`` is for terminals."""
+        """Print one line, above the live view where there is one. ``style`` is for terminals."""
         if self._console is not None:
             self._console.print(text, soft_wrap=True, style=style)
         else:
             write(self._stream, text + "\n")
 
     def _view(self, state: ProgressState) -> Group:
-        """The live view: a title line and a line for each row, cut at the terminal's width."""
+        """Return the live view: a title line and a line for each row, cut at the terminal's width."""
         from rich.console import Group
         from rich.text import Text
 
@@ -212,7 +212,7 @@ class Screen:
 
 
 def iteration_line(number: int, batch_size: int, state: ProgressState) -> str:
-    """``iteration 3 done: batch 84, examples 144/312, held-out 0.861 (the best so far), ...``."""
+    """Return ``iteration 3 done: batch 84, examples 144/312, held-out 0.861 (the best so far), ...``."""
     parts = [f"batch {batch_size:,}", f"examples {state.examples_done:,}/{state.examples_total:,}"]
     if state.heldout_last is not None:
         best = state.heldout_best is not None and state.heldout_last >= state.heldout_best
@@ -224,7 +224,7 @@ def iteration_line(number: int, batch_size: int, state: ProgressState) -> str:
 
 
 def final_screen(result: Result, folder: str, *, command: str = "", width: int = 80) -> str:
-    """What happened, before and after, cost, what to look at and to do next, as plain text."""
+    """Return what happened, before and after, cost, what to look at and to do next, as plain text."""
     from combee.report import words
 
     head = words.headline(result)
@@ -247,7 +247,7 @@ def final_screen(result: Result, folder: str, *, command: str = "", width: int =
 
 
 def _facts(result: Result, verdict: str, mark: str) -> list[tuple[str, str]]:
-    """(label, text) of the last screen; an empty label goes on with the one above."""
+    """Return (label, text) of the last screen; an empty label goes on with the one above."""
     from combee.report import words
 
     gate = result.gate
@@ -266,7 +266,7 @@ def _facts(result: Result, verdict: str, mark: str) -> list[tuple[str, str]]:
 
 
 def _column(pairs: list[tuple[str, str]], width: int) -> list[str]:
-    """Labels and texts in two columns; a label that is too long gets a line of its own."""
+    """Return labels and texts in two columns; a label that is too long gets a line of its own."""
     pairs = [(visible(label), visible(text)) for label, text in pairs]
     wide = max((len(label) for label, _ in pairs), default=0) + 2
     if wide > width // 2:

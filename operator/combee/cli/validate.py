@@ -13,11 +13,11 @@ from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.plan.playbook.traffic import warnings
 
 PAIRS = (1_000, 10_000, 100_000)
-"""of which is said what they can decide."""
+"""the numbers of pairs for which the least epsilon is told."""
 
 
 def _warn(playbook: Playbook, *, as_json: bool) -> None:
-    """What its canary asks for and can hardly get, as the status will say it; and what can be had."""
+    """Tell what its canary asks for and can hardly get, as the status will say it, and what can be had."""
     texts = warnings(playbook.spec)
     for text in texts:
         _note(f"warning: Playbook {playbook.metadata.name}: {text}", as_json=as_json)

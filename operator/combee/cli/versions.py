@@ -21,14 +21,14 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would follow, 
 
 
 class ShowByDefault(TyperGroup):
-    """``playbook NAME`` is ``playbook show NAME``; a name that is a command's is shown with ``show``."""
+    """A group where ``playbook NAME`` is ``playbook show NAME``, unless NAME is the name of a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """With ``--help`` where nothing is said."""
+        """Parse the words, or ``--help`` where there are none."""
         return super().parse_args(ctx, args or ["--help"])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """With ``show`` put in front where no command is named."""
+        """Resolve the command, which is ``show`` where none is named."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             args = ["show", *args]
         return super().resolve_command(ctx, args)
@@ -183,6 +183,6 @@ def learn(name: PlaybookName, place: Place) -> None:
 
 
 def register(to: typer.Typer) -> None:
-    """Add the two that may be in a hurry to ``to``, where they are found without ``playbook``, too."""
+    """Add the two urgent commands to ``to``, so that they are found without ``playbook``, too."""
     to.command(epilog="Example: kubectl combee rollback formula")(rollback)
     _register(to, "kubectl combee", "approve")

@@ -11,14 +11,14 @@ from combee.clients.kubernetes.kubeconfig import ONESELF, Identity
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The flags that every command has. None, and an empty identity: what the configuration says."""
+    """The flags that every command has. None and an empty identity stand for the configuration's."""
 
     namespace: str | None = None
     context: str | None = None
     identity: Identity = ONESELF
 
     def flags(self, namespace: str = "") -> str:
-        """The same flags for the next command; without a namespace, for one that needs none."""
+        """Return the same flags for the next command; without a namespace, for one that needs none."""
         words = ["-n", namespace] if namespace else []
         words += ["--context", self.context] if self.context else []
         words += ["--as", self.identity.user] if self.identity.user else []

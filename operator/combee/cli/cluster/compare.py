@@ -46,7 +46,7 @@ class Member:
 
 
 def run_collected(name: str, out: Path, place: Place, *, wait_seconds: float, slots: int | None) -> int:
-    """Fetch what is missing, write the pages into ``out``, print the table."""
+    """Fetch what is missing, write the pages into ``out`` and print the table."""
 
     async def work(here: Here) -> int:
         members = await _members(here, name, out)
@@ -63,7 +63,7 @@ def run_collected(name: str, out: Path, place: Place, *, wait_seconds: float, sl
 
 
 async def _members(here: Here, name: str, out: Path) -> list[Member]:
-    """The runs of the comparison, all over. UserError when one is not, or when there is none."""
+    """Return the runs of the comparison. Raises UserError when there is none, or one without a result."""
     raw = await here.kube.list(RUN_KIND, here.namespace, labels=f"{LABEL_COMPARISON}={name}")
     if not raw:
         raise UserError(
@@ -109,7 +109,7 @@ FINISHED_PHASES = ("Learned", "NothingBetter")
 
 
 def _is_here(member: Member) -> bool:
-    """Has the folder the result of this run's manifest, its calls among it?"""
+    """Return whether the folder has the result of this run's manifest, with its calls."""
     same = finished_digest(member.cell) == manifest_digest(member.run.parsed())
     return same and (member.cell.folder / "calls").is_dir()
 
@@ -127,7 +127,7 @@ def _compared(members: Sequence[Member], out: Path, slots: int | None) -> str:
 
 
 def _starts(members: Sequence[Member]) -> dict[tuple[str, int], Scores]:
-    """(task, seed) -> the start's scores on gate, by a cell that looked there."""
+    """Return (task, seed) -> the start's scores on gate, by a cell that looked there."""
     starts: dict[tuple[str, int], Scores] = {}
     for member in members:
         scores = _scores(member.cell)
@@ -146,7 +146,7 @@ def _scores(cell: Cell) -> Scores | None:
 
 
 def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int], Scores]) -> CellFacts:
-    """A cell without a better playbook has not looked at gate: its start is another cell's of the seed."""
+    """Return a cell's facts. If it did not look at gate, its scores are another cell's of the start."""
     file = cell.folder / RESULT_FILE
     result = read_result(file.read_bytes(), where=str(file))
     scores = _scores(cell) or starts.get((cell.task.name, cell.seed))

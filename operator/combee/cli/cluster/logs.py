@@ -20,14 +20,14 @@ from combee.report.text import visible
 from combee.steps import kind_of, order_of
 
 START_SECONDS = 600.0
-"""how long a pod that is not started yet is waited for with --follow."""
+"""the time that --follow waits for a pod to start."""
 LOOK_SECONDS = 1.0
 MAX_PODS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked for."""
+    """The logs that are asked for."""
 
     step: str | None = None
     iteration: int | None = None
@@ -63,7 +63,7 @@ def run_logs(name: str, place: Place, wish: Wish) -> int:
 
 
 def choose(jobs: Sequence[JobSeen], wish: Wish) -> JobSeen | None:
-    """The Job whose logs matter among those that are wished for."""
+    """Return the Job whose logs matter most among those that are asked for."""
     wanted = [
         job
         for job in jobs
@@ -86,7 +86,7 @@ def choose(jobs: Sequence[JobSeen], wish: Wish) -> JobSeen | None:
 
 
 def pick(pods: Sequence[Object], shard: int | None) -> list[Object]:
-    """The newest pod of each shard, or of one; those that failed first."""
+    """Return the newest pod of each shard, or of one; those that failed come first."""
     newest = {shard_of(pod): pod for pod in pods if shard is None or shard_of(pod) == shard}
     return sorted(newest.values(), key=lambda pod: (phase_of(pod) != "Failed", shard_of(pod)))[:MAX_PODS]
 
@@ -145,7 +145,7 @@ _SHOWN = ("time", "level", "run", "iteration", "step", "shard", "message")
 
 
 def readable(line: str) -> str:
-    """One line; what is not ours stays as it is, but for what could drive a terminal.
+    """Return a line as people read it; one that is not ours only loses what could drive a terminal.
 
     >>> readable('{"time":"2026-01-02T03:04:05.6+00:00","level":"info","message":"stage","stage":"map"}')
     '03:04:05 info     stage (stage map)'
@@ -161,7 +161,7 @@ def readable(line: str) -> str:
 
 
 def parsed(line: str) -> dict[str, Any] | None:
-    """A line of ours as data; None for any other."""
+    """Return a line of ours as data; None for any other."""
     try:
         entry = json.loads(line)
     except ValueError:
@@ -170,7 +170,7 @@ def parsed(line: str) -> dict[str, Any] | None:
 
 
 def last_words(lines: Iterable[str]) -> str:
-    """What a pod that failed said last: its last error, else its last line; empty when it said nothing."""
+    """Return what a failed pod said last: its last error, else its last line; empty when it said nothing."""
     words = ""
     error = ""
     for line in lines:

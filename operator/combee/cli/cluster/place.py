@@ -24,7 +24,7 @@ from combee.names import RUN_KIND
 from combee.records import Owner
 
 CONNECT_SECONDS = 60.0
-"""for a program that the configuration names to hand out a token."""
+"""the time that a program which the configuration names has to hand out a token."""
 REQUEST_SECONDS = 20.0
 LISTED = 10
 _FORBIDDEN = re.compile(r'User "(.{1,200}?)" cannot (\w+) resource "([\w./-]+)"')
@@ -32,14 +32,14 @@ _FORBIDDEN = re.compile(r'User "(.{1,200}?)" cannot (\w+) resource "([\w./-]+)"'
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """A namespace of a cluster that is connected to."""
+    """A namespace of a connected cluster."""
 
     kube: Kube
     namespace: str
     place: Place
 
     def command(self, words: str) -> str:
-        """A command for people to run next."""
+        """Return a command for people to run next."""
         return f"kubectl combee {words}{self.place.flags(self.namespace)}"
 
 
@@ -52,12 +52,12 @@ class Found:
 
     @property
     def name(self) -> str:
-        """metadata.name."""
+        """The run's metadata.name."""
         return str(self.raw["metadata"]["name"])
 
     @property
     def uid(self) -> str:
-        """metadata.uid."""
+        """The run's metadata.uid."""
         return str(self.raw["metadata"]["uid"])
 
     @property
@@ -66,7 +66,7 @@ class Found:
         return Owner(self.name, str(self.raw["metadata"]["namespace"]), self.uid)
 
     def parsed(self) -> PromptLearningRun:
-        """The run with its spec read. ManifestError when it is not one."""
+        """Return the run with its spec read. Raises ManifestError when it is not one."""
         body = {key: self.raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in self.raw}
         return parse_run(body, "")
 
@@ -74,7 +74,7 @@ class Found:
 def on_cluster(
     place: Place, work: Callable[[Here], Awaitable[int]], *, as_json: bool = False, quiet_stop: bool = False
 ) -> int:
-    """``work`` with a connection; its exit code, 2 for what a person has to mend, 130 for Ctrl-C
+    """Do ``work`` with a connection. Return its exit code, 2 for what a person has to mend, 130 for Ctrl-C
     (0 with ``quiet_stop``: to stop watching is no failure)."""
 
     def go() -> int:
@@ -87,7 +87,7 @@ def on_cluster(
 
 
 async def _interruptible(place: Place, work: Callable[[Here], Awaitable[int]]) -> int:
-    """SIGTERM ends like Ctrl-C, so that what was made for a moment is deleted."""
+    """Connect and do the work. SIGTERM ends it like Ctrl-C, so that what was made for a moment is deleted."""
     task = asyncio.current_task()
     if task is not None:
         with contextlib.suppress(NotImplementedError):
@@ -126,7 +126,7 @@ async def _connected(place: Place) -> Kube:
 
 
 def explained(error: ClusterError, place: Place = ANYWHERE) -> UserError:
-    """What the API server said, with what to do about it."""
+    """Return what the API server said, with what to do about it."""
     flags = place.flags()
     if error.status == 403 and (match := _FORBIDDEN.search(error.what)):
         user, verb, resource = match.groups()
@@ -155,7 +155,7 @@ def _in(answer: str) -> str:
 
 
 async def find(here: Here, name: str) -> Found:
-    """The run of that name. UserError listing those that are there."""
+    """Return the run of that name. Raises UserError listing those that are there."""
     raw = await here.kube.get(RUN_KIND, here.namespace, name)
     if raw is not None:
         return found_in(raw)
@@ -169,12 +169,12 @@ async def find(here: Here, name: str) -> Found:
 
 
 def found_in(raw: Object) -> Found:
-    """A run's object, read."""
+    """Read a run's object."""
     return Found(raw, RunStatus.model_validate(readable(raw.get("status") or {})))
 
 
 def readable(status: dict[str, Any]) -> dict[str, Any]:
-    """A status without conditions that this version does not know: a newer operator may have written it."""
+    """Return a status without the conditions that this version does not know: a newer operator's."""
     types, reasons = set(ConditionType), set(Reason)
     kept = [
         one
@@ -185,10 +185,10 @@ def readable(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def say(text: str) -> None:
-    """What a command was asked for, on stdout."""
+    """Print what a command was asked for to stdout."""
     write(sys.stdout, text.rstrip("\n") + "\n")
 
 
 def note(text: str) -> None:
-    """A line for people beside it, on stderr."""
+    """Print a line for people to stderr."""
     write(sys.stderr, text + "\n")

@@ -42,7 +42,7 @@ def run_playbook(name: str, place: Place) -> int:
 
 
 async def _active(here: Here, name: str) -> bool:
-    """Whether there is a Playbook of that name; then its active version is printed."""
+    """Return whether there is a Playbook of that name; print its active version if there is."""
     if await here.kube.get(PLAYBOOK_KIND, here.namespace, name) is None:
         return False
     version = (await known(here, name)).version(here, "active")
@@ -52,7 +52,7 @@ async def _active(here: Here, name: str) -> bool:
 
 
 def _tell(stakes: Stakes) -> None:
-    """What a reader of the playbook should know of its verdicts, beside the text and not in it."""
+    """Print what a reader of the playbook should know of its verdicts, beside the text and not in it."""
     for sentence in stakes.sentences():
         note(visible(sentence))
 

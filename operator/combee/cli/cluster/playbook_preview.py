@@ -30,7 +30,7 @@ _STANDING = ("HeldOutPassed", "CanaryPassed", "Promoted")
 
 
 def run_playbook_preview(name: str, path: Path | None, place: Place) -> int:
-    """Print what the gates say with the manifest at ``path``; without one, with the spec that is there."""
+    """Print what the gates say with the manifest at ``path``, or else with the spec that is there."""
 
     async def work(here: Here) -> int:
         book = await known(here, name)
@@ -47,7 +47,7 @@ def run_playbook_preview(name: str, path: Path | None, place: Place) -> int:
 
 
 def spec_in(name: str, path: Path) -> PlaybookSpec:
-    """The spec of the Playbook of that name in a manifest. UserError, with all that is wrong with it."""
+    """Return the spec of the Playbook of that name in a manifest. Raises UserError when it is wrong."""
     text = read_manifest_text(path)
     for problem in problems_in(text, str(path)):
         raise problem
@@ -61,12 +61,12 @@ def spec_in(name: str, path: Path) -> PlaybookSpec:
 
 
 def spec_of(raw: Object) -> PlaybookSpec:
-    """The spec that is on the cluster. ManifestError when this version cannot read it."""
+    """Return the spec that is on the cluster. Raises ManifestError when this version cannot read it."""
     return PlaybookSpec.model_validate(raw["spec"])
 
 
 def decided(raw: Object, spec: PlaybookSpec, seen: PlaybookSeen) -> PlaybookPlan:
-    """What the operator would decide on these facts, were ``spec`` the Playbook's."""
+    """Return what the operator would decide on these facts if ``spec`` were the Playbook's."""
     meta = raw["metadata"]
     changed = spec != spec_of(raw)
     about = About(
@@ -80,7 +80,7 @@ def decided(raw: Object, spec: PlaybookSpec, seen: PlaybookSeen) -> PlaybookPlan
 
 
 def preview_text(plan: PlaybookPlan, before: PlaybookStatus, seen: PlaybookSeen, spec: PlaybookSpec) -> str:
-    """The plan in lines: what would be active, what each gate would say, what would follow."""
+    """Return the plan in lines: what would be active, what each gate would say, what would follow."""
     was, now = before.active_digest[:SHORT], plan.status.active_digest[:SHORT]
     standing = "as it is" if was == now else f"now: {was or 'none'}"
     lines = [f"active: {now or 'none'} ({standing})"]
@@ -99,7 +99,7 @@ def preview_text(plan: PlaybookPlan, before: PlaybookStatus, seen: PlaybookSeen,
 
 
 def _version(digest: str, before: VersionStatus, after: VersionStatus, plan: PlaybookPlan) -> Iterable[str]:
-    """Of a version that is looked at, or that stands elsewhere than before."""
+    """Yield the lines of the candidate, or of a version whose phase changes."""
     if before.phase == after.phase and digest != plan.status.candidate_digest:
         return
     moved = f"{before.phase} -> {after.phase}" if before.phase != after.phase else f"{after.phase}"

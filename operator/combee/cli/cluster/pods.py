@@ -13,42 +13,42 @@ from combee.records import Owner
 
 WORKER = "worker"
 SILENCE_SECONDS = 30.0
-"""of a log that is read and not followed."""
+"""the longest silence of a log that is read and not followed."""
 JOB_LABEL = "batch.kubernetes.io/job-name"
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 
 
 def mine(owner: Owner, **more: str) -> str:
-    """The label selector of a run's children."""
+    """Return the label selector of a run's children."""
     chosen = {names.LABEL_RUN_UID: owner.uid, **more}
     return ",".join(f"{key}={value}" for key, value in chosen.items())
 
 
 async def step_jobs(kube: Kube, owner: Owner) -> list[Object]:
-    """The Jobs of a run's steps."""
+    """Return the Jobs of a run's steps."""
     jobs = await kube.list("Job", owner.namespace, labels=mine(owner))
     return [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
 
 
 async def job_pods(kube: Kube, job: Object) -> list[Object]:
-    """A Job's pods, by shard, the newest of a shard last."""
+    """Return a Job's pods, by shard, the newest of a shard last."""
     meta = job["metadata"]
     pods = await kube.list("Pod", meta["namespace"], labels=f"{JOB_LABEL}={meta['name']}")
     return sorted(pods, key=lambda pod: (shard_of(pod), pod["metadata"]["creationTimestamp"]))
 
 
 def shard_of(pod: Object) -> int:
-    """The shard that a step's pod does; 0 where it has none."""
+    """Return the shard that a step's pod works on; 0 where it has none."""
     return int(pod["metadata"].get("labels", {}).get(INDEX_LABEL, "0"))
 
 
 def phase_of(pod: Object) -> str:
-    """Pending, Running, Succeeded, Failed or Unknown."""
+    """Return Pending, Running, Succeeded, Failed or Unknown."""
     return str(pod.get("status", {}).get("phase", "Unknown"))
 
 
 async def begun(kube: Kube, pod: Object, look_seconds: float) -> bool:
-    """Wait until a pod has started, and say once what holds it. False: it was deleted."""
+    """Wait until a pod has started, and say once what holds it. Return False when it was deleted."""
     meta, last = pod["metadata"], ""
     while (now := await kube.get("Pod", meta["namespace"], meta["name"])) is not None:
         if phase_of(now) != "Pending":
@@ -64,8 +64,8 @@ async def begun(kube: Kube, pod: Object, look_seconds: float) -> bool:
 async def log_lines(
     kube: Kube, pod: Object, *, follow: bool = False, tail: int | None = None
 ) -> AsyncIterator[str]:
-    """The lines of a pod's log; ``follow``: as they come, until the pod ends. ClusterError when there is
-    none (yet, or any more)."""
+    """Yield the lines of a pod's log; with ``follow`` as they come, until the pod ends. Raises ClusterError
+    when there is none (yet, or any more)."""
     meta = pod["metadata"]
     query = {"container": WORKER}
     query |= {"follow": "true"} if follow else {}
@@ -82,5 +82,5 @@ async def log_lines(
 
 
 def event_time(event: Object) -> str:
-    """When it was last seen."""
+    """Return when the event was last seen."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

@@ -51,13 +51,13 @@ def _read(run: PromptLearningRun, given: StandIns, base: Path) -> DataShape:
 
 
 def _address(run: PromptLearningRun, split: str) -> bool:
-    """Whether a split is at an address that this machine may read, too: one without a Secret."""
+    """Return whether a split is at an address that this machine may read, too: one without a Secret."""
     source = sources(run)[split]
     return source.uri is not None and source.secret_ref is None
 
 
 async def _copies(here: Here, run: PromptLearningRun, given: StandIns, folder: Path) -> Mapping[str, str]:
-    """Split -> file: those of ``--data``, and copies of the ConfigMaps' keys."""
+    """Return split -> file: those of ``--data``, and copies of the ConfigMaps' keys."""
     files = dict(given.data)
     wanted: dict[str, ConfigMapKeyRef | None] = {name: one.config_map for name, one in sources(run).items()}
     initial = run.spec.task.initial_playbook
@@ -80,7 +80,7 @@ async def _copies(here: Here, run: PromptLearningRun, given: StandIns, folder: P
 
 
 def _counted(live: Found, missing: list[str]) -> DataShape:
-    """What profile counted. UserError when it has not run yet."""
+    """Return what profile counted. Raises UserError when it has not run yet."""
     state = Memory.from_status(live.status.state).run
     used = live.status.usage.get("task")
     calls = used.calls + used.hits if used is not None else 0

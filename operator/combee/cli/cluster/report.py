@@ -55,7 +55,7 @@ def run_report(name: str, out: Path, place: Place, *, wait_seconds: float) -> in
 
 
 def written(files: Mapping[str, bytes], out: Path) -> None:
-    """Write the files, each whole or not at all; what an earlier fetch left and this one has not, goes."""
+    """Write the files, each whole or not at all, and delete what only an earlier fetch had."""
     store = Store.open(str(out))
     try:
         for old in store.list():
@@ -68,7 +68,7 @@ def written(files: Mapping[str, bytes], out: Path) -> None:
 
 
 def _refuse_folder(out: Path) -> None:
-    """A folder that holds something else is left alone."""
+    """Refuse a folder that holds something else, and leave it alone."""
     if (out / "run.json").exists():
         raise UserError(
             "a run of this machine lives in it", where=str(out), fix="Name another folder with -o"
@@ -86,12 +86,12 @@ def _refuse_folder(out: Path) -> None:
 
 
 async def fetched(here: Here, run: Found, wait_seconds: float, *, calls: bool = False) -> dict[str, bytes]:
-    """The files of a run, with ``calls`` also those of a comparison. UserErrors that say what is missing."""
+    """Fetch the files of a run, with ``calls`` also a comparison's. Raises UserErrors on what is missing."""
     return await _fetched(here, await _pod(here, run, calls=calls), wait_seconds)
 
 
 async def _pod(here: Here, run: Found, *, calls: bool) -> Object:
-    """The pod to make. UserError when the run has not begun."""
+    """Return the pod to make. Raises UserError when the run has not begun."""
     status, owner = run.status, run.owner
     if not status.start_time or not status.pinned.image:
         raise UserError(
@@ -162,7 +162,7 @@ async def _deleted(kube: Kube, pod: Object, making: asyncio.Future[Object | None
 
 
 async def _sweep(kube: Kube, pod: Object) -> None:
-    """Delete what earlier fetches of this run that were killed left behind, as far as one may."""
+    """Delete what killed fetches of this run left behind, as far as the caller's rights go."""
     meta = pod["metadata"]
     chosen = {key: meta["labels"][key] for key in (names.LABEL_RUN_UID, names.LABEL_COMPONENT)}
     labels = ",".join(f"{key}={value}" for key, value in chosen.items())
@@ -180,8 +180,8 @@ def _gone(pod: Object) -> UserError:
 
 
 async def _read(kube: Kube, pod: Object) -> dict[str, bytes]:
-    """The files in the log. It is followed from its first line, since a node keeps the end of a long log
-    only; where the connection was cut, it is read again."""
+    """Return the files in the log. It is followed from its first line, since a node keeps only the end of a
+    long log; where the connection was cut, it is read again."""
     lines = await _followed(kube, pod)
     try:
         return unpacked(lines)

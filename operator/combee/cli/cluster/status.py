@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 LOST_SECONDS = 60.0
-"""A watch goes on while the API server is away for a moment, and not longer."""
+"""A watch ends when the API server does not answer for longer than this."""
 
 
 def run_status(name: str | None, place: Place, *, watch: bool | None, as_json: bool) -> int:
-    """Show it once, or until the run is over. ``watch`` None: as long as it works, on a terminal."""
+    """Show a run once, or until it is over. ``watch`` None: until then on a terminal, once elsewhere."""
 
     async def work(here: Here) -> int:
         if as_json and not watch:
@@ -45,7 +45,7 @@ def run_status(name: str | None, place: Place, *, watch: bool | None, as_json: b
 
 
 async def _objects(here: Here, name: str | None) -> Any:
-    """What ``-o json`` prints: the name, the phase and the status, without the operator's own memory."""
+    """Return what ``-o json`` prints: name, phase and status, without the operator's own memory."""
     if name is not None:
         return _plain((await find(here, name)).raw)
     return [_plain(raw) for raw in await here.kube.list(RUN_KIND, here.namespace)]
@@ -58,7 +58,7 @@ def _plain(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(run: Found) -> Shown:
-    """What the view is made of. A budget that cannot be read is shown as none."""
+    """Return the facts of the view. A budget that cannot be read is shown as none."""
     spec = run.raw.get("spec") or {}
     try:
         budget = Budget.model_validate(spec.get("budget") or {})
@@ -98,7 +98,7 @@ async def _all(here: Here, *, watch: bool) -> int:
 
 
 async def _watch(here: Here, run: Found, *, as_json: bool) -> int:
-    """Until the run is over: a live view on a terminal, elsewhere a block at each change."""
+    """Show the run until it is over: a live view on a terminal, elsewhere a line at each change."""
     if as_json or not sys.stdout.isatty():
         before: Any = None
         async for one in _looks(here, run):
@@ -120,7 +120,7 @@ async def _watch(here: Here, run: Found, *, as_json: bool) -> int:
 
 
 async def _looks(here: Here, run: Found) -> AsyncIterator[Found]:
-    """The run as it is now, again and again, the last time when it is over."""
+    """Yield the run as it is now, again and again, the last time when it is over."""
     answered = time.monotonic()
     while True:
         yield run

@@ -18,7 +18,7 @@ from combee.times import seconds_of
 
 LABEL = 11
 ITERATIONS = 8
-"""of the last ones in the table."""
+"""the most iterations in the table, which has the last ones."""
 _QUIET = {
     Reason.SUSPENDED,
     Reason.SCALED_DOWN,
@@ -35,7 +35,7 @@ _GOOD = {
     T.STALLED: "False",
     T.BUDGET_EXHAUSTED: "False",
 }
-"""condition -> the status that needs no word. The others are said by the phase, or are no trouble."""
+"""condition -> the status that needs no word. The phase says the others, or they are no trouble."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a view is made of."""
+    """The facts that a view is made of."""
 
     name: str
     namespace: str
@@ -61,7 +61,7 @@ class Shown:
 
 
 def view(shown: Shown, *, ascii_only: bool = False) -> list[Line]:
-    """All that a person wants to know of a run, most important first."""
+    """Return all that a person wants to know of a run, most important first."""
     status = shown.status
     lines = [Line("", head(shown), "bold"), Line("", visible(status.message))]
     lines += [
@@ -81,7 +81,7 @@ def view(shown: Shown, *, ascii_only: bool = False) -> list[Line]:
 
 
 def head(shown: Shown) -> str:
-    """``quickstart · team-a · Learned · 6 min 55 s``."""
+    """Return ``quickstart · team-a · Learned · 6 min 55 s``."""
     status = shown.status
     phase = status.phase.value
     if shown.suspend and status.phase is not Phase.SUSPENDED and not status.phase.over:
@@ -96,7 +96,7 @@ def head(shown: Shown) -> str:
 
 
 def not_good(status: RunStatus) -> list[Condition]:
-    """The conditions that a person has to know of: of a run that is over, only why it failed."""
+    """Return the conditions that a person has to know of; of a run that is over, only why it failed."""
     over = status.phase.over
     return [
         one
@@ -108,7 +108,7 @@ def not_good(status: RunStatus) -> list[Condition]:
 
 
 def when(text: str | None) -> float | None:
-    """An API time in seconds since 1970; None where there is none.
+    """Return an API time in seconds since 1970; None where there is none.
 
     >>> when("1970-01-01T00:00:01Z"), when("")
     (1.0, None)
@@ -120,12 +120,12 @@ def when(text: str | None) -> float | None:
 
 
 def text(lines: Sequence[Line], width: int) -> str:
-    """Lines for a place that knows no style, wrapped at ``width``."""
+    """Return the lines without style, wrapped at ``width``."""
     return "\n".join(row for line in lines for row in wrapped(line, width)) + "\n"
 
 
 def wrapped(line: Line, width: int) -> list[str]:
-    """A line as rows of at most ``width`` columns, the label in a column of its own."""
+    """Return a line as rows of at most ``width`` columns, the label in a column of its own."""
     if not line.label and line.style in ("bold", "table", "dim"):
         return [line.text]
     lead = "  " + f"{line.label:<{LABEL}}"
@@ -139,7 +139,7 @@ def wrapped(line: Line, width: int) -> list[str]:
 
 
 def overview(rows: Sequence[Shown], *, namespaces: bool) -> str:
-    """The runs of a namespace, one a row, newest first; ``namespaces``: with the namespace's column."""
+    """Return the runs, a row each, newest first; ``namespaces`` adds the column of the namespace."""
     heads = ["NAMESPACE"] * namespaces + ["NAME", "STATE", "ITERATION", "HELD-OUT", "GAIN", "LEFT", "WHAT"]
     body = [
         [
@@ -160,7 +160,7 @@ def overview(rows: Sequence[Shown], *, namespaces: bool) -> str:
 
 
 def next_command(shown: Shown) -> str:
-    """The words after ``kubectl combee`` that fit where the run stands."""
+    """Return the words after ``kubectl combee`` that fit where the run stands."""
     phase = shown.status.phase
     if shown.status.published:
         return f"playbook {shown.name}"
@@ -172,7 +172,7 @@ def next_command(shown: Shown) -> str:
 
 
 def labelled(label: str, texts: Iterable[str], style: str = "") -> list[Line]:
-    """A line each, the first of which has the label."""
+    """Return a line for each text, the first of which has the label."""
     return [Line("" if index else label, text, style) for index, text in enumerate(texts)]
 
 

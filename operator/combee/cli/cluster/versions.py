@@ -24,7 +24,7 @@ LEAST_DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A Playbook and its versions, as the API server has them. ``playbook`` None: it was deleted."""
+    """A Playbook and its versions, as the API server has them. ``playbook`` is None when it was deleted."""
 
     name: str
     playbook: Object | None
@@ -32,7 +32,7 @@ class Known:
 
     @property
     def status(self) -> PlaybookStatus:
-        """Of the Playbook; an empty one where there is none."""
+        """The status of the Playbook; an empty one where there is none."""
         return PlaybookStatus.model_validate((self.playbook or {}).get("status") or {})
 
     @property
@@ -42,7 +42,7 @@ class Known:
         return serving(wanted, map(Version.of, self.versions)) or ""
 
     def after(self, digest: str, decision: str) -> str:
-        """The digest that would be served with another decision on one version."""
+        """Return the digest that would be served with another decision on one version."""
         besides = self.promoted_besides(names.published_name(self.name, digest))
         taken_back = set(besides) if decision == "Promote" else set()
 
@@ -55,7 +55,7 @@ class Known:
         return serving(Wanted.of(self.playbook or {}), map(Version.of, changed)) or ""
 
     def promoted_besides(self, called: str) -> tuple[str, ...]:
-        """Names of the other versions that somebody promoted by hand."""
+        """Return the names of the other versions that somebody promoted by hand."""
         return tuple(
             one["metadata"]["name"]
             for one in self.versions
@@ -63,7 +63,7 @@ class Known:
         )
 
     def version(self, here: Here, name: str) -> Object:
-        """The version of a name, first digits of a digest, or ``active``, ``previous`` or ``candidate``."""
+        """Return the version of that name or first digits, or the active, previous or candidate one."""
         status = self.status
         special = {
             "active": self.active,
@@ -87,7 +87,7 @@ def _list(here: Here, name: str) -> str:
 
 
 async def known(here: Here, name: str) -> Known:
-    """A Playbook, or what was left of one. UserError when there is neither."""
+    """Return a Playbook, or what is left of one. Raises UserError when there is neither."""
     playbook = await here.kube.get(names.PLAYBOOK_KIND, here.namespace, name)
     listed = await here.kube.list(names.PLAYBOOK_VERSION_KIND, here.namespace)
     versions = tuple(one for one in listed if one["spec"]["playbookRef"]["name"] == name)
@@ -110,7 +110,7 @@ def _on(place: Place, name: str, work: Callable[[Here, Known], Awaitable[None]])
 
 
 def shown(raw: Object) -> VersionShown:
-    """A version's object, read."""
+    """Read a version's object."""
     return VersionShown(
         VersionSpec.model_validate(raw["spec"]),
         VersionStatus.model_validate(raw.get("status") or {}),
@@ -163,7 +163,7 @@ class Content:
 
 
 async def content(here: Here, version: Object) -> Content:
-    """What a version's ConfigMap holds. UserError when it is gone."""
+    """Return what a version's ConfigMap holds. Raises UserError when it is gone."""
     name = version["spec"]["configMapName"]
     config = await here.kube.get("ConfigMap", here.namespace, name)
     data = (config or {}).get("data") or {}

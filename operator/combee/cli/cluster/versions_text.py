@@ -12,14 +12,14 @@ from combee.methods.diff import Diff
 from combee.report.text import columns, visible
 
 SHORT = 12
-"""Digits of a digest that people see."""
+"""The number of digits of a digest that people see."""
 LABEL = 15
 COLUMNS = ("VERSION", "PHASE", "DECISION", "SCORE", "GAIN", "CANARY", "RUN", "MADE")
 
 
 @dataclass(frozen=True, slots=True)
 class VersionShown:
-    """One version."""
+    """A version, as it is shown."""
 
     spec: VersionSpec
     status: VersionStatus
@@ -27,12 +27,12 @@ class VersionShown:
 
     @property
     def short(self) -> str:
-        """What people call it."""
+        """The first digits of its digest, by which people call it."""
         return self.spec.digest[:SHORT]
 
 
 def history(name: str, status: PlaybookStatus, versions: Sequence[VersionShown]) -> str:
-    """The versions as a table, newest first, and what happened to them."""
+    """Return the versions as a table, newest first, and what happened to them."""
     if not versions:
         return f"{name} has no versions yet; runs with playbookRef: {{name: {name}}} make them"
     rows = [
@@ -75,7 +75,7 @@ def _row(one: VersionShown) -> tuple[str, ...]:
 
 
 def why(one: VersionShown, width: int) -> str:
-    """Where a version stands, and everything that was found about it."""
+    """Return where a version stands, and everything that was found about it."""
     lines = [f"{one.short}  {one.status.phase.value}"]
     for label, text in _facts(one.spec, one.status):
         body = textwrap.wrap(visible(text), max(30, width - 2 - LABEL)) or [""]
@@ -84,7 +84,7 @@ def why(one: VersionShown, width: int) -> str:
 
 
 def _facts(spec: VersionSpec, status: VersionStatus) -> Iterator[tuple[str, str]]:
-    """(label, text) of all that is known of a version, most important first."""
+    """Yield (label, text) of all that is known of a version, most important first."""
     yield "", status.message or "the operator has not looked at it yet"
     if spec.decision != "Auto":
         yield "decision", f"{spec.decision}, by a person"
@@ -123,7 +123,7 @@ def _origin(spec: VersionSpec) -> Iterator[tuple[str, str]]:
 
 
 def difference(diff: Diff, before: str, after: str) -> Iterator[str]:
-    """What changed, bullet by bullet: ``-`` went, ``+`` came, ``~`` was re-worded."""
+    """Yield what changed, bullet by bullet: ``-`` went, ``+`` came, ``~`` was re-worded."""
     yield (
         f"from {before} to {after}: {len(diff.added)} came, {len(diff.removed)} went, "
         f"{len(diff.changed)} changed, {diff.same} stayed"

@@ -26,7 +26,7 @@ MAX_LAST_WORDS = 3
 
 
 def run_why(name: str, place: Place) -> int:
-    """Print why."""
+    """Print what a run waits for or died of."""
 
     async def work(here: Here) -> int:
         run = await find(here, name)
@@ -56,7 +56,7 @@ async def _facts(kube: Kube, run: Found) -> Facts:
 
 
 async def _events(kube: Kube, namespace: str) -> list[Object]:
-    """Of the whole namespace, in one request. Who may not read them does without."""
+    """Return the events of the whole namespace, in one request; none where they may not be read."""
     try:
         return await kube.list("Event", namespace)
     except ClusterError as error:
@@ -114,8 +114,8 @@ def _labelled(pods: Sequence[Object], label: str, value: str) -> list[Object]:
 async def _last_words(
     kube: Kube, jobs: Sequence[Object], pods: Sequence[Object], run: Found
 ) -> dict[str, str]:
-    """Of the newest pods that failed: the error in their summary, else the end of their log. A Job that
-    is complete got over it."""
+    """Return the last words of the newest failed pods: the error in their summary, else the end of their
+    log. A Job that is complete got over it."""
     done = {job["metadata"]["name"] for job in jobs if job_seen(job).complete}
     failed = run.status.phase.value == "Failed"
     words: dict[str, str] = {}

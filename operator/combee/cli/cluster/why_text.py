@@ -63,7 +63,7 @@ class Facts:
 
 
 def why(facts: Facts) -> list[Line]:
-    """Lines that say what it waits for or died of, and what to do."""
+    """Return lines that say what it waits for or died of, and what to do."""
     troubles = (f"{visible(what)}: {visible(one.message)}" for what, one in sorted(facts.troubles.items()))
     words = (f"{pod}: {visible(text)}" for pod, text in sorted(facts.last_words.items()))
     return [
@@ -76,7 +76,7 @@ def why(facts: Facts) -> list[Line]:
 
 
 def next_command(facts: Facts) -> str:
-    """The words after ``kubectl combee`` that help most."""
+    """Return the words after ``kubectl combee`` that help most."""
     shown = facts.shown
     name, status = shown.name, shown.status
     if status.phase is Phase.SUSPENDED:
