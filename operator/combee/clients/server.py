@@ -14,7 +14,7 @@ class Server(uvicorn.Server):
     are settings of uvicorn's."""
 
     def __init__(self, app: Any, **more: Any) -> None:
-        quiet = {"log_config": None, "access_log": False, "server_header": False}
+        quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
         super().__init__(uvicorn.Config(app, ws="none", lifespan="off", proxy_headers=False, **quiet, **more))
 
     @contextlib.contextmanager
