@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Data = Literal["train", "heldOut", "test", "initialPlaybook"]
 Role = Literal["task", "proposer", "embedder"]
@@ -33,6 +33,14 @@ class StepKind:
     name: str
     phase: Phase = ""
     """the phase of a run that asks for it; those of phase Learning are done in every iteration."""
+    opens: bool = False
+    """nothing comes before it: it accepts the data and makes the artifact that the run starts from."""
+    sums_up: bool = False
+    """the last of an iteration, which rolls up what the others spent."""
+    looks_at_gate: bool = False
+    """it compares the best artifact with the untouched one, whose digest it is given."""
+    part: str = ""
+    """what tables call the whole of it; empty: its stages speak for themselves."""
     data: tuple[Data, ...] = ()
     """splits that its pods mount, with their credentials."""
     roles: tuple[Role, ...] = ()
@@ -68,6 +76,8 @@ class StepKind:
 PROFILE = StepKind(
     "profile",
     "Profiling",
+    opens=True,
+    part="profile",
     data=("train", "heldOut", "test", "initialPlaybook"),
     roles=("task", "embedder"),
     result=Result(("artifact",), ("train", "select", "gate"), ("select",), not_zero=("train",)),
@@ -76,10 +86,11 @@ PROFILE = StepKind(
 MAP = StepKind("map", "Learning", data=("train",), roles=("task", "proposer"), sharded=True)
 # Aggregates what the map left, and sees no rows.
 REDUCE = StepKind("reduce", "Learning", roles=("proposer", "embedder"), waits_for=("map",))
-# Replays entries on train rows, then scores the artifact on heldOut. The last of an iteration sums it up.
+# Replays entries on train rows, then scores the artifact on heldOut.
 FINISH = StepKind(
     "finish",
     "Learning",
+    sums_up=True,
     data=("train", "heldOut"),
     roles=("task",),
     waits_for=("map", "reduce"),
@@ -89,6 +100,8 @@ FINISH = StepKind(
 EVALUATE = StepKind(
     "evaluate",
     "Evaluating",
+    looks_at_gate=True,
+    part="gate",
     data=("heldOut", "test"),
     roles=("task",),
     result=Result(
@@ -110,8 +123,11 @@ KINDS: Mapping[str, StepKind] = {
 }
 ITERATION: tuple[StepKind, ...] = tuple(kind for kind in KINDS.values() if kind.planned)
 """The steps of an iteration."""
-LEADING: tuple[str, ...] = tuple(kind.name for kind in ITERATION[:-1])
-"""The steps of an iteration before its last, which rolls up what they spent."""
+LEADING: tuple[str, ...] = tuple(kind.name for kind in ITERATION if not kind.sums_up)
+"""The steps of an iteration before the one that sums it up."""
+*_MOST, _LAST = (kind.name for kind in KINDS.values() if kind.command == "step")
+WORK = f"{', '.join(_MOST)} or {_LAST}"
+"""The kinds that ``combee-worker step`` does, as a text names them."""
 
 
 def kind_of(name: str) -> StepKind:
@@ -126,3 +142,8 @@ def order_of(name: str) -> int:
     ['map', 'reduce', 'evaluate']
     """
     return list(KINDS).index(name) if name in KINDS else len(KINDS)
+
+
+def turn_of(name: str, iteration: int) -> tuple[int, int, int]:
+    """Its place among the steps of a whole run: by phase, iteration and kind."""
+    return get_args(Phase).index(kind_of(name).phase), iteration, order_of(name)

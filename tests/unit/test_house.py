@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from combee import steps
 from combee.api.aggregation import STRATEGIES
 from combee.api.methods import OPTIONS
 from combee.names import VLLM_VERSION
 from combee.pod.main import PROGRAMS
-from combee.steps import KINDS, order_of
+from combee.steps import KINDS, StepKind, order_of
 
 PACKAGE = Path(__file__).resolve().parents[2] / "operator" / "combee"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -94,7 +96,6 @@ def test_no_eval_and_no_unsafe_yaml() -> None:
 
 
 TABLES = {
-    "kinds of step": (set(KINDS), {"steps.py"}),
     "base methods": (set(OPTIONS), {"api/methods.py", "methods/registry.py"}),
     "strategies": (
         set(STRATEGIES),
@@ -118,14 +119,87 @@ def test_what_is_listed_in_a_table_is_listed_nowhere_else(what: str) -> None:
                 assert len(listed & words) < 2, f"{name}:{node.lineno}"
 
 
-@pytest.mark.parametrize(("attribute", "what"), [(".kind", "kinds of step"), (".type", "base methods")])
-def test_code_asks_what_a_kind_or_method_is_like_and_not_which_it_is(attribute: str, what: str) -> None:
-    """Nothing compares a step's kind or a method's type with a word."""
+def test_code_asks_what_a_method_is_like_and_not_which_it_is() -> None:
+    """Nothing compares a method's type with a word."""
     for name, path in zip(NAMES, FILES, strict=True):
         for node in nodes(path):
-            if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith(attribute):
+            if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith(".type"):
                 words = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
-                assert not words & TABLES[what][0], f"{name}:{node.lineno}"
+                assert not words & set(OPTIONS), f"{name}:{node.lineno}"
+
+
+CONSTANTS = {name: kind.name for name, kind in vars(steps).items() if isinstance(kind, StepKind)}
+NAMED_BY_HAND = {
+    ("work/steps.py", "evaluate, finish, map, profile, reduce"): "the table of what each kind does",
+    ("compare/collect.py", "reduce"): "a stage of calls, not a step",
+    ("pod/main.py", "publish"): "a word of combee-worker, not a step",
+}
+"""Where kinds of step are listed or compared with outside their table, and why."""
+
+
+def kind_named(node: ast.expr, imported: set[str]) -> str:
+    """The kind of step that an expression names: a constant of ``steps``, its name, or a word.
+
+    >>> kind_named(ast.parse("MAP.name", mode="eval").body, {"MAP"})
+    'map'
+    """
+    if isinstance(node, ast.Attribute) and node.attr == "name":
+        node = node.value
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "steps":
+        return CONSTANTS.get(node.attr, "")
+    if isinstance(node, ast.Name) and node.id in imported:
+        return CONSTANTS.get(node.id, "")
+    return str(node.value) if isinstance(node, ast.Constant) and node.value in KINDS else ""
+
+
+def by_hand(tree: Iterable[ast.AST]) -> Iterator[str]:
+    """The kinds of each list of two or more in a module, and of each compare with one."""
+    tree = list(tree)
+    imports = [node for node in tree if isinstance(node, ast.ImportFrom) and node.module == "combee.steps"]
+    imported = {alias.name for node in imports for alias in node.names}
+    for node in tree:
+        items = list[ast.expr]()
+        if isinstance(node, ast.Compare):
+            items = [one for side in (node.left, *node.comparators) for one in (listed(side) or [side])]
+        elif isinstance(node, ast.MatchValue):
+            items = [node.value]
+        kinds = {kind for item in items or listed(node) if (kind := kind_named(item, imported))}
+        if len(kinds) >= (1 if items else 2):
+            yield ", ".join(sorted(kinds))
+
+
+def listed(node: ast.AST) -> list[ast.expr]:
+    """The items of a list, the keys of a mapping; none of anything else."""
+    if isinstance(node, ast.Dict):
+        return [key for key in node.keys if key is not None]
+    return node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else []
+
+
+def test_kinds_of_step_are_listed_and_compared_with_in_their_table_only() -> None:
+    found = {
+        (name, kinds)
+        for name, path in zip(NAMES, FILES, strict=True)
+        if name != "steps.py" and not name.startswith("sim/")
+        for kinds in by_hand(nodes(path))
+    }
+    assert found == set(NAMED_BY_HAND)
+
+
+@pytest.mark.parametrize(
+    ("code", "kinds"),
+    [
+        ("kind is MAP", ["map"]),
+        ("step.kind != MAP.name", ["map"]),
+        ("kind in (MAP.name, 'bad')", ["map"]),
+        ("{MAP.name: 0, REDUCE.name: 2}.get(kind, 1)", ["map, reduce"]),
+        ("stage == 'map'", ["map"]),
+        ("match kind:\n    case MAP.name:\n        pass", ["map"]),
+        ("steps[MAP.name]", []),
+    ],
+)
+def test_a_kind_named_by_hand_is_seen(code: str, kinds: list[str]) -> None:
+    tree = ast.parse(f"from combee.steps import MAP, REDUCE\n{code}")
+    assert list(by_hand(ast.walk(tree))) == kinds
 
 
 THEIR_OWN = ("methods/ace/", "methods/gepa/", "methods/registry.py", "api/methods.py", "api/method_")

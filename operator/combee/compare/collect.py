@@ -15,10 +15,10 @@ from combee.errors import DataError
 from combee.plan.types import StepSummary
 from combee.report.bundle import RESULT_FILE
 from combee.report.result import Result, read_result
-from combee.steps import EVALUATE, PROFILE, order_of
+from combee.steps import EVALUATE, kind_of, turn_of
 from combee.work.asker import CallRow, decode_rows
 
-LOOK = "gate"
+LOOK = EVALUATE.part
 """The part of a run that is the comparison's own measurement and charged to nobody."""
 
 
@@ -86,7 +86,7 @@ def collect(cell: Cell, slots: int, law: LatencyLaw) -> CellFacts:
         )
     store = Store.open(str(cell.folder / "store"))
     steps = read_steps(cell.folder)
-    looked = next((step for step in steps if step.kind == EVALUATE.name), None)
+    looked = next((step for step in steps if kind_of(step.kind).looks_at_gate), None)
     record = json.loads(store.get_blob(looked.outputs["record"])) if looked is not None else None
     rows = {step.step: _rows(store, cell.folder, step) for step in steps}
     return facts_of(cell, result, steps, rows, read_scores(cell, record, store), slots, law)
@@ -110,14 +110,7 @@ def read_steps(folder: Path) -> list[StepSummary]:
     """Return the summaries of the finished steps, in the order in which they were done."""
     read = [StepSummary.decode(path.read_bytes()) for path in (folder / "steps").glob("*.json")]
     good = [summary for summary in read if summary is not None and not summary.error]
-    return sorted(
-        good,
-        key=lambda step: (
-            {PROFILE.name: 0, EVALUATE.name: 2}.get(step.kind, 1),
-            step.counts.get("iteration", 0),
-            order_of(step.kind),
-        ),
-    )
+    return sorted(good, key=lambda step: turn_of(step.kind, step.counts.get("iteration", 0)))
 
 
 def _rows(store: Store, folder: Path, step: StepSummary) -> list[CallRow]:
@@ -156,10 +149,8 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
 
 def part_name(kind: str, stage: str) -> str:
     """Return the words of a table for a stage of a step."""
-    if kind == PROFILE.name:
-        return kind
-    if kind == EVALUATE.name:
-        return LOOK
+    if part := kind_of(kind).part:
+        return part
     if stage == "reduce":
         return "one call"
     return stage.replace("reduce round", "leaf round")

@@ -19,6 +19,7 @@ from combee.clients.model.limits import RunLimits
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import IterationPlan
 from combee.report.progress import ProgressState, eta_seconds
+from combee.steps import kind_of
 
 KEPT_NOTES = 3
 TICK_SECONDS = 0.5
@@ -123,7 +124,7 @@ class Meter:
         elapsed = self.earlier_seconds + time.monotonic() - self.started
         total = self.facts.train_rows * self.spec.method.epochs
         examples_done = state.examples_done + (
-            min(self.done, plan.batch_size) if plan and self.stage == "map" else 0
+            min(self.done, plan.batch_size) if plan and kind_of(self.stage).sharded else 0
         )
         scored = state.facts is not None and state.facts.held_out_rows > 0
         expected = None

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from combee.steps import WORK
+
 if TYPE_CHECKING:
     from combee.pod.log import PodLog
 
@@ -129,7 +131,7 @@ class Program:
 
 
 PROGRAMS: Mapping[str, Program] = {
-    "step": Program(partial(_of_a_run, "step"), "work of a run: profile, map, reduce, finish or evaluate"),
+    "step": Program(partial(_of_a_run, "step"), f"work of a run: {WORK}"),
     "publish": Program(partial(_of_a_run, "publish"), "write what a run learned into a ConfigMap"),
     "report": Program(partial(_of_a_run, "report"), "hand out a run's results, for kubectl combee report"),
     "judge": Program(_judge, "compare a candidate's answers with the active version's"),

@@ -34,7 +34,7 @@ from combee.pod.served import served_models
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
 from combee.report.outcome import Session, data_info
 from combee.report.result import DataInfo
-from combee.steps import EVALUATE, PROFILE, kind_of
+from combee.steps import kind_of
 from combee.tasks.traces import TracesTask
 from combee.work.context import Accounts, WorkContext, read_receipt
 from combee.work.steps import rolled_up
@@ -87,7 +87,7 @@ async def _recorded(context: WorkContext, session: Session) -> dict[str, bytes]:
                 outputs = json.loads(await context.store.aget(path) or b"{}").get("outputs", {})
                 if digest := outputs.get("calls"):
                     files[calls_file(name)] += await context.store.aget_blob(digest)
-        if summary.kind == EVALUATE.name:
+        if kind_of(summary.kind).looks_at_gate:
             record = json.loads(await context.store.aget_blob(summary.outputs["record"]))
             if digest := record["scores"].get("gate"):
                 files[GATE_FILE] = await context.store.aget_blob(digest)
@@ -148,7 +148,7 @@ async def summaries_in(
             plan = plans.get(iteration)
             if plan is not None and len(parts) == plan.shards:
                 summaries[name] = rolled_up(Step(name, kind.name, iteration, plan.seed, plan.shards), parts)
-        elif kind is PROFILE or (over if kind is EVALUATE else iteration in plans):
+        elif kind.opens or (iteration in plans if kind.planned else over):
             summaries[name] = summary
     return summaries
 

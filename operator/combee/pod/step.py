@@ -40,7 +40,7 @@ from combee.pod.inputs import others_done, read_inputs
 from combee.pod.log import BUG, DONE, FAILED, LogProgress, PodLog
 from combee.pod.served import note_servers
 from combee.pod.termination import permanent, tell
-from combee.steps import EVALUATE, KINDS, PROFILE
+from combee.steps import KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask
@@ -127,13 +127,13 @@ class _Worker:
             inputs = read
             self.log.say("INFO", "the inputs are there")
         self._start_guard(guard, inputs)
-        if step.kind == PROFILE.name:
+        if KINDS[step.kind].opens:
             await self._accept_data(context)
             context = replace(context, initial_playbook=await asyncio.to_thread(initial_playbook, pod))
         if KINDS[step.kind].sharded and plan is not None:
             context.progress.begin(step.kind, plan.batch_size // max(1, plan.shards))
         baseline = ""
-        if step.kind == EVALUATE.name:
+        if KINDS[step.kind].looks_at_gate:
             baseline = str(step.params.get("baseline") or (await _profiled(context, pod)).get("artifact", ""))
         return await run_shard(context, step, plan, baseline, pod.shard)
 
@@ -261,7 +261,7 @@ class _Worker:
 
 async def _profiled(context: WorkContext, pod: Pod) -> dict[str, str]:
     """Return what ``profile`` left: the digests of the splits and of the untouched artifact."""
-    if pod.step.kind == PROFILE.name:
+    if KINDS[pod.step.kind].opens:
         return {}
     receipt = await read_receipt(context, step_name(pod.name, pod.uid, 0, PROFILE.name))
     return dict(receipt.outputs) if receipt is not None else {}

@@ -9,7 +9,7 @@ from combee.report import happened, svg
 from combee.report.draw import MANY, Figure, draw, grid, legend
 from combee.report.result import Result, StageTime
 from combee.report.text import duration, visible
-from combee.steps import PROFILE
+from combee.steps import kind_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,4 +88,5 @@ def latencies(result: Result) -> Figure | None:
 
 
 def _name(one: StageTime) -> str:
-    return f"profile: {one.stage}" if one.step == PROFILE.name else one.stage
+    kind = kind_of(one.step)
+    return f"{kind.part}: {one.stage}" if kind.opens else one.stage

@@ -41,7 +41,7 @@ from combee.report.result import (
     StepRecord,
     Usage,
 )
-from combee.steps import EVALUATE, FINISH, PROFILE
+from combee.steps import EVALUATE, PROFILE, kind_of
 from combee.work.context import WorkContext
 from combee.work.happened import union
 from combee.work.steps import load_artifact
@@ -122,11 +122,12 @@ async def _records(session: Session) -> _Records:
     around: dict[str, StepRecord] = {}
     for summary in (one for one in session.summaries.values() if "record" in one.outputs):
         record = json.loads(await store.aget_blob(summary.outputs["record"]))
-        if summary.kind == FINISH.name:
+        kind = kind_of(summary.kind)
+        if kind.sums_up:
             iterations[int(summary.counts.get("iteration", -1))] = record
-        if summary.kind in (PROFILE.name, EVALUATE.name):
-            around[summary.kind] = _step(summary, record)
-            evaluation = record if summary.kind == EVALUATE.name else evaluation
+        if not kind.planned:
+            around[kind.name] = _step(summary, record)
+            evaluation = record if kind.looks_at_gate else evaluation
     if (best := session.state.best) is None:
         return _Records(iterations, evaluation, around)
     ledger = await load_artifact(session.context, best.artifact)
@@ -170,11 +171,11 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
     """Return a record of each finished iteration. The state is folded again, so that each record shows the
     fit and the counts that its own decisions saw."""
     good = [summary for summary in session.summaries.values() if not summary.error]
-    profile = next((summary for summary in good if summary.kind == PROFILE.name), None)
+    profile = next((summary for summary in good if kind_of(summary.kind).opens), None)
     if profile is None:
         return []
     state = after_profile(RunState(), profile)
-    finished = {summary.counts["iteration"]: summary for summary in good if summary.kind == FINISH.name}
+    finished = {summary.counts["iteration"]: summary for summary in good if kind_of(summary.kind).sums_up}
     rows, spec, best = list[IterationRecord](), session.run.spec, session.state.best
     for number in sorted(finished):
         plan, summary = session.plans[number], finished[number]

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from combee.steps import WORK
+
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -94,8 +96,7 @@ class Verification(Model):
 class StageTime(Model):
     """One stage of a step: its recorded calls, and how long they took. Seconds are the servers' latencies."""
 
-    step: str
-    """The step: profile, map, reduce, finish or evaluate."""
+    step: str = Field(description=f"{WORK}.")
     stage: str
     """The stage's name, such as ``reduce round 1`` or ``replay``. Stages are in the order of the run."""
     calls: Count

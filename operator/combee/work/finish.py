@@ -20,7 +20,7 @@ from combee.methods.verification import Verified
 from combee.plan.engine import engine_digest
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection, Trajectory
-from combee.steps import FINISH, MAP, REDUCE
+from combee.steps import FINISH, KINDS, MAP, REDUCE
 from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
 from combee.work.context import (
     WorkContext,
@@ -106,8 +106,11 @@ class _Iteration:
 
 
 async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Inputs:
-    mapped = await require_receipts(context, step.inputs[MAP.name], plan.shards)
-    (reduced,) = await require_receipts(context, step.inputs[REDUCE.name], 1)
+    receipts = {
+        name: await require_receipts(context, step.inputs[name], plan.shards if KINDS[name].sharded else 1)
+        for name in FINISH.waits_for
+    }
+    mapped, (reduced,) = receipts[MAP.name], receipts[REDUCE.name]
     trajectories: dict[str, Trajectory] = {}
     reflections: list[Reflection] = []
     for receipt in mapped:
@@ -115,7 +118,7 @@ async def _read(context: WorkContext, step: Step, plan: IterationPlan) -> _Input
             trajectories[trajectory.id] = trajectory
         reflections += await get_lines(context, receipt.outputs["reflections"], without_diagnosis)
     return _Inputs(
-        receipts=[*mapped, reduced],
+        receipts=[one for shards in receipts.values() for one in shards],
         trajectories=trajectories,
         reflections=sorted(reflections, key=lambda reflection: reflection.id),
         updates=await get_lines(context, reduced.outputs["updates"], update_of),
@@ -128,7 +131,8 @@ async def _recorded(context: WorkContext, iteration: _Iteration) -> dict[str, li
     earlier, and for a batch of 10,000 they take 5 MiB."""
     rows: dict[str, list[CallRow]] = {name: [] for name in FINISH.waits_for}
     for receipt in iteration.inputs.receipts:
-        rows[receipt.kind] += decode_rows(await context.store.aget_blob(receipt.outputs["calls"]))
+        if digest := receipt.outputs.get("calls"):
+            rows[receipt.kind] += decode_rows(await context.store.aget_blob(digest))
     return {**rows, FINISH.name: iteration.asker.rows}
 
 

@@ -29,7 +29,7 @@ from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
-from combee.steps import EVALUATE, FINISH, ITERATION, KINDS, PROFILE, PUBLISH
+from combee.steps import FINISH, ITERATION, KINDS, PROFILE, PUBLISH, kind_of
 
 MAX_NOTES = 20
 MAX_NOTE_REASON = 300
@@ -204,7 +204,7 @@ def _note(plan: IterationPlan, after: RunState, summary: StepSummary) -> Iterati
 
 
 def _judged(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
-    summary = next((s for s in summaries.values() if s.kind == EVALUATE.name and not s.error), None)
+    summary = next((s for s in summaries.values() if kind_of(s.kind).looks_at_gate and not s.error), None)
     if summary is None:
         return memory
     scores, counts = summary.scores, summary.counts

@@ -12,7 +12,7 @@ from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
 from combee.plan.types import Outcome, Step, StepSummary
-from combee.steps import EVALUATE, KINDS, PROFILE, Result, kind_of
+from combee.steps import KINDS, Result, kind_of
 
 UNPLACED_SECONDS = 30.0
 """When a map pod finds no place for this long, the pods that wait for it are deleted."""
@@ -227,9 +227,9 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, *, early: bool) -> Step
         params["budget"] = spec.budget.dump()
     if state.facts is not None and kind.data:
         params["digests"] = dict(state.facts.digests)
-    if kind is EVALUATE:
+    if kind.looks_at_gate:
         params["baseline"] = memory.baseline
-    if kind.asks_models and kind is not PROFILE:
+    if kind.asks_models and not kind.opens:
         params["spent"] = {
             "rollouts": state.spend.rollouts,
             "tokens": state.spend.tokens,
