@@ -52,7 +52,7 @@ LABEL_COMPARISON = f"{API_GROUP}/comparison"
 """On a run: the comparison that it is a cell of."""
 CELL_ANNOTATION = f"{API_GROUP}/cell"
 """On a run of a comparison: which cell it is, as JSON."""
-"""the test that judged pairs belong to."""
+"""the comparison that judged pairs belong to."""
 DIGEST_ANNOTATION = f"{API_GROUP}/digest"
 """of the artifact that a ConfigMap holds."""
 DATA_ANNOTATION = f"{API_GROUP}/data"
@@ -130,13 +130,13 @@ def delivered_name(playbook: str, chosen: str = "") -> str:
     return chosen or f"{playbook}-playbook"
 
 
-def traffic_folder(playbook: str, test: str = "") -> str:
-    """Where sampled traffic is in a store: ``traffic/formula/pairs/<test>``, or all that a Playbook has.
+def traffic_folder(playbook: str, comparison: str = "") -> str:
+    """Where sampled traffic is in a store: ``traffic/formula/pairs/<comparison>``, or all of a Playbook's.
 
-    Below it are ``pairs/<test>`` (both answers to a request), ``requests`` (requests and answers captured)
-    and what ``work.traffic.sweeping`` knows.
+    Below it are ``pairs/<comparison>`` (both answers to a request), ``requests`` (requests and answers
+    captured) and what ``work.traffic.sweeping`` knows.
     """
-    return f"traffic/{playbook}/pairs/{test}" if test else f"traffic/{playbook}"
+    return f"traffic/{playbook}/pairs/{comparison}" if comparison else f"traffic/{playbook}"
 
 
 def captured_folder(playbook: str) -> str:
@@ -144,14 +144,14 @@ def captured_folder(playbook: str) -> str:
     return f"traffic/{playbook}/requests"
 
 
-def canary_labels(playbook: str, test: str) -> dict[str, str]:
-    """The labels of what a canary's test makes: Jobs that judge, and the pairs that they judged."""
+def canary_labels(playbook: str, comparison: str) -> dict[str, str]:
+    """The labels of what a canary's comparison makes: Jobs that judge, and the pairs that they judged."""
     return {
         LABEL_NAME: "combee",
         LABEL_MANAGED_BY: MANAGED_BY,
         LABEL_COMPONENT: "canary",
         LABEL_PLAYBOOK: playbook_label(playbook),
-        LABEL_CANARY: test,
+        LABEL_CANARY: comparison,
     }
 
 
@@ -160,9 +160,9 @@ def pairs_name(playbook: str, digest: str) -> str:
     return f"{_short(playbook)}-pairs-{digest[:16]}"
 
 
-def judge_name(playbook: str, test_digest: str, slot: int) -> str:
-    """The Job that judges a test in a stretch of time: ``formula-judge-1b2c3d4e-90371234``."""
-    return f"{_short(playbook)}-judge-{test_digest[:8]}-{slot}"
+def judge_name(playbook: str, comparison_digest: str, slot: int) -> str:
+    """The Job that judges a comparison in a stretch of time: ``formula-judge-1b2c3d4e-90371234``."""
+    return f"{_short(playbook)}-judge-{comparison_digest[:8]}-{slot}"
 
 
 def datawatch_name(playbook: str, digest: str, slot: int) -> str:

@@ -129,8 +129,8 @@ class Tally:
         """Geometric mean of the latency ratios; None while nothing was timed."""
         return math.exp(self.log_ratio / 1e6 / self.timed) if self.timed else None
 
-    def with_pairs(self, test: str, pairs: Iterable[Pair]) -> Tally:
-        """Return a tally with those of ``pairs`` that are not in it yet. ``test`` seeds the rounding.
+    def with_pairs(self, comparison: str, pairs: Iterable[Pair]) -> Tally:
+        """Return a tally with those of ``pairs`` that are not in it yet. ``comparison`` seeds the rounding.
 
         BugError for a difference outside [-1, 1], a negative number or an impossible latency ratio.
         """
@@ -142,7 +142,7 @@ class Tally:
                 raise BugError(f"pair {pair} cannot be", where="Tally.with_pairs")
             if pair.failed and abs(pair.difference) != 1:
                 raise BugError(f"pair {pair} without an answer cannot be", where="Tally.with_pairs")
-            value = on_grid(pair.difference, _luck(test, pair))
+            value = on_grid(pair.difference, _luck(comparison, pair))
             if not streams.came(pair):
                 continue
             counts[value] = counts.get(value, 0) + 1
@@ -219,9 +219,9 @@ class Tally:
         return tally
 
 
-def _luck(test: str, pair: Pair) -> float:
+def _luck(comparison: str, pair: Pair) -> float:
     """Return a uniform number in [0, 1), always the same one for a pair."""
-    seed = f"{test}\n{pair.stream}\n{pair.number}".encode()
+    seed = f"{comparison}\n{pair.stream}\n{pair.number}".encode()
     return int.from_bytes(hashlib.sha256(seed).digest()[:6], "big") / float(1 << 48)
 
 

@@ -15,7 +15,7 @@ class VersionPhase(StrEnum):
     """Where a version stands."""
 
     CANDIDATE = "Candidate"
-    """waiting, or under test."""
+    """waiting, or being compared."""
     ACTIVE = "Active"
     """what services get."""
     PREVIOUS = "Previous"
@@ -23,7 +23,7 @@ class VersionPhase(StrEnum):
     REFUSED = "Refused"
     """by a person, a gate or an automatic rollback (``refusedBy``); never active again unless named."""
     INCONCLUSIVE = "Inconclusive"
-    """tested as long as allowed, and it could not be told; it can be promoted by name."""
+    """compared as long as allowed, and it could not be told; it can be promoted by name."""
     SUPERSEDED = "Superseded"
     """was active, or was overtaken while it waited."""
 
@@ -77,7 +77,7 @@ class Comparison(Part):
 
 
 class Thresholds(Part):
-    """What a candidate is judged by, frozen when its tests began."""
+    """What a candidate is judged by, frozen when its comparison began."""
 
     digest: str = Field(default="", description="Digest of the rest.")
     min_score: float | None = Field(default=None, description="heldOut.minScore.")
@@ -102,7 +102,7 @@ class Thresholds(Part):
 class TrafficComparison(Part):
     """A comparison on traffic that is under way: what the gateway and the evaluating Job go by."""
 
-    id: str = Field(description="Names this test; pairs of another one do not count.")
+    id: str = Field(description="Names this comparison; pairs of another one do not count.")
     kind: Literal["Promotion", "Watch"] = Field(
         description="Promotion: a candidate against the active version; Watch: the active against the one "
         "before."
@@ -136,7 +136,7 @@ class VersionStatus(Part):
     restarts: int = Field(
         default=0,
         ge=0,
-        description="How often its tests began anew because thresholds or the other version changed.",
+        description="How often its comparison began anew because thresholds or the other version changed.",
     )
     comparison: Comparison | None = Field(default=None, description="What was measured on heldOut.")
     content: Verdict | None = Field(default=None, description="What the leak and injection checks say.")
@@ -181,7 +181,7 @@ class PlaybookStatus(Part):
     )
     active_digest: str = Field(default="", description="The version that is delivered.")
     previous_digest: str = Field(default="", description="The version before it.")
-    candidate_digest: str = Field(default="", description="The version under test.")
+    candidate_digest: str = Field(default="", description="The candidate that is compared now.")
     held_out_digest: str = Field(default="", description="The heldOut that versions are compared on.")
     held_out: Verdict | None = Field(default=None, description="What heldOut says of the candidate.")
     canary: Verdict | None = Field(default=None, description="What the canary says of the candidate.")

@@ -32,7 +32,7 @@ HELD_READY = 3
 """number of best versions whose content is fetched ahead, so that switching to them needs no request."""
 _DEFAULTS = {name: value for name, value in Gateway().dump().items() if isinstance(value, dict)}
 """limits, capture, shadow and page of a Playbook that says nothing of them."""
-_TEST_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
+_COMPARISON_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,16 @@ class Known:
 
     playbook: str
     version: Version
-    test: Mapping[str, Any]
+    comparison: Mapping[str, Any]
     raw: Object = field(default_factory=dict)
     """the object, for the page."""
 
     @classmethod
     def of(cls, version: Object) -> Known:
         """Read a version as the API server returns it."""
-        test = (version.get("status") or {}).get("test") or {}
-        return cls(str(version["spec"]["playbookRef"]["name"]), Version.of(version), test, _shown(version))
+        comparison = (version.get("status") or {}).get("test") or {}
+        playbook = str(version["spec"]["playbookRef"]["name"])
+        return cls(playbook, Version.of(version), comparison, _shown(version))
 
 
 @dataclass(slots=True)
@@ -239,7 +240,7 @@ class Director:
         """Return the comparisons in which one version is served and the content of the other is here."""
         now, comparisons = rfc3339(time.time()), []
         for entry in entries:
-            status = entry.test
+            status = entry.comparison
             pair = entry.version.digest, str(status.get("against") or "")
             if (
                 status.get("mode") != "Shadow"
@@ -248,7 +249,7 @@ class Director:
             ):
                 continue
             other = self._contents.get(pair[pair[0] == served.digest])
-            if other is None or not _TEST_ID.fullmatch(str(status.get("id"))):
+            if other is None or not _COMPARISON_ID.fullmatch(str(status.get("id"))):
                 continue
             share = float(status.get("trafficPercent", 0)) / 100
             comparisons.append(TrafficComparison(str(status["id"]), *pair, share, other))
@@ -303,7 +304,8 @@ class Director:
                 maps = {entry.version.digest: entry.version.config_map for entry in entries}
                 order = list(ranking(wish.wanted, [entry.version for entry in entries])[:HELD_READY])
                 for entry in entries if wish.shadows else ():
-                    order += [entry.version.digest, str(entry.test.get("against"))] if entry.test else []
+                    if entry.comparison:
+                        order += [entry.version.digest, str(entry.comparison.get("against"))]
                 config_maps |= {digest: maps[digest] for digest in order if maps.get(digest)}
         needed = set(config_maps) | {route.served.digest for route in self.table.routes.values()}
         self._contents = {digest: content for digest, content in self._contents.items() if digest in needed}

@@ -72,9 +72,9 @@ class Spool:
     _written: int = 0
     _last_error: str = ""
 
-    def keep(self, playbook: str, test: str, place: Place, record: Mapping[str, Any]) -> None:
-        """Queue a record: of a comparison's pair, or of a captured request where ``test`` is empty."""
-        folder = traffic_folder(playbook, test) if test else captured_folder(playbook)
+    def keep(self, playbook: str, comparison: str, place: Place, record: Mapping[str, Any]) -> None:
+        """Queue a record: of a comparison's pair, or of a captured request where ``comparison`` is empty."""
+        folder = traffic_folder(playbook, comparison) if comparison else captured_folder(playbook)
         number = self._numbers.get(folder, 0)
         self._numbers[folder] = number + 1
         line = json.dumps({"stream": self.stream, "number": number, **record}, ensure_ascii=False).encode()

@@ -30,8 +30,8 @@ KEPT_SECONDS = 1500
 
 def judge_job(wish: JudgeWish, now: float, settings: Settings) -> Object:
     """Return the only Job for the stretch of time that ``now`` (seconds since 1970) is in."""
-    digest = hashlib.sha256(f"{wish.owner.uid}\n{wish.test.id}".encode()).hexdigest()
-    labels = names.canary_labels(wish.owner.name, wish.test.id)
+    digest = hashlib.sha256(f"{wish.owner.uid}\n{wish.comparison.id}".encode()).hexdigest()
+    labels = names.canary_labels(wish.owner.name, wish.comparison.id)
     task = wish.task().model_dump_json(by_alias=True, exclude_none=True)
     pod = chore_pod(
         "judge",
@@ -63,7 +63,7 @@ def _mounts(wish: JudgeWish, settings: Settings) -> Mounts:
         made.secret(ref.name, use, (ref.key,) if isinstance(ref, SecretKeyRef) else ())
     if not wish.repeats:
         return made
-    for side, digest in (("tested", wish.digest), ("against", wish.test.against)):
+    for side, digest in (("tested", wish.digest), ("against", wish.comparison.against)):
         if digest:
             folder = f"{PLAYBOOKS_FOLDER}/{side}"
             held = wish.contents[digest]

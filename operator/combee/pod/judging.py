@@ -35,7 +35,7 @@ Outcome = Pair | Unjudged
 
 @dataclass(slots=True)
 class Judging:
-    """The pairs of one test."""
+    """The pairs of one comparison."""
 
     task: JudgeTask
     spool: TrafficStore
@@ -108,7 +108,7 @@ class Judging:
         return chosen, repeated
 
     async def waiting(self) -> list[str]:
-        """Return the objects of the test, oldest first, except those that are left for another Job."""
+        """Return the objects of the comparison, oldest first, except those that are left for another Job."""
         return [path for path in oldest_first(await self.spool.alist(self.folder)) if path not in self._left]
 
     async def _oldest(self) -> dict[str, list[Sampled]]:

@@ -334,12 +334,12 @@ def _side(answer: dict[str, Any] | int | FailedError) -> dict[str, Any]:
     return answer
 
 
-def in_hash_order(test: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
+def in_hash_order(comparison: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], bool]]:
     """Sort ``rows`` by a hash of their first words, one for each beginning; then come the others, marked."""
     first: dict[str, Mapping[str, Any]] = {}
     others = []
     for at, row in enumerate(rows):
-        root = root_of(test, row) or hashlib.sha256(f"{test}\n{at}".encode()).hexdigest()
+        root = root_of(comparison, row) or hashlib.sha256(f"{comparison}\n{at}".encode()).hexdigest()
         if root in first:
             others.append((row, True))
         else:

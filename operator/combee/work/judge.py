@@ -31,7 +31,7 @@ _LARGEST_RATIO = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A request and both answers, as the gateway kept them. (stream, number) identifies it within a test."""
+    """A request and both answers, as the gateway kept them. (stream, number) is its name in a comparison."""
 
     stream: str
     number: int
@@ -58,30 +58,30 @@ class Unjudged:
     passing: bool
 
 
-def root_of(test: str, request: Mapping[str, Any]) -> str:
+def root_of(comparison: str, request: Mapping[str, Any]) -> str:
     """Return what the turns of one conversation have in common: a hash of its first user message, another one
-    in each test. It is empty where there is none: such a request stands for itself.
+    in each comparison. It is empty where there is none: such a request stands for itself.
 
     >>> first = {"role": "user", "content": "hello"}
     >>> turns = [first], [{"role": "system"}, first]
-    >>> len({root_of("test-1", {"messages": messages}) for messages in turns})
+    >>> len({root_of("comparison-1", {"messages": messages}) for messages in turns})
     1
     """
     messages = request.get("messages")
     for message in messages if isinstance(messages, Sequence) else ():
         if isinstance(message, Mapping) and message.get("role") == "user" and message.get("content"):
             words = json.dumps(message["content"], sort_keys=True)
-            return hashlib.sha256(f"{test}\n{words}".encode()).hexdigest()[:16]
+            return hashlib.sha256(f"{comparison}\n{words}".encode()).hexdigest()[:16]
     return ""
 
 
-def read_samples(data: bytes, test: str) -> tuple[list[Sampled], int]:
-    """Return the pairs of ``test`` in an object of the spool, and how many lines cannot be read."""
-    samples = [_sample(line, test) for line in data.splitlines() if line.strip()]
+def read_samples(data: bytes, comparison: str) -> tuple[list[Sampled], int]:
+    """Return the pairs of ``comparison`` in an object of the spool, and how many lines cannot be read."""
+    samples = [_sample(line, comparison) for line in data.splitlines() if line.strip()]
     return [sample for sample in samples if sample is not None], samples.count(None)
 
 
-def _sample(line: bytes, test: str) -> Sampled | None:
+def _sample(line: bytes, comparison: str) -> Sampled | None:
     try:
         raw = json.loads(line)
         stream, number = raw["stream"], raw["number"]
@@ -89,7 +89,7 @@ def _sample(line: bytes, test: str) -> Sampled | None:
         sides = {"tested": tested, "against": against}
         failed = {side: str(of["failed"]) for side, of in sides.items() if "failed" in of}
         answers = {side: {} if side in failed else of["answer"] for side, of in sides.items()}
-        right = raw["version"] == RECORD_VERSION and raw["test"] == test
+        right = raw["version"] == RECORD_VERSION and raw["test"] == comparison
         ratio = _ratio(tested.get("seconds"), against.get("seconds"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -109,7 +109,7 @@ def _ratio(tested: Any, against: Any) -> float | None:
 
 
 async def judge_all(
-    asker: Asker, samples: Iterable[Sampled], test: str, *, width: int
+    asker: Asker, samples: Iterable[Sampled], comparison: str, *, width: int
 ) -> list[Pair | Unjudged]:
     """Return a verdict on each sample, ``width`` at once, in their order.
 
@@ -124,7 +124,7 @@ async def judge_all(
         if len(failed) >= HOPELESS and len(asker.rows) == rows_before:
             raise failed[0]
         try:
-            return await _judge(asker, sample, test, chain)
+            return await _judge(asker, sample, comparison, chain)
         except TransientError as error:
             failed.append(error)
             return Unjudged(sample.stream, sample.number, error.code, passing=True)
@@ -134,21 +134,21 @@ async def judge_all(
     return await pooled(list(enumerate(samples)), judge, width=width)
 
 
-async def _judge(asker: Asker, sample: Sampled, test: str, chain: int) -> Pair:
+async def _judge(asker: Asker, sample: Sampled, comparison: str, chain: int) -> Pair:
     for side, why in sample.failed.items():
         difference = -1.0 if side == "tested" else 1.0
         return Pair(sample.stream, sample.number, difference, sample.latency_ratio, why)
     if shown_answer(sample.tested) == shown_answer(sample.against):
         return Pair(sample.stream, sample.number, 0.0, sample.latency_ratio)
     scores = {}
-    for side in drawn_order(test, sample.stream, sample.number):
+    for side in drawn_order(comparison, sample.stream, sample.number):
         answer = sample.tested if side == "tested" else sample.against
         prompt = judge_prompt(sample.request, answer)
         scores[side] = await asker.ask(ROLE, prompt, parse_verdict, stage=STAGE, chain=chain)
     return Pair(sample.stream, sample.number, scores["tested"] - scores["against"], sample.latency_ratio)
 
 
-def drawn_order(test: str, stream: str, number: int) -> Sequence[str]:
+def drawn_order(comparison: str, stream: str, number: int) -> Sequence[str]:
     """Return which answer comes first: a coin that the pair's identity tosses."""
-    seed = hashlib.sha256(f"{test}\n{stream}\n{number}\norder".encode()).digest()
+    seed = hashlib.sha256(f"{comparison}\n{stream}\n{number}\norder".encode()).digest()
     return ("tested", "against") if seed[0] & 1 else ("against", "tested")

@@ -268,7 +268,7 @@ def _facts(spec: VersionSpec, status: VersionStatus) -> list[tuple[str, str]]:
     if spec.scores.test is not None:
         facts.append(("Score on test", score(spec.scores.test)))
     if status.restarts:
-        facts.append(("Tests begun anew", f"{status.restarts} times"))
+        facts.append(("Comparison begun anew", f"{status.restarts} times"))
     return facts
 
 
@@ -299,6 +299,6 @@ def _figures(status: VersionStatus) -> list[Figure]:
 
 
 def _earlier(curve: Curve, status: VersionStatus) -> str:
-    test = status.test
-    other = test is not None and test.kind == curve.kind and test.id != curve.test
-    return "; of an earlier test, before it began anew" if other else ""
+    now = status.test
+    other = now is not None and now.kind == curve.kind and now.id != curve.comparison
+    return "; of an earlier comparison, before it began anew" if other else ""

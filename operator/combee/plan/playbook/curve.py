@@ -12,9 +12,9 @@ from combee.algo.curve import Look, with_look
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The looks at one test, thinned. Of each kind of test the last one's curve is kept."""
+    """The looks at one comparison, thinned. Of each kind of comparison the last one's curve is kept."""
 
-    test: str
+    comparison: str
     """``TrafficComparison.id``."""
     kind: str
     """``Promotion`` or ``Watch``."""
@@ -27,8 +27,8 @@ class Curve:
     looks: tuple[Look, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("test", "kind", "against", "epsilon", "since")}
-        return {**plain, "looks": [look.to_json() for look in self.looks]}
+        plain = {name: getattr(self, name) for name in ("kind", "against", "epsilon", "since")}
+        return {"test": self.comparison, **plain, "looks": [look.to_json() for look in self.looks]}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Curve:
@@ -36,15 +36,15 @@ class Curve:
         looks = tuple(Look.from_json(look) for look in raw["looks"])
         if any(after.pairs <= before.pairs for before, after in pairwise(looks)):
             raise ValueError("looks that do not ascend")
-        test, kind, against = (str(raw[name]) for name in ("test", "kind", "against"))
-        return cls(test, kind, against, float(raw["epsilon"]), float(raw["since"]), looks)
+        comparison, kind, against = (str(raw[name]) for name in ("test", "kind", "against"))
+        return cls(comparison, kind, against, float(raw["epsilon"]), float(raw["since"]), looks)
 
 
 def looked(curves: Iterable[Curve], of: Curve, look: Look) -> tuple[Curve, ...]:
     """Return ``curves`` with a look at the canary of ``of``; they stay as they are if no pair came since."""
     by_kind = {curve.kind: curve for curve in curves}
     current = by_kind.get(of.kind)
-    before = current.looks if current is not None and current.test == of.test else ()
+    before = current.looks if current is not None and current.comparison == of.comparison else ()
     after = with_look(before, look)
     if after == before:
         return tuple(by_kind.values())

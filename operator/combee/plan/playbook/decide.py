@@ -4,8 +4,8 @@
         -> the gates of one candidate -> phases, delivery, runs, what goes
 
 The order is the contract: Refuse, then a pin, then Promote, then the gates. A refused version is never
-active again unless it is named. One candidate is under test at a time: the one whose test goes on, else the
-last one made; older ones that still wait are superseded. Whatever is doubtful leaves the active version
+active again unless it is named. One candidate is compared at a time: the one whose comparison goes on, else
+the last one made; older ones that still wait are superseded. Whatever is doubtful leaves the active version
 where it is. While the spec or the active version cannot be read, people's refusals and promotions by name are
 followed and delivered; nothing is judged, learned or pruned.
 
@@ -168,7 +168,7 @@ def _activate(board: Board, digest: str, by: By) -> None:
         return
     board.memory = replace(board.memory, refused=tuple(d for d in board.memory.refused if d != digest))
     new.update(phase=P.ACTIVE, refused_by="", promoted_by=by, promoted_time=board.now, test=None, watch=None)
-    new.remember(promoted=board.seen.now, test="")
+    new.remember(promoted=board.seen.now, comparison="")
     after = f" after {old.short}" if old is not None else ""
     event = "RolledBack" if back and by == "Rollback" else "Promoted"
     board.note(event, digest, f"{new.short} is active{after}, by {_WORDS[by]}", by=by, warn=back)
@@ -234,7 +234,7 @@ def _canary(board: Board, record: Record) -> bool:
     """Return whether traffic does not speak against it, or is not asked; the status gets what it says."""
     if board.about.spec.canary is None:
         record.update(test=None, canary=NO_CANARY)
-        record.remember(test="")
+        record.remember(comparison="")
         return True
     judgement = judge_canary(board, record, board.about.spec.canary)
     record.update(canary=verdict_of(judgement, board.active))
@@ -247,20 +247,20 @@ def _canary(board: Board, record: Record) -> bool:
             message = f"{record.short} passed its canary: {judgement.message}"
             board.events.append(Happened("Normal", "CanaryPassed", message, record.digest))
         record.update(test=None)
-        record.remember(test="")
+        record.remember(comparison="")
     return judgement.outcome == "Passed"
 
 
 def _candidate(board: Board) -> Record | None:
-    """Return the version under test: the one whose test goes on, else the last one made of those waiting."""
+    """Return the version to compare: whose comparison goes on, else the last one made of those waiting."""
     active = board.get(board.active)
     waiting = [
         record
         for record in board.latest_first()
         if record.digest != board.active and record.seen.has_content and _waits(board, record, active)
     ]
-    tested = [r for r in waiting if r.status.test is not None and r.status.test.kind == "Promotion"]
-    chosen = next(iter(tested or waiting), None)
+    compared = [r for r in waiting if r.status.test is not None and r.status.test.kind == "Promotion"]
+    chosen = next(iter(compared or waiting), None)
     for record in waiting:
         if chosen is not None and record.age < chosen.age:
             record.update(phase=P.SUPERSEDED, message=f"{chosen.short} was made after it", test=None)
@@ -332,10 +332,12 @@ def _delivery(board: Board) -> Delivery:
 def _canaries(board: Board) -> tuple[CanaryWish, ...]:
     wishes = []
     for record in board.latest_first():
-        test = record.status.test
-        if test is None:
+        comparison = record.status.test
+        if comparison is None:
             continue
-        verdict = record.status.canary if test.kind == "Promotion" else record.status.watch
+        verdict = record.status.canary if comparison.kind == "Promotion" else record.status.watch
         needed = verdict.needed if verdict is not None else None
-        wishes.append(CanaryWish(record.digest, record.seen.name, test, record.memory.tally.pairs, needed))
+        wishes.append(
+            CanaryWish(record.digest, record.seen.name, comparison, record.memory.tally.pairs, needed)
+        )
     return tuple(wishes)

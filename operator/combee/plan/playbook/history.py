@@ -1,4 +1,4 @@
-"""What becomes of versions that are neither active nor under test: their phases, and which are deleted."""
+"""What becomes of versions that are neither active nor compared: their phases, and which are deleted."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def settle_phases(board: Board) -> None:
         elif record.digest != board.candidate:
             record.update(test=None)
         if record.phase not in (P.ACTIVE, P.CANDIDATE):
-            # Its test is over and must not go on.
-            record.remember(test="")
+            # Its comparison is over and must not go on.
+            record.remember(comparison="")
 
 
 def _remember_promotion(board: Board, record: Record) -> None:
@@ -67,7 +67,7 @@ def prunable_contents(board: Board) -> tuple[str, ...]:
 def prunable(board: Board) -> tuple[str, ...]:
     """Return the names of the versions beyond the history's limit, oldest first.
 
-    It never returns one that is refused, active, previous, pinned, under test or waiting, nor one that
+    It never returns one that is refused, active, previous, pinned, compared or waiting, nor one that
     somebody decided on: what was refused must be known for ever, and the rest is in use.
     """
     idle = [

@@ -25,7 +25,7 @@ from combee.records import Owner
 MODES = ("Shadow", "Replay", "Prometheus")
 """The modes of canaries that a Job judges."""
 SLOT_SECONDS = 20
-"""A test gets at most one Job in this time."""
+"""A comparison gets at most one Job in this time."""
 LONGEST_PAUSE_SECONDS = 600.0
 """The longest pause between Jobs that find nothing, or fail."""
 LOOK_SECONDS = 10.0
@@ -36,21 +36,21 @@ WINDOWS_AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class JudgeWish:
-    """A test that must be judged."""
+    """A comparison that must be judged."""
 
     owner: Owner
     canary: Canary
     gateway: Gateway
-    test: TrafficComparison
+    comparison: TrafficComparison
     digest: str
-    """the digest of the version under test."""
+    """the digest of the version compared."""
     contents: Mapping[str, str]
     """digest -> the ConfigMap of that version's content."""
     done: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     pairs: int = 0
     """the number of pairs judged so far."""
     since: int = 0
-    """when the test began, in seconds since 1970."""
+    """when the comparison began, in seconds since 1970."""
     begins: int = 0
     """when window 0 begins, in seconds since 1970; with Prometheus only."""
     first: int = 0
@@ -59,7 +59,7 @@ class JudgeWish:
     @property
     def repeats(self) -> bool:
         """Whether requests are first asked again."""
-        return self.test.mode == "Replay"
+        return self.comparison.mode == "Replay"
 
     def task(self) -> JudgeTask:
         """Return what the pod is told."""
@@ -67,9 +67,9 @@ class JudgeWish:
             "playbook": self.owner.name,
             "namespace": self.owner.namespace,
             "uid": self.owner.uid,
-            "test": self.test.id,
+            "test": self.comparison.id,
             "tested": self.digest,
-            "against": self.test.against,
+            "against": self.comparison.against,
         }
         if self.canary.prometheus is not None:
             return JudgeTask(
@@ -118,7 +118,7 @@ def secrets_of(canary: Canary, gateway: Gateway) -> dict[str, SecretKeyRef | Nam
 
 @dataclass(frozen=True, slots=True)
 class JudgeJob:
-    """A Job of a test, as far as the next one depends on it. Times are seconds since 1970."""
+    """A Job of a comparison, as far as the next one depends on it. Times are seconds since 1970."""
 
     created: float
     live: bool
@@ -133,7 +133,7 @@ class JudgeJob:
 def next_job_seconds(
     jobs: Iterable[JudgeJob], made_of: str, pairs: int, now: float, pause: float = SLOT_SECONDS
 ) -> float | None:
-    """Return the seconds until the next Job of a test may be made; None while one is at work.
+    """Return the seconds until the next Job of a comparison may be made; None while one is at work.
 
     There are at least ``pause`` seconds between two. A Job that brought no pair (there were none, or it
     failed) makes the next one wait as long as this has lasted, at most LONGEST_PAUSE_SECONDS. Another
@@ -159,16 +159,16 @@ class JudgesSeen:
     """A Playbook's Jobs that judge, and how they fare."""
 
     jobs: Mapping[str, tuple[JudgeJob, ...]] = field(default_factory=dict)
-    """the Jobs by test, the oldest first."""
+    """the Jobs by comparison, the oldest first."""
     troubles: Mapping[str, str] = field(default_factory=dict)
-    """test -> why its pairs are not being judged; empty where they are."""
+    """comparison -> why its pairs are not being judged; empty where they are."""
     refused: str = ""
     """why no pairs are judged at all."""
 
-    def why(self, tests: Iterable[str]) -> dict[str, str]:
-        """Return those of ``tests`` that are not being judged, and why."""
-        reasons = {test: self.refused or self.troubles.get(test, "") for test in tests}
-        return {test: reason for test, reason in reasons.items() if reason}
+    def why(self, comparisons: Iterable[str]) -> dict[str, str]:
+        """Return those of ``comparisons`` that are not being judged, and why."""
+        reasons = {one: self.refused or self.troubles.get(one, "") for one in comparisons}
+        return {comparison: reason for comparison, reason in reasons.items() if reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +176,10 @@ class JudgesPlan:
     """What is done about a Playbook's Jobs that judge, in this order."""
 
     delete: tuple[JudgeJob, ...] = ()
-    """Jobs at work for tests that are over."""
+    """Jobs at work for comparisons that are over."""
     start: tuple[JudgeWish, ...] = ()
     wake_after_seconds: float | None = None
-    """the seconds until a test is looked at again; None while no test is under way."""
+    """the seconds until a comparison is looked at again; None while no comparison is under way."""
 
 
 def judged_by_job(spec: PlaybookSpec) -> bool:
@@ -212,16 +212,16 @@ def decide_judges(
     now: float,
 ) -> JudgesPlan:
     """Return which Jobs are made and which end. ``contents``: digest -> ConfigMap of each version."""
-    wishes = [wish for wish in plan.canaries if wish.test.mode in MODES]
-    over = seen.jobs.keys() - {wish.test.id for wish in wishes}
-    delete = tuple(job for test in sorted(over) for job in seen.jobs[test] if job.live)
+    wishes = [wish for wish in plan.canaries if wish.comparison.mode in MODES]
+    over = seen.jobs.keys() - {wish.comparison.id for wish in wishes}
+    delete = tuple(job for comparison in sorted(over) for job in seen.jobs[comparison] if job.live)
     start: list[JudgeWish] = []
     waits: list[float] = []
     for wish in () if seen.refused else wishes:
         judge = _judge_wish(owner, spec, plan, contents, wish)
         if judge is None:
             continue
-        wait = _wait_seconds(judge, seen.jobs.get(wish.test.id, ()), now)
+        wait = _wait_seconds(judge, seen.jobs.get(wish.comparison.id, ()), now)
         if wait == 0:
             start.append(judge)
         waits.append(wait or LOOK_SECONDS)
@@ -229,7 +229,7 @@ def decide_judges(
 
 
 def _wait_seconds(wish: JudgeWish, jobs: Iterable[JudgeJob], now: float) -> float:
-    """Return the seconds until a test is looked at again; 0 where its next Job is to be made now."""
+    """Return the seconds until a comparison is looked at again; 0 where its next Job is to be made now."""
     query, pause = wish.canary.prometheus, SLOT_SECONDS * 1.0
     if query is not None:
         pause = min(LONGEST_PAUSE_SECONDS, max(pause, WINDOWS_AT_ONCE * query.window_seconds))
@@ -245,7 +245,7 @@ def _judge_wish(
     owner: Owner, spec: PlaybookSpec, plan: PlaybookPlan, contents: Mapping[str, str], wish: CanaryWish
 ) -> JudgeWish | None:
     """Return what a canary's Job is to do; None while the content of a version that it needs is missing."""
-    if spec.canary is None or (wish.test.against and wish.test.against not in contents):
+    if spec.canary is None or (wish.comparison.against and wish.comparison.against not in contents):
         return None
     memory = VersionMemory.from_json(plan.versions[wish.version].state)
     query = spec.canary.prometheus
@@ -253,7 +253,7 @@ def _judge_wish(
         owner=owner,
         canary=spec.canary,
         gateway=spec.delivery.gateway,
-        test=wish.test,
+        comparison=wish.comparison,
         digest=wish.digest,
         contents=contents,
         done=memory.tally.spans,

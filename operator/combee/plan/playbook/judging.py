@@ -31,9 +31,9 @@ class JudgeTask(Model):
         description="Where traffic is kept: a folder of the pod, or an address; with Prometheus nowhere.",
     )
     retention: Int = Field(default=0, ge=0, description="For how many seconds traffic is kept; 0: not told.")
-    since: Int = Field(default=0, ge=0, description="When the test began, in seconds since 1970.")
+    since: Int = Field(default=0, ge=0, description="When the comparison began, in seconds since 1970.")
     upstream: Upstream | None = Field(default=None, description="Who answers; with Replay only.")
-    tested: Str = Field(default="", description="Digest of the version under test.")
+    tested: Str = Field(default="", description="Digest of the version that is compared.")
     against: Str = Field(default="", description="Digest of the other one.")
     requests: DataSource | None = Field(
         default=None, description="Requests to replay; absent: what the gateway captured."

@@ -76,17 +76,17 @@ class VersionMemory:
     promoted: float = 0.0
     """when it became active last."""
     since: float = 0.0
-    """when the test on traffic that is under way, or pauses, began."""
+    """when the comparison on traffic that is under way, or pauses, began."""
     tally: Tally = field(default_factory=Tally)
-    """what came in that test."""
+    """what came in that comparison."""
     reading: Reading | None = None
-    """the last reading of that test, where it is one of mode Prometheus."""
+    """the last reading of that comparison, where it is one of mode Prometheus."""
     curves: tuple[Curve, ...] = ()
-    """how the last test's interval of each kind came about; it is for people and decides nothing."""
-    test: str = ""
+    """how the last comparison's interval of each kind came about; it is for people and decides nothing."""
+    comparison: str = ""
     """the ``TrafficComparison.id`` of ``since``, ``tally`` and ``reading``; it may go on after a pause."""
     first: float = 0.0
-    """when the first of its consecutive tests began."""
+    """when the first of its consecutive comparisons began."""
 
     def to_json(self) -> dict[str, Any]:
         plain: dict[str, Any] = {
@@ -96,7 +96,7 @@ class VersionMemory:
         }
         reading = self.reading.to_json() if self.reading is not None else None
         curves = [curve.to_json() for curve in self.curves]
-        optional = {"reading": reading, "test": self.test, "first": self.first, "curves": curves}
+        optional = {"reading": reading, "test": self.comparison, "first": self.first, "curves": curves}
         return plain | {name: value for name, value in optional.items() if value}
 
     @classmethod

@@ -14,7 +14,7 @@ from combee.api.playbook_status import Thresholds
 
 _RULES = ("epsilon", "min_samples", "duration_seconds", "deadline_seconds", "max_latency_ratio")
 _LATER = ("evaluator", "asked")
-"""Fields that earlier operators did not record: a test that began under one of them goes on."""
+"""Fields that earlier operators did not record: a comparison that began under one of them goes on."""
 _ASKED = {"Replay": "the requests or the upstream of the replay", "Prometheus": "what Prometheus is asked"}
 
 
@@ -30,7 +30,7 @@ def thresholds_of(spec: PlaybookSpec) -> Thresholds:
 
 
 def unchanged(before: Thresholds, spec: PlaybookSpec) -> bool:
-    """Return whether a test that was begun under ``before`` goes on under ``spec``."""
+    """Return whether a comparison that was begun under ``before`` goes on under ``spec``."""
     now = thresholds_of(spec)
     if before.digest == now.digest:
         return True
@@ -40,7 +40,7 @@ def unchanged(before: Thresholds, spec: PlaybookSpec) -> bool:
 
 
 def filled_in(before: Thresholds, now: Thresholds) -> Thresholds:
-    """Return ``before``, of a test that goes on, with what an earlier release did not record."""
+    """Return ``before``, of a comparison that goes on, with what an earlier release did not record."""
     return before.model_copy(update={name: getattr(now, name) for name in _LATER})
 
 

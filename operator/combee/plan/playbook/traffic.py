@@ -1,7 +1,7 @@
 """Comparisons on traffic: a candidate's canary, and the watch over a version that was promoted by one.
 
-Both are a test that stands in the version's status, from where the gateway and the evaluating Job take it,
-and a tally of judged pairs. A test's id changes with everything that would make its pairs mean something
+Each stands in the version's status, from where the gateway and the judge take it, beside a tally of judged
+pairs. A comparison's id changes with everything that would make its pairs mean something
 else: the other version, the thresholds, the kind.
 """
 
@@ -27,9 +27,9 @@ from combee.plan.playbook.types import Happened
 WATCH_ALPHA = ALPHA
 """The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
 MAX_RESTARTS = 20
-"""The most restarts of a version's tests in all: after them it cannot be told."""
+"""The most restarts of a version's comparisons in all: after them it cannot be told."""
 MAX_DEADLINES = 3
-"""The most deadlines after the first of its tests began, however often they began anew."""
+"""The most deadlines after the first of its comparisons began, however often they began anew."""
 Kind = Literal["Promotion", "Watch"]
 _DAY = 86_400
 _MANY = 10_000
@@ -37,7 +37,7 @@ _MANY = 10_000
 
 
 def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
-    """Return what traffic says of the candidate, whose heldOut is passed; start its test where there is none.
+    """Return what traffic says of the candidate, whose heldOut is passed; start a comparison if there is none.
 
     Where no version is active, it is compared with requests as they are.
     """
@@ -74,8 +74,8 @@ def _warn_once(board: Board, record: Record, reason: str, message: str) -> None:
 
 def _with_trouble(board: Board, record: Record, judgement: Judgement) -> Judgement:
     """Return the same, and why pairs are not being judged, if so: the first time as an event, too."""
-    test = record.status.test
-    why = board.seen.not_judged.get(test.id, "") if test is not None else ""
+    comparison = record.status.test
+    why = board.seen.not_judged.get(comparison.id, "") if comparison is not None else ""
     if not why or judgement.outcome != "Inconclusive":
         return judgement
     message = f"{judgement.message}; not judged: {why}"
@@ -96,7 +96,7 @@ def _by_hand(record: Record, rules: Rules, elapsed: float) -> Judgement:
 
 
 def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
-    """Return the verdict that its tests began anew too often, or for too long; None: it may still be told."""
+    """Return the verdict that its comparisons began anew too often, or for too long; else None."""
     restarts, end = record.status.restarts, record.memory.first + MAX_DEADLINES * rules.deadline_seconds
     if not restarts or record.seen.spec.decision == "Approve":
         return None
@@ -105,26 +105,26 @@ def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
         return None
     times = "once" if restarts == 1 else f"{restarts} times"
     long = "" if restarts >= MAX_RESTARTS else f", and {MAX_DEADLINES} deadlines since the first are over"
-    message = f"its tests began anew {times}{long}: promote it by name, or learn from the active version"
+    message = f"its comparison began anew {times}{long}: promote it by name, or learn from the active version"
     return Judgement("Inconclusive", "DeadlineExceeded", message)
 
 
 def _begin(board: Board, record: Record, canary: Canary, kind: Kind, against: str, seconds: float) -> None:
-    """Set the test as it must be now; begin a new one where the one there, or that paused, is another."""
+    """Set the comparison as it must be now; begin a new one where the one there, or paused, is another."""
     thresholds = record.status.thresholds or board.thresholds
     other = against[:12] or "nothing"
     name = f"{record.short}-{other}-{thresholds.digest[:8]}-{kind[0].lower()}{record.status.restarts}"
     old = record.status.test
-    began = old.id if old is not None else record.memory.test
+    began = old.id if old is not None else record.memory.comparison
     fresh = began != name
     if fresh:
         if began and kind == "Promotion":
             _restarted(board, record, f"{against[:12] or 'no version'} is active now")
             name = f"{name.rsplit('-', 1)[0]}-p{record.status.restarts}"
         record.remember(since=board.seen.now, tally=Tally(), reading=None)
-    record.remember(test=name, first=record.memory.first or record.memory.since)
+    record.remember(comparison=name, first=record.memory.first or record.memory.since)
     since = record.memory.since
-    test = TrafficComparison(
+    comparison = TrafficComparison(
         id=name,
         kind=kind,
         mode=canary.mode,
@@ -133,34 +133,35 @@ def _begin(board: Board, record: Record, canary: Canary, kind: Kind, against: st
         since=board.about.when(since),
         until=board.about.when(since + seconds),
     )
-    record.update(test=test)
+    record.update(test=comparison)
     if fresh and kind == "Promotion" and not record.status.restarts:
-        compared = f"compared with {against[:12] or 'no playbook'}, mode {canary.mode}, until {test.until}"
-        message = f"{record.short} passed heldOut and is {compared}"
+        compared = f"compared with {against[:12] or 'no playbook'}, mode {canary.mode}"
+        message = f"{record.short} passed heldOut and is {compared}, until {comparison.until}"
         board.events.append(Happened("Normal", "CanaryBegan", message, record.digest))
 
 
 def _restarted(board: Board, record: Record, why: str) -> None:
     record.update(restarts=record.status.restarts + 1, canary=None)
-    board.note("Restarted", record.digest, f"the tests of {record.short} begin anew: {why}", warn=True)
+    board.note("Restarted", record.digest, f"the comparison of {record.short} begins anew: {why}", warn=True)
 
 
 def refreeze(board: Board, record: Record, why: str) -> None:
-    """Begin its tests anew under today's thresholds."""
+    """Begin its comparisons anew under today's thresholds."""
     _restarted(board, record, why)
     record.update(thresholds=board.thresholds, held_out=None, test=None)
-    record.remember(test="")
+    record.remember(comparison="")
 
 
 def _take(board: Board, record: Record) -> None:
-    """Count the pairs that came for its test, and the requests that none can be made of."""
-    test, seen, memory = record.status.test, board.seen, record.memory
-    if test is None:
+    """Count the pairs that came for its comparison, and the requests that none can be made of."""
+    comparison, seen, memory = record.status.test, board.seen, record.memory
+    if comparison is None:
         return
-    tally = memory.tally.with_pairs(test.id, seen.pairs.get(test.id, ()))
-    tally = tally.with_left_out(seen.left_out.get(test.id, ()))
+    tally = memory.tally.with_pairs(comparison.id, seen.pairs.get(comparison.id, ()))
+    tally = tally.with_left_out(seen.left_out.get(comparison.id, ()))
     canary, reading = board.about.spec.canary, memory.reading
-    if canary is not None and canary.prometheus is not None and (came := seen.readings.get(test.id, ())):
+    came = seen.readings.get(comparison.id, ())
+    if canary is not None and canary.prometheus is not None and came:
         begins = begins_at(memory.since, canary.prometheus)
         reading = latest(reading, came, windows_over(canary.prometheus, begins, seen.now))
     record.remember(tally=tally, reading=reading)
@@ -168,12 +169,12 @@ def _take(board: Board, record: Record) -> None:
 
 def _look(board: Board, record: Record, judgement: Judgement) -> None:
     """Remember a judgement for the curve of its canary."""
-    test, thresholds = record.status.test, record.status.thresholds or board.thresholds
+    comparison, thresholds = record.status.test, record.status.thresholds or board.thresholds
     gain, low, high = judgement.gain, judgement.low, judgement.high
-    if test is None or gain is None or low is None or high is None:
+    if comparison is None or gain is None or low is None or high is None:
         return
     since = record.memory.since
-    curve = Curve(test.id, test.kind, test.against, thresholds.epsilon, since)
+    curve = Curve(comparison.id, comparison.kind, comparison.against, thresholds.epsilon, since)
     look = Look(round(board.seen.now - since), judgement.samples, gain, low, high)
     record.remember(curves=looked(record.memory.curves, curve, look))
 
@@ -201,7 +202,7 @@ def watch(board: Board) -> bool:
     if not on or canary is None or board.seen.now >= end:
         record.update(test=None)
         if board.seen.now >= end:
-            record.remember(test="")
+            record.remember(comparison="")
         return False
     frozen = record.status.thresholds or board.thresholds
     if frozen.evaluator != board.thresholds.evaluator:

@@ -138,7 +138,7 @@ class CanaryWish:
     digest: str
     version: str
     """the name of the PlaybookVersion."""
-    test: TrafficComparison
+    comparison: TrafficComparison
     pairs: int
     """the number of pairs judged so far."""
     needed: int | None

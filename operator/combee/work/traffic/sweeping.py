@@ -26,9 +26,9 @@ class TrafficStore(Protocol):
     def delete(self, path: str) -> None: ...
 
 
-def memo_folder(playbook: str, test: str, since: int) -> str:
-    """Return where what the judge of a test was told is kept. ``since``: its start, in seconds since 1970."""
-    return f"{traffic_folder(playbook)}/{_MEMO}/{since}-{test}"
+def memo_folder(playbook: str, comparison: str, since: int) -> str:
+    """Return where a comparison's judge keeps what it was told. ``since``: its start, in seconds since 1970."""
+    return f"{traffic_folder(playbook)}/{_MEMO}/{since}-{comparison}"
 
 
 async def state(store: TrafficStore, playbook: str, seconds: float) -> None:
@@ -66,7 +66,8 @@ async def sweep(
 
 
 def written(path: str) -> float | None:
-    """Return when an object was written, by its name, in seconds since 1970; of the memo when its test began.
+    """Return when an object was written, by its name, in seconds since 1970; of the memo when its comparison
+    began.
 
     >>> written("traffic/formula/pairs/t-1/1000-ab-000001.jsonl")
     1000.0
