@@ -44,7 +44,7 @@ class Recorded:
 
     part: int = 1
     of: int = 1
-    judged: bool = True
+    outcome_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen, Seen, Trouble
 from combee.plan.cluster.status import About, refused_status, run_status
-from combee.plan.playbook.conditions import READY, Said, merge
+from combee.plan.playbook.conditions import READY, Statement, merge
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, RoleUsage
 
@@ -182,7 +182,7 @@ def blocked() -> PlaybookStatus:
 def unreadable() -> PlaybookStatus:
     """As the operator writes it over what it wrote before."""
     before = World().add("a").settle().status
-    said = (Said(READY, "InvalidManifest", "spec.canary is none"),)
+    said = (Statement(READY, "InvalidManifest", "spec.canary is none"),)
     return before.model_copy(update={"conditions": merge(before.conditions, said, 1, "t")})
 
 

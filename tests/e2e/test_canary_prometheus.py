@@ -20,7 +20,7 @@ from answering import Request
 from combee.algo.canary import Rules, Tally
 from combee.api.prometheus import Prometheus
 from combee.plan.playbook.judging import read_pairs
-from combee.plan.playbook.readings import Reading, judge_reading, read_reading
+from combee.plan.playbook.readings import Reading, read_reading, reading_verdict
 from tls_server import TlsServer
 
 pytestmark = pytest.mark.e2e
@@ -137,7 +137,7 @@ def asking(url: str, **more: Any) -> dict[str, Any]:
 
 
 def said(asked: dict[str, Any], tally: Tally, reading: Reading) -> tuple[str, str]:
-    judged = judge_reading(Prometheus.model_validate(asked), tally, reading, RULES, 9999.0)
+    judged = reading_verdict(Prometheus.model_validate(asked), tally, reading, RULES, 9999.0)
     print(judged.message)
     return judged.outcome, judged.message
 

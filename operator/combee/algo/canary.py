@@ -263,7 +263,7 @@ def _joined(spans: tuple[Span, ...], new: int) -> tuple[Span, ...] | None:
     return tuple(joined)
 
 
-def judge(
+def tally_verdict(
     tally: Tally,
     rules: Rules,
     elapsed_seconds: float,
@@ -278,7 +278,7 @@ def judge(
     more). ``final`` is False while the canary goes on.
 
     >>> tally = Tally({0: 4000, 100: 30, -100: 30})
-    >>> judge(tally, Rules(0.01, 200, 60, 600), 90).message
+    >>> tally_verdict(tally, Rules(0.01, 200, 60, 600), 90).message
     '+0.000 [-0.007, 0.007] vs active, n=4,060: the lower end is above -0.010'
     """
     mean, count = tally.mean, tally.pairs

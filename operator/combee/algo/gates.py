@@ -116,7 +116,7 @@ def _wins_and_losses(compared: Compared) -> tuple[int, int] | None:
     return (round(wins), round(losses)) if whole and wins > -0.5 and losses > -0.5 else None
 
 
-def judge_held_out(
+def held_out_verdict(
     compared: Compared,
     *,
     min_score: float | None,
@@ -130,7 +130,7 @@ def judge_held_out(
     NotBetter, TooFewExamples.
 
     >>> compared = Compared(0.861, 0.640, 0.18, 0.26, 300)
-    >>> judge_held_out(compared, min_score=0.85, min_gain=0.0, confidence=0.95).message
+    >>> held_out_verdict(compared, min_score=0.85, min_gain=0.0, confidence=0.95).message
     '0.861 >= 0.850 (0.817 to 0.896 at 95 %); +0.221 [0.180, 0.260] vs active, n=300'
     """
     compared = at_confidence(compared, confidence)

@@ -169,7 +169,7 @@ def fit_laws(obs: Iterable[Observation]) -> Laws | None:
         return None
     sizes, times = (np.array(column) for column in zip(*pairs, strict=True))
     with np.errstate(all="ignore"):
-        models = [_judged(Law(T_ITER, line.c0, 1.0, line.c1, line.n), sizes, times)]
+        models = [_with_error(Law(T_ITER, line.c0, 1.0, line.c1, line.n), sizes, times)]
         if len(set(sizes.tolist())) > 2 and models[0].aicc is not None:
             rivals = (_power(sizes, times), _power_floor(sizes, times))
             models += [law for law in rivals if law is not None and law.aicc is not None]
@@ -264,7 +264,7 @@ def _summary(chosen: Law, sizes: Floats, times: Floats) -> tuple[Floats, Floats,
     return points, means, weights, within + 2 * float(_loss(errors)) - float(error_weights @ errors**2)
 
 
-def _judged(law: Law, sizes: Floats, times: Floats) -> Law:
+def _with_error(law: Law, sizes: Floats, times: Floats) -> Law:
     """Return ``law`` with its error and AICc."""
     n, k = len(sizes), law.coefficients + 1
     errors = np.log(times / (law.a * sizes ** (1 - law.alpha) + law.f * sizes))
@@ -337,4 +337,4 @@ def _refined(
         law = Law(name, float(a[best]), float(exponents[best]), float(f[best]), len(sizes))
         step = exponents[1] - exponents[0]
         exponents = np.clip(np.linspace(law.alpha - step, law.alpha + step, 21), 0.05, 1.0)
-    return _judged(law, sizes, times)
+    return _with_error(law, sizes, times)

@@ -142,7 +142,7 @@ class GepaOptions(Options):
         )
 
     def accept(self, spec: RunSpec) -> None:
-        """Refuse what its trials, its own aggregation, its calls and its frontier have no place for."""
+        """Refuse what its minibatches, its own aggregation, its calls and its frontier have no place for."""
         self._tries_out(spec)
         self._aggregates(spec.aggregation)
         self._has_room(spec.aggregation)

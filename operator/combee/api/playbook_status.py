@@ -94,7 +94,7 @@ class Thresholds(Part):
     )
     asked: str = Field(
         default="",
-        description="Digest of what is asked: a replay's requests and upstream, or the queries; empty: "
+        description="Digest of what is asked: requests and upstream of mode Replay, or the queries; empty: "
         "none of them.",
     )
 
@@ -181,7 +181,7 @@ class PlaybookStatus(Part):
     )
     active_digest: str = Field(default="", description="The version that is delivered.")
     previous_digest: str = Field(default="", description="The version before it.")
-    candidate_digest: str = Field(default="", description="The candidate that is compared now.")
+    candidate_digest: str = Field(default="", description="The version compared.")
     held_out_digest: str = Field(default="", description="The heldOut that versions are compared on.")
     held_out: Verdict | None = Field(default=None, description="What heldOut says of the candidate.")
     canary: Verdict | None = Field(default=None, description="What the canary says of the candidate.")

@@ -65,8 +65,8 @@ class Screen:
         self._errors = errors or stream or sys.stderr
         self._now = now
         self._began = now()
-        self._said_at: float | None = None
-        self._said: tuple[object, ...] = ()
+        self._written_at: float | None = None
+        self._last_line: tuple[object, ...] = ()
         self._iteration = 0
         self._batch_size = 0
         self._reason = ""
@@ -119,16 +119,16 @@ class Screen:
     def progress(self, state: ProgressState) -> None:
         """Take the newest state, and draw or say it if it is time to."""
         now = self._now()
-        since = now - self._said_at if self._said_at is not None else float("inf")
+        since = now - self._written_at if self._written_at is not None else float("inf")
         if self.mode == "live":
             if since >= DRAW_EVERY and self._live is not None:
-                self._said_at = now
+                self._written_at = now
                 self._live.update(self._view(self._with_history(state)), refresh=True)
             return
         line = progress(state)
-        if since < SAY_EVERY or (line.key == self._said and since < SAY_AT_LEAST_EVERY):
+        if since < SAY_EVERY or (line.key == self._last_line and since < SAY_AT_LEAST_EVERY):
             return
-        self._said_at, self._said = now, line.key
+        self._written_at, self._last_line = now, line.key
         if self.mode == "plain":
             self._say(line.text)
             return

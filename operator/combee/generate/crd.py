@@ -91,12 +91,7 @@ KINDS: tuple[Kind, ...] = (
                 description="Whether services get the active version, or nothing while none is.",
             ),
             Column("Active", ".status.activeDigest", description="The version that is delivered."),
-            Column(
-                "Candidate",
-                ".status.candidateDigest",
-                wide=True,
-                description="The candidate that is compared now.",
-            ),
+            Column("Candidate", ".status.candidateDigest", wide=True, description="The version compared."),
             Column("Held-Out", ".status.heldOut.outcome", description="What heldOut says of the candidate."),
             Column("Canary", ".status.canary.outcome", description="What the canary says of it."),
             _AGE,

@@ -14,7 +14,7 @@ from combee.algo.seeds import digest_of
 from combee.api.method_options import Options
 from combee.api.run import RunSpec
 from combee.methods import content
-from combee.methods.diff import Diff, Told, diff_lines, plain_lines
+from combee.methods.diff import Diff, DiffLine, diff_lines, plain_lines
 from combee.methods.protocol import (
     MAX_TOKENS,
     Artifact,
@@ -166,7 +166,7 @@ class Method(ABC, Generic[A]):
 
     def summary_prompt(self, reflections: Sequence[Reflection]) -> Prompt:
         """Ask for a short text in place of the reflections, for the strategy ``Summarize``."""
-        return chat(SUMMARIZE, "\n".join(f"[{one.id}] {_told(one)}" for one in reflections))
+        return chat(SUMMARIZE, "\n".join(f"[{one.id}] {_whole_text(one)}" for one in reflections))
 
     def parse_summary(self, text: str, *, summary_id: str, reflections: Sequence[Reflection]) -> Reflection:
         """Return the summary as one reflection that ``leaf_prompt`` takes, with all its text in lessons.
@@ -260,7 +260,7 @@ class Method(ABC, Generic[A]):
         """Return a rendered text as a service's model is shown it, without what belongs to learning."""
         return text
 
-    def lines_of(self, text: str) -> list[Told]:
+    def lines_of(self, text: str) -> list[DiffLine]:
         """Return every line of a rendered text, for people; a heading or blank line may have no text."""
         return plain_lines(text)
 
@@ -277,5 +277,5 @@ def _as_reflections(updates: Sequence[Update]) -> list[tuple[Reflection, Update]
     ]
 
 
-def _told(reflection: Reflection) -> str:
+def _whole_text(reflection: Reflection) -> str:
     return " ".join([reflection.text, *(lesson.text for lesson in reflection.lessons)]).strip()

@@ -17,7 +17,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DiffLine:
     """One entry, or one line that is none (then ``id`` is empty)."""
 
     section: str
@@ -31,8 +31,8 @@ class Told:
 class Diff:
     """What came and changed, in the order of the newer text, and what went, in that of the older one."""
 
-    added: tuple[Told, ...]
-    removed: tuple[Told, ...]
+    added: tuple[DiffLine, ...]
+    removed: tuple[DiffLine, ...]
     changed: tuple[Changed, ...]
     same: int
 
@@ -42,23 +42,23 @@ class Diff:
         return not (self.added or self.removed or self.changed)
 
 
-def plain_lines(text: str) -> list[Told]:
+def plain_lines(text: str) -> list[DiffLine]:
     """Return the lines of a text, blank ones aside."""
-    return [Told("", "", line) for line in text.splitlines() if line.strip()]
+    return [DiffLine("", "", line) for line in text.splitlines() if line.strip()]
 
 
 def diff_lines(before: str, after: str) -> Diff:
     """Compare two texts line by line, without blank lines; a line that only moved is the same.
 
     >>> diff_lines("one\\ntwo", "two\\nthree").added
-    (Told(section='', id='', text='three', votes=''),)
+    (DiffLine(section='', id='', text='three'),)
     """
     old, new = (
         Counter(line.strip() for line in text.splitlines() if line.strip()) for text in (before, after)
     )
     return Diff(
-        tuple(Told("", "", line) for line in (new - old).elements()),
-        tuple(Told("", "", line) for line in (old - new).elements()),
+        tuple(DiffLine("", "", line) for line in (new - old).elements()),
+        tuple(DiffLine("", "", line) for line in (old - new).elements()),
         (),
         (old & new).total(),
     )

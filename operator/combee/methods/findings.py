@@ -114,7 +114,7 @@ def _first(reasons: Iterator[str]) -> list[str]:
     return [reason for reason in (next(reasons, ""),) if reason]
 
 
-def judge_content(findings: Sequence[Finding] | None) -> Judgement:
+def content_verdict(findings: Sequence[Finding] | None) -> Judgement:
     """Return the verdict on findings; None means that the content was not looked at. The reasons are
     ContentPassed, LeakFound, InjectionFound and NotLookedAt."""
     if findings is None:

@@ -13,7 +13,7 @@ from combee import extensions
 from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.methods.base import Method
-from combee.methods.diff import Diff, Told, diff_lines, plain_lines
+from combee.methods.diff import Diff, DiffLine, diff_lines, plain_lines
 
 
 def _ace(spec: RunSpec | None) -> Method[Any]:
@@ -56,7 +56,7 @@ def served_text(text: str, method: str = "") -> str:
     return maker(None).served_text(text) if maker else text
 
 
-def lines_of(text: str, method: str = "") -> list[Told]:
+def lines_of(text: str, method: str = "") -> list[DiffLine]:
     """Return every line of a published text as its ``method`` shows it to people; a heading has no text."""
     maker = _maker(method or UNNAMED)
     return maker(None).lines_of(text) if maker else plain_lines(text)

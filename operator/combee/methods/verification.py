@@ -84,7 +84,7 @@ class Verified(Generic[A]):
     artifact: A
     candidates: int = 0
     """what could be tried."""
-    judged: int = 0
+    decided: int = 0
     """of these, what was decided; a rollout that was lost decides nothing."""
     passed: int = 0
     """of these, what was found good."""

@@ -1,4 +1,4 @@
-"""The Job that judges a canary: mirrored pairs, or requests replayed first; or that asks Prometheus. Pure.
+"""The Job that judges a canary: mirrored pairs, or requests repeated first; or that asks Prometheus. Pure.
 
 It is made once and never repaired; one that fails is followed by another, later. Only it holds the
 evaluator's key, or the token for Prometheus, and it holds no key of the gateway's clients. Its account may

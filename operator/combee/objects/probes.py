@@ -24,7 +24,7 @@ _PERIOD = 2
 
 Answers = Literal["chat", "embeddings"]
 """What a server is for."""
-_ASKED: dict[Answers, tuple[str, str]] = {
+_PATHS: dict[Answers, tuple[str, str]] = {
     "chat": ("/v1/chat/completions", "choices"),
     "embeddings": ("/v1/embeddings", "data"),
 }
@@ -88,7 +88,7 @@ def probes(answers: Answers = "chat") -> Object:
 
 
 def _served(answers: Answers) -> Object:
-    path, listed = _ASKED[answers]
+    path, listed = _PATHS[answers]
     # Neither what is installed in the image nor its environment changes what the program does.
     python = ["python3", "-I", "-S", "-c", PROGRAM]
     return {

@@ -162,7 +162,7 @@ def _user(task: CustomContainer, settings: Settings) -> Object:
             _mount("end", END),
         ],
         resources={
-            "requests": {"cpu": _asked(task.cpu), "memory": task.memory},
+            "requests": {"cpu": _requested_cpu(task.cpu), "memory": task.memory},
             "limits": {"cpu": task.cpu, "memory": task.memory},
         },
         settings=settings,
@@ -172,7 +172,7 @@ def _user(task: CustomContainer, settings: Settings) -> Object:
     return {**made, "livenessProbe": going}
 
 
-def _asked(cpu: str) -> str:
+def _requested_cpu(cpu: str) -> str:
     """Return a tenth: an agent mostly waits for its model, and may use what is free up to its limit."""
     return f"{in_thousandths(cpu) // 10}m"
 

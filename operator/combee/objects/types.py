@@ -1,4 +1,4 @@
-"""The types of manifests, and how the operator was configured."""
+"""The types of objects, and how the operator was configured."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _gateway_resources() -> Resources:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the operator was configured: the chart's values, as far as manifests follow them."""
+    """How the operator was configured: the chart's values, as far as objects follow them."""
 
     worker_image: str
     vllm_image: str = ""

@@ -1,4 +1,4 @@
-"""Judged pairs and readings that ``canary-eval`` Jobs left in ConfigMaps for the operator to fold in."""
+"""Judged pairs and readings that judges left in ConfigMaps for the operator to fold in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the ``canary-eval`` Jobs of a Playbook and their state."""
+"""Read the judges of a Playbook's canaries and how they fare."""
 
 from __future__ import annotations
 

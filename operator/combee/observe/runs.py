@@ -142,10 +142,10 @@ class Observer:
         meta = deployment["metadata"]
         chosen = ",".join(f"{k}={v}" for k, v in deployment["spec"]["selector"]["matchLabels"].items())
         pods = await self.kube.list("Pod", meta["namespace"], labels=chosen)
-        events = await self._told(deployment, pods)
+        events = await self._events_of(deployment, pods)
         return engine_seen(deployment, trouble=diagnose(pods, events), words=probed(events))
 
-    async def _told(self, deployment: Object, pods: list[Object]) -> list[Object]:
+    async def _events_of(self, deployment: Object, pods: list[Object]) -> list[Object]:
         """What is wrong with the pods, or with the making of them."""
         if pods:
             loading = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]

@@ -131,7 +131,7 @@ def _queue(
 
 
 def object_settings(settings: OperatorSettings) -> Settings:
-    """What manifests follow of the operator's settings; where they say nothing, the objects' own defaults."""
+    """What objects follow of the operator's settings; where they say nothing, the objects' own defaults."""
     values: dict[str, Any] = {stated.name: getattr(settings, stated.name, "") for stated in fields(Settings)}
     return Settings(**{name: value for name, value in values.items() if value not in ("", (), {})})
 

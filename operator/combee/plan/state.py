@@ -147,10 +147,10 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
         per_example=per_example,
         token_factor=summary.scores.get("tokenFactor", state.token_factor),
     )
-    return _judge(state, plan, summary)
+    return _ranked(state, plan, summary)
 
 
-def _judge(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
+def _ranked(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
     """Return the state with the best artifact: the one that scored highest on select. An iteration without an
     evaluation changes nothing. Without heldOut the latest artifact is best once any of it is rendered."""
     findings = summary.outputs.get("findings", "")

@@ -1,7 +1,7 @@
 """What the plan layer and an executor tell each other: Step, StepSummary, IterationPlan, Snapshot, Outcome.
 
 All of it is data. An ``IterationPlan`` holds parameters and a seed, never lists of ids: membership
-and tree follow from it by pure functions, so that replaying it needs nothing else.
+and tree follow from it by pure functions, so that repeating it needs nothing else.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class IterationPlan:
                 fix="Use the version of combee that wrote it",
             )
         try:
-            plan: Self = _plan_adapter(cls).validate_json(data, strict=True)
+            plan: Self = _plan_type(cls).validate_json(data, strict=True)
             return replace(plan, version=PLAN_VERSION)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
@@ -92,7 +92,7 @@ class IterationPlan:
             raise UserError(what, where=where, fix=_GIVE_PLANS) from None
 
 
-def _plan_adapter(cls: type[IterationPlan]) -> TypeAdapter[Any]:
+def _plan_type(cls: type[IterationPlan]) -> TypeAdapter[Any]:
     """Return an adapter that refuses wrong types, unknown and missing fields: a plan may be anybody's."""
     cls.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
     return TypeAdapter(cls)

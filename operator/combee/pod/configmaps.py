@@ -57,12 +57,12 @@ class ConfigMaps:
         Raises UserError (refused, or other content) and TransientError (no answer in time).
         """
         name, path = wanted["metadata"]["name"], f"/api/v1/namespaces/{self.namespace}/configmaps"
-        creation = self._asked("POST", path, wanted)
+        creation = self._response("POST", path, wanted)
         if creation.status_code in (200, 201):
             return
         if creation.status_code != 409:
             raise self._refused(creation, "create")
-        existing = self._asked("GET", f"{path}/{name}", None)
+        existing = self._response("GET", f"{path}/{name}", None)
         if existing.status_code != 200:
             raise self._refused(existing, "get")
         existing_data, wanted_data = (
@@ -76,7 +76,7 @@ class ConfigMaps:
                 fix="Delete it; published versions are made by the operator alone",
             )
 
-    def _asked(self, method: str, path: str, body: dict[str, Any] | None) -> httpx2.Response:
+    def _response(self, method: str, path: str, body: dict[str, Any] | None) -> httpx2.Response:
         """Return the answer to a request, which is asked again while a failure may pass."""
         until, attempt = self.clock() + DEADLINE_SECONDS, 0
         while True:

@@ -1,8 +1,8 @@
-"""``combee-worker judge`` scores mirrored or replayed answers, or asks Prometheus how both versions fare.
+"""``combee-worker judge`` scores mirrored or repeated answers, or asks Prometheus how both versions fare.
 
 /etc/combee/secrets/<use>/       keys of Secrets: evaluator, upstream, store, requests, prometheus
-/etc/combee/playbooks/<side>/    the texts of both versions (tested, against); with Replay only
-/data/requests/                  requests to replay: a ConfigMap's key or a claim
+/etc/combee/playbooks/<side>/    the texts of both versions; with Replay only
+/data/requests/                  requests to repeat: a ConfigMap's key or a claim
 /store                           where traffic is kept, where it is a claim
 
 Exit 0: its part is done, or its time is over; 1: it could not be done (the termination message says why);
@@ -124,7 +124,7 @@ class Bench:
                 if self.task.retention:
                     stated = {self.task.playbook: float(self.task.retention)}
                     await sweeping.sweep(store, stated, time.time())
-                await (self._replayed(store, client) if self.task.mode == "Replay" else self._mirrored())
+                await (self._repeated(store, client) if self.task.mode == "Replay" else self._mirrored())
         except TimeoutError:
             self.log.say("INFO", f"{WORK_SECONDS:g} s are over: the rest is for another Job")
         finally:
@@ -151,7 +151,7 @@ class Bench:
             else:
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def _replayed(self, store: Store, client: ChatClient) -> None:
+    async def _repeated(self, store: Store, client: ChatClient) -> None:
         judging = self._at_work()
         while await judging.once():
             pass  # these are what an earlier Job had asked for

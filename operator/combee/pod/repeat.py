@@ -131,7 +131,7 @@ class Repeat:
         """
         chunk = await self._next()
         if chunk:
-            await self._keep(await self._asked(chunk))
+            await self._keep(await self._pairs_of(chunk))
         if self.counts["replayed"] or not chunk or len(self._doubtful) >= HOPELESS:
             await self._settle()
         return bool(chunk)
@@ -145,7 +145,7 @@ class Repeat:
 
     async def _next(self) -> list[Wanted]:
         if self._source is None:
-            raise BugError("a replay is used as a context manager")
+            raise BugError("a Repeat is used as a context manager")
         chunk: list[Wanted] = []
         async for wanted in self._source:
             if self.task.has(wanted.stream, wanted.number):
@@ -179,7 +179,7 @@ class Repeat:
         self._refused += refused
         self.counts["refused"] += len(refused)
 
-    async def _asked(self, chunk: Sequence[Wanted]) -> list[dict[str, Any]]:
+    async def _pairs_of(self, chunk: Sequence[Wanted]) -> list[dict[str, Any]]:
         why: list[TransientError] = []
 
         async def ask(wanted: Wanted) -> dict[str, Any] | LeftOut | None:
@@ -300,7 +300,7 @@ class Repeat:
 
     def _upstream(self) -> Upstream:
         if self.task.upstream is None:
-            raise BugError("a replay was given no upstream", where="COMBEE_JUDGE")
+            raise BugError("mode Replay was given no upstream", where="COMBEE_JUDGE")
         checked_url(self.task.upstream.url, f"{_UPSTREAM}.url")
         return self.task.upstream
 
@@ -321,7 +321,7 @@ class Repeat:
 
     def _open(self) -> httpx2.AsyncClient:
         if self._client is None:
-            raise BugError("a replay is used as a context manager")
+            raise BugError("a Repeat is used as a context manager")
         return self._client
 
 

@@ -88,5 +88,4 @@ def latencies(result: Result) -> Figure | None:
 
 
 def _name(one: StageTime) -> str:
-    kind = kind_of(one.step)
-    return f"{kind.part}: {one.stage}" if kind.opens else one.stage
+    return f"{one.step}: {one.stage}" if kind_of(one.step).opens else one.stage

@@ -257,9 +257,9 @@ def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list
         },
         "verification": {
             "candidates": verified.candidates,
-            "replayed": verified.judged,
+            "replayed": verified.decided,
             "verified": verified.passed,
-            "refused": verified.judged - verified.passed,
+            "refused": verified.decided - verified.passed,
             "leaks": sum(refusal.kind == "leak" for refusal in applied.refusals),
             "injections": sum(refusal.kind == "injection" for refusal in applied.refusals),
         },

@@ -14,7 +14,7 @@ from combee.tasks.traces import Recording, decode, trajectories
 from combee.tasks.traces.outcomes import RIGHT_FROM
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import Runner, WorkContext
-from combee.work.rollouts import judged, lost, rollout, without_work
+from combee.work.rollouts import lost, rollout, scored, without_work
 
 MAX_RECORD_CHARACTERS = 20_000
 
@@ -162,7 +162,7 @@ class Learning:
             )
         except LOSSES:
             return None
-        return judged(self.context, self.example, model_input, epoch, reply)
+        return scored(self.context, self.example, model_input, epoch, reply)
 
 
 def with_reflection(playbook: str, reflection: Reflection) -> str:

@@ -19,11 +19,11 @@ __all__ = [
     "LOSSES",
     "Scores",
     "evaluate",
-    "judged",
     "lost",
     "mean",
     "mean_partial",
     "rollout",
+    "scored",
     "without_work",
 ]
 
@@ -53,7 +53,7 @@ async def rollout(
         )
     except LOSSES as error:
         return lost(example, model_input, epoch, error)
-    return judged(context, example, model_input, epoch, reply)
+    return scored(context, example, model_input, epoch, reply)
 
 
 def too_many_lost(lost: int, of: int, what: str, code: str, where: str) -> TransientError:
@@ -71,7 +71,7 @@ def without_work(part: Trajectory) -> Trajectory:
     return replace(part, output="", recorded=None, records=None)
 
 
-def judged(
+def scored(
     context: WorkContext, example: Example, model_input: str, epoch: int, reply: RolloutReply
 ) -> Trajectory:
     """Score a reply and return it as a trajectory."""

@@ -22,8 +22,8 @@ from combee.algo.canary import (
     Pair,
     Rules,
     Tally,
-    judge,
     still_needed,
+    tally_verdict,
 )
 from combee.algo.power import decidable_epsilon, pairs_needed, power
 from combee.algo.sequence import BETS, GRID, LARGEST_BET, above, below, interval, log_capital, on_grid
@@ -295,7 +295,7 @@ VERDICTS = [
     ids=[str(row[0]) for row in VERDICTS],
 )
 def test_verdicts(tally: Tally, rules: Rules, elapsed: float, outcome: str, reason: str, final: bool) -> None:
-    said = judge(tally, rules, elapsed)
+    said = tally_verdict(tally, rules, elapsed)
     assert (said.outcome, said.reason, said.final) == (outcome, reason, final)
     assert said.samples == tally.pairs
 
@@ -309,20 +309,20 @@ def test_the_verdict_turns_at_the_pair_at_which_the_capital_does() -> None:
             first = int(first_at(differences, -0.1, up=up))
             pairs = [Pair("s", i, float(d)) for i, d in enumerate(differences[:first])]
             before = Tally().with_pairs("t", pairs[:-1])
-            assert judge(before, rules, 1).outcome == "Inconclusive"
-            assert judge(before.with_pairs("t", pairs[-1:]), rules, 1).outcome == outcome
+            assert tally_verdict(before, rules, 1).outcome == "Inconclusive"
+            assert tally_verdict(before.with_pairs("t", pairs[-1:]), rules, 1).outcome == outcome
 
 
 def test_the_sentence_has_the_numbers_and_the_pairs_still_needed() -> None:
     tally = Tally({0: 900, 100: 50, -100: 50})
-    said = judge(tally, RULES, 90)
+    said = tally_verdict(tally, RULES, 90)
     assert said.message == (
         "+0.000 [-0.036, 0.036] vs active, n=1,000: the lower end must be above -0.020, "
         f"about {said.needed:,} more pairs are needed"
     )
     grown = {value: times * (1 + (said.needed or 0) / 1000) for value, times in tally.counts.items()}
     assert log_capital(grown, -0.02, up=True) == pytest.approx(math.log(2 / ALPHA), abs=0.02)  # type: ignore[arg-type]
-    late = judge(tally, RULES, 601)
+    late = tally_verdict(tally, RULES, 601)
     assert "the deadline of 10 min is over with 1,000 pairs" in late.message
 
 
@@ -342,7 +342,7 @@ def test_answers_that_did_not_come_count_and_are_told() -> None:
     assert tally.counts == {0: 300, -100: 12, 100: 1}
     assert tally.failed == {"400": 11, "timeout": 1} and tally.other_failed == {"500": 1}
     assert tally.timed == 301 and tally.with_pairs("t", lost) == tally
-    assert judge(tally, RULES, 90).message.endswith(
+    assert tally_verdict(tally, RULES, 90).message.endswith(
         "; the candidate gave no answer to 12 (400: 11, timeout: 1), active gave no answer to 1 (500: 1)"
     )
     with pytest.raises(BugError):
@@ -357,8 +357,11 @@ def test_a_candidate_that_refuses_what_the_active_version_answers_is_not_promote
         Pair("s", n, *((-1.0, None, "413") if refused else (0.0, None, "")))
         for n, refused in enumerate(rng.random(3000) < 0.07)
     ]
-    assert judge(Tally().with_pairs("t", [p for p in pairs if not p.failed]), rules, 1).outcome == "Passed"
-    assert judge(Tally().with_pairs("t", pairs), rules, 1).outcome != "Passed"
+    assert (
+        tally_verdict(Tally().with_pairs("t", [p for p in pairs if not p.failed]), rules, 1).outcome
+        == "Passed"
+    )
+    assert tally_verdict(Tally().with_pairs("t", pairs), rules, 1).outcome != "Passed"
 
 
 def test_turns_of_one_conversation_break_the_promise_and_one_of_each_keeps_it() -> None:
@@ -376,7 +379,7 @@ def test_turns_of_one_conversation_break_the_promise_and_one_of_each_keeps_it() 
 def test_what_was_left_out_of_conversations_is_told() -> None:
     tally = EQUAL.with_left_out([LeftOut("s", 9000 + n, REPEATED) for n in range(7)])
     assert Tally.from_json(json.loads(json.dumps(tally.to_json()))) == tally
-    said = judge(tally, RULES, 90).message
+    said = tally_verdict(tally, RULES, 90).message
     assert said.endswith("; 7 requests are left out: one counts of those that begin with the same words")
 
 

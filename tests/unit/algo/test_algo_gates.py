@@ -16,7 +16,7 @@ from combee.algo.gates import (
     at_confidence,
     compare,
     examples_needed,
-    judge_held_out,
+    held_out_verdict,
     score_interval,
 )
 from combee.algo.stats import detectable_gain, paired_difference
@@ -58,22 +58,22 @@ def test_verdicts(
     reason: str,
     needed: int | None,
 ) -> None:
-    said = judge_held_out(compared, min_score=min_score, min_gain=min_gain, confidence=0.95)
+    said = held_out_verdict(compared, min_score=min_score, min_gain=min_gain, confidence=0.95)
     assert (said.outcome, said.reason, said.needed) == (outcome, reason, needed)
     assert said.samples == compared.rows
 
 
 def test_sentences() -> None:
-    passed = judge_held_out(BETTER, min_score=0.85, min_gain=0.0, confidence=0.95)
+    passed = held_out_verdict(BETTER, min_score=0.85, min_gain=0.0, confidence=0.95)
     assert passed.message == (
         "0.861 >= 0.850 (0.817 to 0.896 at 95 %); +0.221 [0.180, 0.260] vs active, n=300"
     )
-    low = judge_held_out(BETTER, min_score=0.9, min_gain=0.0, confidence=0.95, against="the start")
+    low = held_out_verdict(BETTER, min_score=0.9, min_gain=0.0, confidence=0.95, against="the start")
     assert low.message == (
         "0.861 < 0.900 (0.817 to 0.896 at 95 %); +0.221 [0.180, 0.260] vs the start, n=300"
     )
     doubtful = Compared(0.61, 0.6, -0.02, 0.04, 300, 0.95, 30)
-    said = judge_held_out(doubtful, min_score=None, min_gain=0.0, confidence=0.95)
+    said = held_out_verdict(doubtful, min_score=None, min_gain=0.0, confidence=0.95)
     assert said.message == (
         "+0.010 [-0.020, 0.040] vs active, n=300; a gain over 0.000 cannot be told from chance; "
         "about 7,549 more examples would show one of 0.010"
@@ -121,12 +121,12 @@ def test_pairs_are_by_id_and_the_rest_is_left_out() -> None:
 
 def test_few_examples_never_pass_by_luck_alone() -> None:
     for n in range(1, 6):
-        said = judge_held_out(
+        said = held_out_verdict(
             compare(right(n, n), right(n, 0), confidence=0.95), min_score=None, min_gain=0.0, confidence=0.95
         )
         assert said.outcome == "Inconclusive"
     six = compare(right(6, 6), right(6, 0), confidence=0.95)
-    assert judge_held_out(six, min_score=None, min_gain=0.0, confidence=0.95).outcome == "Passed"
+    assert held_out_verdict(six, min_score=None, min_gain=0.0, confidence=0.95).outcome == "Passed"
 
 
 @settings(max_examples=200, deadline=None)
@@ -140,7 +140,7 @@ def test_what_passes_holds_and_what_fails_does_not(
 ) -> None:
     n, before, after = counts
     compared = compare(right(n, after), right(n, before), confidence=0.95)
-    said = judge_held_out(compared, min_score=min_score, min_gain=min_gain, confidence=0.95)
+    said = held_out_verdict(compared, min_score=min_score, min_gain=min_gain, confidence=0.95)
     if said.outcome == "Passed":
         assert compared.low > min_gain
         assert min_score is None or compared.score >= min_score
@@ -196,7 +196,7 @@ def promoted_at(n: int, margin: float, differ: float, confidence: float) -> floa
 def passes(wins: int, losses: int, n: int, margin: float, confidence: float) -> bool:
     score, gain = (n - losses) / n, (wins - losses) / n
     compared = Compared(score, score - gain, gain, gain, n, confidence, wins + losses)
-    said = judge_held_out(compared, min_score=None, min_gain=margin, confidence=confidence)
+    said = held_out_verdict(compared, min_score=None, min_gain=margin, confidence=confidence)
     return said.outcome == "Passed"
 
 
@@ -219,7 +219,7 @@ def test_a_few_equal_examples_do_not_show_that_a_candidate_is_no_worse(
 ) -> None:
     old = {str(i): float(i >= wins) for i in range(n)}
     compared = compare(dict.fromkeys(old, 1.0), old, confidence=0.95)
-    assert judge_held_out(compared, min_score=None, min_gain=-0.05, confidence=0.95).outcome == outcome
+    assert held_out_verdict(compared, min_score=None, min_gain=-0.05, confidence=0.95).outcome == outcome
 
 
 @given(st.integers(1, 400), st.data(), st.sampled_from([0.8, 0.95, 0.99]))

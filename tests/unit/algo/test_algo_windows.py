@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_algo_canary import first_at, gridded
 
-from combee.algo.canary import LeftOut, Pair, Rules, Tally, judge
+from combee.algo.canary import LeftOut, Pair, Rules, Tally, tally_verdict
 from combee.algo.power import least_pairs
 from combee.algo.sequence import above
 from combee.algo.verdict import Words
@@ -55,7 +55,7 @@ def test_the_least_number_of_pairs_is_the_least(epsilon: float) -> None:
 def test_what_is_said_has_its_unit() -> None:
     rules = Rules(epsilon=0.05, min_samples=20, duration_seconds=0, deadline_seconds=60)
     tally = Tally().with_pairs("t", [Pair("p", n, -0.2) for n in range(200)])
-    said = judge(tally, rules, 1, words=Words("window", "windows", 4.0, "points")).message
+    said = tally_verdict(tally, rules, 1, words=Words("window", "windows", 4.0, "points")).message
     assert said.startswith("-0.800 [") and "points vs active, n=200 windows" in said
     assert said.endswith("the upper end is below -0.200 points")
 
@@ -67,9 +67,9 @@ def test_requests_that_are_refused_are_counted_once_named_and_no_pairs() -> None
     again = tally.with_left_out(gone).with_pairs("t", [Pair("r", 0, 1.0)])
     assert again == tally == Tally.from_json(tally.to_json())
     assert tally.pairs == 4 and tally.spans == {"r": ((0, 8),)}
-    said = judge(tally, rules, 1).message
+    said = tally_verdict(tally, rules, 1).message
     assert said.endswith("; 5 requests are left out: the upstream refuses them (400: 2, 413: 3)")
-    (one,) = [judge(Tally().with_left_out(gone[:1]), rules, 99)]
+    (one,) = [tally_verdict(Tally().with_left_out(gone[:1]), rules, 99)]
     assert one.message.endswith(
         "with 0 pairs; no pair has come; 1 request is left out: the upstream refuses it (413: 1)"
     )

@@ -86,14 +86,14 @@ SPECS: dict[str, dict[str, Any]] = {
 def wish(way: str) -> JudgeWish:
     spec = PlaybookSpec.model_validate(SPECS[way])
     assert spec.canary is not None
-    test = TrafficComparison(
+    comparison = TrafficComparison(
         id="bbbb-aaaa-12345678-p0", kind="Promotion", mode=spec.canary.mode, against=AGAINST
     )
     return JudgeWish(
         owner=OWNER,
         canary=spec.canary,
         gateway=spec.delivery.gateway,
-        test=test,
+        comparison=comparison,
         digest=TESTED,
         contents={TESTED: "formula-bbbbbbbbbbbb", AGAINST: "formula-aaaaaaaaaaaa"},
         done={"replay": ((0, 41), (43, 50))},

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from hypothesis import strategies as st
 
 from combee.methods.gepa import GepaMethod, Pool, Terms
-from combee.methods.gepa.pool import Judged, Merged, Origin, Scored, Variant
+from combee.methods.gepa.pool import Acceptance, Merged, Origin, Scored, Variant
 from combee.methods.protocol import Refusal, Update
 from combee.methods.verification import Round, Verified
 from combee.records import Trajectory
@@ -55,7 +55,7 @@ def pool_of(*variants: Variant, start: int = 1) -> Pool:
             else Origin(one.digest, "rewrite", (first,), place)
             for place, one in enumerate(variants)
         ),
-        judged=frozenset(Judged(one.digest, True, 1.0, 4) for one in variants[start:]),
+        judged=frozenset(Acceptance(one.digest, True, 1.0, 4) for one in variants[start:]),
     )
 
 
@@ -115,7 +115,9 @@ def any_pool(seed: int) -> Pool:
         scores=some(
             lambda: Scored(one(), luck.choice("abc"), luck.choice(("", "partial")), luck.choice(values)), 6
         ),
-        judged=some(lambda: Judged(one(), luck.random() < 0.5, luck.choice(values), luck.randint(0, 9)), 3),
+        judged=some(
+            lambda: Acceptance(one(), luck.random() < 0.5, luck.choice(values), luck.randint(0, 9)), 3
+        ),
         merged=some(lambda: Merged(one(), one(), one()), 2),
         refusals=some(
             lambda: Refusal(one(), one(), luck.choice(("leak", "injection")), luck.choice(texts)), 2

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.methods.ace.diff import diff_playbooks
-from combee.methods.diff import Changed, Told
+from combee.methods.diff import Changed, DiffLine
 
 OLD = """# Notes of ours
 ## formulas
@@ -28,8 +28,8 @@ def test_votes_are_no_change_and_what_was_reworded_stays_one_bullet() -> None:
     assert found.changed == (
         Changed("formulas", "f-2", "Round at the end.", "Round at the end, to two digits."),
     )
-    assert found.added == (Told("formulas", "f-3", "Keep the sign."),)
-    assert found.removed == (Told("general", "g-1", "Read the question twice."),)
+    assert found.added == (DiffLine("formulas", "f-3", "Keep the sign."),)
+    assert found.removed == (DiffLine("general", "g-1", "Read the question twice."),)
     assert found.same == 1 and not found.empty
 
 

@@ -90,7 +90,7 @@ def test_each_child_is_asked_and_judged_on_the_minibatch_of_its_own_parent() -> 
     minibatches = {(f"{shown[0].text} and more", e) for e in ("1", "3")}
     minibatches |= {(f"{shown[1].text} and more", e) for e in ("2", "4")}
     assert {key for key in asked if key[1] not in SELECT} == minibatches
-    assert (tried.candidates, tried.judged, tried.passed) == (2, 2, 1)
+    assert (tried.candidates, tried.decided, tried.passed) == (2, 2, 1)
     won = [fact for fact in tried.artifact.judged if fact.gain == 2.0 and fact.accepted]
     assert [tried.artifact.by_digest[fact.variant].text for fact in won] == [f"{shown[0].text} and more"]
     assert tried.artifact.drawn == pool.drawn
@@ -131,7 +131,7 @@ def test_one_child_of_two_parents_is_tried_once() -> None:
     for one in shown:
         pool = GEPA.apply(pool, [rewrite("The same new text.")], [], iteration=0, ids=one.ids)
     assert len(pending(pool)) == 1
-    assert settled(pool, of(shown, {"1": 0.0, "2": 0.0}), lambda _, e: answer(e, 1.0), SELECT).judged == 1
+    assert settled(pool, of(shown, {"1": 0.0, "2": 0.0}), lambda _, e: answer(e, 1.0), SELECT).decided == 1
 
 
 def learned(count: int, seed: int, *, cut: bool, luck: int) -> bytes:

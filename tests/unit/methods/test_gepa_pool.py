@@ -10,7 +10,7 @@ from hypothesis import given
 
 from combee.errors import DataError
 from combee.methods.gepa import Pool
-from combee.methods.gepa.pool import Judged, read_components
+from combee.methods.gepa.pool import Acceptance, read_components
 from combee.methods.gepa.standing import best, mean_score, members, ranked, scores
 from combee.methods.protocol import Refusal
 
@@ -48,10 +48,10 @@ def test_components_are_named_in_json_or_there_is_one() -> None:
 def test_who_was_given_is_in_and_others_when_they_beat_their_parent() -> None:
     start, good, bad, waiting = (variant(instructions=text) for text in ("start", "good", "bad", "waiting"))
     pool = pool_of(start, good, bad, waiting)
-    judged = frozenset({Judged(good.digest, True, 1.0, 4), Judged(bad.digest, False, 0.0, 4)})
+    judged = frozenset({Acceptance(good.digest, True, 1.0, 4), Acceptance(bad.digest, False, 0.0, 4)})
     pool = replace(pool, judged=judged)
     assert members(pool) == [start.digest, good.digest]
-    both = replace(pool, judged=judged | {Judged(good.digest, False, -1.0, 4)})
+    both = replace(pool, judged=judged | {Acceptance(good.digest, False, -1.0, 4)})
     assert members(both) == [start.digest]
     refused = replace(pool, refusals=frozenset({Refusal(good.digest, "", "leak", "why")}))
     assert members(refused) == [start.digest]

@@ -15,7 +15,7 @@ from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.merge import ancestors, choose, mergeable, merged
 from combee.methods.gepa.pool import Merged, Origin
 from combee.methods.gepa.standing import best, members, pending, scores
-from combee.methods.gepa.verification import holds_up, judge
+from combee.methods.gepa.verification import acceptance, holds_up
 from combee.records import Trajectory
 
 SELECT = ["s1", "s2", "s3", "s4"]
@@ -40,7 +40,7 @@ def by_words(*good: str):
 def test_a_child_that_beats_its_parent_on_its_minibatch_is_in_and_leads() -> None:
     start = proposed(GEPA.initial("Answer."), rewrite("Answer right."))
     tried = settled(start, BATCH, by_words("right"), SELECT)
-    assert (tried.candidates, tried.judged, tried.passed) == (1, 1, 1)
+    assert (tried.candidates, tried.decided, tried.passed) == (1, 1, 1)
     assert best(tried.artifact).text == "Answer right."
     assert {len(found) for found in scores(tried.artifact).values()} == {4}
     assert pending(tried.artifact) == []
@@ -64,7 +64,7 @@ def test_one_that_is_only_as_good_is_not() -> None:
     before = {example: answer(example, 1.0) for example in BATCH}
     start = proposed(GEPA.initial("Answer."), rewrite("Answer anew."))
     tried = settled(start, before, by_words("Answer"), SELECT)
-    assert (tried.judged, tried.passed) == (1, 0)
+    assert (tried.decided, tried.passed) == (1, 0)
     assert best(tried.artifact).text == "Answer."
 
 
@@ -100,7 +100,7 @@ def test_a_joint_child_that_fails_is_tried_component_by_component() -> None:
 
     tried = settled(start, BATCH, answering, SELECT)
     assert dict(best(tried.artifact).components) == {"ask": "Ask well.", "check": "Check."}
-    assert (tried.judged, tried.passed) == (3, 1)
+    assert (tried.decided, tried.passed) == (3, 1)
 
 
 def test_a_child_whose_answers_were_lost_is_neither_in_nor_out_and_may_come_again() -> None:
@@ -110,7 +110,7 @@ def test_a_child_whose_answers_were_lost_is_neither_in_nor_out_and_may_come_agai
         return answer(example, 0.0, error="Unavailable") if "right" in text else answer(example, 0.0)
 
     tried = settled(start, BATCH, lost, SELECT)
-    assert (tried.judged, tried.passed) == (0, 0)
+    assert (tried.decided, tried.passed) == (0, 0)
     assert len(tried.artifact.variants) == 1 and not tried.artifact.judged
     again = proposed(tried.artifact, rewrite("Answer right."), iteration=1)
     assert settled(again, BATCH, by_words("right"), SELECT).passed == 1
@@ -129,7 +129,7 @@ def test_a_lost_score_is_asked_again_and_never_a_zero() -> None:
     assert scores(tried.artifact)[leader] == dict.fromkeys(["s1", "s2", "s4"], 1.0)
     healed = settled(tried.artifact, BATCH, by_words("right"), SELECT)
     assert scores(healed.artifact)[leader] == dict.fromkeys(SELECT, 1.0)
-    assert healed.judged == 0
+    assert healed.decided == 0
 
 
 def test_partial_credit_is_an_objective() -> None:
@@ -226,7 +226,7 @@ def test_a_verdict_counts_only_what_both_answered(
     before: dict[str, float | None], data: st.DataObject
 ) -> None:
     after = {example: data.draw(st.none() | st.sampled_from([0.0, 0.5, 1.0])) for example in before}
-    verdict = judge("c", before, after)
+    verdict = acceptance("c", before, after)
     both = [e for e in before if before[e] is not None and after[e] is not None]
     if not both or 2 * len(both) < len(before):
         assert verdict is None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playbook_bench import World, digest_of
 
-from combee.plan.playbook.conditions import READY, Said, merge
+from combee.plan.playbook.conditions import READY, Statement, merge
 
 
 def blocked() -> World:
@@ -70,12 +70,12 @@ def test_what_is_in_the_way_is_forgotten_once_it_is_delivered() -> None:
 
 def test_a_manifest_that_cannot_be_read_is_stalled_and_keeps_what_else_was_said() -> None:
     before = World().add("a").settle().status.conditions
-    after = merge(before, (Said(READY, "InvalidManifest", "no"),), 2, "t9")
+    after = merge(before, (Statement(READY, "InvalidManifest", "no"),), 2, "t9")
     assert [(c.type, c.status) for c in after][:3] == [
         ("Ready", "False"),
         ("Reconciling", "False"),
         ("Stalled", "True"),
     ]
     assert after[3:] == before[3:]
-    again = merge(after, (Said(READY, "InvalidManifest", "no"),), 2, "t10")
+    again = merge(after, (Statement(READY, "InvalidManifest", "no"),), 2, "t10")
     assert again == after

@@ -69,7 +69,7 @@ def test_a_test_that_begins_anew_begins_its_curve_anew() -> None:
     assert curve(world) == first
     world.judged("b", SOME * 2).tick(600)
     second = curve(world)
-    assert second.test != first.test and second.epsilon == 0.2
+    assert second.comparison != first.comparison and second.epsilon == 0.2
     assert [look.pairs for look in second.looks] == [8]
 
 

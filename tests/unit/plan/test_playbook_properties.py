@@ -13,8 +13,8 @@ from playbook_bench import CANARY, World, digest_of, gate
 from combee.algo.verdict import Judgement
 from combee.errors import UserError
 from combee.methods.content import leak_corpus
-from combee.methods.findings import findings, findings_from, findings_json, judge_content, verbatim
-from combee.plan.playbook.conditions import ORDER, TABLE, Said
+from combee.methods.findings import content_verdict, findings, findings_from, findings_json, verbatim
+from combee.plan.playbook.conditions import ORDER, TABLE, Statement
 from combee.plan.playbook.serving import Version, Wanted, serving
 
 NAMES = ("a", "b", "c", "d")
@@ -165,12 +165,12 @@ def test_a_reason_of_the_table_has_one_status() -> None:
     for (type_, status), reasons in TABLE.items():
         assert type_ in ORDER
         for reason in reasons:
-            assert Said(type_, reason, "").status == status
+            assert Statement(type_, reason, "").status == status
 
 
 def test_a_reason_that_is_not_in_the_table_is_a_bug() -> None:
     with pytest.raises(KeyError):
-        _ = Said("Ready", "Fine", "").status
+        _ = Statement("Ready", "Fine", "").status
 
 
 PLAYBOOK = """## Rules
@@ -246,8 +246,8 @@ def test_findings_are_a_verdict() -> None:
     def said(judgement: Judgement) -> tuple[str, str]:
         return judgement.outcome, judgement.reason
 
-    assert said(judge_content(None)) == ("Inconclusive", "NotLookedAt")
-    assert said(judge_content(())) == ("Passed", "ContentPassed")
-    many = judge_content(findings(PLAYBOOK) * 3)
+    assert said(content_verdict(None)) == ("Inconclusive", "NotLookedAt")
+    assert said(content_verdict(())) == ("Passed", "ContentPassed")
+    many = content_verdict(findings(PLAYBOOK) * 3)
     assert said(many) == ("Failed", "LeakFound")
     assert many.message.endswith("and 3 more")

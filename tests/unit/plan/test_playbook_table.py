@@ -185,10 +185,14 @@ def test_a_canary_begins_with_frozen_thresholds_and_tells_the_gateway_what_to_do
     world = two(epsilon=0.05, trafficPercent=10)
     plan = world.tick()
     (wish,) = plan.canaries
-    assert wish.test == world.versions["b"].status.test
-    assert (wish.test.kind, wish.test.mode, wish.test.against) == ("Promotion", "Shadow", digest_of("a"))
-    assert wish.test.traffic_percent == 10
-    assert (wish.test.since, wish.test.until) == (f"t{world.now:.0f}", f"t{world.now + 3600:.0f}")
+    assert wish.comparison == world.versions["b"].status.test
+    assert (wish.comparison.kind, wish.comparison.mode, wish.comparison.against) == (
+        "Promotion",
+        "Shadow",
+        digest_of("a"),
+    )
+    assert wish.comparison.traffic_percent == 10
+    assert (wish.comparison.since, wish.comparison.until) == (f"t{world.now:.0f}", f"t{world.now + 3600:.0f}")
     assert world.versions["b"].status.thresholds is not None
     assert (world.active, world.status.candidate_digest) == ("a", digest_of("b"))
     assert world.why("CanaryPassed") == ("Unknown", "NoTraffic")
@@ -270,7 +274,7 @@ def test_more_traffic_is_no_change_of_thresholds() -> None:
     world.tick()
     plan = world.change(canary={**CANARY, "trafficPercent": 50}).tick()
     assert plan.events == ()
-    assert plan.canaries[0].test.traffic_percent == 50
+    assert plan.canaries[0].comparison.traffic_percent == 50
     assert world.versions["b"].status.restarts == 0
 
 
@@ -395,7 +399,7 @@ def test_a_test_begun_by_an_earlier_operator_goes_on_and_its_judge_is_recorded()
     status = version.status.model_copy(update={"thresholds": old, "test": before})
     world.change_version("b", status=status)
     plan = world.tick()
-    assert plan.events == () and plan.canaries[0].pairs == 8 and plan.canaries[0].test.id == before.id
+    assert plan.events == () and plan.canaries[0].pairs == 8 and plan.canaries[0].comparison.id == before.id
     recorded = world.versions["b"].status.thresholds
     assert recorded is not None and recorded.evaluator == "judge at http://judge/v1"
     assert world.tick().events == ()
@@ -416,9 +420,9 @@ def test_other_requests_or_another_upstream_begin_a_replay_anew() -> None:
     world.tick()
     other = {**REPLAY, "replay": {"requests": {"configMap": {"name": "other", "key": "r"}}}}
     plan = world.change(canary=other).tick()
-    assert "the requests or the upstream of the replay changed" in plan.events[0].message
+    assert "the requests or the upstream changed" in plan.events[0].message
     plan = world.change(delivery={"gateway": {"upstream": {"url": "http://elsewhere/v1"}}}).tick()
-    assert "the requests or the upstream of the replay changed" in plan.events[0].message
+    assert "the requests or the upstream changed" in plan.events[0].message
     assert world.versions["b"].status.restarts == 2
 
 
@@ -848,8 +852,8 @@ def test_what_is_learned_after_a_rollback_to_nothing_is_compared_with_no_playboo
     world = to_nothing(mode=mode, **({"replay": REQUESTS} if mode == "Replay" else {}))
     plan = world.tick()
     (wish,) = plan.canaries
-    assert (wish.test.mode, wish.test.against, world.active) == (mode, "", "")
-    assert wish.test.id.startswith("b00000000000-nothing-")
+    assert (wish.comparison.mode, wish.comparison.against, world.active) == (mode, "", "")
+    assert wish.comparison.id.startswith("b00000000000-nothing-")
     assert "is compared with no playbook" in plan.events[-1].message
     world.tick(100)
     assert (world.active, world.why("CanaryPassed")) == ("", ("Unknown", "NoTraffic"))
@@ -871,7 +875,7 @@ def test_a_rollback_to_nothing_begins_a_test_anew_and_says_so() -> None:
     world.judged("b", GOOD).tick(10)
     world.decide("a", "Refuse").tick(100)
     assert (world.active, world.versions["b"].status.restarts) == ("", 1)
-    assert world.plan().canaries[0].test.against == ""
+    assert world.plan().canaries[0].comparison.against == ""
 
 
 @pytest.mark.parametrize("epsilon", [1, 1.0, 1.5, -0.1])

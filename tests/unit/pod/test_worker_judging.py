@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combee.algo.canary import UNJUDGED, LeftOut, Pair, Rules, Tally, judge
+from combee.algo.canary import UNJUDGED, LeftOut, Pair, Rules, Tally, tally_verdict
 from combee.plan.playbook.judges import LONGEST_PAUSE_SECONDS, SLOT_SECONDS, JudgeJob, next_job_seconds
 from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs
 from combee.pod.judge import config_map
@@ -226,7 +226,7 @@ def test_what_cannot_be_judged_is_told_and_not_asked_again() -> None:
     assert (first.counts["judged"], first.counts["failed"], cluster.tally.pairs) == (3, 6, 3)
     assert cluster.tally.left_out == {UNJUDGED: 6} and cluster.tally.spans == {"x": ((0, 8),)}
     rules = Rules(epsilon=0.02, min_samples=20, duration_seconds=60, deadline_seconds=600)
-    said = judge(cluster.tally, rules, 1).message
+    said = tally_verdict(cluster.tally, rules, 1).message
     assert said.endswith("; 6 requests are left out: the evaluator gave no verdict")
     asked: list[int] = []
 

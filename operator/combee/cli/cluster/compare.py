@@ -16,7 +16,7 @@ from pathlib import Path
 from combee.algo.latency import LatencyLaw
 from combee.api.methods import METHOD_NAMES
 from combee.api.run import manifest_digest
-from combee.cli.cluster.place import Found, Here, found_in, note, on_cluster, say
+from combee.cli.cluster.place import Here, LiveRun, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
 from combee.cli.where import Place
 from combee.compare.cells import Cell, CompareTask
@@ -40,7 +40,7 @@ NAMED = 5
 class Member:
     """A run of a comparison. ``every``: the examples between two scorings of heldOut."""
 
-    run: Found
+    run: LiveRun
     cell: Cell
     every: int
 
@@ -75,7 +75,7 @@ async def _members(here: Here, name: str, out: Path) -> list[Member]:
     return sorted(members, key=lambda one: (one.cell.seed, one.cell.task.name, one.cell.label))
 
 
-def _member(run: Found, out: Path) -> Member:
+def _member(run: LiveRun, out: Path) -> Member:
     manifest = run.parsed()
     try:
         noted = json.loads(run.raw["metadata"].get("annotations", {}).get(CELL_ANNOTATION, ""))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
+from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.cluster.pods import begun, job_pods, log_lines, phase_of, shard_of, step_jobs
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
@@ -115,7 +115,7 @@ def _state(job: JobSeen) -> str:
     return f"{job.succeeded} of {job.completions} done" if job.ready or job.succeeded else "waiting"
 
 
-def _no_step(here: Here, run: Found, wish: Wish, jobs: Sequence[Object]) -> UserError:
+def _no_step(here: Here, run: LiveRun, wish: Wish, jobs: Sequence[Object]) -> UserError:
     step = wish.step or "step"
     if wish.iteration is not None:
         step += f" of iteration {wish.iteration}"
@@ -130,7 +130,7 @@ def _no_step(here: Here, run: Found, wish: Wish, jobs: Sequence[Object]) -> User
     return UserError(f"{run.name} has no {step} on the cluster", fix=fix)
 
 
-def _no_pod(here: Here, run: Found, job: JobSeen, wish: Wish) -> UserError:
+def _no_pod(here: Here, run: LiveRun, job: JobSeen, wish: Wish) -> UserError:
     if wish.shard is not None and wish.shard >= job.completions:
         return UserError(
             f"{job.name} has no shard {wish.shard}", fix=f"Its shards are 0 to {job.completions - 1}"

@@ -44,7 +44,7 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LiveRun:
     """A run on a cluster."""
 
     raw: Object
@@ -154,7 +154,7 @@ def _in(answer: str) -> str:
     return f" in the namespace {match[1]}" if match else ""
 
 
-async def find(here: Here, name: str) -> Found:
+async def find(here: Here, name: str) -> LiveRun:
     """Return the run of that name. Raises UserError listing those that are there."""
     raw = await here.kube.get(RUN_KIND, here.namespace, name)
     if raw is not None:
@@ -168,9 +168,9 @@ async def find(here: Here, name: str) -> Found:
     )
 
 
-def found_in(raw: Object) -> Found:
+def found_in(raw: Object) -> LiveRun:
     """Read a run's object."""
-    return Found(raw, RunStatus.model_validate(readable(raw.get("status") or {})))
+    return LiveRun(raw, RunStatus.model_validate(readable(raw.get("status") or {})))
 
 
 def readable(status: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from combee.api.playbook import Origin
 from combee.api.stakes import Stakes
 from combee.api.status import Phase
-from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
+from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.cluster.versions import content, known
 from combee.cli.where import Place
 from combee.errors import UserError
@@ -57,7 +57,7 @@ def _tell(stakes: Stakes) -> None:
         note(visible(sentence))
 
 
-def _none(here: Here, run: Found) -> UserError:
+def _none(here: Here, run: LiveRun) -> UserError:
     phase, name = run.status.phase, run.name
     if phase is Phase.NOTHING_BETTER:
         why, next_one = "nothing better than the start was found", f"report {name} -o {name}"

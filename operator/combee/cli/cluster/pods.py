@@ -18,7 +18,7 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 
 
-def mine(owner: Owner, **more: str) -> str:
+def children_selector(owner: Owner, **more: str) -> str:
     """Return the label selector of a run's children."""
     chosen = {names.LABEL_RUN_UID: owner.uid, **more}
     return ",".join(f"{key}={value}" for key, value in chosen.items())
@@ -26,7 +26,7 @@ def mine(owner: Owner, **more: str) -> str:
 
 async def step_jobs(kube: Kube, owner: Owner) -> list[Object]:
     """Return the Jobs of a run's steps."""
-    jobs = await kube.list("Job", owner.namespace, labels=mine(owner))
+    jobs = await kube.list("Job", owner.namespace, labels=children_selector(owner))
     return [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from combee.api.common import ConfigMapKeyRef
 from combee.api.local import INITIAL_PLAYBOOK, sources
 from combee.api.run import PromptLearningRun
-from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
+from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.preview import shown_as
 from combee.cli.where import Place
 from combee.errors import UserError
@@ -79,7 +79,7 @@ async def _copies(here: Here, run: PromptLearningRun, given: StandIns, folder: P
     return files
 
 
-def _counted(live: Found, missing: list[str]) -> DataShape:
+def _counted(live: LiveRun, missing: list[str]) -> DataShape:
     """Return what profile counted. Raises UserError when it has not run yet."""
     state = Memory.from_status(live.status.state).run
     used = live.status.usage.get("task")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from combee import names
 from combee.cli.cluster.logs import last_words
-from combee.cli.cluster.place import Found, Here, find, note, on_cluster, say
-from combee.cli.cluster.pods import begun, log_lines, mine, phase_of
+from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
+from combee.cli.cluster.pods import begun, children_selector, log_lines, phase_of
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
@@ -85,12 +85,12 @@ def _refuse_folder(out: Path) -> None:
         )
 
 
-async def fetched(here: Here, run: Found, wait_seconds: float, *, calls: bool = False) -> dict[str, bytes]:
+async def fetched(here: Here, run: LiveRun, wait_seconds: float, *, calls: bool = False) -> dict[str, bytes]:
     """Fetch the files of a run, with ``calls`` also a comparison's. Raises UserErrors on what is missing."""
     return await _fetched(here, await _pod(here, run, calls=calls), wait_seconds)
 
 
-async def _pod(here: Here, run: Found, *, calls: bool) -> Object:
+async def _pod(here: Here, run: LiveRun, *, calls: bool) -> Object:
     """Return the pod to make. Raises UserError when the run has not begun."""
     status, owner = run.status, run.owner
     if not status.start_time or not status.pinned.image:
@@ -99,7 +99,7 @@ async def _pod(here: Here, run: Found, *, calls: bool) -> Object:
             fix=f"See what it waits for: {here.command(f'why {run.name}')}",
         )
     memory = Memory.from_status(status.state)
-    listed = await here.kube.list("ConfigMap", owner.namespace, labels=mine(owner))
+    listed = await here.kube.list("ConfigMap", owner.namespace, labels=children_selector(owner))
     configs = {str(one["metadata"]["name"]) for one in listed}
     config = names.run_config_name(owner.name, owner.uid)
     if config not in configs:

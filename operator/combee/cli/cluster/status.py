@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from combee.api.run import Budget
-from combee.cli.cluster.place import Found, Here, find, found_in, note, on_cluster, say
+from combee.cli.cluster.place import Here, LiveRun, find, found_in, note, on_cluster, say
 from combee.cli.cluster.status_text import Line, Shown, next_command, overview, text, view, wrapped
 from combee.cli.where import Place
 from combee.errors import ClusterError
@@ -57,7 +57,7 @@ def _plain(raw: dict[str, Any]) -> dict[str, Any]:
     return {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"], "status": status}
 
 
-def shown(run: Found) -> Shown:
+def shown(run: LiveRun) -> Shown:
     """Return the facts of the view. A budget that cannot be read is shown as none."""
     spec = run.raw.get("spec") or {}
     try:
@@ -74,7 +74,7 @@ def shown(run: Found) -> Shown:
     )
 
 
-def _once(here: Here, run: Found) -> None:
+def _once(here: Here, run: LiveRun) -> None:
     seen = shown(run)
     say(text(view(seen, ascii_only=_ascii()), shutil.get_terminal_size((110, 24)).columns))
     say(f"\nNext: {here.command(next_command(seen))}")
@@ -97,7 +97,7 @@ async def _all(here: Here, *, watch: bool) -> int:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _watch(here: Here, run: Found, *, as_json: bool) -> int:
+async def _watch(here: Here, run: LiveRun, *, as_json: bool) -> int:
     """Show the run until it is over: a live view on a terminal, elsewhere a line at each change."""
     if as_json or not sys.stdout.isatty():
         before: Any = None
@@ -119,7 +119,7 @@ async def _watch(here: Here, run: Found, *, as_json: bool) -> int:
     return 0
 
 
-async def _looks(here: Here, run: Found) -> AsyncIterator[Found]:
+async def _looks(here: Here, run: LiveRun) -> AsyncIterator[LiveRun]:
     """Yield the run as it is now, again and again, the last time when it is over."""
     answered = time.monotonic()
     while True:
@@ -136,7 +136,7 @@ async def _looks(here: Here, run: Found) -> AsyncIterator[Found]:
             note(f"the cluster does not answer, trying again ({error.what})")
 
 
-def _line(run: Found) -> str:
+def _line(run: LiveRun) -> str:
     status = run.status
     best = (
         f" · held-out {status.shown.held_out} {status.shown.gain}".rstrip() if status.shown.held_out else ""

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from combee import names
 from combee.cli.cluster.logs import last_words
-from combee.cli.cluster.place import Found, Here, find, on_cluster, say
-from combee.cli.cluster.pods import JOB_LABEL, log_lines, mine, phase_of, step_jobs
+from combee.cli.cluster.place import Here, LiveRun, find, on_cluster, say
+from combee.cli.cluster.pods import JOB_LABEL, children_selector, log_lines, phase_of, step_jobs
 from combee.cli.cluster.status import shown
 from combee.cli.cluster.status_text import text
 from combee.cli.cluster.why_text import Facts, next_command, why
@@ -38,11 +38,11 @@ def run_why(name: str, place: Place) -> int:
     return on_cluster(place, work)
 
 
-async def _facts(kube: Kube, run: Found) -> Facts:
+async def _facts(kube: Kube, run: LiveRun) -> Facts:
     owner, now = run.owner, time.time()
     jobs = await step_jobs(kube, owner)
-    pods = await kube.list("Pod", owner.namespace, labels=mine(owner))
-    engines = await kube.list("Deployment", owner.namespace, labels=mine(owner))
+    pods = await kube.list("Pod", owner.namespace, labels=children_selector(owner))
+    engines = await kube.list("Deployment", owner.namespace, labels=children_selector(owner))
     events = await _events(kube, owner.namespace)
     facts = Facts(
         shown(run),
@@ -112,7 +112,7 @@ def _labelled(pods: Sequence[Object], label: str, value: str) -> list[Object]:
 
 
 async def _last_words(
-    kube: Kube, jobs: Sequence[Object], pods: Sequence[Object], run: Found
+    kube: Kube, jobs: Sequence[Object], pods: Sequence[Object], run: LiveRun
 ) -> dict[str, str]:
     """Return the last words of the newest failed pods: the error in their summary, else the end of their
     log. A Job that is complete got over it."""

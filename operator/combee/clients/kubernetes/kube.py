@@ -92,7 +92,7 @@ class Kube:
         configuration = client.Configuration()
         configuration.retries = False
         files = kubeconfig()
-        by_file = context is not None or not _in_cluster() or (as_a_person and _there(files))
+        by_file = context is not None or not _in_cluster() or (as_a_person and _any_file(files))
         try:
             if by_file:
                 chosen = await login(configuration, files, context)
@@ -200,7 +200,7 @@ class Kube:
     ) -> Answer:
         """One request. ClusterError for a status from 300 on that is not in ``quiet``, and for no answer."""
         try:
-            response = await self._asked(method, path, query, body, content, self._deadline_seconds, accept)
+            response = await self._reply(method, path, query, body, content, self._deadline_seconds, accept)
             async with asyncio.timeout(self._deadline_seconds):  # wait_for may swallow a cancellation
                 raw = await response.read()
         except (BugError, ClusterError):
@@ -226,7 +226,7 @@ class Kube:
         where = f"GET {path}"
         timeout = ClientTimeout(total=None, sock_connect=self._deadline_seconds, sock_read=silence_seconds)
         try:
-            response = await self._asked("GET", path, query, None, "application/json", timeout)
+            response = await self._reply("GET", path, query, None, "application/json", timeout)
             if response.status >= 300:
                 async with asyncio.timeout(self._deadline_seconds):
                     raw = await response.read()
@@ -237,7 +237,7 @@ class Kube:
         except (OSError, TimeoutError, ClientError) as error:
             raise _unanswered(error, where) from None
 
-    async def _asked(
+    async def _reply(
         self,
         method: str,
         path: str,
@@ -306,7 +306,7 @@ def _own_namespace() -> str:
     return Path(_ACCOUNT, "namespace").read_text().strip()
 
 
-def _there(files: str) -> bool:
+def _any_file(files: str) -> bool:
     from pathlib import Path
 
     return any(Path(one).expanduser().is_file() for one in files.split(os.pathsep) if one)

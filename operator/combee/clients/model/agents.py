@@ -13,7 +13,7 @@ from typing import Any
 from combee.algo.tokens import estimate_tokens
 from combee.clients.model.body import MAX_TOKENS, SEED, Reply, counted, prompt_tokens, read_reply
 from combee.clients.model.failures import StatusError
-from combee.clients.model.refusals import Again, Asked, Quirk, judge
+from combee.clients.model.refusals import Again, Query, Quirk, meaning_of
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, canonical_digest
 from combee.errors import ContextLengthError, EndpointError
 from combee.records import Message, Prompt
@@ -104,13 +104,13 @@ def read_agent_reply(content: bytes, prompt: Prompt) -> Reply | str:
     )
 
 
-def judge_agent(error: StatusError, question: Asked, now: float) -> Again | Quirk | EndpointError:
-    """Judge like ``judge``, but leave a wrong request for the agent to correct."""
-    verdict = judge(error, question, now)
-    if isinstance(verdict, Again | ContextLengthError) or error.status_code in _KEYS_STATUS:
-        return verdict
-    if isinstance(verdict, Quirk) and verdict.name in (MAX_TOKENS, SEED):
-        return verdict
+def agent_meaning(error: StatusError, question: Query, now: float) -> Again | Quirk | EndpointError:
+    """Like ``meaning_of``, but leave a wrong request for the agent to correct."""
+    meaning = meaning_of(error, question, now)
+    if isinstance(meaning, Again | ContextLengthError) or error.status_code in _KEYS_STATUS:
+        return meaning
+    if isinstance(meaning, Quirk) and meaning.name in (MAX_TOKENS, SEED):
+        return meaning
     if error.status_code in (400, 422):
         message = error.message[:200]
         return AgentRequestError(
@@ -118,8 +118,8 @@ def judge_agent(error: StatusError, question: Asked, now: float) -> Again | Quir
         )
     return (
         EndpointError("the server refuses the request", where=question.where)
-        if isinstance(verdict, Quirk)
-        else verdict
+        if isinstance(meaning, Quirk)
+        else meaning
     )
 
 

@@ -25,7 +25,7 @@ from combee.clients.model.forms import form_of
 from combee.clients.model.limits import Clock, RunLimits, Sleep
 from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger, Race
-from combee.clients.model.refusals import Again, Asked, Quirk, is_about_the_model, judge, shown, unknown_model
+from combee.clients.model.refusals import Again, Query, Quirk, about_model, meaning_of, shown, unknown_model
 from combee.clients.model.wire import (
     Answered,
     Budget,
@@ -137,7 +137,7 @@ class ChatClient:
 
         Returns the server's row for the model. Raises EndpointError with the fix otherwise.
         """
-        question = Asked(self.endpoint, self.role)
+        question = Query(self.endpoint, self.role)
         for attempt in range(1, _CHECK_ATTEMPTS + 1):
             try:
                 served = await self._connection.models(again=True)
@@ -148,12 +148,12 @@ class ChatClient:
             except StatusError as error:
                 if error.status_code in (404, 405):
                     raise unknown_model(question, None) from None
-                verdict = judge(error, question, self.wall_clock())
-                if not isinstance(verdict, Again):
-                    raise _final(verdict, error, question) from None
+                meaning = meaning_of(error, question, self.wall_clock())
+                if not isinstance(meaning, Again):
+                    raise _final(meaning, error, question) from None
                 if attempt == _CHECK_ATTEMPTS:
-                    raise _spent(question, [verdict.reason] * attempt) from None
-                await self.sleep(wait_seconds("check", attempt, verdict.after))
+                    raise _spent(question, [meaning.reason] * attempt) from None
+                await self.sleep(wait_seconds("check", attempt, meaning.after))
                 continue
             for model in served:
                 if model.id == self.endpoint.model:
@@ -184,12 +184,12 @@ class ChatClient:
         return await self._attempts(request, key, call)
 
     async def _attempts(self, request: ChatRequest, key: str, call: _Call) -> Completion:
-        question = Asked(self.endpoint, self.role, request.prompt)
+        question = Query(self.endpoint, self.role, request.prompt)
         failures = 0
         while True:
             quirks = frozenset(self._connection.quirks)
             outcome = await self._raced(request, question, quirks, call, key)
-            self._adapt(outcome)
+            self._follow(outcome)
             if isinstance(outcome, Completion):
                 reasons = tuple(reason for reason in call.reasons if reason not in QUIRKS)
                 return replace(outcome, retried_for=reasons) if reasons else outcome
@@ -207,7 +207,7 @@ class ChatClient:
             )
             await self.sleep(wait)
 
-    def _adapt(self, outcome: Completion | Again | Quirk) -> None:
+    def _follow(self, outcome: Completion | Again | Quirk) -> None:
         """Adapt the role's limit to the outcome of an attempt."""
         if self.adaptive is None or self._own_limits is None or isinstance(outcome, Quirk):
             return
@@ -219,7 +219,7 @@ class ChatClient:
             self._limit_changes.append(change)
 
     async def _raced(
-        self, request: ChatRequest, question: Asked, quirks: frozenset[str], call: _Call, key: str
+        self, request: ChatRequest, question: Query, quirks: frozenset[str], call: _Call, key: str
     ) -> Completion | Again | Quirk:
         """Make one attempt, and others beside it when it takes far longer than similar calls."""
         hedger = self.hedger
@@ -236,7 +236,7 @@ class ChatClient:
         for missed in race.missed:
             if isinstance(missed, Again):
                 call.reasons.append(missed.reason)
-                self._adapt(missed)
+                self._follow(missed)
         if isinstance(outcome, Completion):
             seconds = self.clock() - sent_at if race.hedges else outcome.latency_seconds
             hedger.observe(kind, seconds)
@@ -244,7 +244,7 @@ class ChatClient:
         return outcome
 
     async def _attempt(
-        self, request: ChatRequest, question: Asked, quirks: frozenset[str], call: _Call
+        self, request: ChatRequest, question: Query, quirks: frozenset[str], call: _Call
     ) -> Completion | Again | Quirk:
         """Make one request. Raises EndpointError when the endpoint refuses for good."""
         waited_from = self.clock()
@@ -266,7 +266,7 @@ class ChatClient:
         except NoAnswerError:
             return Again("reset")
         except StatusError as error:
-            return await self._verdict(error, question, quirks)
+            return await self._meaning(error, question, quirks)
         seconds = self.clock() - sent_at
         if isinstance(reply, str):
             return Again(reply)
@@ -282,15 +282,15 @@ class ChatClient:
             attempts=call.attempts,
         )
 
-    async def _verdict(self, error: StatusError, question: Asked, quirks: frozenset[str]) -> Again | Quirk:
-        verdict = self._form.judge(error, question, self.wall_clock())
-        if isinstance(verdict, Again) or (isinstance(verdict, Quirk) and verdict.name not in quirks):
-            return verdict
-        if not isinstance(verdict, Quirk) and is_about_the_model(error):
+    async def _meaning(self, error: StatusError, question: Query, quirks: frozenset[str]) -> Again | Quirk:
+        meaning = self._form.meaning(error, question, self.wall_clock())
+        if isinstance(meaning, Again) or (isinstance(meaning, Quirk) and meaning.name not in quirks):
+            return meaning
+        if not isinstance(meaning, Quirk) and about_model(error):
             served = await self._served_names()
             if served is None or self.endpoint.model not in served:
                 raise unknown_model(question, served) from None
-        raise _final(verdict, error, question) from None
+        raise _final(meaning, error, question) from None
 
     async def _served_names(self) -> tuple[str, ...] | None:
         try:
@@ -314,18 +314,18 @@ class ChatClient:
         )
 
 
-def _final(verdict: EndpointError | Quirk, error: StatusError, question: Asked) -> EndpointError:
-    if isinstance(verdict, EndpointError):
-        return verdict
+def _final(meaning: EndpointError | Quirk, error: StatusError, question: Query) -> EndpointError:
+    if isinstance(meaning, EndpointError):
+        return meaning
     return EndpointError(
-        f"the server refuses the request even without {verdict.name} ({error.status_code}): "
+        f"the server refuses the request even without {meaning.name} ({error.status_code}): "
         f"{shown(error.message, question)}",
         where=question.where,
         fix="Check the endpoint's URL, model and parameters.",
     )
 
 
-def _spent(question: Asked, reasons: list[str]) -> TransientError:
+def _spent(question: Query, reasons: list[str]) -> TransientError:
     return TransientError(
         f"no answer after {len(reasons)} attempts ({', '.join(reasons)})",
         where=question.where,
@@ -333,7 +333,7 @@ def _spent(question: Asked, reasons: list[str]) -> TransientError:
     )
 
 
-def _unreachable(question: Asked, error: NoAnswerError) -> UnreachableError:
+def _unreachable(question: Query, error: NoAnswerError) -> UnreachableError:
     cause = type(error.__cause__).__name__ if error.__cause__ else type(error).__name__
     return UnreachableError(
         f"the endpoint cannot be reached ({cause})",

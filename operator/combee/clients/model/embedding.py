@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from combee.clients.model.body import Reply, counted, prompt_tokens
 from combee.clients.model.failures import StatusError
-from combee.clients.model.refusals import Again, Asked, Quirk, judge
+from combee.clients.model.refusals import Again, Query, Quirk, meaning_of
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, canonical_digest
 from combee.errors import ContextLengthError, EndpointError
 from combee.records import Message, Prompt
@@ -95,21 +95,21 @@ def vectors_of(text: str) -> NDArray[np.float32]:
     return np.stack(rows).astype(np.float32).reshape(len(rows), int(record["dimension"]))
 
 
-def judge_embeddings(error: StatusError, question: Asked, now: float) -> Again | Quirk | EndpointError:
-    """Judge like ``judge``, and name the fix for a server that serves no embeddings."""
-    verdict = judge(error, question, now)
-    if isinstance(verdict, Again) or error.status_code in (401, 402, 403):
-        return verdict
-    if isinstance(verdict, ContextLengthError):
+def embeddings_meaning(error: StatusError, question: Query, now: float) -> Again | Quirk | EndpointError:
+    """Like ``meaning_of``, and name the fix for a server that serves no embeddings."""
+    meaning = meaning_of(error, question, now)
+    if isinstance(meaning, Again) or error.status_code in (401, 402, 403):
+        return meaning
+    if isinstance(meaning, ContextLengthError):
         return ContextLengthError(
-            verdict.what, where=verdict.where, fix="Use an embedding model with a longer context."
+            meaning.what, where=meaning.where, fix="Use an embedding model with a longer context."
         )
     message = error.message.lower()
     if error.status_code in _NOT_SERVED or ("embedding" in message and "support" in message):
         return EndpointError(
             f"the server gives no embeddings at {PATH} ({error.status_code})", where=question.where, fix=_FIX
         )
-    return verdict
+    return meaning
 
 
 def _index(row: dict[str, Any], place: int) -> int:

@@ -57,7 +57,7 @@ class Quirk:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """The endpoint, role and prompt of a call, for error messages."""
 
     endpoint: Endpoint
@@ -71,7 +71,7 @@ class Asked:
         return f"models.{role} ({self.endpoint.host})"
 
 
-def judge(error: StatusError, question: Asked, now: float) -> Again | Quirk | EndpointError:
+def meaning_of(error: StatusError, question: Query, now: float) -> Again | Quirk | EndpointError:
     """Return the meaning of an HTTP status of 300 or above. ``now``: Unix seconds, for dates in headers.
 
     The caller detects an unknown model, since it can ask the server which models it serves.
@@ -110,7 +110,7 @@ def judge(error: StatusError, question: Asked, now: float) -> Again | Quirk | En
     )
 
 
-def is_about_the_model(error: StatusError) -> bool:
+def about_model(error: StatusError) -> bool:
     """Return whether the error may mean an unknown model. A 404 may also mean a wrong path."""
     text = f"{error.code or ''} {error.message}".lower()
     return error.status_code == 404 or (
@@ -118,7 +118,7 @@ def is_about_the_model(error: StatusError) -> bool:
     )
 
 
-def refused_key(status: int, question: Asked) -> EndpointError:
+def refused_key(status: int, question: Query) -> EndpointError:
     """Return the error for 401 and 403. It leaves the server's message out, which may repeat the key."""
     source = question.endpoint.key_source
     problem = (
@@ -133,7 +133,7 @@ def refused_key(status: int, question: Asked) -> EndpointError:
     return EndpointError(f"{problem} ({status})", where=question.where, fix=fix)
 
 
-def unknown_model(question: Asked, served: tuple[str, ...] | None) -> EndpointError:
+def unknown_model(question: Query, served: tuple[str, ...] | None) -> EndpointError:
     """Return the error for a model that is not among ``served`` (None: the server could not say)."""
     problem = f"the model {question.endpoint.model!r} is not served there"
     if not served:
@@ -144,7 +144,7 @@ def unknown_model(question: Asked, served: tuple[str, ...] | None) -> EndpointEr
     return EndpointError(problem, where=question.where, fix=f"It serves: {names}.")
 
 
-def shown(message: str, question: Asked) -> str:
+def shown(message: str, question: Query) -> str:
     """Return a server's message, cleaned for a log: one line without the key or parts of the prompt."""
     key = question.endpoint.api_key.get_secret_value()
     text = _flat(message.replace(key, "***") if key else message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from combee.methods.diff import Changed, Told
+from combee.methods.diff import Changed, DiffLine
 from combee.methods.registry import diff_texts, lines_of
 
 MOST_ENTRIES = 400
@@ -23,7 +23,7 @@ class Section:
     """Bullets under one heading."""
 
     title: str
-    bullets: tuple[Told, ...]
+    bullets: tuple[DiffLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class DiffSection:
     """What changed under one heading."""
 
     title: str
-    removed: tuple[Told, ...]
+    removed: tuple[DiffLine, ...]
     changed: tuple[Reworded, ...]
-    added: tuple[Told, ...]
+    added: tuple[DiffLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Difference:
 def content_of(text: str, method: str = "") -> Content:
     """Return the bullets of a version by section, and its other lines of text, as its ``method`` has them."""
     lines = [line for line in lines_of(text, method) if line.text]
-    sections: dict[str, list[Told]] = {}
+    sections: dict[str, list[DiffLine]] = {}
     for line in lines[:MOST_ENTRIES]:
         sections.setdefault(line.section, []).append(_cut_entry(line))
     return Content(
@@ -94,7 +94,7 @@ def difference_of(before: str, after: str, methods: tuple[str, str] = ("", "")) 
     removed = diff.removed[:MOST_ENTRIES]
     changed = diff.changed[: MOST_ENTRIES - len(removed)]
     added = diff.added[: MOST_ENTRIES - len(removed) - len(changed)]
-    shown: list[Told | Changed] = [*removed, *changed, *added]
+    shown: list[DiffLine | Changed] = [*removed, *changed, *added]
     lines = [*lines_of(after, methods[1]), *lines_of(before, methods[0]), *shown]
     changed_in = {entry.section for entry in shown}
     return Difference(
@@ -112,7 +112,7 @@ def difference_of(before: str, after: str, methods: tuple[str, str] = ("", "")) 
 
 
 def _section(
-    title: str, removed: Iterable[Told], changed: Iterable[Changed], added: Iterable[Told]
+    title: str, removed: Iterable[DiffLine], changed: Iterable[Changed], added: Iterable[DiffLine]
 ) -> DiffSection:
     return DiffSection(
         title,
@@ -145,7 +145,7 @@ def _pieces(words: list[str], head: int, tail: int) -> tuple[Piece, ...]:
     return tuple(Piece(" ".join(part), differs) for part, differs in parts if part)
 
 
-def _cut_entry(entry: Told) -> Told:
+def _cut_entry(entry: DiffLine) -> DiffLine:
     return replace(entry, text=_cut(entry.text))
 
 

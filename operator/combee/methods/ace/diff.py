@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 from combee.methods.ace.parse import Document, Line, parse_playbook
-from combee.methods.diff import Changed, Diff, Told
+from combee.methods.diff import Changed, Diff, DiffLine
 
 
 def diff_playbooks(before: str, after: str) -> Diff:
@@ -32,25 +32,25 @@ def diff_playbooks(before: str, after: str) -> Diff:
     for line in came:
         was = by_id.pop(line.id, None)
         if was is None:
-            added.append(_told(line))
+            added.append(_diff_line(line))
         else:
             matched.add(id(was))
             changed.append(Changed(line.section, line.id, was.entry_text, line.entry_text))
-    removed = [_told(line) for line in gone if id(line) not in matched]
+    removed = [_diff_line(line) for line in gone if id(line) not in matched]
     more, less = _prose(old, new)
     return Diff((*added, *more), (*removed, *less), tuple(changed), common.total())
 
 
-def lines_of(text: str) -> list[Told]:
+def lines_of(text: str) -> list[DiffLine]:
     """Return every line of a playbook, bullets with their votes; a heading or blank line has no text."""
     return [_shown(line) for line in parse_playbook(text).lines]
 
 
-def _shown(line: Line) -> Told:
+def _shown(line: Line) -> DiffLine:
     if line.kind != "bullet":
-        return Told(line.section, "", line.raw if line.kind == "prose" and line.raw.strip() else "")
+        return DiffLine(line.section, "", line.raw if line.kind == "prose" and line.raw.strip() else "")
     contested = ", contested" if line.contested else ""
-    return replace(_told(line), votes=f"helpful {line.helpful}, harmful {line.harmful}{contested}")
+    return replace(_diff_line(line), votes=f"helpful {line.helpful}, harmful {line.harmful}{contested}")
 
 
 def _without(lines: tuple[Line, ...], common: Counter[str]) -> list[Line]:
@@ -63,17 +63,17 @@ def _without(lines: tuple[Line, ...], common: Counter[str]) -> list[Line]:
     return kept
 
 
-def _told(line: Line) -> Told:
-    return Told(line.section, line.id, line.entry_text)
+def _diff_line(line: Line) -> DiffLine:
+    return DiffLine(line.section, line.id, line.entry_text)
 
 
-def _prose(old: Document, new: Document) -> tuple[list[Told], list[Told]]:
+def _prose(old: Document, new: Document) -> tuple[list[DiffLine], list[DiffLine]]:
     """Return the lines that came, and those that went, among those that are neither bullets nor blank."""
     before, after = (
         Counter((one.section, one.text.strip()) for one in map(_shown, side.lines) if one.text and not one.id)
         for side in (old, new)
     )
     return (
-        [Told(section, "", text) for section, text in (after - before).elements()],
-        [Told(section, "", text) for section, text in (before - after).elements()],
+        [DiffLine(section, "", text) for section, text in (after - before).elements()],
+        [DiffLine(section, "", text) for section, text in (before - after).elements()],
     )

@@ -180,7 +180,7 @@ def reflect_prompt(
         lessons = "; ".join(quote_line(lesson.text, MAX_LESSON_CHARS) for lesson in previous.lessons)
         earlier = f"{quote_line(previous.text, MAX_DIAGNOSIS_CHARS)} Lessons: {lessons or '(none)'}"
         parts.append((f"REVIEW {round - 1}, GIVEN TO THE AGENT BEFORE THIS ATTEMPT", earlier))
-    judgement = "" if recorded and not recorded.judged else f"The attempt was {verdict}."
+    judgement = "" if recorded and not recorded.outcome_known else f"The attempt was {verdict}."
     parts.append(("VERDICT", f"{judgement} {_cut(trajectory.feedback)}".strip()))
     user = "\n\n".join(f"# {title}\n\n{text}" for title, text in parts)
     system = _with_playbook(_REFLECT, playbook_text)

@@ -8,18 +8,18 @@ Z = 1.645
 """Quantile of the standard normal: one-sided 95 %."""
 
 
-def wilson(successes: int, trials: int, z: float = Z) -> tuple[float, float]:
-    """Return the (lower, upper) bound of the share ``successes / trials``, in [0, 1]; (0, 1) without trials.
+def wilson(successes: int, votes: int, z: float = Z) -> tuple[float, float]:
+    """Return the (lower, upper) bound of the share ``successes / votes``, in [0, 1]; (0, 1) without votes.
 
     >>> [round(x, 3) for x in wilson(0, 3)]
     [0.0, 0.474]
     """
-    if trials <= 0:
+    if votes <= 0:
         return 0.0, 1.0
-    share = successes / trials
-    spread = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    middle = share + z * z / (2 * trials)
-    scale = 1 + z * z / trials
+    share = successes / votes
+    spread = z * sqrt(share * (1 - share) / votes + z * z / (4 * votes * votes))
+    middle = share + z * z / (2 * votes)
+    scale = 1 + z * z / votes
     return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 

@@ -5,7 +5,7 @@
 | Variant | a prompt of named components exists |
 | Origin | where it comes from: the start, a proposal of some kind, a merge of lineages |
 | Scored | it scored so much on an example (of an objective) |
-| Judged | on the minibatch that it was proposed from it beat its parent, or did not |
+| Acceptance | on the minibatch that it was proposed from it beat its parent, or did not |
 | Merged | two variants were merged over an ancestor: not to be tried again |
 | Refusal | why it may not be shown to a model |
 | drawn | how many draws the pool's generator has made: its whole state |
@@ -86,7 +86,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Judged:
+class Acceptance:
     """On ``examples`` that both answered, ``variant`` scored ``gain`` more in sum than its parent."""
 
     variant: str
@@ -112,7 +112,7 @@ class Pool(FactSet):
     variants: frozenset[Variant] = frozenset()
     origins: frozenset[Origin] = frozenset()
     scores: frozenset[Scored] = frozenset()
-    judged: frozenset[Judged] = frozenset()
+    judged: frozenset[Acceptance] = frozenset()
     merged: frozenset[Merged] = frozenset()
     refusals: frozenset[Refusal] = frozenset()
     drawn: int = 0
@@ -137,7 +137,7 @@ _FACTS: Mapping[str, type[Any]] = {
     "variants": Variant,
     "origins": Origin,
     "scores": Scored,
-    "judged": Judged,
+    "judged": Acceptance,
     "merged": Merged,
     "refusals": Refusal,
 }

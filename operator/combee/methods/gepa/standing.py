@@ -104,11 +104,11 @@ def _cut(text: str, budget_tokens: int) -> str:
 def variants(pool: Pool, shown: str) -> list[VariantView]:
     """Return the members, best first. ``shown`` is the digest of the one that is rendered."""
     known = scores(pool)
-    judged = {fact.variant: fact for fact in sorted(pool.judged)}
+    verdicts = {fact.variant: fact for fact in sorted(pool.judged)}
     views = []
     for digest in ranked(pool):
         origin = pool.origin_of(digest)
-        verdict, own = judged.get(digest), known.get(digest, {})
+        verdict, own = verdicts.get(digest), known.get(digest, {})
         views.append(
             VariantView(
                 digest=digest,

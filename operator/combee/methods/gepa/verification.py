@@ -21,7 +21,7 @@ from combee.algo.grouping import grouped
 from combee.api.method_gepa import Frontier
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.merge import choose, merged
-from combee.methods.gepa.pool import VALUE, Judged, Merged, Origin, Pool, Scored, Variant
+from combee.methods.gepa.pool import VALUE, Acceptance, Merged, Origin, Pool, Scored, Variant
 from combee.methods.gepa.propose import Child, parts
 from combee.methods.gepa.standing import members, pending, render, scores
 from combee.methods.verification import Known, Page, Rollout, Round, Verified, Verifying
@@ -59,10 +59,10 @@ def verification(
     known = pool.judged
     waiting = pending(pool)
     if waiting:
-        pool = yield from _judged(pool, waiting, before, "minibatch")
+        pool = yield from _tried(pool, waiting, before, "minibatch")
         pool, retried = _retried(pool, _of_losing_parents(pool, waiting))
         if retried:
-            pool = yield from _judged(pool, retried, before, "minibatch by component")
+            pool = yield from _tried(pool, retried, before, "minibatch by component")
             waiting += retried
     lost = {fact.variant for fact in pool.judged if not fact.accepted}
     pool = _without(pool, lost | set(pending(pool)))
@@ -104,7 +104,7 @@ def _of_losing_parents(pool: Pool, children: Sequence[str]) -> list[str]:
     return [digest for digest in children if parent[digest] not in beaten]
 
 
-def _judged(pool: Pool, children: Sequence[str], before: _Minibatches, stage: str) -> _Asking:
+def _tried(pool: Pool, children: Sequence[str], before: _Minibatches, stage: str) -> _Asking:
     rollouts: list[Rollout] = []
     tried: list[tuple[str, Mapping[str, float | None], int]] = []
     for digest in children:
@@ -115,11 +115,11 @@ def _judged(pool: Pool, children: Sequence[str], before: _Minibatches, stage: st
         rollouts += [Rollout(example, page) for example in examples]
         tried.append((digest, minibatch, len(examples)))
     answers = iter((yield Round(stage, tuple(rollouts))))
-    verdicts = set[Judged]()
+    verdicts = set[Acceptance]()
     for digest, minibatch, count in tried:
         own = islice(answers, count)
         after = {one.example_id: None if one.error else one.score for one in own}
-        if (verdict := judge(digest, minibatch, after)) is not None:
+        if (verdict := acceptance(digest, minibatch, after)) is not None:
             verdicts.add(verdict)
     return replace(pool, judged=pool.judged | verdicts)
 
@@ -197,7 +197,7 @@ def _merged(pool: Pool, rules: Rules) -> _Asking:
     accepted, gain, count = holds_up(known.get(child.digest, {}), one, other)
     if count * 2 < min(len(one), len(other)):
         return pool
-    verdict = Judged(child.digest, accepted, gain, count)
+    verdict = Acceptance(child.digest, accepted, gain, count)
     return replace(grown if accepted else pool, judged=pool.judged | {verdict})
 
 
@@ -208,16 +208,16 @@ Answers = Mapping[str, float | None]
 """Score by example; None: the answer was lost, so nothing is known."""
 
 
-def judge(child: str, before: Answers, after: Answers) -> Judged | None:
+def acceptance(child: str, before: Answers, after: Answers) -> Acceptance | None:
     """Return the verdict: accepted when the sum over the examples that both answered is strictly higher.
 
     Return None when both answered fewer than half of the examples of ``before``: a bad day is no verdict.
     Sums are exact (``math.fsum``), so the order of examples cannot matter.
 
-    >>> judge("c", {"1": 0.0, "2": 1.0}, {"1": 1.0, "2": 1.0})
-    Judged(variant='c', accepted=True, gain=1.0, examples=2)
-    >>> judge("c", {"1": 0.0, "2": 1.0}, {"1": None, "2": 1.0})
-    Judged(variant='c', accepted=False, gain=0.0, examples=1)
+    >>> acceptance("c", {"1": 0.0, "2": 1.0}, {"1": 1.0, "2": 1.0})
+    Acceptance(variant='c', accepted=True, gain=1.0, examples=2)
+    >>> acceptance("c", {"1": 0.0, "2": 1.0}, {"1": None, "2": 1.0})
+    Acceptance(variant='c', accepted=False, gain=0.0, examples=1)
     """
     pairs = [
         (known, seen)
@@ -227,7 +227,7 @@ def judge(child: str, before: Answers, after: Answers) -> Judged | None:
     if not pairs or len(pairs) < LEAST_SHARE * len(before):
         return None
     gain = math.fsum(seen for _, seen in pairs) - math.fsum(known for known, _ in pairs)
-    return Judged(child, gain > 0, gain, len(pairs))
+    return Acceptance(child, gain > 0, gain, len(pairs))
 
 
 def holds_up(child: Mapping[str, float], *others: Mapping[str, float]) -> tuple[bool, float, int]:

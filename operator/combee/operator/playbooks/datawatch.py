@@ -59,7 +59,7 @@ class DataWatch:
             return DataSeen(marks)
         last = seconds_of(jobs[-1]["metadata"]["creationTimestamp"])
         ended = [job for job in jobs if _ended(job)]
-        report = await self._told(ended[-1]) if ended else {}
+        report = await self._report(ended[-1]) if ended else {}
         places = report.get("marks")
         if isinstance(places, dict):
             marks |= {str(key): str(mark) for key, mark in places.items()}
@@ -105,7 +105,7 @@ class DataWatch:
                     marks[key] = str(one["metadata"]["resourceVersion"])
         return marks
 
-    async def _told(self, job: Object) -> Mapping[str, object]:
+    async def _report(self, job: Object) -> Mapping[str, object]:
         """What the Job's pod left in its termination message; empty where that cannot be read."""
         chosen = f"batch.kubernetes.io/controller-uid={job['metadata']['uid']}"
         for pod in await self.kube.list("Pod", job["metadata"]["namespace"], labels=chosen):

@@ -1,4 +1,4 @@
-"""The ``canary-eval`` Jobs: observe, decide, apply."""
+"""The judges of a Playbook's canaries: observe, decide, apply."""
 
 from __future__ import annotations
 

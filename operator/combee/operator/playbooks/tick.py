@@ -74,7 +74,7 @@ class PlaybookTicker:
         if why or plan.status.active_digest in {one.digest for one in observed.seen.opaque if one.digest}:
             # Nothing is judged, and so nothing that was judged may go.
             observed = replace(observed, judged=(), more=False)
-        if why and not _told(status, why):
+        if why and not _is_recorded(status, why):
             invalid = Happened("Warning", "InvalidManifest", why)
             plan = replace(plan, events=(invalid, *plan.events))
         await self._follow(raw, plan, owner, spec, observed)
@@ -130,7 +130,7 @@ class PlaybookTicker:
         by_digest = {one["spec"]["digest"]: one for one in observed.versions.values()}
         for event in plan.events:
             self.happened(event.reason)
-            happening = Happening(event.kind, event.reason, _said(event))
+            happening = Happening(event.kind, event.reason, _event_text(event))
             await self.teller.tell(raw, happening)
             if event.digest in by_digest:
                 await self.teller.tell(by_digest[event.digest], happening)
@@ -144,7 +144,7 @@ def _read(raw: Object) -> tuple[PlaybookSpec, str]:
         return salvaged(raw.get("spec")), str(error)
 
 
-def _told(before: PlaybookStatus, why: str) -> bool:
+def _is_recorded(before: PlaybookStatus, why: str) -> bool:
     """Whether the status says already why the spec cannot be followed."""
     ready = next((c for c in before.conditions if c.type == "Ready"), None)
     same = ready is not None and ready.reason == "InvalidManifest"
@@ -171,5 +171,5 @@ def _about(raw: Object, spec: PlaybookSpec, why: str) -> About:
     )
 
 
-def _said(event: Happened) -> str:
+def _event_text(event: Happened) -> str:
     return f"{event.digest[:12]}: {event.message}" if event.digest else event.message

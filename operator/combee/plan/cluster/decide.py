@@ -163,7 +163,7 @@ def _fold(run: Run, memory: Memory, seen: Seen, summaries: Mapping[str, StepSumm
         if plan.outcome is not None:
             failed = next((s.error for s in summaries.values() if s.error), "")
             state = replace(plan.state, phase="Publishing")
-            return replace(_judged(memory, summaries), run=state, error=failed), plan
+            return replace(_with_gate(memory, summaries), run=state, error=failed), plan
         memory = _noted(run, memory, plan.state, summaries, seen)
         if plan.freeze is not None or plan.start:
             return memory, plan
@@ -203,7 +203,7 @@ def _note(plan: IterationPlan, after: RunState, summary: StepSummary) -> Iterati
     )
 
 
-def _judged(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
+def _with_gate(memory: Memory, summaries: Mapping[str, StepSummary]) -> Memory:
     summary = next((s for s in summaries.values() if kind_of(s.kind).looks_at_gate and not s.error), None)
     if summary is None:
         return memory

@@ -117,7 +117,7 @@ class Memory:
 
     def to_status(self) -> dict[str, Any]:
         """Return the memory as plain JSON values; under 24 KiB whatever the run is."""
-        dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        dumped: dict[str, Any] = _MEMORY.dump_python(self, mode="json")
         run = dumped["run"]
         run["observations"] = [list(observation.values()) for observation in run["observations"]]
         return dumped
@@ -128,7 +128,7 @@ class Memory:
         if not raw:
             return cls()
         try:
-            memory = _ADAPTER.validate_python(_named(raw))
+            memory = _MEMORY.validate_python(_named(raw))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise _unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -173,7 +173,7 @@ class Memory:
         return self.active_seconds + (max(0.0, now - self.active_since) if self.active_since else 0.0)
 
 
-_ADAPTER: TypeAdapter[Memory] = TypeAdapter(Memory)
+_MEMORY: TypeAdapter[Memory] = TypeAdapter(Memory)
 MAX_ITERATIONS = 1_000_000
 MAX_ATTEMPTS = 1_000
 _OBSERVED = tuple(field.name for field in fields(Observed))

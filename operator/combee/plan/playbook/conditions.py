@@ -85,7 +85,7 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statement:
     """A condition without its times."""
 
     type: str
@@ -102,7 +102,7 @@ class Said:
 
 
 def merge(
-    before: Iterable[PlainCondition], statements: Iterable[Said], generation: int, now: str
+    before: Iterable[PlainCondition], statements: Iterable[Statement], generation: int, now: str
 ) -> tuple[PlainCondition, ...]:
     """Put the new conditions over those ``before``, in order, and with Ready those that follow from it. A
     status that did not change keeps its time; the condition of a newer generation is not overwritten."""

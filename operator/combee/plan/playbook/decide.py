@@ -19,16 +19,16 @@ from dataclasses import replace
 from typing import Literal
 
 from combee.api.playbook_status import PlaybookStatus, VersionPhase
-from combee.methods.findings import judge_content
+from combee.methods.findings import content_verdict
 from combee.names import delivered_name
 from combee.plan.playbook.board import NO_CANARY, Board, By, Record, verdict_of
-from combee.plan.playbook.heldout import SHORT, held_out_of, judge_version
+from combee.plan.playbook.heldout import SHORT, held_out_of, version_verdict
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
 from combee.plan.playbook.learn import learning
 from combee.plan.playbook.serving import Wanted, ranking
 from combee.plan.playbook.standing import playbook_status, version_status
 from combee.plan.playbook.thresholds import changes, filled_in, unchanged
-from combee.plan.playbook.traffic import MAX_RESTARTS, judge_canary, refreeze, watch
+from combee.plan.playbook.traffic import MAX_RESTARTS, canary_verdict, refreeze, watch
 from combee.plan.playbook.types import About, CanaryWish, Delivery, Happened, PlaybookPlan, PlaybookSeen
 
 P = VersionPhase
@@ -47,7 +47,7 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
         held = _serve(board)
         board.candidate = _still_waits(board)
     else:
-        held = _judge(board)
+        held = _gated(board)
     settle_phases(board)
     learned = learning(board)
     delivery = _delivery(board)
@@ -73,7 +73,7 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
     )
 
 
-def _judge(board: Board) -> Hold:
+def _gated(board: Board) -> Hold:
     """Go through the watch, the serving rule and the gates; return what ``_serve`` does."""
     if watch(board):
         record = board.records[board.active]
@@ -236,7 +236,7 @@ def _canary(board: Board, record: Record) -> bool:
         record.update(test=None, canary=NO_CANARY)
         record.remember(comparison="")
         return True
-    judgement = judge_canary(board, record, board.about.spec.canary)
+    judgement = canary_verdict(board, record, board.about.spec.canary)
     record.update(canary=verdict_of(judgement, board.active))
     if judgement.outcome == "Failed":
         board.refuse(record, "Gates", judgement.message)
@@ -278,7 +278,7 @@ def _waits(board: Board, record: Record, active: Record | None) -> bool:
 
 
 def _content(board: Board, record: Record) -> bool:
-    judgement = judge_content(record.seen.findings)
+    judgement = content_verdict(record.seen.findings)
     record.update(content=verdict_of(judgement))
     if judgement.outcome == "Failed":
         board.refuse(record, "Gates", judgement.message)
@@ -292,7 +292,7 @@ def _held_out(board: Board, record: Record) -> bool:
     if not pinned and active is not None:
         pinned = held_out_of(active.seen)
     seen, base, before = record.seen, active.seen if active is not None else None, record.status.comparison
-    held_out = judge_version(seen, base, thresholds=board.thresholds, pinned=pinned, before=before)
+    held_out = version_verdict(seen, base, thresholds=board.thresholds, pinned=pinned, before=before)
     judgement = held_out.judgement
     if held_out.stale and judgement.outcome != "Error":
         parent = (seen.spec.parent_digest or "")[:SHORT] or "an empty playbook"
@@ -332,8 +332,7 @@ def _delivery(board: Board) -> Delivery:
 def _canaries(board: Board) -> tuple[CanaryWish, ...]:
     wishes = []
     for record in board.latest_first():
-        comparison = record.status.test
-        if comparison is None:
+        if (comparison := record.status.test) is None:
             continue
         verdict = record.status.canary if comparison.kind == "Promotion" else record.status.watch
         needed = verdict.needed if verdict is not None else None

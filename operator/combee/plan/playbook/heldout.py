@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from combee.algo.gates import Compared, compare, judge_held_out
+from combee.algo.gates import Compared, compare, held_out_verdict
 from combee.algo.verdict import Judgement
 from combee.api.playbook_status import Comparison, Thresholds
 from combee.plan.playbook.types import VersionSeen
@@ -35,7 +35,7 @@ def held_out_of(version: VersionSeen) -> str:
     return version.gate.held_out if version.gate else version.spec.origin.data_digests.get("heldOut", "")
 
 
-def judge_version(
+def version_verdict(
     version: VersionSeen,
     active: VersionSeen | None,
     *,
@@ -59,14 +59,14 @@ def judge_version(
         if isinstance(measurement, Judgement):
             return HeldOut(measurement, stale=stale)
         comparison = measurement
-    judged = judge_held_out(
+    judgement = held_out_verdict(
         Compared(**_figures(comparison)),
         min_score=thresholds.min_score,
         min_gain=thresholds.min_gain,
         confidence=thresholds.confidence,
         against="active" if active is not None else "the start",
     )
-    return HeldOut(judged, comparison, stale)
+    return HeldOut(judgement, comparison, stale)
 
 
 def _again(

@@ -36,7 +36,7 @@ class JudgeTask(Model):
     tested: Str = Field(default="", description="Digest of the version that is compared.")
     against: Str = Field(default="", description="Digest of the other one.")
     requests: DataSource | None = Field(
-        default=None, description="Requests to replay; absent: what the gateway captured."
+        default=None, description="Requests to repeat; absent: what the gateway captured."
     )
     done: dict[Str, tuple[Span, ...]] = Field(
         default_factory=dict,

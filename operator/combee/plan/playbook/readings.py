@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal, get_args
 
-from combee.algo.canary import Rules, Tally, judge
+from combee.algo.canary import Rules, Tally, tally_verdict
 from combee.algo.verdict import Judgement, Words
 from combee.api.common import one_line
 from combee.api.prometheus import Prometheus
@@ -94,22 +94,22 @@ def words_of(prometheus: Prometheus) -> Words:
     return Words("window", "windows", 100.0 if score.unit == "Percent" else 1.0, score.unit.lower())
 
 
-def judge_reading(
+def reading_verdict(
     prometheus: Prometheus, tally: Tally, reading: Reading | None, rules: Rules, elapsed: float
 ) -> Judgement:
     """Return what the windows and the last reading say. An Error says what to do; nothing passes on it, and
     the canary goes on until the deadline."""
-    judged = judge(tally, rules, elapsed, words=words_of(prometheus))
-    judged = replace(judged, message=judged.message + _lately(prometheus, tally, reading))
-    if reading is None or reading.trouble is None or judged.outcome == "Failed":
-        return judged
+    result = tally_verdict(tally, rules, elapsed, words=words_of(prometheus))
+    result = replace(result, message=result.message + _lately(prometheus, tally, reading))
+    if reading is None or reading.trouble is None or result.outcome == "Failed":
+        return result
     cause = wrong(prometheus, reading.trouble)
     if elapsed >= rules.deadline_seconds:
-        over = "" if judged.outcome == "Inconclusive" else "the deadline is over; "
-        message = f"{judged.message}; {over}{cause}"
-        return replace(judged, outcome="Inconclusive", reason="DeadlineExceeded", message=message, final=True)
-    message = f"{cause}; {judged.message}"
-    return replace(judged, outcome="Error", reason="QueryError", message=message, final=False)
+        over = "" if result.outcome == "Inconclusive" else "the deadline is over; "
+        message = f"{result.message}; {over}{cause}"
+        return replace(result, outcome="Inconclusive", reason="DeadlineExceeded", message=message, final=True)
+    message = f"{cause}; {result.message}"
+    return replace(result, outcome="Error", reason="QueryError", message=message, final=False)
 
 
 def wrong(prometheus: Prometheus, trouble: Trouble) -> str:

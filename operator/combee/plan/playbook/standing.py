@@ -5,7 +5,7 @@ from __future__ import annotations
 from combee.api.common import one_line
 from combee.api.playbook_status import PlaybookShown, PlaybookStatus, Verdict, VersionPhase, VersionStatus
 from combee.plan.playbook.board import NO_CANARY, Board, Record
-from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Said, merge
+from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Statement, merge
 from combee.plan.playbook.learn import Learning
 from combee.plan.playbook.traffic import warnings
 from combee.plan.playbook.types import Delivery
@@ -22,7 +22,7 @@ def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: s
     active, candidate = board.get(board.active), board.get(board.candidate)
     ready = _ready(board, delivery)
     conditions = [ready, *_of_version(board, shown, held), _pinned(board)]
-    held_out = _asked_first(shown) if shown else None
+    held_out = _first_verdict(shown) if shown else None
     # Computing them takes a while, and they depend on the spec alone.
     same = before.observed_generation == about.generation or bool(about.unreadable)
     warned = list(before.warnings if same else warnings(about.spec))
@@ -68,18 +68,18 @@ def _shown(board: Board) -> Record | None:
     """Return the version whose verdicts the Playbook shows: the candidate, else the last one judged."""
     if (candidate := board.get(board.candidate)) is not None:
         return candidate
-    judged = [record for record in board.latest_first() if _asked_first(record) is not None]
-    return next(iter(judged), board.get(board.active))
+    decided = [record for record in board.latest_first() if _first_verdict(record) is not None]
+    return next(iter(decided), board.get(board.active))
 
 
-def _asked_first(record: Record) -> Verdict | None:
+def _first_verdict(record: Record) -> Verdict | None:
     """Return the verdict before its canary: its content's where that refuses it, else heldOut's."""
     content = record.status.content
     return content if content is not None and content.outcome == "Failed" else record.status.held_out
 
 
-def _ready(board: Board, delivery: Delivery) -> Said:
-    return Said(READY, *_readiness(board, delivery))
+def _ready(board: Board, delivery: Delivery) -> Statement:
+    return Statement(READY, *_readiness(board, delivery))
 
 
 def _readiness(board: Board, delivery: Delivery) -> tuple[str, str]:
@@ -104,44 +104,46 @@ def _readiness(board: Board, delivery: Delivery) -> tuple[str, str]:
     return "Delivering", f"{active.short} is active and goes into {target}"
 
 
-def _pinned(board: Board) -> Said:
+def _pinned(board: Board) -> Statement:
     if not board.pinned:
-        return Said(PINNED, "NotPinned", "spec.version.pinnedDigest is not given")
+        return Statement(PINNED, "NotPinned", "spec.version.pinnedDigest is not given")
     short, record = board.pinned[:12], board.get(board.pinned)
     if record is None:
-        return Said(PINNED, "PinnedUnknown", f"there is no version {short}: nothing changes")
+        return Statement(PINNED, "PinnedUnknown", f"there is no version {short}: nothing changes")
     if record.served().refused:
         how = f"kubectl combee playbook promote {board.about.name} {short} would bring it back"
-        return Said(PINNED, "PinnedRefused", f"{short} is refused, and a pin does not bring it back; {how}")
+        return Statement(
+            PINNED, "PinnedRefused", f"{short} is refused, and a pin does not bring it back; {how}"
+        )
     if board.active != board.pinned:
-        return Said(PINNED, "PinnedUnknown", f"the content of {short} is not there: nothing changes")
-    return Said(PINNED, "Pinned", f"{short} is active because spec.version.pinnedDigest says so")
+        return Statement(PINNED, "PinnedUnknown", f"the content of {short} is not there: nothing changes")
+    return Statement(PINNED, "Pinned", f"{short} is active because spec.version.pinnedDigest says so")
 
 
-def _of_version(board: Board, record: Record | None, held: str) -> tuple[Said, ...]:
+def _of_version(board: Board, record: Record | None, held: str) -> tuple[Statement, ...]:
     """Return HeldOutPassed, CanaryPassed and Promoted of a version."""
     if record is None:
         none = "no version was made yet"
-        return tuple(Said(type_, "NoCandidate", none) for type_ in (HELD_OUT, CANARY, PROMOTED))
-    return (_held_out(record), _canary(board, record), Said(PROMOTED, *_promoted(board, record, held)))
+        return tuple(Statement(type_, "NoCandidate", none) for type_ in (HELD_OUT, CANARY, PROMOTED))
+    return (_held_out(record), _canary(board, record), Statement(PROMOTED, *_promoted(board, record, held)))
 
 
-def _held_out(record: Record) -> Said:
-    content, verdict = record.status.content, _asked_first(record)
+def _held_out(record: Record) -> Statement:
+    content, verdict = record.status.content, _first_verdict(record)
     if verdict is not None:
-        return Said(HELD_OUT, verdict.reason, verdict.message)
-    return Said(HELD_OUT, "NotLookedAt", content.message if content else "its gates were not asked")
+        return Statement(HELD_OUT, verdict.reason, verdict.message)
+    return Statement(HELD_OUT, "NotLookedAt", content.message if content else "its gates were not asked")
 
 
-def _canary(board: Board, record: Record) -> Said:
+def _canary(board: Board, record: Record) -> Statement:
     verdict = record.status.canary
     if verdict is None and board.about.spec.canary is None:
-        return Said(CANARY, NO_CANARY.reason, NO_CANARY.message)
+        return Statement(CANARY, NO_CANARY.reason, NO_CANARY.message)
     if verdict is None:
-        return Said(CANARY, "NotReached", "the canary comes after heldOut")
+        return Statement(CANARY, "NotReached", "the canary comes after heldOut")
     needed, message = verdict.needed, verdict.message
     missing = f" ({needed:,} more needed)" if needed and "needed" not in message else ""
-    return Said(CANARY, verdict.reason, f"{message}{missing}")
+    return Statement(CANARY, verdict.reason, f"{message}{missing}")
 
 
 def _promoted(board: Board, record: Record, held: str) -> tuple[str, str]:
@@ -172,14 +174,14 @@ def _overtaken(board: Board, record: Record) -> str:
         return f"{record.short} was active before {board.active[:12]}"
     if record.memory.promoted:
         return f"{record.short} was active once"
-    return record.status.message or "a later version was tested instead"
+    return record.status.message or "a later version was compared instead"
 
 
 def _waiting(board: Board, record: Record, held: str) -> tuple[str, str]:
     """Return reason and message of Promoted for a version that waits."""
     status = record.status
     if record.digest != board.candidate:
-        return "Waiting", f"it waits until {board.candidate[:12] or 'another version'} is tested"
+        return "Waiting", f"it waits until {board.candidate[:12] or 'another version'} is compared"
     if held and _passed(status.held_out):
         return "HeldByPin" if held == "Pin" else "HeldByDecision", status.message
     if _passed(status.held_out) and (status.canary == NO_CANARY or _passed(status.canary)):
@@ -193,7 +195,7 @@ def _passed(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict.outcome == "Passed"
 
 
-def _sentence(board: Board, ready: Said, held: str) -> str:
+def _sentence(board: Board, ready: Statement, held: str) -> str:
     candidate = board.get(board.candidate)
     if candidate is None:
         return ready.message

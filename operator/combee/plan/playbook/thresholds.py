@@ -15,7 +15,7 @@ from combee.api.playbook_status import Thresholds
 _RULES = ("epsilon", "min_samples", "duration_seconds", "deadline_seconds", "max_latency_ratio")
 _LATER = ("evaluator", "asked")
 """Fields that earlier operators did not record: a comparison that began under one of them goes on."""
-_ASKED = {"Replay": "the requests or the upstream of the replay", "Prometheus": "what Prometheus is asked"}
+_SOURCES = {"Replay": "the requests or the upstream", "Prometheus": "what Prometheus is asked"}
 
 
 def thresholds_of(spec: PlaybookSpec) -> Thresholds:
@@ -24,7 +24,7 @@ def thresholds_of(spec: PlaybookSpec) -> Thresholds:
     figures = {name: getattr(gate, name) for name in ("min_score", "min_gain", "confidence")}
     if canary is not None:
         figures |= {name: getattr(canary, name) for name in ("mode", *_RULES)}
-        figures |= {"evaluator": _evaluator(canary), "asked": _asked(spec, canary)}
+        figures |= {"evaluator": _evaluator(canary), "asked": _sources(spec, canary)}
     thresholds = Thresholds(**figures)
     return thresholds.model_copy(update={"digest": _digest(thresholds, spec)})
 
@@ -54,7 +54,7 @@ def changes(before: Thresholds, after: Thresholds) -> str:
     if before.evaluator and after.evaluator and before.evaluator != after.evaluator:
         texts.append(f"evaluator {before.evaluator} -> {after.evaluator}")
     if before.mode == after.mode and before.asked and before.asked != after.asked:
-        texts.append(_ASKED[after.mode])
+        texts.append(_SOURCES[after.mode])
     return ", ".join(texts) or "heldOut.digest"
 
 
@@ -71,14 +71,14 @@ def _digest(thresholds: Thresholds, spec: PlaybookSpec, *, leave: tuple[str, ...
 
 def _evaluator(canary: Canary) -> str:
     """Return who judges, in words. It is the same judge wherever its key lies."""
-    judge: Endpoint | None = canary.evaluator if canary.mode in ("Shadow", "Replay") else None
-    if judge is None:
+    evaluator: Endpoint | None = canary.evaluator if canary.mode in ("Shadow", "Replay") else None
+    if evaluator is None:
         return ""
-    revision = f" ({judge.revision})" if judge.revision else ""
-    return f"{judge.model}{revision} at {judge.url}"
+    revision = f" ({evaluator.revision})" if evaluator.revision else ""
+    return f"{evaluator.model}{revision} at {evaluator.url}"
 
 
-def _asked(spec: PlaybookSpec, canary: Canary) -> str:
+def _sources(spec: PlaybookSpec, canary: Canary) -> str:
     """Return a digest of what pairs are made of, Secrets aside."""
     identity: dict[str, Any]
     if canary.mode == "Replay":

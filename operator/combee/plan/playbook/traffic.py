@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from combee.algo.canary import ALPHA, Rules, Tally, judge
+from combee.algo.canary import ALPHA, Rules, Tally, tally_verdict
 from combee.algo.curve import Look
 from combee.algo.power import ASSUMED_SD, decidable_epsilon, pairs_needed
 from combee.algo.verdict import Judgement, number
@@ -20,7 +20,7 @@ from combee.api.playbook_status import Thresholds, TrafficComparison
 from combee.plan.playbook.board import Board, Record, verdict_of
 from combee.plan.playbook.curve import Curve, looked
 from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
-from combee.plan.playbook.readings import judge_reading, latest
+from combee.plan.playbook.readings import latest, reading_verdict
 from combee.plan.playbook.thresholds import filled_in, rules_of
 from combee.plan.playbook.types import Happened
 
@@ -36,8 +36,8 @@ _MANY = 10_000
 """The user is warned of an epsilon that takes more pairs than this, whatever the traffic."""
 
 
-def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
-    """Return what traffic says of the candidate, whose heldOut is passed; start a comparison if there is none.
+def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
+    """Return what traffic says of the candidate, whose heldOut passed; start a comparison if there is none.
 
     Where no version is active, it is compared with requests as they are.
     """
@@ -57,9 +57,9 @@ def judge_canary(board: Board, record: Record, canary: Canary) -> Judgement:
     _take(board, record)
     tally = record.memory.tally
     if canary.prometheus is None:
-        judgement = judge(tally, rules, elapsed, against="no playbook" if nothing else "active")
+        judgement = tally_verdict(tally, rules, elapsed, against="no playbook" if nothing else "active")
     else:
-        judgement = judge_reading(canary.prometheus, tally, record.memory.reading, rules, elapsed)
+        judgement = reading_verdict(canary.prometheus, tally, record.memory.reading, rules, elapsed)
         if judgement.reason == "QueryError":
             _warn_once(board, record, "QueryError", judgement.message)
     _look(board, record, judgement)
@@ -206,18 +206,18 @@ def watch(board: Board) -> bool:
         return False
     frozen = record.status.thresholds or board.thresholds
     if frozen.evaluator != board.thresholds.evaluator:
-        frozen = _another_judge(board, record, frozen)
+        frozen = _another_evaluator(board, record, frozen)
     _begin(board, record, canary, "Watch", board.previous, canary.watch_seconds)
     _take(board, record)
     board.wakes.append(end)
     rules = Rules(frozen.epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA)
-    judgement = judge(record.memory.tally, rules, 0.0, against="the one before")
+    judgement = tally_verdict(record.memory.tally, rules, 0.0, against="the one before")
     _look(board, record, judgement)
     record.update(watch=verdict_of(judgement, board.previous))
     return judgement.outcome == "Failed"
 
 
-def _another_judge(board: Board, record: Record, frozen: Thresholds) -> Thresholds:
+def _another_evaluator(board: Board, record: Record, frozen: Thresholds) -> Thresholds:
     """Begin the watch anew, unless no judge was recorded: another judge's scores mean something else."""
     if frozen.evaluator:
         cause = f"evaluator {frozen.evaluator} -> {board.thresholds.evaluator} changed since it began"

@@ -27,7 +27,7 @@ class TrafficStore(Protocol):
 
 
 def memo_folder(playbook: str, comparison: str, since: int) -> str:
-    """Return where a comparison's judge keeps what it was told. ``since``: its start, in seconds since 1970."""
+    """Return the folder of what a comparison's judge was told. ``since``: its start, seconds since 1970."""
     return f"{traffic_folder(playbook)}/{_MEMO}/{since}-{comparison}"
 
 
