@@ -207,7 +207,7 @@ THEIR_OWN = ("methods/ace/", "methods/gepa/", "methods/registry.py", "api/method
 NAMED = {
     "api/tasks.py": "adapters of the gepa package, with any method",
     "tasks/adapter.py": "adapters of the gepa package, with any method",
-    "cli/comparing.py": "an example in the help of --methods",
+    "cli/options.py": "an example in the help of --methods",
     "compare/paper.py": "what the paper's own runs learned by",
     "compare/overview.py": "what the paper's own runs learned by",
 }

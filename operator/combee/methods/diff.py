@@ -51,7 +51,7 @@ def diff_lines(before: str, after: str) -> Diff:
     """Compare two texts line by line, without blank lines; a line that only moved is the same.
 
     >>> diff_lines("one\\ntwo", "two\\nthree").added
-    (DiffLine(section='', id='', text='three'),)
+    (DiffLine(section='', id='', text='three', votes=''),)
     """
     old, new = (
         Counter(line.strip() for line in text.splitlines() if line.strip()) for text in (before, after)
