@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from combee.algo.stats import paired_difference, score_difference
+from combee.algo.stats import paired_difference, score_difference, wilson
 from combee.algo.verdict import Judgement, Outcome, number, spoken
 from combee.errors import BugError
 
@@ -202,17 +202,7 @@ def examples_needed(gain: float, *, discordance: float, confidence: float, power
 def score_interval(score: float, rows: int, confidence: float) -> tuple[float, float]:
     """Return Wilson's interval of a mean of ``rows`` scores in [0, 1]; (0, 1) without rows.
 
-    It is exact enough for right / wrong scores, and too wide, never too narrow, for others, whose variance is
-    less. It is written out because scipy.stats takes whole counts of right answers only; on those the two
-    agree. Source: Wilson 1927. Cost: O(1).
-
     >>> [round(end, 3) for end in score_interval(0.861, 300, 0.95)]
     [0.817, 0.896]
     """
-    if rows < 1:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    middle = (score + z * z / (2 * rows)) / (1 + z * z / rows)
-    spread = score * (1 - score) / rows + z * z / (4 * rows * rows)
-    half = z * math.sqrt(max(0.0, spread)) / (1 + z * z / rows)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    return wilson(score, rows, NormalDist().inv_cdf((1 + confidence) / 2))

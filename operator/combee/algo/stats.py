@@ -156,6 +156,25 @@ def _rejected_below(wins: int, losses: int, n: int, limit: float) -> float:
     return rejected
 
 
+def wilson(share: float, n: int, z: float) -> tuple[float, float]:
+    """Return Wilson's interval of a mean ``share`` of ``n`` values in [0, 1], ``z`` standard deviations to
+    either side; (0, 1) for n < 1.
+
+    It is exact enough for shares of yes and no, and too wide, never too narrow, for other values, whose
+    variance is less. It is written out because scipy.stats takes whole counts only; on those the two agree.
+    Source: E. B. Wilson, J. Am. Stat. Assoc. 22 (1927) 209-212. Cost: O(1).
+
+    >>> [round(end, 3) for end in wilson(0.861, 300, 1.96)]
+    [0.817, 0.896]
+    """
+    if n < 1:
+        return 0.0, 1.0
+    middle = share + z * z / (2 * n)
+    half = z * math.sqrt(max(0.0, share * (1 - share) / n + z * z / (4 * n * n)))
+    scale = 1 + z * z / n
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
 def sign_test(wins: int, losses: int) -> float:
     """Return the two-sided p value of the exact sign test: wins against losses under a fair coin, in [0, 1].
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from combee.algo.gates import score_interval
 from combee.report import svg, views
 from combee.report.draw import Figure, draw, grid
 from combee.report.figures_delay import batch_size, delay, residuals
 from combee.report.figures_happened import critical_path, latencies
 from combee.report.prefix import prefix_figure
 from combee.report.result import Paired, Result
-from combee.report.text import amount, percent, score, signed, visible, wilson
+from combee.report.text import amount, percent, score, signed, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +123,7 @@ def _scores(result: Result, key: str, title: str, xs: Sequence[float], xlabel: s
     if not points:
         return None
     size = views.select_size(result)
-    bars = [wilson(p.score, size) if size else (p.score, p.score) for p in points]
+    bars = [score_interval(p.score, size, 0.95) if size else (p.score, p.score) for p in points]
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator

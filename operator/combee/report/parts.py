@@ -96,7 +96,7 @@ class Verification(Model):
 class StageTime(Model):
     """One stage of a step: its recorded calls, and how long they took. Seconds are the servers' latencies."""
 
-    step: str = Field(description=f"{WORK}.")
+    step: str = Field(description=f"The step: {WORK}.")
     stage: str
     """The stage's name, such as ``reduce round 1`` or ``replay``. Stages are in the order of the run."""
     calls: Count

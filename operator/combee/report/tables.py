@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import get_args
 
+from combee.algo.gates import score_interval
 from combee.report import views, words
 from combee.report.prefix import prefix_table
 from combee.report.result import IterationRecord, Paired, Result, Role
 from combee.report.tables_happened import faults, latency, path
 from combee.report.text import Table as Table
-from combee.report.text import amount, count, duration, percent, score, signed, wilson
+from combee.report.text import amount, count, duration, percent, score, signed
 
 NO_ITERATION = "No iteration was finished."
 SHORT_DIGEST = 12
@@ -72,7 +73,7 @@ def _held_out(result: Result) -> Table:
     examples = {it.iteration: it.examples for it in result.iterations}
 
     def row(point: views.ScorePoint) -> tuple[str, ...]:
-        low, high = wilson(point.score, size)
+        low, high = score_interval(point.score, size, 0.95)
         interval = f"{score(low)} to {score(high)}" if size else "unknown"
         name = str(point.iteration) if point.iteration else "start"
         learned = f"{examples.get(point.iteration, 0):,}"

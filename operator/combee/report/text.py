@@ -122,19 +122,6 @@ def columns(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
     ]
 
 
-def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of a ``share`` of ``n`` yes/no verdicts; (0, 1) when n is 0.
-
-    Source: E. B. Wilson, JASA 22 (1927) 209-212.
-    """
-    if n <= 0:
-        return 0.0, 1.0
-    middle = share + z * z / (2 * n)
-    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    scale = 1 + z * z / n
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table. ``columns`` that start with ``#`` (not shown) hold numbers and are aligned right."""

@@ -230,6 +230,12 @@ def test_interval_of_counts_is_the_one_of_scipy(rows: int, data: st.DataObject, 
     assert score_interval(right / rows, rows, confidence) == pytest.approx(expected, abs=1e-12)
 
 
+@given(st.floats(0, 1), st.integers(0, 10_000))
+def test_interval_of_a_score_holds_it(score: float, rows: int) -> None:
+    low, high = score_interval(score, rows, 0.95)
+    assert 0 <= low <= score + 1e-9 and score - 1e-9 <= high <= 1
+
+
 def test_scipy_takes_no_share_of_a_right_answer() -> None:
     """Why the interval is ours: a score may be a fraction (docs/architecture.md)."""
     with pytest.raises(TypeError, match="integer"):

@@ -111,12 +111,6 @@ def test_percent_does_not_round_to_all_or_nothing():
     ]
 
 
-@given(st.floats(0, 1), st.integers(0, 10_000))
-def test_wilson_interval_holds_the_score(share, n):
-    low, high = text.wilson(share, n)
-    assert 0 <= low <= share + 1e-9 and share - 1e-9 <= high <= 1
-
-
 @given(st.text())
 def test_visible_is_one_line_without_control_characters(said):
     shown = text.visible(said)

@@ -23,7 +23,7 @@ from combee.algo.graph import cyclic_pairs
 from combee.methods.ace.conflicts import contradictions, update_conflict
 from combee.methods.ace.facts import Facts, Lesson, Lessons, facts_of, lessons_of
 from combee.methods.ace.ledger import Ledger
-from combee.methods.ace.votes import outvoted, wilson
+from combee.methods.ace.votes import outvoted, share_bounds
 from combee.methods.protocol import Verification, Verify
 from combee.records import example_of
 
@@ -168,7 +168,7 @@ def _standing(rep: str, lesson: Lesson, ledger: Ledger, facts: Facts, contested:
         helpful=lesson.helpful,
         harmful=lesson.harmful,
         verified=verified,
-        lower=wilson(backing, backing + lesson.harmful)[0],
+        lower=share_bounds(backing, backing + lesson.harmful)[0],
         contested=contested,
         out=out,
         parents=lesson.parents,
