@@ -202,7 +202,7 @@ PLAYBOOKS: dict[str, PlaybookStatus | None] = {
     "has nothing active": World().settle().status,
     "delivers its active version": delivering(),
     "has delivered it": World().add("a").settle().status,
-    "has delivered it and tests a candidate": CANDIDATE.status,
+    "has delivered it and compares a candidate": CANDIDATE.status,
     "may not deliver it": blocked(),
     "cannot be read": unreadable(),
 }

@@ -68,7 +68,7 @@ def gepa(sim: Sim, folder: Path, in_flight: int) -> Killed:
     return Killed(written(folder, "gepa.yaml", 10, task=task, method=method), sim, CONCURRENCY)
 
 
-@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("in_flight", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_gepa_at_every_write(in_flight: int, sim: Sim, tmp_path: Path) -> None:
     survives_every_write(gepa(sim, tmp_path, in_flight), tmp_path)
     built_on = [len(one["builtOn"]) for one in result_of(tmp_path / "whole")["iterations"]]

@@ -99,7 +99,7 @@ def echo(sim: Sim) -> Iterator[Echo]:
 @pytest.fixture
 def path(echo: Echo, manifest: Manifest, tmp_path: Path) -> Path:
     """A manifest whose every row holds the mark and whose endpoint wants the key."""
-    for name, count in (("train", 60), ("heldout", 40)):
+    for name, count in (("train", 40), ("heldout", 30)):
         rows = [json.loads(line) for line in (FORMULA / f"{name}.jsonl").read_text().splitlines()[:count]]
         marked = [json.dumps({**row, "context": ROW + row["context"]}) + "\n" for row in rows]
         (tmp_path / f"{name}.jsonl").write_text("".join(marked))
@@ -109,7 +109,7 @@ def path(echo: Echo, manifest: Manifest, tmp_path: Path) -> Path:
         held_out=tmp_path / "heldout.jsonl",
         engines=[],
         models={"task": role, "proposer": role},
-        batching={"mode": "Fixed", "size": 60, "reason": "test"},
+        batching={"mode": "Fixed", "size": 40, "reason": "test"},
         workers={"concurrency": 16},
     )
 

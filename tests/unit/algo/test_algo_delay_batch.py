@@ -259,7 +259,7 @@ def test_scipy_plans_sizes_no_nearer_to_the_right_one() -> None:
     """Why the fits are ours: other sizes would be planned, and no better ones (docs/architecture.md)."""
     batches, best = (
         np.repeat([5.0, 10.0, 25.0, 50.0, 100.0], 6),
-        saving_batch_size(Fit(40, 1, 0, 30, 1), 0.45),
+        saving_batch_size(Fit(40, 1, 0, 30), 0.45),
     )
     misses = []
     for seed in range(60):

@@ -245,7 +245,7 @@ class Cruelty:
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
