@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +18,43 @@ from e2e_support import COMBEE, Sims, environment
 
 
 def locally(runs: Runs, folder: Path, change: Callable[[dict[str, Any]], None] = lambda run: None) -> None:
-    """Learn on this machine with ``combee run --plans``, from the plans of the run."""
+    """Learn on this machine from the plans of the run."""
+    learn(runs.plans(folder / "plans"), folder, change)
+
+
+def learn(plans: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Learn the quickstart with ``change`` on this machine, from ``plans``, into ``folder / "out"``."""
     rows = next(o for o in quickstart() if o["kind"] == "ConfigMap")["data"]
     run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
     change(run)
     for name, text in rows.items():
         (folder / name).write_text(text)
-    key = folder / "key.json"
     data = [f for name in ("train", "heldout") for f in ("--data", str(FORMULA / f"{name}.jsonl"))]
-    subprocess.run(
-        [*COMBEE, "sim", "key", "--task", "formula", *data, "-o", str(key)], check=True, env=environment()
-    )
-    sims = Sims(folder)
-    sim = sims.start("--key", str(key), "--time-scale", "0")
+    key = ["sim", "key", "--task", "formula", *data, "-o", str(folder / "key.json")]
+    subprocess.run([*COMBEE, *key], check=True, env=environment())
+    sim = Sims(folder).start("--key", str(folder / "key.json"), "--time-scale", "0")
     try:
         for model in run["spec"]["models"].values():
             if "endpoint" in model:
                 model["endpoint"]["url"] = sim.url
-        (folder / "run.yaml").write_text(yaml.safe_dump(run))
         engines = ["--engine", f"main={sim.url}"] if "engines" in run["spec"] else []
-        flags = [*engines, "--plans", str(runs.plans(folder / "plans"))]
-        flags += [
-            "--data",
-            f"train={folder / 'train.jsonl'}",
-            "--data",
-            f"heldOut={folder / 'heldout.jsonl'}",
-        ]
-        done = subprocess.run(
-            [*COMBEE, "run", "-f", str(folder / "run.yaml"), "-o", str(folder / "out"), *flags],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            timeout=400,
-        )
-        assert done.returncode == 0, done.stderr
+        data = ["--data", f"train={folder / 'train.jsonl'}", "--data", f"heldOut={folder / 'heldout.jsonl'}"]
+        combee_run(run, folder, [*engines, *data, "--plans", str(plans)])
     finally:
         sim.stop()
+
+
+def combee_run(run: dict[str, Any], folder: Path, flags: Sequence[str]) -> None:
+    """``combee run`` of a manifest to its end."""
+    (folder / "run.yaml").write_text(yaml.safe_dump(run))
+    done = subprocess.run(
+        [*COMBEE, "run", "-f", str(folder / "run.yaml"), "-o", str(folder / "out"), *flags],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def blob(folder: Path, text: str) -> Path:

@@ -10,7 +10,6 @@ import base64
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import threading
 import zlib
@@ -19,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, fresh_namespace, run_python, sharing
+from laptop import combee_run
 from runs import Runs, operating
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
-from e2e_support import COMBEE, environment
 from gardener import Gardener, gardener
 
 pytestmark = pytest.mark.timeout(900)
@@ -138,18 +136,10 @@ def locally(runs: Runs, folder: Path, model: Gardener, run: dict[str, Any]) -> N
     """Learn on this machine from the plans of the run."""
     for split, name in (("train", "train"), ("heldOut", "heldout")):
         (folder / f"{split}.jsonl").write_text("".join(rows(name)))
-    (folder / "run.yaml").write_text(yaml.safe_dump(run))
     flags = ["--plans", str(runs.plans(folder / "plans")), "--task-user", "me"]
     for split in ("train", "heldOut"):
         flags += ["--data", f"{split}={folder / split}.jsonl"]
-    done = subprocess.run(
-        [*COMBEE, "run", "-f", str(folder / "run.yaml"), "-o", str(folder / "out"), *flags],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    combee_run(run, folder, flags)
 
 
 def test_an_image_that_cannot_be_pulled_is_explained(

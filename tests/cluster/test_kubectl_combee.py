@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod, sharing
-from runs import FORMULA, Runs, operating, quickstart, short
+from laptop import learn
+from runs import Runs, operating, quickstart, short
 
 from combee.cli.cluster.pods import begun
 from combee.cli.cluster.report import _read
 from combee.clients.kubernetes.kube import Kube
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
-from e2e_support import COMBEE, Sims, environment
+from e2e_support import COMBEE, environment
 
 pytestmark = pytest.mark.timeout(900)
 Combee = Callable[..., subprocess.CompletedProcess[str]]
@@ -118,7 +118,8 @@ def test_report_is_what_a_laptop_would_have_written(there: Combee, finished: Run
     assert kinds == {"profile", "map", "reduce", "finish", "evaluate"}
     assert (out / "report.html").read_text().casefold().startswith("<!doctype html>")
     eventually("the pod is gone", lambda: not report_pods(finished))
-    laptop = learned_again(out / "plans", tmp_path)
+    learn(out / "plans", tmp_path, short)
+    laptop = tmp_path / "out"
     assert (laptop / "playbook.md").read_text() == (out / "playbook.md").read_text()
     ours = json.loads((laptop / "result.json").read_text())
     assert ours["entries"] == result["entries"] and ours["heldOut"] == result["heldOut"]
@@ -128,41 +129,6 @@ def report_pods(runs: Runs) -> list[str]:
     labels = "app.kubernetes.io/component=report"
     found = runs.cluster.get("pods", "-l", labels, namespace=runs.namespace)["items"]
     return [pod["metadata"]["name"] for pod in found]
-
-
-def learned_again(plans: Path, folder: Path) -> Path:
-    """DIR of ``combee run --plans`` on this machine."""
-    objects = quickstart()
-    for name, text in next(o for o in objects if o["kind"] == "ConfigMap")["data"].items():
-        (folder / name).write_text(text)
-    run = next(o for o in objects if o["kind"] == "PromptLearningRun")
-    short(run)
-    (folder / "run.yaml").write_text(yaml.safe_dump(run))
-    data = [f for name in ("train", "heldout") for f in ("--data", str(FORMULA / f"{name}.jsonl"))]
-    key = ["sim", "key", "--task", "formula", *data, "-o", str(folder / "key.json")]
-    subprocess.run([*COMBEE, *key], check=True, env=environment())
-    sim = Sims(folder).start("--key", str(folder / "key.json"), "--time-scale", "0")
-    try:
-        flags = [
-            "--engine",
-            f"main={sim.url}",
-            "--plans",
-            str(plans),
-            "--data",
-            f"train={folder / 'train.jsonl'}",
-        ]
-        flags += ["--data", f"heldOut={folder / 'heldout.jsonl'}", "-o", str(folder / "out")]
-        done = subprocess.run(
-            [*COMBEE, "run", "-f", str(folder / "run.yaml"), *flags],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            timeout=400,
-        )
-        assert done.returncode == 0, done.stderr
-    finally:
-        sim.stop()
-    return folder / "out"
 
 
 def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
