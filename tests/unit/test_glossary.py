@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -43,6 +42,7 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(re.sub(r"(?<=\w{3})(?:ing|ed|er|es|e|s)$", "", part.lower()) for part in parts)
 
 
+@cache
 def has(name: str, word: str) -> bool:
     """Whether a name holds a word in any of its forms; ``canary-eval`` is two words, one after the other.
 
@@ -52,15 +52,19 @@ def has(name: str, word: str) -> bool:
     return f" {' '.join(words(word))} " in f" {' '.join(words(name))} "
 
 
-def names(tree: ast.Module) -> Iterator[str]:
-    """Of classes and functions, parameters, fields and locals, of whatever depth."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
-        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.id if isinstance(node, ast.Name) else node.attr
-        elif isinstance(node, ast.arg):
-            yield node.arg
+@cache
+def names(tree: ast.Module) -> tuple[str, ...]:
+    """Of classes and functions, parameters, fields and locals, of whatever depth, each once."""
+    return tuple(dict.fromkeys(name for node in ast.walk(tree) if (name := name_of(node))))
+
+
+def name_of(node: ast.AST) -> str:
+    """The name that a node gives to something; empty where it gives none."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return node.id if isinstance(node, ast.Name) else node.attr
+    return node.arg if isinstance(node, ast.arg) else ""
 
 
 FILES = sorted(path.relative_to(PRODUCT).as_posix() for path in PRODUCT.rglob("*.py"))
@@ -77,7 +81,7 @@ def misnamed(file: str, tree: ast.Module, glossary: dict[str, list[str]]) -> lis
     """Names of a file with a word that stands for another thing there."""
     return [
         f"{file}: {name} ({word})"
-        for name in dict.fromkeys([Path(file).stem, *names(tree)])
+        for name in dict.fromkeys((Path(file).stem, *names(tree)))
         for word in glossary
         if has(name, word) and not any(fnmatchcase(file, pattern) for pattern in glossary[word])
     ]
