@@ -61,6 +61,11 @@ def full():
     return made(made_up.result())
 
 
+@pytest.fixture(scope="module")
+def drawn():
+    return figures(made_up.result())
+
+
 def ends():
     gate = json.loads(to_bytes(made_up.result()))["heldOut"]
     no_gate = {**gate, "gate": None}
@@ -92,7 +97,7 @@ def test_a_whole_report_for_every_end(name):
         assert (table.title in page.text) if table.rows else (table.missing in report.markdown)
 
 
-def test_the_report_says_who_keeps_heldout_what_it_was_used_for_and_what_an_error_costs():
+def test_the_report_says_who_keeps_heldout_what_it_was_used_for_and_what_an_error_costs(full):
     stakes = {"steward": "data-platform", "usedForTuning": True, "failureCost": "A wrong figure"}
     report = made(made_up.result(setup={"task": "Formula", **stakes}))
     page = Page(report.html).text
@@ -100,8 +105,7 @@ def test_the_report_says_who_keeps_heldout_what_it_was_used_for_and_what_an_erro
         assert "data-platform keeps heldOut." in said
         assert "heldOut was used for tuning before" in said
         assert "rong answer costs" in said and "A wrong figure" in said
-    silent = made(made_up.result())
-    for said in (Page(silent.html).text, silent.markdown):
+    for said in (Page(full.html).text, full.markdown):
         assert "keeps heldOut" not in said and "tuning" not in said.casefold() and "costs" not in said
 
 
@@ -124,7 +128,7 @@ def test_the_policy_allows_this_style_sheet_only(full):
     assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
 
 
-def test_hostile_texts_stay_texts():
+def test_hostile_texts_stay_texts(full):
     data = json.loads(to_bytes(made_up.result(run=HOSTILE[:150], reason=HOSTILE)))
     for entry in data["entries"]:
         entry.update(text=HOSTILE, section=HOSTILE, id=HOSTILE, sources=[HOSTILE])
@@ -139,7 +143,7 @@ def test_hostile_texts_stay_texts():
     result = made_up.read_back(data)
     report = made(result)
     page = Page(report.html)
-    tame = Page(made(made_up.result()).html)
+    tame = Page(full.html)
     assert {tag for tag, _ in page.tags} <= {tag for tag, _ in tame.tags}
     assert "<script>alert(1)</script>" in page.text and "{{ 7*7 }}" in page.text
     for text in (report.html, report.markdown, playbook_markdown(result)):
@@ -178,8 +182,7 @@ def test_a_real_model_is_not_called_simulated():
     assert "served by: vllm" in report.markdown
 
 
-def test_every_figure_has_words_and_axes_with_units():
-    drawn = figures(made_up.result())
+def test_every_figure_has_words_and_axes_with_units(drawn):
     assert list(drawn) == [
         "gain",
         "score-iterations",
@@ -234,8 +237,8 @@ def test_a_report_says_why_the_lowest_was_not_planned_with():
     assert "Planned with T_iter: laws that fit about as well ask for other sizes" in told
 
 
-def test_where_the_time_went_and_how_long_calls_took(full):
-    drawn, made_tables = figures(made_up.result()), tables(made_up.result())
+def test_where_the_time_went_and_how_long_calls_took(drawn):
+    made_tables = tables(made_up.result())
     rows = {(row[0], row[1]): row for row in made_tables["path"].rows}
     assert list(rows) == [
         ("profile", "wave 0"),
@@ -251,8 +254,8 @@ def test_where_the_time_went_and_how_long_calls_took(full):
     assert ("map", "map", "604", "1.0 s", "1.6 s", "2.0 s", "2.4 s") in made_tables["latency"].rows
     assert "not model time" in drawn["path"].svg and "reduce round 1" in drawn["latency"].svg
     many = made_up.result(iterations=[made_up.iteration(k + 1, 0.5, 10) for k in range(20)])
-    assert "20 iterations" in figures(many)["path"].svg
-    assert "time of all iterations (s)" in figures(many)["path"].svg
+    path = figures(many)["path"].svg
+    assert "20 iterations" in path and "time of all iterations (s)" in path
     assert "time of an iteration (s)" in drawn["path"].svg
 
 
