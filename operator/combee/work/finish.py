@@ -131,8 +131,8 @@ async def _recorded(context: WorkContext, iteration: _Iteration) -> dict[str, li
     earlier, and for a batch of 10,000 they take 5 MiB."""
     rows: dict[str, list[CallRow]] = {name: [] for name in FINISH.waits_for}
     for receipt in iteration.inputs.receipts:
-        if digest := receipt.outputs.get("calls"):
-            rows[receipt.kind] += decode_rows(await context.store.aget_blob(digest))
+        if KINDS[receipt.kind].asks_models:
+            rows[receipt.kind] += decode_rows(await context.store.aget_blob(receipt.outputs["calls"]))
     return {**rows, FINISH.name: iteration.asker.rows}
 
 
