@@ -181,7 +181,7 @@ class PlaybookStatus(Part):
     )
     active_digest: str = Field(default="", description="The version that is delivered.")
     previous_digest: str = Field(default="", description="The version before it.")
-    candidate_digest: str = Field(default="", description="The version compared.")
+    candidate_digest: str = Field(default="", description="The version that is compared.")
     held_out_digest: str = Field(default="", description="The heldOut that versions are compared on.")
     held_out: Verdict | None = Field(default=None, description="What heldOut says of the candidate.")
     canary: Verdict | None = Field(default=None, description="What the canary says of the candidate.")

@@ -91,7 +91,9 @@ KINDS: tuple[Kind, ...] = (
                 description="Whether services get the active version, or nothing while none is.",
             ),
             Column("Active", ".status.activeDigest", description="The version that is delivered."),
-            Column("Candidate", ".status.candidateDigest", wide=True, description="The version compared."),
+            Column(
+                "Candidate", ".status.candidateDigest", wide=True, description="The version that is compared."
+            ),
             Column("Held-Out", ".status.heldOut.outcome", description="What heldOut says of the candidate."),
             Column("Canary", ".status.canary.outcome", description="What the canary says of it."),
             _AGE,
