@@ -18,6 +18,9 @@ CONDITION_SHARE = 0.5
 """Share of the condition's content words that an entry must hold."""
 OVERLAP_SHARE = 0.5
 """Share of the lesson's content words that an entry must hold when the lesson has no anchors."""
+TEXTS, WORDS = 4096, 32768
+"""How many texts and words are remembered: each level of a tree looks at the lessons of the one below again,
+and lessons share their words."""
 
 _LOOKALIKES = str.maketrans(
     "\u2212\u2010\u2011\u2013\u00a0\u202f\u2019\u2018\u201c\u201d\uff05", "----  ''\"\"%"
@@ -104,7 +107,7 @@ class _View:
         )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=TEXTS)
 def _view(text: str) -> _View:
     clean = _clean(text)
     folded = clean.casefold()
@@ -113,11 +116,12 @@ def _view(text: str) -> _View:
     return _View(numbers, frozenset(words), _stems(folded), " ".join(folded.split()))
 
 
+@lru_cache(maxsize=TEXTS)
 def token_set(text: str) -> frozenset[str]:
     """Return the casefolded words of a text, numbers in normal form ("1,500" and "1500" are one token).
 
     Empty for a text without word characters. Source: DESIGN section 6 (the group-by uses token-set Jaccard).
-    Cost: linear.
+    Cost: linear; cached per text.
 
     >>> sorted(token_set("The rate, 1,500 or 15 %, the Rate."))
     ['15%', '1500', 'or', 'rate', 'the']
@@ -127,6 +131,7 @@ def token_set(text: str) -> frozenset[str]:
     return frozenset(_TOKEN.findall(_NUMBER.sub(" ", clean).casefold())) | numbers
 
 
+@lru_cache(maxsize=TEXTS)
 def anchors(text: str) -> Anchors:
     """The anchors of a lesson.
 
@@ -136,7 +141,7 @@ def anchors(text: str) -> Anchors:
     names in quotes or backticks of at most 5 words. ``condition``: stems of the content words
     between if / when / unless / for / ... and the next comma, colon or end of sentence. Numbers
     inside an identifier are not counted again. Empty text gives empty anchors. Source: DESIGN
-    section 5 (Retention). Cost: linear.
+    section 5 (Retention). Cost: linear; cached per text.
 
     >>> lesson = anchors("If the 10-K states EBITDA, use `tax_rate` of 15.0% on $1,500")
     >>> sorted(lesson.numbers), sorted(lesson.identifiers), sorted(lesson.condition)
@@ -173,7 +178,7 @@ def kept_in(lesson: str, entry: str) -> bool:
     >>> kept_in("Subtract the costs first", "First of all, subtract costs")
     True
     """
-    lesson_anchors = _cached_anchors(lesson)
+    lesson_anchors = anchors(lesson)
     if not lesson_anchors.empty:
         return lesson_anchors.kept_in(entry)
     folded = _clean(lesson).casefold()
@@ -194,9 +199,6 @@ def jaccard(a: Set[str], b: Set[str]) -> float:
     return both / either if either else 1.0
 
 
-_cached_anchors = lru_cache(maxsize=1024)(anchors)
-
-
 def _clean(text: str) -> str:
     return unicodedata.normalize("NFC", text).translate(_LOOKALIKES)
 
@@ -211,6 +213,7 @@ def _quoted(clean: str) -> list[tuple[str, bool]]:
     return quotations
 
 
+@lru_cache(maxsize=WORDS)
 def _identifier_parts(word: str) -> tuple[str, ...]:
     """Return the word itself when it is an identifier, else those of its hyphenated parts that are."""
     if _is_identifier(word):
