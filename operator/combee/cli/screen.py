@@ -125,8 +125,10 @@ class Screen:
                 self._written_at = now
                 self._live.update(self._view(self._with_history(state)), refresh=True)
             return
+        if since < SAY_EVERY:
+            return
         line = progress(state)
-        if since < SAY_EVERY or (line.key == self._last_line and since < SAY_AT_LEAST_EVERY):
+        if line.key == self._last_line and since < SAY_AT_LEAST_EVERY:
             return
         self._written_at, self._last_line = now, line.key
         if self.mode == "plain":

@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"^([#+=-](?=[#=-]*(?:\s|$))|\d+(?=[.)](?:\s|$)))")
 def visible(text: str) -> str:
     """Return ``text`` on one line, with single spaces, and ``\\u{hex}`` for what hides or acts."""
     flat = " ".join(text.split())
-    return "".join(_shown(char) for char in flat)
+    return flat if flat.isprintable() else "".join(_shown(char) for char in flat)
 
 
 def _shown(char: str) -> str:

@@ -112,7 +112,7 @@ async def test_there_are_never_more_sockets_than_calls_in_flight(bench: Bench) -
     await asyncio.gather(*(client.ask(ask(f"later {i}")) for i in range(30)))
     transport = client._connection._client._transport
     assert isinstance(transport, LaneTransport)
-    assert len(transport._lanes) == len(transport._idle) == 3
+    assert len(transport._lanes) == len(transport._idle["http"]) == 3
 
 
 async def test_a_connection_that_idled_is_not_trusted_again(

@@ -8,6 +8,9 @@ before its lane is given back, which suits answers that are one JSON document.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
+
 import httpx2
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -22,13 +25,14 @@ class LaneTransport(httpx2.AsyncBaseTransport):
     """Opens as many connections as there are requests in flight, and keeps them for later ones."""
 
     def __init__(self) -> None:
-        self._tls = httpx2.create_ssl_context()
-        self._idle: list[httpx2.AsyncHTTPTransport] = []
+        self._idle: dict[str, list[httpx2.AsyncHTTPTransport]] = defaultdict(list)
         self._lanes: list[httpx2.AsyncHTTPTransport] = []
+        self._contexts: dict[str, SSLContext] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send on an idle lane and return the whole answer. Raises httpx2's errors."""
-        lane = self._idle.pop() if self._idle else self._new_lane()
+        idle = self._idle[request.url.scheme]
+        lane = idle.pop() if idle else self._new_lane(request.url.scheme)
         try:
             response = await lane.handle_async_request(request)
             try:
@@ -36,7 +40,7 @@ class LaneTransport(httpx2.AsyncBaseTransport):
             finally:
                 await response.aclose()
         finally:
-            self._idle.append(lane)
+            idle.append(lane)
         return httpx2.Response(
             status_code=response.status_code,
             headers=response.headers,
@@ -51,11 +55,19 @@ class LaneTransport(httpx2.AsyncBaseTransport):
         for lane in lanes:
             await lane.aclose()
 
-    def _new_lane(self) -> httpx2.AsyncHTTPTransport:
+    def _context(self, scheme: str) -> SSLContext:
+        """Reading the certificates costs a pod more than its first call, so ``http`` goes without any: its
+        context trusts nobody."""
+        if scheme not in self._contexts:
+            tls = httpx2.create_ssl_context() if scheme == "https" else SSLContext(PROTOCOL_TLS_CLIENT)
+            self._contexts[scheme] = tls
+        return self._contexts[scheme]
+
+    def _new_lane(self, scheme: str) -> httpx2.AsyncHTTPTransport:
         limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=1, keepalive_expiry=IDLE_SECONDS
         )
-        lane = httpx2.AsyncHTTPTransport(verify=self._tls, limits=limits)
+        lane = httpx2.AsyncHTTPTransport(verify=self._context(scheme), limits=limits)
         self._lanes.append(lane)
         return lane
 
