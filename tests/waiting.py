@@ -6,7 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from subprocess import Popen
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from warm import Program
 
 Value = TypeVar("Value")
 PATIENCE_SECONDS = 240.0
@@ -20,7 +23,9 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def wait_until(what: str, condition: Callable[[], Value], process: Popen[Any] | None = None) -> Value:
+def wait_until(
+    what: str, condition: Callable[[], Value], process: Popen[Any] | Program | None = None
+) -> Value:
     """Return the first true value of the condition.
 
     Fails, naming ``what`` is waited for, when it does not come, or when the ``process`` that it should come

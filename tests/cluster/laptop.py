@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,9 @@ from cluster_tools import REPOSITORY
 from runs import FORMULA, Runs, quickstart
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
-from e2e_support import COMBEE, Sims, environment
+from e2e_support import Sims, environment
+
+from warm import run_program
 
 
 def locally(runs: Runs, folder: Path, change: Callable[[dict[str, Any]], None] = lambda run: None) -> None:
@@ -31,7 +32,7 @@ def learn(plans: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -
         (folder / name).write_text(text)
     data = [f for name in ("train", "heldout") for f in ("--data", str(FORMULA / f"{name}.jsonl"))]
     key = ["sim", "key", "--task", "formula", *data, "-o", str(folder / "key.json")]
-    subprocess.run([*COMBEE, *key], check=True, env=environment())
+    assert run_program(["combee", *key], environment()).returncode == 0
     sim = Sims(folder).start("--key", str(folder / "key.json"), "--time-scale", "0")
     try:
         for model in run["spec"]["models"].values():
@@ -47,13 +48,8 @@ def learn(plans: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -
 def combee_run(run: dict[str, Any], folder: Path, flags: Sequence[str]) -> None:
     """``combee run`` of a manifest to its end."""
     (folder / "run.yaml").write_text(yaml.safe_dump(run))
-    done = subprocess.run(
-        [*COMBEE, "run", "-f", str(folder / "run.yaml"), "-o", str(folder / "out"), *flags],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=400,
-    )
+    words = ["combee", "run", "-f", folder / "run.yaml", "-o", folder / "out", *flags]
+    done = run_program(words, environment())
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,8 @@ from typing import Any
 
 import yaml
 from cluster_tools import REPOSITORY, Cluster, eventually
+
+from warm import Program
 
 FORMULA = REPOSITORY / "examples" / "data" / "formula"
 ENDED = ("Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped")
@@ -108,7 +108,7 @@ class Runs:
 class Operator:
     """The operator as a process: the code under test, on the real API server."""
 
-    process: subprocess.Popen[bytes]
+    process: Program
     log: Path
 
     def kill(self) -> None:
@@ -161,9 +161,7 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
         "COMBEE_GATEWAY_REPLICAS": "1",
         **more,
     }
-    command = [sys.executable, "-m", "combee.operator.program"]
-    process = subprocess.Popen(command, env=environment, stdout=log.open("ab"), stderr=subprocess.STDOUT)
-    return Operator(process, log)
+    return Operator(Program(["combee-operator"], environment, log, log), log)
 
 
 @contextmanager

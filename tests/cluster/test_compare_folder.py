@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,14 @@ import yaml
 from cluster_tools import Cluster, eventually
 from runs import ENDED, Runs, at_once, operating, quickstart
 
+from warm import run_program
+
 pytestmark = pytest.mark.timeout(900, func_only=True)
 STRATEGIES = "Naive@120,ParallelScan@120"
-COMBEE = [sys.executable, "-m", "combee.cli.main", "compare"]
 
 
 def combee(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMBEE, *words], env=cluster.environment, capture_output=True, text=True, timeout=400
-    )
+    return run_program(["combee", "compare", *words], cluster.environment)
 
 
 def test_a_folder_of_runs_is_applied_and_becomes_one_table(

@@ -27,6 +27,8 @@ from combee.clients.kubernetes.kube import Kube
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from e2e_support import COMBEE, environment
 
+from warm import run_program
+
 pytestmark = pytest.mark.timeout(900)
 Combee = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -51,14 +53,13 @@ def finished(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
-def program(cluster: Cluster, *words: str, **more: str) -> tuple[list[str], dict[str, str]]:
-    return [*COMBEE, *words], {**environment(), **cluster.environment, "COLUMNS": "100", **more}
+def environment_of(cluster: Cluster, **more: str) -> dict[str, str]:
+    return {**environment(), **cluster.environment, "COLUMNS": "100", **more}
 
 
 def combee(cluster: Cluster, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """``combee`` as somebody with the cluster's configuration runs it."""
-    command, env = program(cluster, *words, **more)
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=400)
+    return run_program(["combee", *words], environment_of(cluster, **more))
 
 
 @pytest.fixture
@@ -162,7 +163,8 @@ def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
 def stopped_report(finished: Runs, out: Path, number: int) -> subprocess.CompletedProcess[str]:
     """A report that gets a signal as soon as its pod is made."""
     eventually("no pod is left of earlier ones", lambda: not report_pods(finished))
-    command, env = program(finished.cluster, "report", "quickstart", "-o", str(out), "-n", finished.namespace)
+    command = [*COMBEE, "report", "quickstart", "-o", str(out), "-n", finished.namespace]
+    env = environment_of(finished.cluster)
     running = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
     before = ""
@@ -344,7 +346,8 @@ def test_suspend_and_resume_change_one_field(here: Combee, cluster: Cluster, nam
 
 def test_watch_ends_with_the_run(cluster: Cluster, here: Combee, namespace: str) -> None:
     apply_run(cluster, namespace, phase="Learning", observedGeneration=1, message="iteration 1")
-    command, env = program(cluster, "status", "quickstart", "--watch", "-n", namespace)
+    command = [*COMBEE, "status", "quickstart", "--watch", "-n", namespace]
+    env = environment_of(cluster)
     watching = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
     assert watching.stdout is not None
     assert "Learning" in watching.stdout.readline()

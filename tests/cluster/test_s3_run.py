@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,9 @@ from cluster_tools import REPOSITORY, Cluster, eventually, run_python
 from runs import Runs, at_once, operating, quickstart
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
-from e2e_support import COMBEE, environment
+from e2e_support import environment
+
+from warm import run_program
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("minio")]
 BUCKET = "combee"
@@ -140,9 +141,8 @@ def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
 
 def _fetched(cluster: Cluster, namespace: str, runs: Runs, folder: Path) -> None:
     """`kubectl combee report` reads the bucket with the run's own Secret."""
-    command = [*COMBEE, "report", "in-s3", "-n", namespace, "-o", str(folder / "out")]
-    env = {**environment(), **cluster.environment}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400)
+    command = ["combee", "report", "in-s3", "-n", namespace, "-o", str(folder / "out")]
+    done = run_program(command, {**environment(), **cluster.environment})
     assert done.returncode == 0, done.stderr
     result, status = json.loads((folder / "out" / "result.json").read_text()), runs.status("in-s3")
     assert result["outcome"] == "Learned" and result["heldOut"]["gate"]["best"] == status["gate"]["best"]

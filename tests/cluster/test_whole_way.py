@@ -39,7 +39,9 @@ from runs import Operator, Runs, quickstart, template
 from combee.names import GATEWAY, published_name
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
-from e2e_support import COMBEE, environment
+from e2e_support import environment
+
+from warm import run_program
 
 WORDS = "What is the heron's ratio of 4711 and 12?"
 """of people who ask through the official clients."""
@@ -143,12 +145,9 @@ def rolled_back(there: Playbooks, asked: list[tuple[str, str]], refused: str, ba
         loading(there, asked, per_second=40) as often,
     ):
         eventually("it is asked", lambda: often.served)
-        done = subprocess.run(
-            [*COMBEE, "playbook", "rollback", there.name, "-n", there.namespace],
-            env={**environment(), **there.cluster.environment},
-            capture_output=True,
-            text=True,
-            timeout=120,
+        done = run_program(
+            ["combee", "playbook", "rollback", there.name, "-n", there.namespace],
+            {**environment(), **there.cluster.environment},
         )
         assert done.returncode == 0, done.stderr
         assert f"{there.name} serves {back[:12]}" in done.stdout

@@ -18,9 +18,8 @@ import pytest
 
 from combee.cli.main import main
 from combee.report import bundle
-from combee.report.build import Report, build_report, playbook_markdown
-from combee.report.result import Result
 from waiting import wait_until
+from warm import Program, build_here, run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMULA = ROOT / "examples" / "data" / "formula"
@@ -46,7 +45,7 @@ def combee(*arguments: str | Path, cwd: Path | None = None, **extra: str) -> sub
         contextlib.redirect_stderr(errors),
     ):
         patch.setattr(sys, "argv", words)
-        patch.setattr(bundle, "build_apart", _build_here)
+        patch.setattr(bundle, "build_apart", build_here)
         for name, value in {"COLUMNS": "100", **extra}.items():
             patch.setenv(name, value)
         try:
@@ -57,30 +56,18 @@ def combee(*arguments: str | Path, cwd: Path | None = None, **extra: str) -> sub
     return subprocess.CompletedProcess(words, code, out.getvalue(), errors.getvalue())
 
 
-async def _build_here(result: Result) -> tuple[str, Report]:
-    text = playbook_markdown(result)
-    return text, build_report(result, playbook_markdown=text)
-
-
 def process(
     *arguments: str | Path, cwd: Path | None = None, **extra: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end, in a process of its own."""
-    return subprocess.run(
-        [*COMBEE, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=environment(**extra),
-        timeout=500,
-    )
+    return run_program(["combee", *arguments], environment(**extra), cwd)
 
 
 @dataclass
 class Sim:
     """A running simulated model."""
 
-    process: subprocess.Popen[bytes]
+    process: Program
     url: str
     log: Path
 
@@ -130,24 +117,9 @@ class Sims:
     def start(self, *flags: str | Path) -> Sim:
         number = len(self.started)
         port, log = self.folder / f"port{number}", self.folder / f"sim{number}.log"
-        process = subprocess.Popen(
-            [
-                *COMBEE,
-                "sim",
-                "serve",
-                MODEL,
-                "--port",
-                "0",
-                "--port-file",
-                str(port),
-                "--log",
-                str(log),
-                *map(str, flags),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / f"sim{number}.err").open("wb"),
-            env=environment(),
-        )
+        words = ["combee", "sim", "serve", MODEL, "--port", "0", "--port-file", str(port), "--log", str(log)]
+        errors = self.folder / f"sim{number}.err"
+        process = Program([*words, *map(str, flags)], environment(), os.devnull, errors)
         wait_until(f"the model's port, see sim{number}.err", port.exists, process)
         sim = Sim(process, f"http://127.0.0.1:{port.read_text().strip()}/v1", log)
         self.started.append(sim)

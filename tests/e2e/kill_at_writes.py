@@ -13,22 +13,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from combee.cli.main import main
+sys.path.append(str(Path(__file__).parents[1]))
 
-LATER = (
-    "combee.cli.run",
-    "combee.methods.ace",
-    "combee.methods.gepa",
-    "httpcore2",
-    "json_repair",
-    "numpy.random",
-)
-"""What a run imports when it needs it, which each attempt would import anew."""
+from combee.cli.main import main
+from combee.report import bundle
+from warm import build_here
+
 SHARD, DIGEST = re.compile(r"\b\d{5}\b"), re.compile(r"\b[0-9a-f]{2}/[0-9a-f]{16,}\b.*")
 
 
@@ -93,6 +87,7 @@ def attempt(writes: Writes, arguments: list[str]) -> None:
     """A process that works until it dies or ends."""
     os.setsid()
     os.link, os.replace, os.rename = map(writes.around, (os.link, os.replace, os.rename))
+    bundle.build_apart = build_here
     sys.argv = ["combee", *arguments]
     main()
 
@@ -113,7 +108,7 @@ def until_it_ends(deaths: Path, log: Path | None, after: str, arguments: list[st
 
 
 if __name__ == "__main__":
-    for module in LATER:
-        import_module(module)
+    import warm_imports  # noqa: F401 - what each attempt would import anew
+
     deaths, log, after, *arguments = sys.argv[1:]
     sys.exit(until_it_ends(Path(deaths), None if log == "-" else Path(log), after, arguments))

@@ -8,9 +8,8 @@ start together with the map and wait for it.
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,8 +22,8 @@ from combee.names import step_name
 from combee.plan.decide import Identity, decide
 from combee.plan.state import RunState
 from combee.plan.types import IterationPlan, Snapshot, Step, StepSummary
+from warm import Program
 
-WORKER = [sys.executable, "-m", "combee.pod.main"]
 UID = "3fa9c1d2-0000-4000-8000-000000000000"
 
 
@@ -32,7 +31,7 @@ UID = "3fa9c1d2-0000-4000-8000-000000000000"
 class Pod:
     """A started pod."""
 
-    process: subprocess.Popen[bytes]
+    process: Program
     root: Path
 
     def wait(self, seconds: float = 240) -> int:
@@ -90,10 +89,8 @@ class Cluster:
         }
         if self.run.spec.task.container is not None:
             variables["COMBEE_ADDRESS"] = self.address(len(self.pods))
-        with (root / "stderr").open("wb") as stderr:
-            process = subprocess.Popen(
-                [*WORKER, word], stderr=stderr, env=environment(**variables, **self.variables)
-            )
+        words, errors = ["combee-worker", word], root / "stderr"
+        process = Program(words, environment(**variables, **self.variables), os.devnull, errors)
         self.pods.append(Pod(process, root))
         return self.pods[-1]
 

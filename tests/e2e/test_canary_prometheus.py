@@ -4,8 +4,6 @@ judges."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,9 +20,9 @@ from combee.api.prometheus import Prometheus
 from combee.plan.playbook.judging import read_pairs
 from combee.plan.playbook.readings import Reading, read_reading, reading_verdict
 from tls_server import TlsServer
+from warm import run_program
 
 pytestmark = pytest.mark.e2e
-WORKER = [sys.executable, "-m", "combee.pod.main", "judge"]
 WINDOWS, WINDOW, SCRAPE = 160, 60, 15
 TESTED, AGAINST = "b" * 64, "a" * 64
 RULES = Rules(epsilon=0.05, min_samples=20, duration_seconds=0, deadline_seconds=10**6)
@@ -104,9 +102,7 @@ class Pod:
             "KUBERNETES_SERVICE_PORT": str(self.api.port),
             "HOME": str(self.root),
         }
-        ended = subprocess.run(
-            WORKER, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False
-        )
+        ended = run_program(["combee-worker", "judge"], environment(**variables))
         self.log = ended.stderr
         assert ended.returncode == 0, ended.stderr
         data = self.made[-1]["data"]

@@ -237,7 +237,12 @@ def test_a_refused_row_is_not_quoted(mark: bytes, echo: Echo, path: Path, tmp_pa
 
 
 def test_without_a_terminal_there_are_no_escape_codes(echo: Echo, path: Path, tmp_path: Path) -> None:
-    done = run(path, tmp_path / "out", TERM="dumb", NO_COLOR="1", PYTHONIOENCODING="ascii", LC_ALL="C")
+    words = [*COMBEE, "run", "-f", path, "-o", tmp_path / "out", "--secret", "llm/token=env:COMBEE_TEST_KEY"]
+    ascii_only = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    # Python reads these as it starts.
+    done = subprocess.run(
+        words, env=environment(COMBEE_TEST_KEY=KEY, **ascii_only), capture_output=True, text=True, timeout=500
+    )
     assert done.returncode in (0, 3) and done.stderr == "", done.stderr
     assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stdout.isascii()
     is_private(done, tmp_path / "out", echo)

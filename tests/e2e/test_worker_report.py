@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from e2e_support import FORMULA, Manifest, Sims, combee, environment
-from pods import UID, WORKER, Cluster
+from pods import UID, Cluster
 from test_worker import WORKERS, claims
 
 from combee.algo.latency import LatencyLaw
@@ -25,6 +25,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.state import RunState
 from combee.plan.types import Outcome, Step, StepSummary
 from combee.report.bundle import GATE_FILE, unpacked
+from warm import run_program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="pods are Linux processes")]
 
@@ -45,9 +46,7 @@ def report(cluster: Cluster, memory: Memory, number: int, **params: bool) -> sub
         "COMBEE_ENGINES": json.dumps({"main": cluster.engine}),
         "HOME": str(root / "tmp"),
     }
-    return subprocess.run(
-        [*WORKER, "report"], env=environment(**variables), capture_output=True, text=True, timeout=240
-    )
+    return run_program(["combee-worker", "report"], environment(**variables))
 
 
 def compares(files: dict[str, bytes], manifest: Path, laptop: Path, out: Path) -> None:

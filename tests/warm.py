@@ -1,0 +1,137 @@
+"""The project's programs in processes of their own that have imported most of what they need.
+
+Half of the time of a program in a test is the start of Python and its imports, the same each time. Here one
+process imports them once, and each program is forked from it: multiprocessing's forkserver. Its process
+group, arguments, environment, files, signals and exit code are its own, as ever; only a report is drawn
+without a process for it. A test of the start itself (what is imported, what Python is given) starts Python.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import import_module, invalidate_caches
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+
+from combee.report import bundle
+from combee.report.build import Report, build_report, playbook_markdown
+from combee.report.result import Result
+
+PROGRAMS = {
+    "combee": ("combee.cli.main", "main"),
+    "combee-worker": ("combee.pod.main", "program"),
+    "combee-operator": ("combee.operator.program", "main"),
+}
+"""As in pyproject.toml."""
+FORKING = multiprocessing.get_context("forkserver")
+FORKING.set_forkserver_preload(["warm_imports"])
+
+
+class Program:
+    """A program under way; the part of ``subprocess.Popen`` that tests need."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        stdout: Path | str,
+        stderr: Path | str,
+        cwd: Path | str | None = None,
+    ) -> None:
+        """Start ``words``, the name of one of ``PROGRAMS`` and its arguments. The outputs go to the ends of
+        these files, which may be the same."""
+        self.args = list(words)
+        for path in (stdout, stderr):
+            Path(path).touch()
+        _begin()
+        self._process = FORKING.Process(
+            target=_run,
+            args=(self.args, dict(environment), str(stdout), str(stderr), str(cwd or Path.cwd())),
+            daemon=True,
+        )
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, minus a signal's number, or None while it works."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """The same."""
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its exit code."""
+        self._process.join(timeout)
+        code = self.returncode
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def run_program(
+    words: Sequence[str | Path],
+    environment: Mapping[str, str],
+    cwd: Path | None = None,
+    seconds: float = 500,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``words`` to their end, and return what they printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, errors = Path(folder, "out"), Path(folder, "errors")
+        program = Program([str(word) for word in words], environment, out, errors, cwd)
+        try:
+            code = program.wait(seconds)
+        finally:
+            program.kill()
+        return subprocess.CompletedProcess(program.args, code, out.read_text(), errors.read_text())
+
+
+def _begin() -> None:
+    """Start the process that forks the others, which imports from where this one does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        forkserver.ensure_running()
+
+
+async def build_here(result: Result) -> tuple[str, Report]:
+    """What ``build_apart`` returns, built in this process."""
+    text = playbook_markdown(result)
+    return text, build_report(result, playbook_markdown=text)
+
+
+def _run(words: list[str], environment: dict[str, str], stdout: str, stderr: str, cwd: str) -> None:
+    os.setsid()
+    for path, number in ((stdout, 1), (stderr, 2)):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    ours = str(Path(__file__).parent)
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [*filter(None, given), *(path for path in sys.path if not path.startswith(ours))]
+    invalidate_caches()
+    bundle.build_apart = build_here
+    sys.argv = words
+    module, name = PROGRAMS[words[0]]
+    getattr(import_module(module), name)()
