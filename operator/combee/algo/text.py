@@ -19,8 +19,8 @@ CONDITION_SHARE = 0.5
 OVERLAP_SHARE = 0.5
 """Share of the lesson's content words that an entry must hold when the lesson has no anchors."""
 TEXTS, WORDS = 4096, 32768
-"""How many texts and words are remembered: each level of a tree looks at the lessons of the one below again,
-and lessons share their words."""
+"""How many texts' anchors and how many words are remembered, which take 12 MB: each level of a tree looks at
+the lessons of the one below again, and lessons share their words."""
 
 _LOOKALIKES = str.maketrans(
     "\u2212\u2010\u2011\u2013\u00a0\u202f\u2019\u2018\u201c\u201d\uff05", "----  ''\"\"%"
@@ -107,7 +107,7 @@ class _View:
         )
 
 
-@lru_cache(maxsize=TEXTS)
+@lru_cache(maxsize=1024)
 def _view(text: str) -> _View:
     clean = _clean(text)
     folded = clean.casefold()
@@ -116,12 +116,11 @@ def _view(text: str) -> _View:
     return _View(numbers, frozenset(words), _stems(folded), " ".join(folded.split()))
 
 
-@lru_cache(maxsize=TEXTS)
 def token_set(text: str) -> frozenset[str]:
     """Return the casefolded words of a text, numbers in normal form ("1,500" and "1500" are one token).
 
     Empty for a text without word characters. Source: DESIGN section 6 (the group-by uses token-set Jaccard).
-    Cost: linear; cached per text.
+    Cost: linear.
 
     >>> sorted(token_set("The rate, 1,500 or 15 %, the Rate."))
     ['15%', '1500', 'or', 'rate', 'the']
