@@ -49,7 +49,7 @@ def combee_run(run: dict[str, Any], folder: Path, flags: Sequence[str]) -> None:
     """``combee run`` of a manifest to its end."""
     (folder / "run.yaml").write_text(yaml.safe_dump(run))
     words = ["combee", "run", "-f", folder / "run.yaml", "-o", folder / "out", *flags]
-    done = run_program(words, environment())
+    done = run_program(words, environment(), seconds=400)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

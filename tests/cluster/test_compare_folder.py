@@ -19,7 +19,7 @@ STRATEGIES = "Naive@120,ParallelScan@120"
 
 
 def combee(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    return run_program(["combee", "compare", *words], cluster.environment)
+    return run_program(["combee", "compare", *words], cluster.environment, seconds=400)
 
 
 def test_a_folder_of_runs_is_applied_and_becomes_one_table(

@@ -59,7 +59,7 @@ def environment_of(cluster: Cluster, **more: str) -> dict[str, str]:
 
 def combee(cluster: Cluster, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """``combee`` as somebody with the cluster's configuration runs it."""
-    return run_program(["combee", *words], environment_of(cluster, **more))
+    return run_program(["combee", *words], environment_of(cluster, **more), seconds=400)
 
 
 @pytest.fixture

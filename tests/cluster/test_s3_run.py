@@ -142,7 +142,7 @@ def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
 def _fetched(cluster: Cluster, namespace: str, runs: Runs, folder: Path) -> None:
     """`kubectl combee report` reads the bucket with the run's own Secret."""
     command = ["combee", "report", "in-s3", "-n", namespace, "-o", str(folder / "out")]
-    done = run_program(command, {**environment(), **cluster.environment})
+    done = run_program(command, {**environment(), **cluster.environment}, seconds=400)
     assert done.returncode == 0, done.stderr
     result, status = json.loads((folder / "out" / "result.json").read_text()), runs.status("in-s3")
     assert result["outcome"] == "Learned" and result["heldOut"]["gate"]["best"] == status["gate"]["best"]

@@ -148,6 +148,7 @@ def rolled_back(there: Playbooks, asked: list[tuple[str, str]], refused: str, ba
         done = run_program(
             ["combee", "playbook", "rollback", there.name, "-n", there.namespace],
             {**environment(), **there.cluster.environment},
+            seconds=120,
         )
         assert done.returncode == 0, done.stderr
         assert f"{there.name} serves {back[:12]}" in done.stdout

@@ -102,7 +102,7 @@ class Pod:
             "KUBERNETES_SERVICE_PORT": str(self.api.port),
             "HOME": str(self.root),
         }
-        ended = run_program(["combee-worker", "judge"], environment(**variables))
+        ended = run_program(["combee-worker", "judge"], environment(**variables), seconds=300)
         self.log = ended.stderr
         assert ended.returncode == 0, ended.stderr
         data = self.made[-1]["data"]

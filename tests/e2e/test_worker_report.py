@@ -46,7 +46,7 @@ def report(cluster: Cluster, memory: Memory, number: int, **params: bool) -> sub
         "COMBEE_ENGINES": json.dumps({"main": cluster.engine}),
         "HOME": str(root / "tmp"),
     }
-    return run_program(["combee-worker", "report"], environment(**variables))
+    return run_program(["combee-worker", "report"], environment(**variables), seconds=240)
 
 
 def compares(files: dict[str, bytes], manifest: Path, laptop: Path, out: Path) -> None:
