@@ -5,7 +5,7 @@ lanes. Those of the first lane take the tests of the cluster, which mostly wait;
 rest, which mostly compute; a worker whose lane is empty helps the other one. The longest file goes first, so
 that the last ones are short and the workers end together. Files with tests marked ``alone`` go before all
 others, to one worker: nobody else may use the cluster meanwhile, so all other workers compute until these are
-over.
+over, and wait when there is nothing left to compute.
 
 ``tests/seconds.json`` says how long each file took; ``--write-seconds`` writes it anew (``make seconds``). A
 file that is not in it counts like the middle one of its folder."""
@@ -63,13 +63,13 @@ def next_file(
     seconds: Mapping[str, float],
     alone: Collection[str],
     at_work: Collection[str],
-) -> str:
+) -> str | None:
     """The file of ``waiting`` that a worker takes: the longest of its lane, else the longest of the other
-    one. The cluster's files come last as long as one of ``alone`` waits or is ``at_work``, except on the
-    worker that takes those.
+    one. As long as one of ``alone`` waits or is ``at_work``, only the worker that takes those takes files of
+    the cluster. None when that leaves nothing.
 
-    >>> waiting, first = ["tests/unit/test_a.py", "tests/cluster/test_b.py", "tests/e2e/test_c.py"],
-    Lane(True, False)
+    >>> waiting = ["tests/unit/test_a.py", "tests/cluster/test_b.py", "tests/e2e/test_c.py"]
+    >>> first = Lane(cluster=True, alone=False)
     >>> next_file(waiting, first, {}, alone=(), at_work=())
     'tests/cluster/test_b.py'
     >>> next_file(waiting, Lane(False, False), {"tests/e2e/test_c.py": 60.0}, alone=(), at_work=())
@@ -78,22 +78,22 @@ def next_file(
     'tests/unit/test_a.py'
     """
     waiting = list(waiting)
-    closed = not lane.alone and not set(alone).isdisjoint({*waiting, *at_work})
-    cluster_first = lane.cluster and not closed
+    if not lane.alone and not set(alone).isdisjoint({*waiting, *at_work}):
+        waiting = [file for file in waiting if not file.startswith(CLUSTER)]
 
     def rank(file: str) -> tuple[bool, bool, float]:
         return (
             (file in alone) != lane.alone,
-            file.startswith(CLUSTER) != cluster_first,
+            file.startswith(CLUSTER) != lane.cluster,
             -expected(file, seconds),
         )
 
-    return min(waiting, key=rank)
+    return min(waiting, key=rank, default=None)
 
 
 class Lanes(LoadFileScheduling):
     """Gives each worker the file that ``next_file`` names. Workers with an even number are of the cluster's
-    lane, and the first one takes the files whose tests are ``alone``."""
+    lane, and the first one alive takes the files whose tests are ``alone``."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
@@ -104,13 +104,26 @@ class Lanes(LoadFileScheduling):
         }
 
     def _assign_work_unit(self, node: Any) -> None:
-        number = int(node.gateway.id.removeprefix("gw"))
-        lane = Lane(cluster=number % 2 == 0, alone=number == 0)
+        number = number_of(node)
+        lane = Lane(cluster=number % 2 == 0, alone=number == min(map(number_of, self.nodes)))
         given = (unit for units in self.assigned_work.values() for unit in units.items())
         at_work = {file for file, tests in given if not all(tests.values())}
         file = next_file(self.workqueue, lane, self.seconds, self.alone, at_work)
-        self.workqueue.move_to_end(file, last=False)
-        super()._assign_work_unit(node)
+        if file is not None:
+            self.workqueue.move_to_end(file, last=False)
+            super()._assign_work_unit(node)
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """The files of the cluster may be open to the workers that wait for them."""
+        super().mark_test_complete(node, item_index, duration)
+        if file_of(self.registered_collections[node][item_index]) in self.alone:
+            for waiting in self.nodes:
+                self._reschedule(waiting)
+
+
+def number_of(node: Any) -> int:
+    """The number of a worker."""
+    return int(node.gateway.id.removeprefix("gw"))
 
 
 def read(record: Path) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+import balance
 from balance import CLUSTER, NOTHING_KNOWN, Lane, expected, next_file, renewed
 
 TESTS = Path(__file__).parents[1]
@@ -25,11 +27,14 @@ lanes = st.sampled_from([Lane(cluster, alone) for cluster in (True, False) for a
 
 
 def drained(waiting: list[str], order: list[Lane], seconds: dict[str, float], alone: set[str]) -> list[str]:
-    """The files in the order in which workers of these lanes take them, until files or workers run out."""
+    """The files in the order in which workers of these lanes take them, until files or workers run
+    out; none is at work when the next one is taken."""
     left, taken = list(waiting), []
     for lane in order[: len(waiting)]:
-        taken.append(next_file(left, lane, seconds, alone, at_work=()))
-        left.remove(taken[-1])
+        file = next_file(left, lane, seconds, alone, at_work=())
+        if file is not None:
+            taken.append(file)
+            left.remove(file)
     return taken
 
 
@@ -37,7 +42,11 @@ def drained(waiting: list[str], order: list[Lane], seconds: dict[str, float], al
 def test_every_file_is_taken_once_in_whatever_order_workers_ask(
     waiting: list[str], order: list[Lane], seconds: dict[str, float], alone: set[str]
 ) -> None:
-    assert sorted(drained(waiting, order, seconds, alone)) == sorted(waiting)
+    whoever_comes = drained(waiting, order, seconds, alone)
+    assert len(whoever_comes) == len(set(whoever_comes))
+    left = [file for file in waiting if file not in whoever_comes]
+    the_first_worker = drained(left, [Lane(cluster=True, alone=True)] * len(left), seconds, alone)
+    assert sorted(whoever_comes + the_first_worker) == sorted(waiting)
 
 
 @given(files, st.booleans(), records)
@@ -53,22 +62,27 @@ def test_a_worker_takes_the_longest_of_its_lane_and_helps_when_that_is_empty(
 
 
 @given(files, st.booleans(), records, st.sets(names))
-def test_one_worker_takes_what_wants_the_cluster_alone_first_and_all_others_take_it_last(
+def test_one_worker_takes_what_wants_the_cluster_alone_before_all_else(
     waiting: list[str], cluster_first: bool, seconds: dict[str, float], alone: set[str]
 ) -> None:
-    for takes in (True, False):
-        order = drained(waiting, [Lane(cluster_first, takes)] * len(waiting), seconds, alone)
-        keeps_others_away = [file in alone for file in order]
-        assert keeps_others_away == sorted(keeps_others_away, reverse=takes)
+    order = drained(waiting, [Lane(cluster_first, alone=True)] * len(waiting), seconds, alone)
+    keeps_others_away = [file in alone for file in order]
+    assert keeps_others_away == sorted(keeps_others_away, reverse=True)
 
 
-@given(st.lists(names, unique=True, min_size=1), lanes, records, names)
-def test_no_other_worker_goes_to_the_cluster_while_one_has_it_alone(
-    waiting: list[str], lane: Lane, seconds: dict[str, float], one: str
+@given(files, st.booleans(), records, names, st.booleans())
+def test_no_other_worker_goes_to_the_cluster_until_those_that_want_it_alone_are_over(
+    waiting: list[str], cluster_first: bool, seconds: dict[str, float], one: str, is_at_work: bool
 ) -> None:
-    took = next_file(waiting, lane, seconds, {one}, at_work=[one])
-    rest = [file for file in waiting if not file.startswith(CLUSTER) and file != one]
-    assert lane.alone or not rest or took in rest
+    if not is_at_work:
+        waiting = [one, *(file for file in waiting if file != one)]
+    file = next_file(waiting, Lane(cluster_first, False), seconds, {one}, at_work=[one] if is_at_work else [])
+    elsewhere = [file for file in waiting if not file.startswith(CLUSTER)]
+    assert file in elsewhere if elsewhere else file is None
+
+
+def test_the_examples_of_the_docstrings_are_true() -> None:
+    assert doctest.testmod(balance).failed == 0
 
 
 def test_a_new_file_counts_like_the_middle_one_of_its_folder() -> None:
@@ -92,17 +106,37 @@ import pytest
 def test_here(n, worker_id):
     with open("ran", "a") as log: log.write(f"{__name__} {n} {worker_id}\\n")
 """
+ALONE = """
+from pathlib import Path
+import pytest
+@pytest.mark.alone
+@pytest.mark.parametrize("n", range(4))
+def test_here(n, worker_id):
+    while Path("ran").read_text().count("\\n") < 10: pass  # of 12; two workers keep one each
+    with open("ran", "a") as log: log.write(f"{__name__} {n} {worker_id}\\n")
+"""
 
 
-def test_xdist_runs_each_test_once_and_a_file_on_one_worker(tmp_path: Path) -> None:
-    places = ["unit/test_a", "unit/test_b", "e2e/test_c", "cluster/test_d", "cluster/test_e"]
+def test_xdist_runs_each_test_once_a_file_on_one_worker_and_those_alone_first(
+    tmp_path: Path,
+) -> None:
+    places = [
+        "unit/test_a",
+        "unit/test_b",
+        "e2e/test_c",
+        "cluster/test_d",
+        "cluster/test_e",
+        "cluster/test_f",
+    ]
+    alone = places[-1]
     for place in places:
         path = tmp_path / "tests" / f"{place}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(FILE)
+        path.write_text(ALONE if place == alone else FILE)
+    (tmp_path / "ran").touch()
     for name in ("balance.py", "conftest.py"):
         (tmp_path / "tests" / name).write_text((TESTS / name).read_text())
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers = alone\n")
     words = ["-p", "xdist", "-p", "no:cacheprovider", "--dist", "loadfile", "-n", "3", "--write-seconds"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -119,4 +153,6 @@ def test_xdist_runs_each_test_once_and_a_file_on_one_worker(tmp_path: Path) -> N
         (Path(p).name, str(n)) for p in places for n in range(4)
     )
     assert len({(name, worker) for name, _, worker in ran}) == len(places)
+    of_the_cluster = [name for name, _, _ in ran if f"cluster/{name}" in places]
+    assert of_the_cluster[:4] == [Path(alone).name] * 4
     assert set(json.loads((tmp_path / "tests/seconds.json").read_text())) == {f"tests/{p}.py" for p in places}
