@@ -23,17 +23,17 @@ METHODS, TASKS, STRATEGIES = "combee.methods", "combee.tasks", "combee.strategie
 
 
 def names(group: str) -> tuple[str, ...]:
-    """The names that installed packages add to a group, sorted."""
+    """Return the names that installed packages add to a group, sorted."""
     return tuple(sorted(_declared(group)))
 
 
 def path(group: str, name: str) -> str:
-    """``module:name`` of what a name of a group stands for, without importing it."""
+    """Return ``module:name`` of what a name of a group stands for, without importing it."""
     return _declared(group)[name].value
 
 
 def load(group: str, name: str) -> Any:
-    """What a name of a group stands for.
+    """Return what a name of a group stands for.
 
     Raises KeyError for a name that no package declares, and ManifestError for a package that cannot be
     imported.

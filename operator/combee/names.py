@@ -48,11 +48,11 @@ GATEWAY = "combee-gateway"
 """the Deployment, Service and account of a namespace's gateway."""
 LABEL_PLAYBOOK = f"{API_GROUP}/playbook"
 LABEL_CANARY = f"{API_GROUP}/canary"
-LABEL_COMPARISON = f"{API_GROUP}/comparison"
-"""On a run: the comparison that it is a cell of."""
-CELL_ANNOTATION = f"{API_GROUP}/cell"
-"""On a run of a comparison: which cell it is, as JSON."""
 """the comparison that judged pairs belong to."""
+LABEL_COMPARISON = f"{API_GROUP}/comparison"
+"""on a run: the comparison that it is a cell of."""
+CELL_ANNOTATION = f"{API_GROUP}/cell"
+"""on a run of a comparison: which cell it is, as JSON."""
 DIGEST_ANNOTATION = f"{API_GROUP}/digest"
 """of the artifact that a ConfigMap holds."""
 DATA_ANNOTATION = f"{API_GROUP}/data"
@@ -67,10 +67,10 @@ LEARN_ANNOTATION = f"{API_GROUP}/learn"
 def step_name(
     run: str, uid: str, iteration: int, kind: str, attempt: int = 0, *, max_index: int = 99999
 ) -> str:
-    """``("formula", "3fa9c1d2e", 3, "map")`` -> ``formula-3fa9c1d2-i003-map-a0``.
+    """Return the name of a step: ``formula-3fa9c1d2-i003-map-a0`` for iteration 3 of the run formula.
 
-    At most 63 characters together with the index ``-<max_index>`` that an Indexed Job appends: the
-    run's name is cut (to 30 characters at most) and the rest never is.
+    It has at most 63 characters together with the index ``-<max_index>`` that an Indexed Job appends: the
+    run's name is cut (to 30 characters at most) and the rest never is. BugError: no such kind.
     """
     if kind not in KINDS:
         raise BugError(f"unknown step kind {kind!r}", fix=f"one of {', '.join(KINDS)}")
@@ -80,7 +80,7 @@ def step_name(
 
 
 def attempt_name(step: str, attempt: int) -> str:
-    """The Job of a step's attempt: ``formula-3fa9c1d2-i003-map-a0`` at attempt 2 is ``...-map-a2``."""
+    """Name the Job of a step's attempt: ``formula-3fa9c1d2-i003-map-a2``. BugError: ``step`` is none."""
     head, dash, tail = step.rpartition("-a")
     if not dash or not tail.isdigit():
         raise BugError(f"{step!r} is not the name of a step")
@@ -88,12 +88,12 @@ def attempt_name(step: str, attempt: int) -> str:
 
 
 def run_config_name(run: str, uid: str) -> str:
-    """The ConfigMap that shows a run's pods what the run is: ``formula-3fa9c1d2-run``."""
+    """Name the ConfigMap that shows a run's pods what the run is: ``formula-3fa9c1d2-run``."""
     return f"{_short(run)}-{uid[:8]}-run"
 
 
 def engine_name(run: str, uid: str, index: int, engine: str) -> str:
-    """An engine's Deployment and Service: ``formula-3fa9c1d2-e0-main``; the index keeps cut names apart.
+    """Name an engine's Deployment and Service: ``formula-3fa9c1d2-e0-main``; the index keeps cut names apart.
 
     A Service's name begins with a letter, which a run's need not: ``7b`` -> ``r7b-3fa9c1d2-e0-main``.
     """
@@ -101,37 +101,37 @@ def engine_name(run: str, uid: str, index: int, engine: str) -> str:
 
 
 def prefetch_name(run: str, uid: str, index: int) -> str:
-    """The Job that loads an engine's weights into its cache: ``formula-3fa9c1d2-e0-fetch``."""
+    """Name the Job that loads an engine's weights into its cache: ``formula-3fa9c1d2-e0-fetch``."""
     return f"{_lettered(run)}-{uid[:8]}-e{index}-fetch"
 
 
 def rollouts_name(run: str, uid: str) -> str:
-    """The Service where pods of a user's image find rollouts: ``formula-3fa9c1d2-rollouts``."""
+    """Name the Service where pods of a user's image find rollouts: ``formula-3fa9c1d2-rollouts``."""
     return f"{_lettered(run)}-{uid[:8]}-rollouts"
 
 
 def rollout_job_name(run: str, uid: str, attempt: int) -> str:
-    """The Job of such pods, the first one or one that follows: ``formula-3fa9c1d2-rollouts-a0``."""
+    """Name the Job of such pods, the first one or one that follows: ``formula-3fa9c1d2-rollouts-a0``."""
     return f"{rollouts_name(run, uid)}-a{attempt}"
 
 
 def published_name(playbook: str, digest: str) -> str:
-    """The immutable ConfigMap of one version of a Playbook: ``formula-1b2c3d4e5f60``."""
+    """Name the immutable ConfigMap of one version of a Playbook: ``formula-1b2c3d4e5f60``."""
     return f"{playbook[:50].rstrip('-.')}-{digest[:12]}"
 
 
 def playbook_label(playbook: str) -> str:
-    """A Playbook's name as a label's value."""
+    """Return a Playbook's name as a label's value."""
     return playbook[:MAX_NAME].rstrip("-.")
 
 
 def delivered_name(playbook: str, chosen: str = "") -> str:
-    """The ConfigMap that services mount: as the Playbook says, else ``formula-playbook``."""
+    """Name the ConfigMap that services mount: as the Playbook says, else ``formula-playbook``."""
     return chosen or f"{playbook}-playbook"
 
 
 def traffic_folder(playbook: str, comparison: str = "") -> str:
-    """Where sampled traffic is in a store: ``traffic/formula/pairs/<comparison>``, or all of a Playbook's.
+    """Return the folder of sampled traffic: ``traffic/formula/pairs/<comparison>``, or all of a Playbook's.
 
     Below it are ``pairs/<comparison>`` (both answers to a request), ``requests`` (requests and answers
     captured) and what ``work.traffic.sweeping`` knows.
@@ -140,12 +140,12 @@ def traffic_folder(playbook: str, comparison: str = "") -> str:
 
 
 def captured_folder(playbook: str) -> str:
-    """Where captured requests and their answers are in a store."""
+    """Return where captured requests and their answers are in a store."""
     return f"traffic/{playbook}/requests"
 
 
 def canary_labels(playbook: str, comparison: str) -> dict[str, str]:
-    """The labels of what a canary's comparison makes: Jobs that judge, and the pairs that they judged."""
+    """Return the labels of what a canary's comparison makes: Jobs that judge, and the pairs they judged."""
     return {
         LABEL_NAME: "combee",
         LABEL_MANAGED_BY: MANAGED_BY,
@@ -156,17 +156,17 @@ def canary_labels(playbook: str, comparison: str) -> dict[str, str]:
 
 
 def pairs_name(playbook: str, digest: str) -> str:
-    """A ConfigMap of judged pairs: ``formula-pairs-1b2c3d4e5f60``."""
+    """Name a ConfigMap of judged pairs: ``formula-pairs-1b2c3d4e5f60``."""
     return f"{_short(playbook)}-pairs-{digest[:16]}"
 
 
 def judge_name(playbook: str, comparison_digest: str, slot: int) -> str:
-    """The Job that judges a comparison in a stretch of time: ``formula-judge-1b2c3d4e-90371234``."""
+    """Name the Job that judges a comparison in a span of time: ``formula-judge-1b2c3d4e-90371234``."""
     return f"{_short(playbook)}-judge-{comparison_digest[:8]}-{slot}"
 
 
 def datawatch_name(playbook: str, digest: str, slot: int) -> str:
-    """The Job that looks at a Playbook's data in a stretch of time: ``formula-data-1b2c3d4e-6001234``."""
+    """Name the Job that looks at a Playbook's data in a span of time: ``formula-data-1b2c3d4e-6001234``."""
     return f"{_short(playbook)}-data-{digest[:8]}-{slot}"
 
 
@@ -176,7 +176,7 @@ def rollout_token(uid: str) -> str:
 
 
 def run_labels(run: str, uid: str, component: str) -> dict[str, str]:
-    """The labels that every object made for a run carries."""
+    """Return the labels that every object made for a run carries."""
     return {
         LABEL_NAME: "combee",
         LABEL_MANAGED_BY: MANAGED_BY,
@@ -195,5 +195,5 @@ def _lettered(run: str) -> str:
 
 
 def plan_name(run: str, uid: str, iteration: int) -> str:
-    """The name of an iteration's frozen plan: ``formula-3fa9c1d2-i003-plan``."""
+    """Name an iteration's frozen plan: ``formula-3fa9c1d2-i003-plan``."""
     return f"{_short(run)}-{uid[:8]}-i{iteration:03d}-plan"

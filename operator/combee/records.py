@@ -128,12 +128,12 @@ class Prompt:
 
 
 def example_of(source: str) -> str:
-    """The example id inside a source (trajectory id): ``"17@2"`` -> ``"17"``."""
+    """Return the example id inside a source (a trajectory id): ``"17"`` of ``"17@2"``."""
     return source.rpartition("@")[0] or source
 
 
 def trajectory_id(example_id: str, epoch: int) -> str:
-    """``("17", 2)`` -> ``"17@2"``."""
+    """Return the id of a trajectory: ``"17@2"`` for example 17 in epoch 2."""
     return f"{example_id}@{epoch}"
 
 

@@ -16,7 +16,7 @@ _Quantities = Mapping[str, Mapping[str, str]]
 
 
 def environment_value(variable: str, *, wanted_for: str) -> str:
-    """The value of ``variable``. UserError naming it (never a value) when it is unset or empty."""
+    """Return the value of ``variable``. UserError naming it (never a value) when it is unset or empty."""
     value = os.environ.get(variable, "")
     if not value:
         raise UserError(
@@ -28,17 +28,17 @@ def environment_value(variable: str, *, wanted_for: str) -> str:
 
 
 def is_set(variable: str) -> bool:
-    """Whether ``variable`` has a value."""
+    """Say whether ``variable`` has a value."""
     return bool(os.environ.get(variable))
 
 
 def program_path() -> str:
-    """Where programs are looked for."""
+    """Return where programs are looked for."""
     return os.environ.get("PATH", "") or os.defpath
 
 
 def own_environment(added: Mapping[str, str]) -> dict[str, str]:
-    """The variables of this process, for one that it starts; ``added`` win."""
+    """Return the variables of this process, for one that it starts; ``added`` win."""
     return {**os.environ, **added}
 
 
@@ -100,7 +100,7 @@ def _api_server(name: str, host: str) -> str:
 
 
 def _of_desk(key: str) -> Callable[[str, str], str]:
-    """A reader of one key of a JSON object."""
+    """Return a reader of one key of a JSON object."""
 
     def read(name: str, value: str) -> str:
         try:
@@ -112,7 +112,7 @@ def _of_desk(key: str) -> Callable[[str, str], str]:
 
 
 def _variable(name: str, parse: Callable[[str, str], Any] = _text, *, default: str | None = "") -> Any:
-    """A field that is read from the variable ``name``; without a default, the variable must be set."""
+    """Return a field that is read from the variable ``name``; without a default, it must be set."""
     return field(metadata={"variable": (name, parse, default)})
 
 
@@ -125,7 +125,7 @@ class PodSettings:
     log_level: str = _variable("COMBEE_LOG_LEVEL", _level, default="INFO")
 
     def path(self, absolute: str) -> Path:
-        """A path of the pod's layout.
+        """Return a path of the pod's layout.
 
         >>> PodSettings(Path("/"), "INFO").path("/etc/combee/run/run.json")
         PosixPath('/etc/combee/run/run.json')

@@ -131,12 +131,12 @@ WORK = f"{', '.join(_MOST)} or {_LAST}"
 
 
 def kind_of(name: str) -> StepKind:
-    """The kind of that name. What a label says that no version here wrote is a kind that uses nothing."""
+    """Return the kind of that name; a name that this version does not know is a kind that uses nothing."""
     return KINDS.get(name) or StepKind(name)
 
 
 def order_of(name: str) -> int:
-    """Its place among the kinds; an unknown one comes last.
+    """Return the kind's place among the kinds; an unknown one comes last.
 
     >>> sorted(["evaluate", "reduce", "map"], key=order_of)
     ['map', 'reduce', 'evaluate']
@@ -145,5 +145,5 @@ def order_of(name: str) -> int:
 
 
 def turn_of(name: str, iteration: int) -> tuple[int, int, int]:
-    """Its place among the steps of a whole run: by phase, iteration and kind."""
+    """Return a key that sorts the steps of a whole run: phase, iteration and kind."""
     return get_args(Phase).index(kind_of(name).phase), iteration, order_of(name)

@@ -112,13 +112,13 @@ MergeCost = Callable[[Aggregation, Batch, int], tuple[tuple[int, ...], Range]]
 
 
 def grouped(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
-    """A call a cluster; how many clusters there are shows only when the leaves have answered."""
+    """Count a call a cluster; how many clusters there are shows only when the leaves have answered."""
     clusters = leaves * ENTRIES_PER_LEAF // 2 if batch.clusters is None else batch.clusters
     return (), Range(0, clusters)
 
 
 def climbed(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
-    """A call at every node above the leaves; a lone leaf is grouped by itself."""
+    """Count a call at every node above the leaves; a lone leaf is grouped by itself."""
     node_output_tokens = ENTRY_TOKENS * ENTRIES_PER_LEAF
     caps = Caps(how.max_fan_in, how.max_input_tokens, batch.overhead_tokens)
     planned = plan_levels([node_output_tokens] * leaves, caps, node_output_tokens=node_output_tokens)
@@ -141,7 +141,7 @@ MERGES: Mapping[str, MergeCost] = {
 
 
 def cost_of(how: Aggregation) -> Cost:
-    """What the strategy of a run costs; that of a package's own is its ``cost``."""
+    """Return what the strategy of a run costs; that of a package's own is its ``cost``."""
     if how.strategy in COSTS:
         return COSTS[how.strategy]
     cost: Cost = extensions.load(extensions.STRATEGIES, how.strategy).cost
