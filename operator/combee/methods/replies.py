@@ -8,8 +8,6 @@ import unicodedata
 from dataclasses import replace
 from typing import Any
 
-import json_repair
-
 from combee.records import Message, Prompt
 
 MAX_ANSWER_CHARS = 400_000
@@ -37,6 +35,8 @@ def read_object(text: str) -> dict[str, Any] | None:
     start = text.find("{")
     if start < 0:
         return None
+    import json_repair  # seldom needed, and slow to import
+
     try:
         mended = json_repair.loads(text[start:])
     except (ValueError, RecursionError):

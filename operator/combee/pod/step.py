@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from combee.api.common import SecretKeyRef
 from combee.api.texts import in_bytes
@@ -18,10 +19,8 @@ from combee.assembly.context import Share, keep_libraries_quiet, open_models, ru
 from combee.assembly.crash import bug_text
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.guard import BudgetGuard
-from combee.assembly.rollouts import Place, rolling_out, with_agent
 from combee.assembly.splits import refuse_overlap, refuse_too_small
 from combee.clients.model.wire import CallRecord, Endpoint, OnCall
-from combee.clients.sandbox.desk import RolloutDesk
 from combee.clients.store.store import Store
 from combee.errors import (
     BudgetExhaustedError,
@@ -44,8 +43,11 @@ from combee.steps import KINDS, PROFILE
 from combee.tasks.protocol import Task
 from combee.tasks.registry import task_of
 from combee.tasks.traces import TracesTask
-from combee.work.context import Accounts, WorkContext, read_receipt, write_receipt
+from combee.work.context import Accounts, Runner, WorkContext, read_receipt, write_receipt
 from combee.work.steps import help_map, run_shard
+
+if TYPE_CHECKING:
+    from combee.assembly.rollouts import Place
 
 YIELDED = "Yielded"
 READY_SECONDS = 30.0
@@ -211,15 +213,24 @@ class _Worker:
         prefix = run_prefix(pod.name, pod.uid)
         accounts = Accounts(store, prefix, self._noticing(guard), guard, LogProgress(self.log))
         task: Task = TracesTask()
+        endpoints: Mapping[str, Endpoint] = {}
+        rolling: AbstractAsyncContextManager[Runner | None] = nullcontext()
         try:
-            endpoints, task = with_agent(pod.spec, _endpoints(pod)), task_of(pod.spec.task)
+            endpoints, task = _endpoints(pod), task_of(pod.spec.task)
         except CombeeError as error:
-            endpoints, self.refusal = {}, error
+            self.refusal = error
+        if pod.spec.task.custom is not None:
+            # With its server, it is an eighth of what a step would import.
+            from combee.assembly.rollouts import rolling_out, with_agent
+
+            endpoints = with_agent(pod.spec, endpoints)
         models = open_models(pod.spec.workers, endpoints, accounts, share=part, wait_seconds=waits)
         context = work_context(pod.spec, accounts, models, data, share=part, task=task)
+        if pod.spec.task.custom is not None:
+            rolling = rolling_out(pod.spec, desk(pod, part), models, accounts, part)
         try:
             data.pinned = await _pinned(context, pod)
-            async with rolling_out(pod.spec, desk(pod, part), models, accounts, part) as runner:
+            async with rolling as runner:
                 yield replace(context, runner=runner), guard
         finally:
             await models.pool.aclose()
@@ -295,5 +306,8 @@ def desk(pod: Pod, share: Share) -> Place | None:
     container = pod.spec.task.container
     if container is None or not pod.settings.address:
         return None
+    from combee.assembly.rollouts import Place
+    from combee.clients.sandbox.desk import RolloutDesk
+
     made = RolloutDesk(rollout_token(pod.uid), container.timeout_seconds, in_bytes(container.scratch))
     return Place(made, pod.settings.address, PORT, made.routes, share.of(container.concurrency))

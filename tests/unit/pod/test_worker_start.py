@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +75,12 @@ def test_everything_else_starts_from_the_text_that_is_named(
     tmp_path: Path, method: str, key: str, text: str
 ) -> None:
     assert started(tmp_path, method, key) == text
+
+
+def test_a_step_imports_what_every_step_uses() -> None:
+    """Pods are many and short, and most of their seconds are imports."""
+    seldom = ("json_repair", "multiprocessing", "starlette", "uvicorn")
+    code = f"import sys, combee.pod.step, combee.methods.ace; print(set({seldom}) & set(sys.modules))"
+    folder = Path(__file__).parents[3] / "operator"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
+    assert out.stdout.strip() == "set()"
