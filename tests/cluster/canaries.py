@@ -207,7 +207,9 @@ def gateway_ready(there: Playbooks) -> None:
 def settled(there: Playbooks, digest: str, phase: str, *, seconds: float = 300) -> dict[str, Any]:
     """The status of a version once it is in a phase; what there is is shown when it does not get there."""
     try:
-        eventually(f"{digest[:12]} is {phase}", lambda: there.phase(digest) == phase, seconds=seconds)
+        eventually(
+            f"{digest[:12]} is {phase}", lambda: there.phase(digest) == phase, seconds=seconds, every=1
+        )
     except BaseException:
         show(there.cluster, there)
         raise

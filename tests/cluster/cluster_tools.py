@@ -73,7 +73,7 @@ class Cluster:
         """One object, or a list, as data."""
         asked = question(*arguments)
         if asked is not None:
-            return self._reader.read(asked, namespace)
+            return self.reader.read(asked, namespace)
         return json.loads(self.kubectl("get", *arguments, "-o", "json", namespace=namespace))
 
     def find(self, *arguments: str, namespace: str = "") -> Any:
@@ -84,7 +84,7 @@ class Cluster:
             return None
 
     @cached_property
-    def _reader(self) -> Reader:
+    def reader(self) -> Reader:
         return Reader(self.environment["KUBECONFIG"])
 
 
@@ -129,29 +129,22 @@ def everything(cluster: Cluster, *namespaces: str, wide: bool = False) -> set[st
     """All there is, of every kind that the server lists: ``namespace/kind.group/name`` of what is in these
     namespaces and, if ``wide``, ``/kind.group/name`` of what is in none. Events apart, which the server
     forgets by itself."""
-    found: set[str] = set()
-    for namespace in (*namespaces, *([""] if wide else [])):
-        scope = f"--namespaced={str(bool(namespace)).lower()}"
-        served = cluster.kubectl("api-resources", "--verbs=list", "-o", "name", scope).split()
-        kinds = ",".join(
-            kind for kind in served if kind.partition(".")[0] not in ("events", "componentstatuses")
-        )
-        listed = cluster.kubectl("get", kinds, "--ignore-not-found", "-o", "name", namespace=namespace)
-        found |= {f"{namespace}/{name}" for name in listed.split()}
-    return found
+    return {
+        f"{namespace}/{name}"
+        for namespace in (*namespaces, *([""] if wide else []))
+        for name in cluster.reader.names(namespace)
+        if not name.startswith(("event/", "event.", "componentstatus/"))
+    }
 
 
 def furnished(cluster: Cluster, *namespaces: str) -> None:
     """Wait until new namespaces have what Kubernetes itself puts into each."""
+    own = (("serviceaccount", "default"), ("configmap", "kube-root-ca.crt"))
     for namespace in namespaces:
-        own = ("get", "serviceaccount/default", "configmap/kube-root-ca.crt")
         eventually(
-            f"{namespace} is furnished", lambda own=own, at=namespace: _there(cluster, at, *own), seconds=180
+            f"{namespace} is furnished",
+            lambda at=namespace: all(cluster.find(*one, namespace=at) for one in own),
         )
-
-
-def _there(cluster: Cluster, namespace: str, *asked: str) -> bool:
-    return cluster.try_kubectl(*asked, namespace=namespace).returncode == 0
 
 
 def nothing_left(left: Callable[[], set[str]], *, seconds: float = 300) -> None:
@@ -205,17 +198,17 @@ def restricted_pod(name: str, image: str, command: list[str], **spec: Any) -> di
     }
 
 
-def run_python(
-    cluster: Cluster, kubectl: Callable[..., str], program: str, *, image: str = "worker", **spec: Any
-) -> str:
+def run_python(cluster: Cluster, namespace: str, program: str, *, image: str = "worker", **spec: Any) -> str:
     """What ``program`` printed, run by an image's Python in a restricted pod."""
-    command = ["python", "-c", textwrap.dedent(program)]
-    kubectl("create", "-f", "-", stdin=restricted_pod("probe", cluster.image(image), command, **spec))
-    ended = ("Succeeded", "Failed")
-    phase = eventually(
-        "the pod ends",
-        lambda: (p := kubectl("get", "pod", "probe", "-o", "jsonpath={.status.phase}")) in ended and p,
-    )
-    printed = kubectl("logs", "probe")
+    command, name = ["python", "-c", textwrap.dedent(program)], f"probe-{secrets.token_hex(4)}"
+    pod = restricted_pod(name, cluster.image(image), command, **spec)
+    cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=pod)
+
+    def ended() -> str:
+        phase: str = cluster.get("pod", name, namespace=namespace)["status"].get("phase", "")
+        return phase if phase in ("Succeeded", "Failed") else ""
+
+    phase = eventually("the pod ends", ended)
+    printed = cluster.kubectl("logs", name, namespace=namespace)
     assert phase == "Succeeded", printed
     return printed

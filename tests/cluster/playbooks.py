@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from cluster_tools import Cluster, eventually
+from reading import APPLIED, MERGED
 
 from combee.names import DIGEST_ANNOTATION, published_name
 from combee.objects.versions import version_labels
@@ -32,21 +31,13 @@ class Playbooks:
 
     def apply(self, **spec: Any) -> None:
         """Apply the Playbook, as GitOps tools do: by the server, and whatever others wrote."""
-        body = {
-            "apiVersion": "combee.dev/v1alpha1",
-            "kind": "Playbook",
-            "metadata": {"name": self.name},
-            "spec": spec,
-        }
-        self.cluster.kubectl(
-            "apply",
-            "--server-side",
-            "--force-conflicts",
-            "-f",
-            "-",
-            namespace=self.namespace,
-            stdin=body,
-        )
+        meta = {"name": self.name}
+        body = {"apiVersion": "combee.dev/v1alpha1", "kind": "Playbook", "metadata": meta, "spec": spec}
+        self._write("pb", body, name=self.name, form=APPLIED, fieldManager="kubectl", force="true")
+
+    def _write(self, kind: str, body: dict[str, Any], **more: str) -> None:
+        status, said = self.cluster.reader.write(kind, body, self.namespace, **more)
+        assert status in (200, 201), said
 
     def version(
         self,
@@ -97,7 +88,8 @@ class Playbooks:
             "metadata": meta,
             "spec": spec,
         }
-        self.cluster.kubectl("create", "-f", "-", namespace=self.namespace, stdin=[config, version])
+        self._write("configmap", config)
+        self._write("pbv", version)
         return digest
 
     def get(self) -> dict[str, Any]:
@@ -129,23 +121,12 @@ class Playbooks:
 
     def decide(self, digest: str, decision: str) -> None:
         """What ``kubectl combee playbook`` does."""
-        self.cluster.kubectl(
-            "patch",
-            "playbookversion",
-            published_name(self.name, digest),
-            "--type=merge",
-            "-p",
-            json.dumps({"spec": {"decision": decision}}),
-            namespace=self.namespace,
-        )
+        change = {"spec": {"decision": decision}}
+        self._write("pbv", change, name=published_name(self.name, digest), form=MERGED)
 
     def row(self) -> dict[str, str]:
         """What ``kubectl get pb -o wide`` shows of it, by column."""
-        shown = self.cluster.kubectl("get", "pb", self.name, "-o", "wide", namespace=self.namespace)
-        head, line = shown.splitlines()
-        found = [(match.group(), match.start()) for match in re.finditer(r"\S+", head)]
-        ends = [start for _, start in found[1:]] + [len(line)]
-        return {name: line[start:end].strip() for (name, start), end in zip(found, ends, strict=True)}
+        return self.cluster.reader.row("pb", self.name, self.namespace)
 
     def tells(self, *reasons: str, of: str = "") -> dict[str, str]:
         """Wait for Events of these reasons about the Playbook and about that version; return messages by

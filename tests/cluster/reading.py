@@ -6,17 +6,20 @@ a second of the very cores that the cluster runs on."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from kubernetes import client, config
 
-CORE = ("pods", "services", "configmaps", "events", "nodes", "persistentvolumeclaims")
+CORE = ("pods", "services", "serviceaccounts", "configmaps", "events", "nodes", "persistentvolumeclaims")
 GROUPS = {
     **dict.fromkeys(CORE, "api/v1"),
     "jobs": "apis/batch/v1",
     "deployments": "apis/apps/v1",
+    "endpointslices": "apis/discovery.k8s.io/v1",
+    "leases": "apis/coordination.k8s.io/v1",
     **dict.fromkeys(("promptlearningruns", "playbooks", "playbookversions"), "apis/combee.dev/v1alpha1"),
 }
 SHORT = {
@@ -26,6 +29,11 @@ SHORT = {
     "pvc": "persistentvolumeclaims",
 }
 FLAGS = {"-l": "labelSelector", "--field-selector": "fieldSelector"}
+JSON = "application/json"
+ALL_KINDS = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
+MERGED, APPLIED = "application/merge-patch+json", "application/apply-patch+yaml"
+ONLY_METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class NotThereError(AssertionError):
@@ -82,7 +90,7 @@ def _plural(kind: str) -> str:
 
 
 class Reader:
-    """Reads from the cluster of one kubeconfig."""
+    """Reads from the cluster of one kubeconfig, and writes what a test writes often."""
 
     def __init__(self, kubeconfig: str) -> None:
         self._api = config.new_client_from_config(kubeconfig)
@@ -95,10 +103,74 @@ class Reader:
             return answers[0]
         return {"kind": "List", "items": [one for answer in answers for one in _items(answer)]}
 
-    def _get(self, path: str) -> Any:
+    def row(self, kind: str, name: str, namespace: str) -> dict[str, str]:
+        """What ``kubectl get -o wide`` shows of an object, by column: the server makes them."""
+        (path,) = Question((_plural(kind),), name).paths(namespace)
+        table = self._get(path, TABLE)
+        names = [column["name"].upper() for column in table["columnDefinitions"]]
+        cells = ["" if cell is None else str(cell) for cell in table["rows"][0]["cells"]]
+        return dict(zip(names, cells, strict=True))
+
+    def write(
+        self,
+        kind: str,
+        body: dict[str, Any],
+        namespace: str,
+        *,
+        name: str = "",
+        form: str = JSON,
+        user: str = "",
+        **more: str,
+    ) -> tuple[int, Any]:
+        """(status, answer) of the server when ``user`` creates an object, or changes the one of a name.
+
+        ``form`` is what the body is, ``more`` the query."""
+        query = urlencode({"fieldValidation": "Strict", **more})
+        (path,) = Question((_plural(kind),), name, query).paths(namespace)
+        headers = {**self._headers(JSON), "Content-Type": form}
+        if user:
+            headers["Impersonate-User"] = user
+        answer = self._api.rest_client.pool_manager.request(
+            "PATCH" if name else "POST",
+            f"{self._api.configuration.host}{path}",
+            body=json.dumps(body),
+            headers=headers,
+            timeout=60,
+        )
+        return answer.status, json.loads(answer.data)
+
+    def names(self, namespace: str) -> set[str]:
+        """``kind.group/name`` of all that is in a namespace, of every kind that the server lists; of all that
+        is in none where it is empty."""
+        place = f"/namespaces/{namespace}" if namespace else ""
+        scope = "Namespaced" if namespace else "Cluster"
+        return {
+            f"{kind}/{one['metadata']['name']}"
+            for path, plural, kind in self._kinds(scope)
+            for one in self._get(f"{path}{place}/{plural}", ONLY_METADATA)["items"] or ()
+        }
+
+    def _kinds(self, scope: str) -> Iterator[tuple[str, str, str]]:
+        """(path of its version, plural, kind.group) of each kind that is listed, in its first version."""
+        for root in ("/api", "/apis"):
+            for group in self._get(root, ALL_KINDS)["items"]:
+                name = group["metadata"].get("name", "")
+                found = {}
+                for version in reversed(group["versions"]):
+                    path = f"{root}/{name}/{version['version']}" if name else f"{root}/{version['version']}"
+                    found |= {one["resource"]: (path, one) for one in version["resources"]}
+                for plural, (path, one) in found.items():
+                    if one["scope"] == scope and "list" in one["verbs"]:
+                        kind = one["responseKind"]["kind"].lower()
+                        yield path, plural, f"{kind}.{name}" if name else kind
+
+    def _get(self, path: str, form: str = JSON) -> Any:
         try:
             answer = self._api.rest_client.request(
-                "GET", f"{self._api.configuration.host}{path}", headers=self._headers(), _request_timeout=60
+                "GET",
+                f"{self._api.configuration.host}{path}",
+                headers=self._headers(form),
+                _request_timeout=60,
             )
             text = answer.read()
         except client.ApiException as error:
@@ -112,8 +184,8 @@ class Reader:
         assert answer.status == 200, f"GET {path}: {answer.status} {text.decode()[:500]}"
         return json.loads(text)
 
-    def _headers(self) -> dict[str, str]:
-        headers = {"Accept": "application/json"}
+    def _headers(self, form: str) -> dict[str, str]:
+        headers = {"Accept": form}
         self._api.update_params_for_auth(headers, [], ["BearerToken"], "", "GET", None)
         return headers
 

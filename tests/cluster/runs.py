@@ -71,7 +71,7 @@ class Runs:
             return status if status.get("phase") in ENDED else None
 
         try:
-            return eventually(f"{name} is over", over, seconds=seconds)
+            return eventually(f"{name} is over", over, seconds=seconds, every=1)
         except BaseException:
             print(self.cluster.kubectl("describe", "plr", name, namespace=self.namespace)[-6000:])
             print(self.cluster.kubectl("get", "pods,jobs", "-o", "wide", namespace=self.namespace))
@@ -91,17 +91,11 @@ class Runs:
         config = self.status(name)["published"]
         return self.cluster.get("configmap", config, namespace=self.namespace)["data"]["playbook.md"]
 
-    def left(self) -> str:
-        """Names of the objects that runs made and that are still there."""
-        return self.cluster.kubectl(
-            "get",
-            "jobs,deployments,services,pods,configmaps",
-            "-l",
-            "combee.dev/run-uid",
-            "-o",
-            "name",
-            namespace=self.namespace,
-        )
+    def left(self) -> list[dict[str, Any]]:
+        """The objects that runs made and that are still there."""
+        kinds = "jobs,deployments,services,pods,configmaps"
+        found = self.cluster.get(kinds, "-l", "combee.dev/run-uid", namespace=self.namespace)
+        return list(found["items"])
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -44,13 +43,11 @@ class Stalls:
             thread.join()
 
     def _look(self) -> None:
-        got = self.cluster.try_kubectl(
-            *("get", "jobs,pods", "-l", "combee.dev/step", "-o", "json", "--request-timeout=10s"),
-            namespace=self.namespace,
-        )
-        if got.returncode:
+        try:
+            got = self.cluster.get("jobs,pods", "-l", "combee.dev/step", namespace=self.namespace)
+        except AssertionError:
             return  # the API server is away: the clocks run on
-        items = json.loads(got.stdout)["items"]
+        items = got["items"]
         at_work = {_of_pod(item) for item in items if item["kind"] == "Pod" and _runs(item)}
         waiting = {index for item in items if item["kind"] == "Job" for index in _unfinished(item)} - at_work
         now = time.monotonic()

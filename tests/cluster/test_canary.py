@@ -4,6 +4,7 @@ outcome."""
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from canaries import (
@@ -28,12 +29,10 @@ from playbooks import Playbooks
 from runs import Operator
 
 
-def left(there: Playbooks) -> list[str]:
+def left(there: Playbooks) -> list[Any]:
     """ConfigMaps of judged pairs that nobody took in."""
-    found = there.cluster.kubectl(
-        "get", "configmaps", "-l", "combee.dev/canary", "-o", "name", namespace=there.namespace
-    )
-    return found.split()
+    found = there.cluster.get("configmaps", "-l", "combee.dev/canary", namespace=there.namespace)
+    return list(found["items"])
 
 
 @pytest.mark.slow

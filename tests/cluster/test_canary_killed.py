@@ -29,7 +29,6 @@ from runs import start_operator
 
 SOME, ENOUGH = 8, 150
 """pairs that are judged when they are killed, and those that a decision takes."""
-PODS = ("get", "pods", "-l", "app.kubernetes.io/component=gateway", "-o", "name")
 
 
 @dataclass
@@ -97,8 +96,8 @@ def test_a_canary_whose_gateway_and_operator_are_killed_goes_on_and_is_decided(
                 eventually("it answers", lambda: load.statuses[200] >= answered + 20)
             assert set(load.statuses) == {200} and not load.wrong
             assert before < ENOUGH and there.phase(better) == "Candidate"
-            (old,) = cluster.kubectl(*PODS, namespace=namespace).split()
-            cluster.kubectl("delete", old, "--grace-period=0", "--force", namespace=namespace)
+            (old,) = _gateways(there)
+            cluster.kubectl("delete", "pod", old, "--grace-period=0", "--force", namespace=namespace)
             operator = start_operator(cluster, namespace, tmp_path / "second.log", **more)
             eventually("there is another gateway", lambda: _another(there, old), seconds=120)
             gateway_ready(there)
@@ -119,6 +118,13 @@ def test_a_canary_whose_gateway_and_operator_are_killed_goes_on_and_is_decided(
             operator.kill()
 
 
+def _gateways(there: Playbooks) -> list[str]:
+    """Names of its pods."""
+    chosen = "app.kubernetes.io/component=gateway"
+    pods = there.cluster.get("pods", "-l", chosen, namespace=there.namespace)["items"]
+    return [pod["metadata"]["name"] for pod in pods]
+
+
 def _another(there: Playbooks, old: str) -> bool:
-    pods = there.cluster.kubectl(*PODS, namespace=there.namespace).split()
+    pods = _gateways(there)
     return bool(pods) and old not in pods

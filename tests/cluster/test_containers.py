@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -217,14 +217,10 @@ def misbehaved(
             status = Runs(cluster, namespace).ended("greenhouse", seconds=600)
         assert status["phase"] in ("Learned", "NothingBetter"), status["message"]
         refused.append(refusals.stop())
-
-        def kubectl(*arguments: str, stdin: Any = "") -> str:
-            return cluster.kubectl(*arguments, namespace=namespace, stdin=stdin)
-
-        yield _told(cluster, kubectl)
+        yield _told(cluster, namespace)
 
 
-def _told(cluster: Cluster, kubectl: Callable[..., str]) -> dict[str, dict[str, str]]:
+def _told(cluster: Cluster, namespace: str) -> dict[str, dict[str, str]]:
     program = """
         import json, pathlib
         store = pathlib.Path("/store")
@@ -241,7 +237,7 @@ def _told(cluster: Cluster, kubectl: Callable[..., str]) -> dict[str, dict[str, 
     claim = {"name": "store", "persistentVolumeClaim": {"claimName": "greenhouse-store"}}
     mount = {"volumeMounts": [{"name": "store", "mountPath": "/store"}]}
     told: dict[str, dict[str, str]] = json.loads(
-        run_python(cluster, kubectl, program, container=mount, volumes=[claim])
+        run_python(cluster, namespace, program, container=mount, volumes=[claim])
     )
     return told
 

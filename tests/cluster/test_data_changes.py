@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("minio")]
 POLL_SECONDS = 10
 
 
-def put(cluster: Cluster, kubectl: Callable[..., str], prefix: str, rows: str) -> None:
+def put(cluster: Cluster, namespace: str, rows: str) -> None:
     """The quickstart's rows in the bucket; ``rows``: an expression over ``text``, a file's content."""
     program = (
         CLIENT
@@ -25,13 +25,12 @@ for name in ("train.jsonl", "heldout.jsonl"):
     text = open("/rows/" + name).read()
     if name == "train.jsonl":
         text = {rows}
-    s3.put_object(Bucket="{BUCKET}", Key="{prefix}/" + name, Body=text.encode())
+    s3.put_object(Bucket="{BUCKET}", Key="{namespace}/" + name, Body=text.encode())
 """
     )
     mount = {"volumeMounts": [{"name": "rows", "mountPath": "/rows"}]}
     volumes = [{"name": "rows", "configMap": {"name": "quickstart-rows"}}]
-    run_python(cluster, kubectl, program, container={**WITH_KEYS, **mount}, volumes=volumes)
-    kubectl("delete", "pod", "probe")
+    run_python(cluster, namespace, program, container={**WITH_KEYS, **mount}, volumes=volumes)
 
 
 def test_one_run_follows_a_changed_object_and_none_one_that_was_only_written_again(
@@ -64,18 +63,18 @@ def test_one_run_follows_a_changed_object_and_none_one_that_was_only_written_aga
     with operating(cluster, namespace, tmp_path / "operator.log"):
         parts = [one for one in quickstart() if one["kind"] != "PromptLearningRun"]
         cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=parts)
-        put(cluster, kubectl, namespace, "text")
+        put(cluster, namespace, "text")
         there.apply(learn={"trigger": "OnChange", "pollSeconds": POLL_SECONDS, "template": made})
         (first,) = eventually("a run is made for the template", names, seconds=180)
         before = eventually("both objects are marked", lambda: len(marks()) == 2 and marks(), seconds=180)
         assert runs.ended(first)["phase"] in ("Learned", "NothingBetter")
 
-        put(cluster, kubectl, namespace, "text")
+        put(cluster, namespace, "text")
         known = polls()
         eventually("two more looks", lambda: len(polls() - known) >= 2, seconds=180)
         assert (names(), marks()) == ([first], before)
 
-        put(cluster, kubectl, namespace, 'text[: text.rindex("\\n", 0, -1) + 1]')
+        put(cluster, namespace, 'text[: text.rindex("\\n", 0, -1) + 1]')
         eventually("a run is made for the changed object", lambda: len(names()) == 2, seconds=180)
         (second,) = set(names()) - {first}
         assert marks() != before

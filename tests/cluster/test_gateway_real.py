@@ -147,8 +147,8 @@ def client(there: Playbooks) -> Iterator[Client]:
 
 def ready(there: Playbooks) -> None:
     def true() -> bool:
-        got = there.cluster.try_kubectl("get", "deployment", GATEWAY, "-o", "json", namespace=there.namespace)
-        status = json.loads(got.stdout).get("status", {}) if got.returncode == 0 else {}
+        found = there.cluster.find("deployment", GATEWAY, namespace=there.namespace)
+        status = found.get("status", {}) if found else {}
         return status.get("readyReplicas", 0) >= 1 and status.get("updatedReplicas") == status.get("replicas")
 
     try:
@@ -236,7 +236,7 @@ def test_service_accounts_are_let_in_by_the_api_servers_word_and_the_gateway_goe
     cluster.kubectl("delete", "playbook", there.name, namespace=there.namespace)
 
     def gone() -> bool:
-        left = cluster.kubectl("get", "deployments,services", "-o", "name", namespace=there.namespace)
-        return GATEWAY not in left
+        left = cluster.get("deployments,services", namespace=there.namespace)["items"]
+        return not any(GATEWAY in one["metadata"]["name"] for one in left)
 
     eventually("the gateway is gone with its last Playbook, without the operator", gone)

@@ -20,7 +20,7 @@ TMP = [{"name": "tmp", "emptyDir": {}}]
 
 @pytest.mark.parametrize("image", ["worker", "operator", "sim"])
 def test_an_image_runs_on_a_read_only_root_without_pip_wheels_or_sources_to_compile(
-    cluster: Cluster, kubectl: Callable[..., str], image: str
+    cluster: Cluster, namespace: str, image: str
 ) -> None:
     program = """
         import importlib.util, os, pathlib, subprocess, sys
@@ -33,7 +33,7 @@ def test_an_image_runs_on_a_read_only_root_without_pip_wheels_or_sources_to_comp
         missing = [p for p in sources if not pathlib.Path(importlib.util.cache_from_source(p)).exists()]
         print(len(sources) > 50, *missing)
     """
-    printed = run_python(cluster, kubectl, program, image=image, container=READ_ONLY, volumes=TMP)
+    printed = run_python(cluster, namespace, program, image=image, container=READ_ONLY, volumes=TMP)
     assert printed.splitlines() == [f"{VERSION} 10001 0", "no pip", "True"]
 
 
@@ -60,11 +60,11 @@ def test_the_simulated_model_takes_the_place_of_vllm(
         models = json.load(urllib.request.urlopen("http://{address}:8000/v1/models"))
         print(*[model["id"] for model in models["data"]])
     """
-    assert run_python(cluster, kubectl, program).split() == ["openai/gpt-oss-120b"]
+    assert run_python(cluster, namespace, program).split() == ["openai/gpt-oss-120b"]
 
 
 def test_the_simulated_model_starts_offline_only_from_what_was_fetched(
-    cluster: Cluster, kubectl: Callable[..., str], namespace: str
+    cluster: Cluster, namespace: str
 ) -> None:
     program = """
         import os, subprocess
@@ -79,5 +79,5 @@ def test_the_simulated_model_starts_offline_only_from_what_was_fetched(
         print(ran("hf", "download", "a/b", "--exclude=original/*").stdout.strip())
         print(ran("vllm", "serve", "a/b", "--port=8000", seconds=5))
     """
-    printed = run_python(cluster, kubectl, program, image="sim", container=READ_ONLY, volumes=TMP)
+    printed = run_python(cluster, namespace, program, image="sim", container=READ_ONLY, volumes=TMP)
     assert printed.splitlines() == ["1 True", "fetched a/b to /tmp/models/hub/models--a--b/refs", "None"]

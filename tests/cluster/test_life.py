@@ -56,8 +56,8 @@ def test_a_run_deleted_at_work_leaves_nothing(
     with operating(cluster, namespace, tmp_path / "operator.log") as operator:
         cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=parts)
         furnished(cluster, namespace)
-        lease = ("get", "lease", "combee-operator", "--ignore-not-found", "-o", "name")
-        eventually("the operator has its Lease", lambda: cluster.kubectl(*lease, namespace=namespace))
+        lease = ("lease", "combee-operator")
+        eventually("the operator has its Lease", lambda: cluster.find(*lease, namespace=namespace))
         before = everything(cluster, namespace)
 
         def made() -> set[str]:

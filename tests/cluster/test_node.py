@@ -26,14 +26,14 @@ def test_the_node_is_ready_and_of_the_version_we_support(cluster: Cluster) -> No
         assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
 
 
-def test_names_of_services_resolve_in_a_pod(cluster: Cluster, kubectl: Kubectl) -> None:
+def test_names_of_services_resolve_in_a_pod(cluster: Cluster, namespace: str) -> None:
     program = """
         import socket
         for name in ("kubernetes.default", "kubernetes.default.svc.cluster.local"):
             print(socket.gethostbyname(name))
     """
     address = cluster.get("service", "kubernetes", namespace="default")["spec"]["clusterIP"]
-    assert run_python(cluster, kubectl, program).split() == [address, address]
+    assert run_python(cluster, namespace, program).split() == [address, address]
 
 
 def test_a_headless_service_resolves_to_its_ready_pods(
@@ -61,10 +61,12 @@ def test_a_headless_service_resolves_to_its_ready_pods(
             time.sleep(.2)
         print(*seen)
     """
-    assert sorted(run_python(cluster, kubectl, program).split()) == sorted(addresses)
+    assert sorted(run_python(cluster, namespace, program).split()) == sorted(addresses)
 
 
-def test_a_claim_is_bound_and_a_user_other_than_root_writes_to_it(cluster: Cluster, kubectl: Kubectl) -> None:
+def test_a_claim_is_bound_and_a_user_other_than_root_writes_to_it(
+    cluster: Cluster, kubectl: Kubectl, namespace: str
+) -> None:
     resources = {"requests": {"storage": "1Gi"}}
     claim = {
         "apiVersion": "v1",
@@ -84,7 +86,7 @@ def test_a_claim_is_bound_and_a_user_other_than_root_writes_to_it(cluster: Clust
         print(open("/store/name").read(), os.getuid())
     """
     mount = {"volumeMounts": [{"name": "store", "mountPath": "/store"}]}
-    printed = run_python(cluster, kubectl, program, volumes=[volume], container=mount)
+    printed = run_python(cluster, namespace, program, volumes=[volume], container=mount)
     assert printed.split() == ["kept", "10001"]
 
 
@@ -101,7 +103,7 @@ def test_the_node_hands_out_eight_gpus(own: Cluster) -> None:
     assert (status["capacity"]["nvidia.com/gpu"], status["allocatable"]["nvidia.com/gpu"]) == ("8", "8")
 
 
-def test_of_two_conditional_puts_from_a_pod_one_wins(own: Cluster, kubectl: Kubectl, namespace: str) -> None:
+def test_of_two_conditional_puts_from_a_pod_one_wins(own: Cluster, namespace: str) -> None:
     program = f"""
         import botocore.session
         from botocore.exceptions import ClientError
@@ -117,7 +119,7 @@ def test_of_two_conditional_puts_from_a_pod_one_wins(own: Cluster, kubectl: Kube
                 print(error.response["Error"]["Code"])
         print(s3.get_object(Bucket="combee", Key="{namespace}/x")["Body"].read().decode())
     """
-    assert run_python(own, kubectl, program).split() == ["written", "PreconditionFailed", "first"]
+    assert run_python(own, namespace, program).split() == ["written", "PreconditionFailed", "first"]
 
 
 def test_the_log_of_requests_says_who_asked_for_what(own: Cluster, kubectl: Kubectl, namespace: str) -> None:

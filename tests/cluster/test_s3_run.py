@@ -41,7 +41,7 @@ CLAIM = {
 """where a platform team keeps its data."""
 
 
-def upload(cluster: Cluster, kubectl: Callable[..., str], prefix: str) -> None:
+def upload(cluster: Cluster, namespace: str) -> None:
     """The quickstart's rows, put by a pod into the bucket and, a folder down, onto a claim."""
     program = (
         CLIENT
@@ -49,34 +49,31 @@ def upload(cluster: Cluster, kubectl: Callable[..., str], prefix: str) -> None:
 for name in os.listdir("/rows"):
     if name.endswith(".jsonl"):
         rows = open("/rows/" + name, "rb").read()
-        s3.put_object(Bucket="{BUCKET}", Key="{prefix}/" + name, Body=rows)
+        s3.put_object(Bucket="{BUCKET}", Key="{namespace}/" + name, Body=rows)
         os.makedirs("/claim/formula", exist_ok=True)
         open("/claim/formula/" + name, "wb").write(rows)
 """
     )
-    kubectl("create", "-f", "-", stdin=CLAIM)
+    cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=CLAIM)
     mounts = [{"name": "rows", "mountPath": "/rows"}, {"name": "claim", "mountPath": "/claim"}]
     mount = {"volumeMounts": mounts}
     volumes = [
         {"name": "rows", "configMap": {"name": "quickstart-rows"}},
         {"name": "claim", "persistentVolumeClaim": {"claimName": "rows"}},
     ]
-    run_python(cluster, kubectl, program, container={**WITH_KEYS, **mount}, volumes=volumes)
-    kubectl("delete", "pod", "probe")
+    run_python(cluster, namespace, program, container={**WITH_KEYS, **mount}, volumes=volumes)
 
 
-def kept(cluster: Cluster, kubectl: Callable[..., str], prefix: str) -> list[str]:
-    """Keys below a prefix of the bucket."""
+def kept(cluster: Cluster, namespace: str) -> list[str]:
+    """Keys of the bucket below the store of the namespace's runs."""
     program = (
         CLIENT
         + f"""
-pages = s3.get_paginator("list_objects_v2").paginate(Bucket="{BUCKET}", Prefix="{prefix}/")
+pages = s3.get_paginator("list_objects_v2").paginate(Bucket="{BUCKET}", Prefix="{namespace}/runs/")
 print(json.dumps([one["Key"] for page in pages for one in page.get("Contents", ())]))
 """
     )
-    printed = run_python(cluster, kubectl, program, container=WITH_KEYS)
-    kubectl("delete", "pod", "probe")
-    keys: list[str] = json.loads(printed)
+    keys: list[str] = json.loads(run_python(cluster, namespace, program, container=WITH_KEYS))
     return keys
 
 
@@ -113,7 +110,7 @@ def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
     in_s3(run, namespace)
     with operating(cluster, namespace, tmp_path / "operator.log"):
         kubectl("apply", "-f", "-", stdin=[o for o in quickstart() if o["kind"] != "PromptLearningRun"])
-        upload(cluster, kubectl, namespace)
+        upload(cluster, namespace)
         runs.apply(on_claim)
         kubectl("create", "-f", "-", stdin=run)
         claimed, in_bucket = runs.ended(), runs.ended("in-s3")
@@ -123,13 +120,13 @@ def test_data_and_store_in_s3_give_the_same_playbook_as_a_claim(
         assert runs.playbook("in-s3") == runs.playbook()
         print(f"{in_bucket['bestDigest'][:12]} on a claim and in S3")
         _fetched(cluster, namespace, runs, tmp_path)
-        keys = kept(cluster, kubectl, f"{namespace}/runs")
+        keys = kept(cluster, namespace)
         assert [key for key in keys if key.endswith("manifest.json")] and len(keys) > 100, keys
         # What was answered is in the bucket: the same run again asks nothing.
         kubectl("delete", "plr", "in-s3", "--timeout=180s")
         eventually(
             "its objects are gone",
-            lambda: not kubectl("get", "jobs", "-l", "combee.dev/run=in-s3", "-o", "name"),
+            lambda: not cluster.get("jobs", "-l", "combee.dev/run=in-s3", namespace=namespace)["items"],
         )
         kubectl("create", "-f", "-", stdin=run)
         again = runs.ended("in-s3")
