@@ -1,5 +1,5 @@
-"""A run of method GEPA whose operator is killed in every iteration, each time at another step: the pool of
-variants, its generator's state included, is the one that a laptop learns from the same plans."""
+"""A run of method GEPA whose operator is killed three times, each time at another step: the pool of variants,
+its generator's state included, is the one that a laptop learns from the same plans."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from laptop import blob, locally
 from runs import ENDED, Runs, operating
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
-MOMENTS = (("map", 0), ("reduce", 1), ("finish", 2))
+MOMENTS = (("map", 0), ("reduce", 1), ("finish", 1))
 """(step, iteration) at work when the operator is killed."""
 BEFORE = {"reduce": "map", "finish": "reduce"}
 """Reduce and finish are started with the map and wait: each is at work once the one before is done."""
 
 
 def gepa(run: dict[str, Any]) -> None:
-    """Change the quickstart: three iterations on a slower model, the later ones on two variants at once."""
+    """Change the quickstart: two iterations on a slower model, the second on two variants at once."""
     spec = run["spec"]
     spec["method"] = {"type": "GEPA", "gepa": {"variantsInFlight": 2}}
     spec["engines"][0]["vllm"]["args"] = ["--time-scale=0.5"]
-    spec["batching"] = {"mode": "Fixed", "size": 40, "reason": "three iterations"}
+    spec["batching"] = {"mode": "Fixed", "size": 60, "reason": "two iterations"}
     spec["workers"] = {"parallelism": 2, "concurrency": 16, "hedgeBudget": 0}
 
 
