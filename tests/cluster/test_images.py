@@ -30,6 +30,7 @@ def test_an_image_runs_on_a_read_only_root_without_pip_wheels_or_sources_to_comp
         print(combee.__version__, os.getuid(), helped)
         print("pip" if list(site.glob("pip*")) else "no pip", *pathlib.Path("/").glob("build/**/*.whl"))
         sources = [p for p in (site / "combee").rglob("*.py")]
+        sources += [module.__file__ for module in sys.modules.values() if getattr(module, "__cached__", None)]
         missing = [p for p in sources if not pathlib.Path(importlib.util.cache_from_source(p)).exists()]
         print(len(sources) > 50, *missing)
     """
