@@ -29,10 +29,11 @@ PROGRAMS = {
     "combee": ("combee.cli.main", "main"),
     "combee-worker": ("combee.pod.main", "program"),
     "combee-operator": ("combee.operator.program", "main"),
+    "kill-at-writes": ("kill_at_writes", "main"),
 }
-"""As in pyproject.toml."""
+"""As in pyproject.toml, and one of the tests'."""
 FORKING = multiprocessing.get_context("forkserver")
-FORKING.set_forkserver_preload(["warm_imports"])
+FORKING.set_forkserver_preload(["warm", "warm_imports"])
 
 
 class Program:

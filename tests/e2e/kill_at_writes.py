@@ -1,5 +1,5 @@
-"""Runs ``combee`` until it ends, and kills it before each write of another kind and after each step: ``python
-kill_at_writes.py DEATHS LOG AFTER ARGUMENT...``. Every attempt is a process of its own, forked from this one,
+"""Runs ``combee`` until it ends, and kills it before each write of another kind and after each step:
+``kill-at-writes DEATHS LOG AFTER ARGUMENT...``. Every attempt is a process of its own, forked from this one,
 so that nothing but what it wrote goes on. DEATHS names the writes at which one died, a line each, and
 DEATHS.ends the bytes that LOG, the model's, had when all calls of that attempt were over. With ``-`` in place
 of LOG nothing is killed, and DEATHS names all writes. Only writes count that come next after a step or plan
@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-sys.path.append(str(Path(__file__).parents[1]))
-
-from combee.cli.main import main
-from combee.report import bundle
+from combee.cli import main as cli
+from combee.report import bundle, figures
 from warm import build_here
 
 SHARD, DIGEST = re.compile(r"\b\d{5}\b"), re.compile(r"\b[0-9a-f]{2}/[0-9a-f]{16,}\b.*")
@@ -84,12 +82,14 @@ def wait_until_idle(url: str) -> None:
 
 
 def attempt(writes: Writes, arguments: list[str]) -> None:
-    """A process that works until it dies or ends."""
+    """A process that works until it dies or ends. It draws no figures: its result is as that of a run that
+    nothing disturbs."""
     os.setsid()
     os.link, os.replace, os.rename = map(writes.around, (os.link, os.replace, os.rename))
     bundle.build_apart = build_here
+    figures.figures = lambda result: {}
     sys.argv = ["combee", *arguments]
-    main()
+    cli.main()
 
 
 def until_it_ends(deaths: Path, log: Path | None, after: str, arguments: list[str]) -> int:
@@ -107,8 +107,7 @@ def until_it_ends(deaths: Path, log: Path | None, after: str, arguments: list[st
             file.write(f"{log.stat().st_size}\n")
 
 
-if __name__ == "__main__":
-    import warm_imports  # noqa: F401 - what each attempt would import anew
-
+def main() -> None:
+    """The program."""
     deaths, log, after, *arguments = sys.argv[1:]
     sys.exit(until_it_ends(Path(deaths), None if log == "-" else Path(log), after, arguments))

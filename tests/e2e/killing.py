@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from e2e_support import COMBEE, Sim, environment, process, result_of
-from kill_at_writes import __file__ as KILLER
+from e2e_support import ROOT, Sim, environment, process, result_of
 from kill_at_writes import ends_of, names_of
 
 from combee.plan.types import StepSummary
+from warm import Program, run_program
 
 ENDED = (0, 3)
 """Learned, or nothing better was found."""
@@ -51,24 +49,19 @@ class Killed:
         return time.monotonic() - began
 
     def at_writes(self, deaths: Path, log: Path | str, after: str, out: Path) -> None:
-        """Run it to its end by ``kill_at_writes.py``."""
-        done = subprocess.run(
-            [sys.executable, KILLER, str(deaths), str(log), after, *self.words(out)],
-            capture_output=True, text=True, env=environment(**self.variables), timeout=500,
-        )  # fmt: skip
+        """Run it to its end by ``kill_at_writes``."""
+        path = f"{self.variables.get('PYTHONPATH', ROOT / 'operator')}:{Path(__file__).parent}"
+        done = run_program(
+            ["kill-at-writes", deaths, log, after, *self.words(out)],
+            environment(**self.variables | {"PYTHONPATH": path}),
+        )
         assert done.returncode in ENDED, done.stdout + done.stderr
 
     def killed_at(self, out: Path, files: int) -> float | None:
         """Kill it once its store has so many files, and more than before: after how many seconds, or None
         where it ended before. Counted in files a moment is the same part of the work on a busy machine."""
         began, files = time.monotonic(), max(files, files_of(out) + 1)
-        process = subprocess.Popen(
-            [*COMBEE, *self.words(out)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(**self.variables),
-            start_new_session=True,
-        )
+        process = Program(["combee", *self.words(out)], environment(**self.variables), os.devnull, os.devnull)
         while files_of(out) < files:
             if process.poll() is not None:
                 return None
