@@ -19,9 +19,8 @@ import queue
 import sys
 import threading
 import traceback
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -41,13 +40,16 @@ class Model:
 
     def __init__(self, name: str, base_url: str, api_key: str) -> None:
         self.name, self.base_url, self.api_key = name, base_url, api_key
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     def __call__(self, messages: str | Sequence[Mapping[str, Any]], **settings: Any) -> str:
         """Return the answer's text. ``settings``: such as temperature or max_tokens.
 
         Raises RuntimeError when the model gives no answer.
         """
+        # Imported late: half of the time of a start, and not every adapter asks.
+        import urllib.error
+        import urllib.request
+
         conversation = (
             [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
         )
@@ -55,13 +57,19 @@ class Model:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.api_key}"}
         request = urllib.request.Request(f"{self.base_url}/chat/completions", body, headers)  # noqa: S310
         try:
-            with self._open(request) as reply:
+            with self._opener.open(request) as reply:
                 message = json.load(reply)["choices"][0]["message"]
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"the task model gave no answer (HTTP {error.code})") from None
         except OSError as error:
             raise RuntimeError(f"the task model cannot be asked ({type(error).__name__})") from None
         return str(message.get("content") or "")
+
+    @cached_property
+    def _opener(self) -> Any:
+        import urllib.request
+
+        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Broken(Exception):
