@@ -12,6 +12,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,7 @@ def _sections(entries: Sequence[Entry]) -> list[Section]:
     return [Section(title, tuple(members)) for title, members in grouped.items()]
 
 
+@cache
 def _environment(*, html: bool) -> Environment:
     """Return the environment: jinja2 escapes HTML; ``finalize`` escapes values that are not `Markdown`."""
     import jinja2
