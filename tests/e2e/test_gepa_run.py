@@ -16,13 +16,27 @@ from combee.local.session import _Silent, prepare, run_session
 from combee.local.sources import parse_stand_ins
 from combee.methods.gepa import GepaMethod, Pool, standing
 from combee.methods.gepa.standing import members, scores
+from combee.report import bundle, figures
 from combee.report.result import Result
 from waiting import until
+from warm import build_here
 
 pytestmark = pytest.mark.e2e
 
 
 GEPA = {"type": "GEPA"}
+
+
+@pytest.fixture(autouse=True)
+def reports_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw each report in this process: it costs no start of Python."""
+    monkeypatch.setattr(bundle, "build_apart", build_here)
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the figures out, half of what a small run costs, where others have the same."""
+    monkeypatch.setattr(figures, "figures", lambda result: {})
 
 
 async def learn(url: str, path: Path, out: Path) -> Result:
@@ -64,6 +78,7 @@ async def test_it_learns_variants_and_the_best_of_them_holds_on_gate(
     assert result.variants[0].leads and result.variants[-1].kind == "start"
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("in_flight", [1, 2])
 async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
     in_flight: int, common: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
@@ -88,6 +103,7 @@ async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
     assert pool_of(tmp_path / "cut", cut).to_json() == pool_of(tmp_path / "whole", whole).to_json()
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("in_flight", [1, 3])
 async def test_equal_seeds_give_equal_variants_at_any_parallelism(
     in_flight: int, quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
