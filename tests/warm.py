@@ -49,9 +49,9 @@ class Program:
     ) -> None:
         """Start ``words``, the name of one of ``PROGRAMS`` and its arguments. The outputs go to the ends of
         these files, which may be the same."""
-        self.args = list(words)
-        for path in (stdout, stderr):
-            Path(path).touch()
+        self.args, self.stdout, self.stderr = list(words), Path(stdout), Path(stderr)
+        for path in (self.stdout, self.stderr):
+            path.touch()
         _begin()
         self._process = FORKING.Process(
             target=_run,
@@ -79,6 +79,11 @@ class Program:
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         return code
 
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end, and return what is in its files."""
+        self.wait(timeout)
+        return self.stdout.read_text(), self.stderr.read_text()
+
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
@@ -97,13 +102,13 @@ def run_program(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``words`` to their end, and return what they printed."""
     with tempfile.TemporaryDirectory() as folder:
-        out, errors = Path(folder, "out"), Path(folder, "errors")
-        program = Program([str(word) for word in words], environment, out, errors, cwd)
+        files = Path(folder, "out"), Path(folder, "errors")
+        program = Program([str(word) for word in words], environment, *files, cwd)
         try:
-            code = program.wait(seconds)
+            out, errors = program.communicate(seconds)
         finally:
             program.kill()
-        return subprocess.CompletedProcess(program.args, code, out.read_text(), errors.read_text())
+        return subprocess.CompletedProcess(program.args, program.wait(), out, errors)
 
 
 def _begin() -> None:

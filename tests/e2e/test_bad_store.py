@@ -14,10 +14,11 @@ from checks import bytes_of, refused
 from e2e_support import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
 
 from waiting import wait_until
+from warm import Program
 
 pytestmark = pytest.mark.e2e
 
-Start = Callable[..., subprocess.Popen[str]]
+Start, StartPiped = Callable[..., Program], Callable[..., subprocess.Popen[str]]
 SLOTS = 8
 
 
@@ -51,8 +52,25 @@ def path(manifest: Manifest, rows, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(tmp_path: Path) -> Iterator[Start]:
     """Starts ``combee``; whatever still runs at the end is killed."""
+    started: list[Program] = []
+
+    def begin(*arguments: str | Path) -> Program:
+        files = (tmp_path / f"{name}{len(started)}" for name in ("stdout", "stderr"))
+        program = Program(["combee", *map(str, arguments)], environment(), *files)
+        started.append(program)
+        return program
+
+    yield begin
+    for program in started:
+        program.kill()
+        program.wait()
+
+
+@pytest.fixture
+def start_piped() -> Iterator[StartPiped]:
+    """The same by pipes, which a reader can close."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: str | Path, **options: object) -> subprocess.Popen[str]:
@@ -184,9 +202,7 @@ def test_a_second_ctrl_c_stops_at_once(
     process.send_signal(signal.SIGINT)
     # Two signals of a kind that wait together are delivered as one: the second is for after the first was
     # heard.
-    assert process.stdout is not None
-    while "once more stops at once" not in process.stdout.readline():
-        assert process.poll() is None
+    wait_until("its answer", lambda: "once more stops at once" in process.stdout.read_text(), process)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=240)  # a call that hangs is given up after 600 s
     assert process.returncode == 130 and "Traceback" not in stdout + stderr
@@ -213,10 +229,10 @@ def test_ctrl_c_while_the_endpoint_is_being_asked_leaves_nothing(
 
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["plain", "json"])
 def test_a_reader_that_goes_away_does_not_end_the_run(
-    flags: list[str], sim: Sim, path: Path, start: Start, tmp_path: Path
+    flags: list[str], sim: Sim, path: Path, start_piped: StartPiped, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    process = start(*run_flags(path, out, sim), *flags)
+    process = start_piped(*run_flags(path, out, sim), *flags)
     assert process.stdout is not None and process.stderr is not None
     assert process.stdout.readline()
     process.stdout.close()
@@ -225,15 +241,17 @@ def test_a_reader_that_goes_away_does_not_end_the_run(
     assert (out / "result.json").exists() and (out / "report.html").exists()
 
 
-def test_a_closed_pipe_before_the_first_line(path: Path, start: Start, tmp_path: Path) -> None:
+def test_a_closed_pipe_before_the_first_line(path: Path, start_piped: StartPiped, tmp_path: Path) -> None:
     for arguments in (["preview", "-f", path], ["validate", "-f", path], ["--help"]):
-        process = start(*arguments)
+        process = start_piped(*arguments)
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
         process.wait(240)
     reading, writing = os.pipe()
     os.close(reading)
-    process = start("run", "-f", tmp_path / "nope", "-o", tmp_path / "out", stdout=writing, stderr=writing)
+    process = start_piped(
+        "run", "-f", tmp_path / "nope", "-o", tmp_path / "out", stdout=writing, stderr=writing
+    )
     os.close(writing)
     assert process.wait(240) == 2
