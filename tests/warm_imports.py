@@ -28,6 +28,7 @@ for name in (
     "matplotlib.backends.backend_svg",
     "matplotlib.figure",
     "numpy.random",
+    "scipy.special",
 ):
     import_module(name)
 # The command line's parser and the report's templates are made at each start, too.
