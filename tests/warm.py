@@ -27,6 +27,7 @@ from combee.report.result import Result
 
 PROGRAMS = {
     "combee": ("combee.cli.main", "main"),
+    "combee-gateway": ("combee.gateway.program", "main"),
     "combee-worker": ("combee.pod.main", "program"),
     "combee-operator": ("combee.operator.program", "main"),
     "kill-at-writes": ("kill_at_writes", "main"),

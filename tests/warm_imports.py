@@ -15,6 +15,7 @@ for name in (
     "combee.cli.run",
     "combee.cli.sim",
     "combee.clients.store.bucket",
+    "combee.gateway.main",
     "combee.methods.ace",
     "combee.methods.gepa",
     "combee.operator.main",
