@@ -9,14 +9,26 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from bench.apiserver import NAMESPACE, ApiServer
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+class Process(Protocol):
+    """The part of ``subprocess.Popen`` that a gateway is run by."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
 
 
 @dataclass
@@ -25,7 +37,7 @@ class Running:
 
     url: str
     probes: str
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
 
     def metrics(self) -> str:
@@ -47,8 +59,20 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def cold(variables: Mapping[str, str], log: Path) -> Process:
+    """Start it as a container does."""
+    with log.open("ab") as errors:
+        words = [sys.executable, "-m", "combee.gateway.program"]
+        return subprocess.Popen(words, env=variables, stdout=errors, stderr=errors)
+
+
 @contextmanager
-def gateway(api: ApiServer, folder: Path, **environment: str) -> Iterator[Running]:
+def gateway(
+    api: ApiServer,
+    folder: Path,
+    start: Callable[[Mapping[str, str], Path], Process] = cold,
+    **environment: str,
+) -> Iterator[Running]:
     """A gateway of the namespace, ready."""
     port, probes = free_port(), free_port()
     variables = {
@@ -64,10 +88,7 @@ def gateway(api: ApiServer, folder: Path, **environment: str) -> Iterator[Runnin
         **environment,
     }
     log = folder / "gateway.log"
-    with log.open("ab") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "combee.gateway.program"], env=variables, stdout=errors, stderr=errors
-        )
+    process = start(variables, log)
     running = Running(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{probes}", process, log)
     try:
         _until_ready(running)

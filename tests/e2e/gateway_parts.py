@@ -8,23 +8,27 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from waiting import PATIENCE_SECONDS
+from warm import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench.apiserver import NAMESPACE, ApiServer, content, playbook, under_test, version  # noqa: E402
-from bench.gatewayproc import Running, gateway, secret  # noqa: E402
+from bench.gatewayproc import Running, secret  # noqa: E402
+from bench.gatewayproc import gateway as cold_gateway  # noqa: E402
 
 __all__ = [
     "NAMESPACE",
     "ApiServer",
     "Running",
     "Upstream",
+    "cold_gateway",
     "content",
     "gateway",
     "playbook",
@@ -32,6 +36,8 @@ __all__ = [
     "under_test",
     "version",
 ]
+
+gateway = partial(cold_gateway, start=lambda variables, log: Program(["combee-gateway"], variables, log, log))
 
 
 @dataclass
