@@ -2,8 +2,9 @@
 
 Half of the time of a program in a test is the start of Python and its imports, the same each time. Here one
 process imports them once, and each program is forked from it: multiprocessing's forkserver. Its process
-group, arguments, environment, files, signals and exit code are its own, as ever; only a report is drawn
-without a process for it. A test of the start itself (what is imported, what Python is given) starts Python.
+group, arguments, environment, files, signals and exit code are its own, as ever; only its report is made
+without a process for it, and has no figures. A test of the start itself (what is imported, what Python is
+given) or of figures starts Python.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.report import bundle
+from combee.report import bundle, figures
 from combee.report.build import Report, build_report, playbook_markdown
 from combee.report.result import Result
 
@@ -120,9 +121,12 @@ def _begin() -> None:
 
 
 async def build_here(result: Result) -> tuple[str, Report]:
-    """What ``build_apart`` returns, built in this process."""
+    """What ``build_apart`` returns, built in this process and without figures: drawing them takes longer than
+    most runs of tests."""
     text = playbook_markdown(result)
-    return text, build_report(result, playbook_markdown=text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "figures", lambda _: {})
+        return text, build_report(result, playbook_markdown=text)
 
 
 def _run(words: list[str], environment: dict[str, str], stdout: str, stderr: str, cwd: str) -> None:
