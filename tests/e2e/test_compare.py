@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e_support import Manifest, Sims, process
+from e2e_support import Manifest, Sims, combee, environment, process
+
+from warm import Program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 Rows = Callable[[int], Path]
+
+
+@dataclass
+class Ended:
+    """The process of a cell, which has ended: what is asked of one that asyncio started."""
+
+    returncode: int
+    errors: bytes
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        return b"", self.errors
+
+
+Compare = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Compare:
+    """Runs it with cells that are forked; one test has it start them itself."""
+
+    async def forked(*words: str, **_: object) -> Ended:
+        assert words[1:4] == ("-m", "combee.cli.main", "run")
+        errors = tmp_path / f"{Path(words[words.index('-o') + 1]).name}.err"
+        cell = Program(["combee", *words[3:]], environment(), os.devnull, errors)
+        while cell.poll() is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        return Ended(cell.wait(), errors.read_bytes())
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", forked)
+    return lambda *words: combee("compare", *words)
 
 
 def read(out: Path) -> dict:
@@ -19,25 +55,25 @@ def read(out: Path) -> dict:
 
 
 def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
-    sims: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
+    compare: Compare, sims: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
 ) -> None:
-    """60 rows, 2 seeds, each with a model of its own."""
+    """40 rows, 2 seeds, each with a model of its own."""
     servers = [sims.start("--key", key, "--time-scale", "0", "--seed", seed) for seed in ("0", "1")]
     engines = [word for sim in servers for word in ("--engine", f"main={sim.url}")]
     # What a hedge leaves behind may be answered after the comparison is over.
-    path = manifest(name="formula", train=rows(60), held_out=few, workers={"hedgeBudget": 0})
+    path = manifest(name="formula", train=rows(40), held_out=few, workers={"hedgeBudget": 0})
     out = tmp_path / "out"
-    words = ("compare", "-f", path, "-o", out, "--seeds", "2", "--jobs", "2", *engines)
-    strategies = ("--strategies", "Sequential,Naive,ParallelScan", "--sizes", "60")
+    words = ("-f", path, "-o", out, "--seeds", "2", "--jobs", "2", *engines)
+    strategies = ("--strategies", "Sequential,Naive,ParallelScan", "--sizes", "40")
 
-    done = process(*words, *strategies)
+    done = compare(*words, *strategies)
     assert done.returncode == 0, done.stderr
     print(done.stdout)
     result = read(out)
     assert result["simulated"] and "simulated model" in done.stdout
     by_name = {row["strategy"]: row for row in result["rows"]}
-    assert list(by_name) == ["Sequential", "Naive@60", "ParallelScan@60"]
-    scan, naive = by_name["ParallelScan@60"], by_name["Naive@60"]
+    assert list(by_name) == ["Sequential", "Naive@40", "ParallelScan@40"]
+    scan, naive = by_name["ParallelScan@40"], by_name["Naive@40"]
     assert scan["difference"]["byExample"]["n"] == 2 * 20
     assert scan["difference"]["overSeeds"]["n"] == 2
     assert scan["lessons"]["carried"] > 1.5 * naive["lessons"]["carried"]
@@ -47,27 +83,27 @@ def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
 
     before = [sum(sim.answered().values()) for sim in servers]
     kept = (out / "compare.json").read_bytes()
-    again = process(*words, *strategies)
+    again = compare(*words, *strategies)
     assert again.returncode == 0, again.stderr
     assert [sum(sim.answered().values()) for sim in servers] == before
     assert (out / "compare.json").read_bytes() == kept
 
     # A wider comparison in the same folder would score heldOut at other counts: that is another one.
-    other = process(*words, "--strategies", "ParallelScan@30")
+    other = compare(*words, "--strategies", "ParallelScan@20")
     assert other.returncode == 0, other.stderr
-    refused = process(*words, "--strategies", "ParallelScan@60", "--evaluate-every", "20")
+    refused = compare(*words, "--strategies", "ParallelScan@40", "--evaluate-every", "10")
     assert refused.returncode == 2 and "another manifest" in refused.stderr
 
 
 def test_modelled_time_does_not_depend_on_how_fast_the_server_was(
-    sims: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
+    compare: Compare, sims: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
 ) -> None:
     seconds = []
     for scale in ("0", "0.05"):
         sim = sims.start("--key", key, "--time-scale", scale)
         path, out = manifest(name="formula", train=rows(20), held_out=few), tmp_path / f"out{scale}"
-        done = process(
-            "compare", "-f", path, "-o", out, "--strategies", "ParallelScan@20", "--seeds", "1",
+        done = compare(
+            "-f", path, "-o", out, "--strategies", "ParallelScan@20", "--seeds", "1",
             "--engine", f"main={sim.url}",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -104,6 +140,6 @@ def test_a_mistake_is_found_before_any_work(
     flags: tuple[str, ...], said: str, manifest: Manifest, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    done = process("compare", "-f", manifest(), "-o", out, "--engine", "main=http://127.0.0.1:9/v1", *flags)
+    done = combee("compare", "-f", manifest(), "-o", out, "--engine", "main=http://127.0.0.1:9/v1", *flags)
     assert done.returncode == 2 and said in done.stderr
     assert not out.exists()
