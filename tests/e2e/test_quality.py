@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def planted(folder: Path, lessons: int) -> None:
     assert combee("sim", "planted", *words).returncode == 0
 
 
-@pytest.mark.parametrize("lessons", [400, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("lessons", [200, pytest.param(1000, marks=pytest.mark.long)])
 def test_distinct_lessons_in_one_iteration(
     lessons: int, common: Sims, manifest: Manifest, tmp_path: Path
 ) -> None:
@@ -88,7 +89,13 @@ def held_out_right(result: dict) -> float:
 
 
 def test_bad_lessons_are_refused_and_without_verification_held_out_falls(
-    common: Sims, sims: Sims, key: Path, manifest: Manifest, few: Path, tmp_path: Path
+    common: Sims,
+    sims: Sims,
+    key: Path,
+    manifest: Manifest,
+    rows: Callable[[int], Path],
+    few: Path,
+    tmp_path: Path,
 ) -> None:
     """2 % of lessons state a wrong rule; three more entries are planted: wrong, injected, private."""
     questions = [json.loads(line)["context"] for line in (FORMULA / "train.jsonl").read_text().splitlines()]
@@ -97,8 +104,9 @@ def test_bad_lessons_are_refused_and_without_verification_held_out_falls(
         "method": {"type": "ACE", "ace": {"renderTokenBudget": 80000}},
         "batching": {"mode": "Fixed", "size": 500, "reason": "one iteration"},
     }
-    # Which rows the first map gets wrong depends on no score.
-    plain = manifest(name="plain", held_out=few, aggregation={"verify": "Off"}, **shared)
+    # Which of the first rows the first map gets wrong depends on no score and on no later row.
+    first = {"train": rows(60), "batching": {"mode": "Fixed", "size": 60, "reason": "one iteration"}}
+    plain = manifest(name="plain", held_out=few, aggregation={"verify": "Off"}, **shared | first)
     run(plain, tmp_path / "plain", common.shared(*flags))
     lines = wrong_examples(tmp_path / "plain")[:9]
     bad = ["@wrong", INJECTION, PRIVATE] * 3  # three reflections state each: an aggregator may drop one
