@@ -9,14 +9,14 @@ import subprocess
 import sys
 import types
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from e2e_support import ROOT, Manifest, Sims, environment
+from e2e_support import ROOT, Manifest, Sim, combee, environment
 
 from combee.names import step_name
 from combee.plan.types import Step, StepSummary
@@ -52,21 +52,41 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         package.mkdir()
         for name, text in files_of(page).items():
             (package / name).write_text(text)
-        subprocess.run(
-            [*PIP, python, "install", *OFFLINE, package], check=True, capture_output=True, timeout=300
-        )
+    packages = [folder / page.removesuffix(".md") for page in PAGES]
+    words = [*PIP, python, "install", *OFFLINE, *packages]
+    subprocess.run(words, check=True, capture_output=True, timeout=300)
     return python
 
 
-@pytest.fixture
-def run(python: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs that environment's Python."""
+SEVERAL = """
+import contextlib, io, json, sys
+from combee.cli.main import main
+done = []
+for words in json.loads(sys.argv[1]):
+    sys.argv, out, errors, code = ["combee", *words], io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    done.append((code, out.getvalue(), errors.getvalue()))
+print(json.dumps(done))
+"""
+"""the command line for each of several commands, by one Python."""
+Ran = subprocess.CompletedProcess[str]
 
-    def started(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [str(python), *map(str, words)]
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=500, check=False
-        )
+
+@pytest.fixture
+def combee_of_it(python: Path, tmp_path: Path) -> Callable[..., list[Ran]]:
+    """Runs commands by the command line of that environment."""
+
+    def started(*commands: Sequence[str | Path]) -> list[Ran]:
+        words = [[str(word) for word in command] for command in commands]
+        done = subprocess.run(
+            [python, "-c", SEVERAL, json.dumps(words)],
+            capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=500, check=True,
+        )  # fmt: skip
+        return [Ran(one, *told) for one, told in zip(words, json.loads(done.stdout), strict=True)]
 
     return started
 
@@ -83,19 +103,16 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
 
 
 FIXED = {"mode": "Fixed", "size": 100, "reason": "test"}
-COMBEE = ("-m", "combee.cli.main")
 
 
 def test_the_method_of_the_page_is_installed_and_learns(
-    run: Any, sims: Sims, key: Path, manifest: Manifest, rows: Any, tmp_path: Path
+    combee_of_it: Any, quick: Sim, manifest: Manifest, rows: Any, tmp_path: Path
 ) -> None:
     path = manifest(train=rows(100), batching=FIXED, method={"type": "Notes"})
-    done = run(*COMBEE, "validate", "-f", path)
-    assert done.returncode == 0, done.stderr
-    done = run(*COMBEE, "preview", "-f", path)
-    assert done.returncode == 0 and "rollouts" in done.stdout, done.stderr
-    sim = sims.start("--key", key, "--time-scale", "0")
-    done = run(*COMBEE, "run", "-f", path, "-o", "out", "--engine", f"main={sim.url}")
+    learning = ("run", "-f", path, "-o", "out", "--engine", f"main={quick.url}")
+    validated, previewed, done = combee_of_it(("validate", "-f", path), ("preview", "-f", path), learning)
+    assert validated.returncode == 0, validated.stderr
+    assert previewed.returncode == 0 and "rollouts" in previewed.stdout, previewed.stderr
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert (result["outcome"], result["setup"]["method"]) == ("Learned", "Notes")
@@ -104,7 +121,7 @@ def test_the_method_of_the_page_is_installed_and_learns(
 
 
 def test_a_packages_task_and_strategy_run_with_a_method_that_has_options(
-    run: Any, sims: Sims, key: Path, manifest: Manifest, rows: Any, tmp_path: Path
+    combee_of_it: Any, quick: Sim, manifest: Manifest, rows: Any, tmp_path: Path
 ) -> None:
     path = manifest(
         train=rows(24),
@@ -115,10 +132,9 @@ def test_a_packages_task_and_strategy_run_with_a_method_that_has_options(
     document = yaml.safe_load(path.read_text())
     document["spec"]["task"]["type"] = "Figures"
     path.write_text(yaml.safe_dump(document))
-    done = run(*COMBEE, "preview", "-f", path)
-    assert done.returncode == 0, done.stderr
-    sim = sims.start("--key", key, "--time-scale", "0")
-    done = run(*COMBEE, "run", "-f", path, "-o", "out", "--engine", f"main={sim.url}")
+    learning = ("run", "-f", path, "-o", "out", "--engine", f"main={quick.url}")
+    previewed, done = combee_of_it(("preview", "-f", path), learning)
+    assert previewed.returncode == 0, previewed.stderr
     assert done.returncode in (0, 3), done.stdout + done.stderr
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     setup = result["setup"]
@@ -129,42 +145,37 @@ def test_a_packages_task_and_strategy_run_with_a_method_that_has_options(
     assert (plan["strategy"], plan["render_token_budget"]) == ("Halves", 4000)
 
 
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    [
-        ({"method": {"type": "Note"}}, "Did you mean Notes?"),
-        (
-            {"method": {"type": "ShortNotes", "options": {"maxWords": 1}}},
-            "options.maxWords of method ShortNotes",
-        ),
-        ({"method": {"type": "Notes", "options": {"colour": "red"}}}, "options.colour of method Notes"),
-        ({"method": {"type": "ACE", "options": {}}}, "options is given with type ACE"),
-        ({"aggregation": {"strategy": "Halfs"}}, "Did you mean Halves?"),
-    ],
-)
+MISTAKES = [
+    ({"method": {"type": "Note"}}, "Did you mean Notes?"),
+    (
+        {"method": {"type": "ShortNotes", "options": {"maxWords": 1}}},
+        "options.maxWords of method ShortNotes",
+    ),
+    ({"method": {"type": "Notes", "options": {"colour": "red"}}}, "options.colour of method Notes"),
+    ({"method": {"type": "ACE", "options": {}}}, "options is given with type ACE"),
+    ({"aggregation": {"strategy": "Halfs"}}, "Did you mean Halves?"),
+]
+
+
 def test_what_is_wrong_with_a_packages_names_and_options_is_said(
-    spec: dict[str, Any], says: str, run: Any, manifest: Manifest
+    combee_of_it: Any, manifest: Manifest
 ) -> None:
-    done = run(*COMBEE, "validate", "-f", manifest(**spec))
-    assert done.returncode == 2
-    assert says in " ".join(done.stderr.split())
+    paths = [manifest(name=f"run{number}", **spec) for number, (spec, _) in enumerate(MISTAKES)]
+    told = combee_of_it(*(("validate", "-f", path) for path in paths))
+    for done, (_, says) in zip(told, MISTAKES, strict=True):
+        assert done.returncode == 2
+        assert says in " ".join(done.stderr.split())
 
 
 def test_without_the_package_its_names_are_unknown(manifest: Manifest) -> None:
     path = manifest(method={"type": "Notes"})
-    done = subprocess.run(
-        [sys.executable, *COMBEE, "validate", "-f", path],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-    )
+    done = combee("validate", "-f", path)
     assert done.returncode == 2
     assert "one of ACE, GEPA" in " ".join(done.stderr.split())
 
 
 def test_a_worker_with_the_package_does_a_step_with_it(
-    python: Path, sims: Sims, key: Path, manifest: Manifest, rows: Any, tmp_path: Path
+    python: Path, quick: Sim, manifest: Manifest, rows: Any, tmp_path: Path
 ) -> None:
     """One pod's files and variables; the manifest itself is only read there."""
     document = yaml.safe_load(manifest(train=rows(12), aggregation={"strategy": "Halves"}).read_text())
@@ -182,7 +193,6 @@ def test_a_worker_with_the_package_does_a_step_with_it(
     (root / "store").mkdir()
     (root / "dev").mkdir()
     (root / "dev/termination-log").touch()
-    sim = sims.start("--key", key, "--time-scale", "0")
     step = Step(step_name("run", UID, 0, PROFILE.name), PROFILE.name, 0, 7)
     done = subprocess.run(
         [python, "-m", "combee.pod.main", "step"],
@@ -194,7 +204,7 @@ def test_a_worker_with_the_package_does_a_step_with_it(
             COMBEE_ROOT=str(root),
             COMBEE_STEP=json.dumps(asdict(step)),
             COMBEE_STORE="/store",
-            COMBEE_ENGINES=json.dumps({"main": sim.url}),
+            COMBEE_ENGINES=json.dumps({"main": quick.url}),
         ),
     )
     assert done.returncode == 0, done.stderr
