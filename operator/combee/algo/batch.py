@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,11 +83,13 @@ def paper_batch_size(fit: Fit | Law, sizes: Sequence[int]) -> float:
         return 0.0
     if len(ordered) < 2:
         return math.inf
-    first, second = ordered[:2]
-    steepest = (first**-law.alpha - second**-law.alpha) / (second - first)
-    if steepest <= 0:
-        return math.inf
-    return bounded_power(law.alpha / (PAPER_SHARE * steepest), 1 / (law.alpha + 1))
+    return _plateau(law.alpha, *ordered[:2])
+
+
+@functools.lru_cache(1024)
+def _plateau(alpha: float, first: int, second: int) -> float:
+    steepest = (first**-alpha - second**-alpha) / (second - first)
+    return bounded_power(alpha / (PAPER_SHARE * steepest), 1 / (alpha + 1)) if steepest > 0 else math.inf
 
 
 def rule_size(fit: Fit | Law, rule: Rule, share: float, sizes: Sequence[int]) -> float:

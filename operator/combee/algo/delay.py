@@ -108,7 +108,7 @@ def huber_weight(log_error: NDArray[np.float64]) -> NDArray[np.float64]:
     [1.0, 0.5]
     """
     size = np.maximum(np.abs(log_error), 1e-12)
-    weights: NDArray[np.float64] = np.nan_to_num(np.minimum(1.0, HUBER / size), nan=0.0)
+    weights: NDArray[np.float64] = np.fmax(0.0, np.minimum(1.0, HUBER / size))
     return weights
 
 

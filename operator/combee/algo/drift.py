@@ -130,10 +130,10 @@ def _break(
             return None
         tail = _deviations(law, observations[first : position + 1])
         mean = sum(tail) / count
-        consistent = all(value * mean > mean**2 / 2 for value in tail)
+        if abs(mean) <= _LEAST_FACTOR or any(value * mean <= mean**2 / 2 for value in tail):
+            continue
         variance = 1 / count + _leverage(law, observations[start:first], observations[first : position + 1])
-        error = _scatter(law, first - start) * math.sqrt(variance)
-        if consistent and abs(mean) > max(_LEAST_FACTOR, _ERRORS * error):
+        if abs(mean) > _ERRORS * _scatter(law, first - start) * math.sqrt(variance):
             return law, tail
     return None
 

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +48,7 @@ def bounded_power(base: float, exponent: float) -> float:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class Law:
+class Law(NamedTuple):
     """T_iter(b) = a b^(1 - alpha) + f b in seconds, fitted on ``n`` observations.
 
     ``aicc`` is None where it is not defined (n <= k + 1); ``error`` is the root mean squared log
