@@ -58,10 +58,13 @@ def first_at(differences: np.ndarray, mean: float, *, up: bool, looks: np.ndarra
     decide."""
     sign = 1.0 if up else -1.0
     bets = sign * LARGEST_BET * 0.5 ** np.arange(BETS) / (1 + sign * mean)
-    logs = np.cumsum(np.log1p(bets[:, None] * (differences - mean)[None, :]), axis=1)
-    top = logs.max(axis=0)
+    each = np.log1p(bets[:, None] * (np.arange(-GRID, GRID + 1) / GRID - mean))
+    logs = np.cumsum(each[:, units(differences) + GRID], axis=1)
+    top, limit = logs.max(axis=0), math.log(2 / ALPHA)
+    surely = int(np.argmax(np.append(top, math.inf) >= limit + math.log(BETS))) + 1
+    logs, top = logs[:, :surely], top[:surely]
     capital = top + np.log(np.exp(logs - top).mean(axis=0))
-    reached = np.nonzero(capital >= math.log(2 / ALPHA))[0]
+    reached = np.nonzero(capital >= limit)[0]
     told = above if up else below
     if not len(reached):
         best = int(capital.argmax()) + 1
@@ -74,13 +77,22 @@ def first_at(differences: np.ndarray, mean: float, *, up: bool, looks: np.ndarra
 
 
 def counted(differences: np.ndarray) -> dict[int, int]:
-    return dict(Counter((np.round(differences * GRID)).astype(int).tolist()))
+    return dict(Counter(units(differences).tolist()))
+
+
+def units(differences: np.ndarray) -> np.ndarray:
+    return np.rint(differences * GRID).astype(int)
 
 
 def gridded(differences: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """As the tally has them."""
+    """As the tally has them: ``on_grid`` of all at once, checked against the product's at some."""
     luck = rng.random(len(differences))
-    return np.array([on_grid(float(d), float(u)) for d, u in zip(differences, luck, strict=True)]) / GRID
+    scaled = differences * GRID
+    near, down = np.rint(scaled), np.floor(scaled)
+    values = np.where(abs(scaled - near) <= 1e-7, near, down + (luck < scaled - down))
+    some = zip(differences[::30].tolist(), luck[::30].tolist(), strict=True)
+    assert values[::30].tolist() == [on_grid(difference, u) for difference, u in some]
+    return values / GRID
 
 
 @pytest.mark.parametrize("epsilon", [0.02, 0.1])
