@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from combee.sim.prompts import TextCache
+
 _OPERATION = re.compile(r"(?:ADD|UPDATE|MERGE|DELETE|KEEP|REPLACE|REMOVE|CREATE_META)", re.I)
 _TAGS = frozenset({"helpful", "harmful", "neutral"})
 _UNCHANGED = re.compile(r"\b(?:unchanged|verbatim|untouched|word for word|as (?:it is|they are))\b")
@@ -131,13 +133,21 @@ def from_example(text: str) -> Form | None:
         if not _CUE.search(text, max(0, position - 200), position):
             continue
         try:
-            example, _ = decoder.raw_decode(text, position + 1)
+            _, end = decoder.raw_decode(text, position + 1)
         except ValueError:
             continue
-        form = from_schema(example) if _is_schema(example) else _shape(example, "")
+        form = _examples(text[position + 1 : end])
         if form.kind == "object" and form.fields:
             return form
     return None
+
+
+def _of_example(text: str) -> Form:
+    example = json.loads(text)
+    return from_schema(example) if _is_schema(example) else _shape(example, "")
+
+
+_examples: TextCache[Form] = TextCache(_of_example, 2_000_000)
 
 
 def _is_schema(example: Any) -> bool:

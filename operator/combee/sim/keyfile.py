@@ -18,7 +18,8 @@ from typing import Any
 from combee.errors import DataError
 from combee.sim import draws, planted, tags
 
-_START = re.compile(r"(?:^|[\n:>`\"])[\s\"*\\]*")
+_START = re.compile(r"[\n:>`\"][\s\"*\\]*")
+_FIRST = re.compile(r"[\s\"*\\]*")
 _LONGEST_HEAD = 100
 """Questions of one data set may begin with the same words for long."""
 _WINDOW = 4_000
@@ -161,8 +162,10 @@ class Questions:
         while end > 0:
             begin = max(0, text.rfind("\n", 0, max(0, end - size)))
             best: QuestionMatch | None = None
-            for match in _START.finditer(text, begin, end):
-                start = match.end()
+            starts = [match.end() for match in _START.finditer(text, begin, end)]
+            if not begin and (first := _FIRST.match(text, 0, end)):
+                starts.insert(0, first.end())
+            for start in starts:
                 for question in self._by_head.get(text[start : start + self._head], ()):
                     longer = best is None or start > best.start or len(question.text) > best.end - best.start
                     if longer and text.startswith(question.text, start):
