@@ -3,6 +3,7 @@ store of manifests; engines that come up late; and an operator that keeps its me
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
@@ -81,7 +82,12 @@ class FakeRun:
     @property
     def memory(self) -> Memory:
         """What an operator that has just started knows."""
-        return Memory.from_status(json.loads(self.status))
+        return _read(self.status)
+
+
+@functools.lru_cache(64)
+def _read(status: str) -> Memory:
+    return Memory.from_status(json.loads(status))
 
 
 @dataclass(slots=True)
