@@ -25,7 +25,7 @@ import numpy as np
 from bench.harness import Row
 from combee.algo.batch import Rule, choose_batch, rule_size
 from combee.algo.delay import Observation
-from combee.algo.laws import POWER, POWER_FLOOR, T_ITER, Law, fit_laws
+from combee.algo.laws import POWER, POWER_FLOOR, T_ITER, Law, Laws, fit_laws
 from combee.api.run import Batching
 
 SIZES = Batching().sizes
@@ -123,11 +123,8 @@ def best(law: Law, rule: Rule) -> float:
     return min(max(rule_size(law, rule, SHARE, SIZES), LOW), HIGH)
 
 
-def chosen(seen: list[Observation], rule: Rule) -> int:
-    """The size that the controller takes after ``seen``."""
-    laws = fit_laws(seen)
-    if laws is None:
-        raise RuntimeError(f"{len(seen)} observations were not enough for a fit")
+def chosen(laws: Laws, rule: Rule) -> int:
+    """The size that the controller takes where these laws are believed."""
     law = laws.typical(lambda one: rule_size(one, rule, SHARE, SIZES))
     return choose_batch(fit=law, rule=rule, share=SHARE, sizes=SIZES, fallback=25).size
 
@@ -143,10 +140,13 @@ def run(
     draws = np.random.default_rng(seed)
     law = workload(draws, kinds, bent)
     seen = observe(law, draws, noise)
+    laws = fit_laws(seen)
+    if laws is None:
+        raise RuntimeError(f"{len(seen)} observations were not enough for a fit")
     errors: dict[Rule, float] = {}
     lost: dict[Rule, float] = {}
     for rule in RULES:
-        right, taken = best(law, rule), chosen(seen, rule)
+        right, taken = best(law, rule), chosen(laws, rule)
         errors[rule] = abs(taken - right) / right
         lost[rule] = (_an_example(law, taken) - _an_example(law, right)) / (
             _an_example(law, 1) - _an_example(law, right)

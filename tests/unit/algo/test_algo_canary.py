@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import brentq
 
 from combee.algo.canary import (
     ALPHA,
@@ -421,6 +420,8 @@ def test_ends_of_an_interval_are_refuted_themselves(counts: dict[int, int], alph
 
 def test_a_root_finder_stops_on_either_side_of_what_is_refuted() -> None:
     """Why the ends are found by halving: each has to be a mean that is refuted (docs/architecture.md)."""
+    from scipy.optimize import brentq  # it takes half a second to import
+
     limit, theirs = math.log(2 / 0.05), []
     for wins in range(60, 100, 4):
         counts = {-100: 40, 0: 900, 100: wins}

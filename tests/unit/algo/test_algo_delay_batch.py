@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import least_squares
 
 from combee.algo.batch import SIZES_CAP, Cap, choose_batch, saving_batch_size
 from combee.algo.delay import HUBER, Fit, Observation, fit_iteration_time
@@ -233,6 +232,8 @@ def _huber_loss(log_errors: Any) -> float:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_fits_are_as_good_as_those_of_scipy(seed: int) -> None:
+    from scipy.optimize import least_squares  # it takes half a second to import
+
     draws = np.random.default_rng(seed)
     batches = np.repeat([5.0, 10.0, 25.0, 50.0, 100.0], 6)
     stragglers = np.where(draws.random(30) < 0.05, 4.0, 1.0)
@@ -257,6 +258,8 @@ def test_fits_are_as_good_as_those_of_scipy(seed: int) -> None:
 
 def test_scipy_plans_sizes_no_nearer_to_the_right_one() -> None:
     """Why the fits are ours: other sizes would be planned, and no better ones (docs/architecture.md)."""
+    from scipy.optimize import least_squares
+
     batches, best = (
         np.repeat([5.0, 10.0, 25.0, 50.0, 100.0], 6),
         saving_batch_size(Fit(40, 1, 0, 30), 0.45),

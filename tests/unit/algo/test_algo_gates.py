@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from combee.algo.gates import (
     Compared,
@@ -225,7 +224,9 @@ def test_a_few_equal_examples_do_not_show_that_a_candidate_is_no_worse(
 @given(st.integers(1, 400), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
 def test_interval_of_counts_is_the_one_of_scipy(rows: int, data: st.DataObject, confidence: float) -> None:
     right = data.draw(st.integers(0, rows))
-    wilson = binomtest(right, rows).proportion_ci(confidence, method="wilson")
+    from scipy import stats  # scipy.stats takes a second to import
+
+    wilson = stats.binomtest(right, rows).proportion_ci(confidence, method="wilson")
     expected = (wilson.low, wilson.high)
     assert score_interval(right / rows, rows, confidence) == pytest.approx(expected, abs=1e-12)
 
@@ -238,7 +239,9 @@ def test_interval_of_a_score_holds_it(score: float, rows: int) -> None:
 
 def test_scipy_takes_no_share_of_a_right_answer() -> None:
     """Why the interval is ours: a score may be a fraction (docs/architecture.md)."""
+    from scipy import stats
+
     with pytest.raises(TypeError, match="integer"):
-        binomtest(4.5, 10)  # type: ignore[arg-type]
+        stats.binomtest(4.5, 10)  # type: ignore[arg-type]
     low, high = score_interval(0.45, 10, 0.95)
     assert low < 0.45 < high

@@ -8,11 +8,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from openai import AsyncOpenAI
 
 from answering import Reply, Request, answering
 from combee.clients.model.agents import AGENT
@@ -22,6 +21,9 @@ from combee.clients.model.memo import Memo
 from combee.clients.model.proxy import ModelProxy
 from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "feel", "arguments": "{}"}}
 TOOLS = [{"type": "function", "function": {"name": "feel", "parameters": {"type": "object"}}}]
@@ -68,6 +70,8 @@ class Bench:
     records: list[CallRecord]
 
     def client(self, key: str) -> AsyncOpenAI:
+        from openai import AsyncOpenAI  # it takes a second to import
+
         return AsyncOpenAI(base_url=self.proxy.url, api_key=key, max_retries=0)
 
 

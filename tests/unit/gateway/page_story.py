@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import re
@@ -75,6 +76,12 @@ def story(upstream: str = "http://llm/v1", **gateway: Any) -> Story:
     _judge(world, CANDIDATE, draws, [0, 0, 0.25, -0.25, 0.5, -0.5], 16, also=ACTIVE)
     assert world.phases[CANDIDATE] == "Candidate"
     return _told(world, delivery, canary)
+
+
+@functools.cache
+def told() -> Story:
+    """The story as most tests read it; it takes a while to tell."""
+    return story()
 
 
 def _origin(number: int) -> Object:

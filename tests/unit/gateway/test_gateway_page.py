@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import functools
 import hashlib
 import re
 from collections.abc import MutableMapping
@@ -15,7 +16,7 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from page_story import ACTIVE, CANDIDATE, NAMESPACE, story
+from page_story import ACTIVE, CANDIDATE, NAMESPACE, told
 
 from combee.errors import ClusterError
 from combee.gateway.directing import Published
@@ -32,7 +33,6 @@ from combee.gateway.table import Check, Route, Served, Table
 from combee.gateway.upstream import Upstreams
 from combee.report.text import visible
 
-STORY = story()
 KEY, OTHER, TOKEN = "the-key-of-formula", "the-key-of-another", "header.claims.signature"
 BROWSER = "sec-fetch-site"
 
@@ -75,15 +75,15 @@ class Site:
 
     def page(self) -> Page:
         """A pod of the gateway."""
-        served = Served(STORY.digests[ACTIVE], "")
+        served = Served(told().digests[ACTIVE], "")
         routes = {
             name: Route(name, served, "http://llm/v1", "upstream-key", check, page=name != "unshown")
             for name, check in self.checks.items()
         }
-        seen = Seen(STORY.playbook, tuple(STORY.versions))
+        seen = Seen(told().playbook, tuple(told().versions))
 
         async def content(digest: str, config_map: str) -> Published | None:
-            text = STORY.contents.get(digest)
+            text = told().contents.get(digest)
             return None if text is None else Published(text)
 
         return Page(
@@ -449,13 +449,14 @@ class Parsed(HTMLParser):
         self.text += data
 
 
+@functools.lru_cache(4)
 def pages(words: str) -> dict[str, Parsed]:
     """Every page of a Playbook of which everything that anybody can write says ``words``."""
-    playbook, versions = copy.deepcopy(STORY.playbook), copy.deepcopy(STORY.versions)
+    playbook, versions = copy.deepcopy(told().playbook), copy.deepcopy(told().versions)
     status = playbook["status"]
     status |= {"message": words, "warnings": [words]}
-    for told in (*status["history"], *status["conditions"]):
-        told["message"] = words
+    for entry in (*status["history"], *status["conditions"]):
+        entry["message"] = words
     status["history"][0] |= {"by": words, "time": words}
     for one in versions:
         one["spec"]["runRef"]["name"] = (words + "x")[:253]
@@ -465,7 +466,7 @@ def pages(words: str) -> dict[str, Parsed]:
         for gate in ("content", "heldOut", "canary", "watch"):
             if gate in one["status"]:
                 one["status"][gate] |= {"message": words, "against": words}
-    view = playbook_view("formula", Seen(playbook, tuple(versions)), STORY.digests[ACTIVE])
+    view = playbook_view("formula", Seen(playbook, tuple(versions)), told().digests[ACTIVE])
     before, after = (view.version(one) for one in (ACTIVE, CANDIDATE))
     assert before is not None and after is not None
     line = " ".join(words.split()) or "x"
@@ -487,12 +488,9 @@ def pages(words: str) -> dict[str, Parsed]:
     }
 
 
-PLAIN = pages("plain")
-
-
 def test_hostile_text_stands_on_every_page_as_text() -> None:
     for name, page in pages(HOSTILE).items():
-        assert page.tags == PLAIN[name].tags, name
+        assert page.tags == pages("plain")[name].tags, name
         assert "<script>alert(1)</script>" in page.text, name
         assert "{{ 7*7 }}" in page.text and "\\u{202e}" in page.text, name
         assert "\x1b" not in page.text and "\u202e" not in page.text
@@ -509,12 +507,12 @@ def test_no_text_makes_or_changes_an_element(words: str) -> None:
         assert {tag for tag, _ in page.tags} <= ELEMENTS
         assert not [at for _, names in page.tags for at in names if at.startswith("on") or at == "style"]
         if words.strip() and name in ("index", "playbook", "problem"):
-            assert page.tags == PLAIN[name].tags
+            assert page.tags == pages("plain")[name].tags
     assert visible(words) in made["problem"].text
 
 
 def test_pages_have_no_attribute_that_acts_and_lead_nowhere_else() -> None:
-    for name, page in PLAIN.items():
+    for name, page in pages("plain").items():
         extra = {
             "autocomplete",
             "spellcheck",
@@ -533,7 +531,7 @@ def test_pages_have_no_attribute_that_acts_and_lead_nowhere_else() -> None:
 
 
 def test_tables_have_captions_and_heads_and_controls_have_names() -> None:
-    for name, page in PLAIN.items():
+    for name, page in pages("plain").items():
         tags = [tag for tag, _ in page.tags]
         assert tags.count("table") == tags.count("caption"), name
         assert tags.count("h1") == tags.count("main") == 1, name

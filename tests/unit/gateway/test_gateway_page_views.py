@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import copy
+import functools
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from page_story import ACTIVE, AFTER, BEFORE, CANDIDATE, FIRST, WORSE, story
+from page_story import ACTIVE, AFTER, BEFORE, CANDIDATE, FIRST, WORSE, told
 
 from combee.algo.curve import Look
 from combee.gateway.page import plot as plotting
 from combee.gateway.page.contents import MOST_ENTRIES, content_of, difference_of, reworded
 from combee.gateway.page.plot import plot_of
-from combee.gateway.page.views import Seen, Word, playbook_view
+from combee.gateway.page.views import PlaybookView, Seen, Word, playbook_view
 from combee.methods.diff import Changed
 from combee.plan.playbook.curve import Curve
 
-STORY = story()
-VIEW = playbook_view("formula", Seen(STORY.playbook, tuple(STORY.versions)), STORY.digests[ACTIVE])
+
+@functools.cache
+def view() -> PlaybookView:
+    return playbook_view("formula", Seen(told().playbook, tuple(told().versions)), told().digests[ACTIVE])
 
 
 def test_versions_in_use_come_first_each_with_its_gates_and_their_numbers() -> None:
-    assert [one.phase.text for one in VIEW.versions] == ["Active", "Candidate", "Previous", "Refused"]
-    refused = VIEW.of_phase("Refused")
+    assert [one.phase.text for one in view().versions] == ["Active", "Candidate", "Previous", "Refused"]
+    refused = view().of_phase("Refused")
     assert refused is not None
     said = {gate.name: gate for gate in refused.gates}
     assert [(name, gate.outcome.text) for name, gate in said.items()] == [
@@ -36,20 +39,20 @@ def test_versions_in_use_come_first_each_with_its_gates_and_their_numbers() -> N
     assert said["Canary"].against == ACTIVE and said["Canary"].gain.startswith("−")
     assert ("Refused", "by its gates") in refused.facts
     assert ("Learned by", "run formula-ace-3, iteration 5") in refused.facts
-    active = VIEW.of_phase("Active")
+    active = view().of_phase("Active")
     assert active is not None and active.served
     assert [figure.title for figure in active.figures] == ["Canary", "Since it became active"]
-    assert VIEW.compared == (STORY.digests[ACTIVE], STORY.digests[CANDIDATE])
+    assert view().compared == (told().digests[ACTIVE], told().digests[CANDIDATE])
 
 
 def test_a_version_is_found_by_the_first_digits_of_its_digest_when_they_name_one() -> None:
-    found = VIEW.version(WORSE)
-    assert found is not None and found.digest == STORY.digests[WORSE]
-    assert VIEW.version("") is None and VIEW.version("0000") is None
+    found = view().version(WORSE)
+    assert found is not None and found.digest == told().digests[WORSE]
+    assert view().version("") is None and view().version("0000") is None
 
 
 def test_what_another_release_wrote_hides_nothing_else() -> None:
-    versions = copy.deepcopy(STORY.versions)
+    versions = copy.deepcopy(told().versions)
     versions[0]["spec"]["later"] = {"than": "this"}
     versions[1]["status"]["phase"] = "Retired"
     view = playbook_view("formula", Seen({"status": {"conditions": 7}}, tuple(versions)), "")
@@ -74,7 +77,7 @@ def test_nothing_is_there_yet() -> None:
     ],
 )
 def test_what_one_wants_to_compare_first(phases: tuple[str, ...], expected: tuple[int, int]) -> None:
-    versions = copy.deepcopy(STORY.versions[: len(phases)])
+    versions = copy.deepcopy(told().versions[: len(phases)])
     for one, phase in zip(versions, phases, strict=True):
         one["status"]["phase"] = phase
     view = playbook_view("formula", Seen({}, tuple(versions)), "")
@@ -208,5 +211,5 @@ def test_a_text_that_is_too_long_for_a_page_is_cut_and_it_says_so() -> None:
 
 
 def test_the_first_version_has_no_curve() -> None:
-    first = VIEW.version(FIRST)
+    first = view().version(FIRST)
     assert first is not None and first.figures == ()
