@@ -42,20 +42,30 @@ def words(name: str) -> tuple[str, ...]:
     return tuple(re.sub(r"(?<=\w{3})(?:ing|ed|er|es|e|s)$", "", part.lower()) for part in parts)
 
 
-@cache
 def has(name: str, word: str) -> bool:
     """Whether a name holds a word in any of its forms; ``canary-eval`` is two words, one after the other.
 
     >>> has("judged_pairs", "judge"), has("_CanaryEval", "canary-eval"), has("latest", "test")
     (True, True, False)
     """
-    return f" {' '.join(words(word))} " in f" {' '.join(words(name))} "
+    return stems(word) in stems(name)
+
+
+@cache
+def stems(*named: str) -> str:
+    """The words of names, with two spaces between one name's and the next one's."""
+    return "".join(f" {' '.join(words(name))} " for name in named)
+
+
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
 
 
 @cache
 def names(tree: ast.Module) -> tuple[str, ...]:
     """Of classes and functions, parameters, fields and locals, of whatever depth, each once."""
-    return tuple(dict.fromkeys(name for node in ast.walk(tree) if (name := name_of(node))))
+    return tuple(dict.fromkeys(name for node in nodes(tree) if (name := name_of(node))))
 
 
 def name_of(node: ast.AST) -> str:
@@ -79,10 +89,12 @@ def trees() -> dict[str, ast.Module]:
 
 def misnamed(file: str, tree: ast.Module, glossary: dict[str, list[str]]) -> list[str]:
     """Names of a file with a word that stands for another thing there."""
+    every = tuple(dict.fromkeys((Path(file).stem, *names(tree))))
+    held = [word for word in glossary if stems(word) in stems(*every)]
     return [
         f"{file}: {name} ({word})"
-        for name in dict.fromkeys((Path(file).stem, *names(tree)))
-        for word in glossary
+        for name in every
+        for word in held
         if has(name, word) and not any(fnmatchcase(file, pattern) for pattern in glossary[word])
     ]
 
@@ -117,7 +129,7 @@ def test_a_wrong_name_is_seen() -> None:
 
 @pytest.mark.parametrize("name", ["Snapshot", "AceOptions", "GepaOptions"])
 def test_one_class_of_the_name(trees: dict[str, ast.Module], name: str) -> None:
-    classes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for tree in trees.values() for node in nodes(tree) if isinstance(node, ast.ClassDef)]
     assert len([node for node in classes if node.name == name]) == 1
 
 
