@@ -118,11 +118,11 @@ def fresh_namespace(cluster: Cluster) -> Iterator[str]:
     name = f"test-{secrets.token_hex(4)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    cluster.kubectl("create", "-f", "-", stdin=manifest)
+    cluster.reader.apply([manifest])
     try:
         yield name
     finally:
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        cluster.reader.delete(manifest)
 
 
 def everything(cluster: Cluster, *namespaces: str, wide: bool = False) -> set[str]:
@@ -202,13 +202,13 @@ def run_python(cluster: Cluster, namespace: str, program: str, *, image: str = "
     """What ``program`` printed, run by an image's Python in a restricted pod."""
     command, name = ["python", "-c", textwrap.dedent(program)], f"probe-{secrets.token_hex(4)}"
     pod = restricted_pod(name, cluster.image(image), command, **spec)
-    cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=pod)
+    cluster.reader.apply([pod], namespace)
 
     def ended() -> str:
         phase: str = cluster.get("pod", name, namespace=namespace)["status"].get("phase", "")
         return phase if phase in ("Succeeded", "Failed") else ""
 
     phase = eventually("the pod ends", ended)
-    printed = cluster.kubectl("logs", name, namespace=namespace)
+    printed = cluster.reader.log(name, namespace)
     assert phase == "Succeeded", printed
     return printed

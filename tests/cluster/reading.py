@@ -6,8 +6,9 @@ a second of the very cores that the cluster runs on."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,6 +34,7 @@ JSON = "application/json"
 ALL_KINDS = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 TABLE = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
 MERGED, APPLIED = "application/merge-patch+json", "application/apply-patch+yaml"
+AS_TEST = "fieldManager=test&force=true&fieldValidation=Strict"
 ONLY_METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
@@ -130,14 +132,47 @@ class Reader:
         headers = {**self._headers(JSON), "Content-Type": form}
         if user:
             headers["Impersonate-User"] = user
-        answer = self._api.rest_client.pool_manager.request(
-            "PATCH" if name else "POST",
-            f"{self._api.configuration.host}{path}",
-            body=json.dumps(body),
-            headers=headers,
-            timeout=60,
-        )
-        return answer.status, json.loads(answer.data)
+        status, text = self._send("PATCH" if name else "POST", path, json.dumps(body), headers)
+        return status, json.loads(text)
+
+    def apply(self, objects: Iterable[dict[str, Any]], namespace: str = "") -> None:
+        """Do what ``kubectl apply --server-side`` does. Raises AssertionError with the server's message."""
+        for one in objects:
+            self._ask("PATCH", f"{self._path_of(one, namespace)}?{AS_TEST}", json.dumps(one), APPLIED)
+
+    def delete(self, one: dict[str, Any], namespace: str = "") -> None:
+        """Delete an object, without waiting until it is gone."""
+        self._ask("DELETE", self._path_of(one, namespace))
+
+    def log(self, pod: str, namespace: str) -> str:
+        """What a pod of one container has printed."""
+        return self._ask("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log")
+
+    def _path_of(self, one: dict[str, Any], namespace: str) -> str:
+        path, plural, scope = self._places[one["apiVersion"], one["kind"]]
+        inside = f"/namespaces/{namespace}" if scope == "Namespaced" else ""
+        return f"{path}{inside}/{plural}/{one['metadata']['name']}"
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str], tuple[str, str, str]]:
+        """(path of its version, plural, scope) of each (version, kind) that the server has."""
+        return {
+            (version, one["responseKind"]["kind"]): (f"{root}/{version}", one["resource"], one["scope"])
+            for root, version, resources in self._versions()
+            for one in resources
+            if "responseKind" in one
+        }
+
+    def _ask(self, verb: str, path: str, body: str = "", form: str = JSON) -> str:
+        status, text = self._send(verb, path, body, {**self._headers("*/*"), "Content-Type": form})
+        assert status < 300, f"{verb} {path}: {status} {text[:500]}"
+        return text
+
+    def _send(self, verb: str, path: str, body: str, headers: dict[str, str]) -> tuple[int, str]:
+        url = f"{self._api.configuration.host}{path}"
+        pool = self._api.rest_client.pool_manager
+        answer = pool.request(verb, url, body=body, headers=headers, timeout=60)
+        return answer.status, answer.data.decode()
 
     def names(self, namespace: str) -> set[str]:
         """``kind.group/name`` of all that is in a namespace, of every kind that the server lists; of all that
@@ -152,17 +187,25 @@ class Reader:
 
     def _kinds(self, scope: str) -> Iterator[tuple[str, str, str]]:
         """(path of its version, plural, kind.group) of each kind that is listed, in its first version."""
+        groups: dict[str, dict[str, tuple[str, Any]]] = {}
+        for root, version, resources in reversed(list(self._versions())):
+            group = version.rpartition("/")[0]
+            groups[group] = groups.get(group, {}) | {
+                one["resource"]: (f"{root}/{version}", one) for one in resources
+            }
+        for name, found in groups.items():
+            for plural, (path, one) in found.items():
+                if one["scope"] == scope and "list" in one["verbs"]:
+                    kind = one["responseKind"]["kind"].lower()
+                    yield path, plural, f"{kind}.{name}" if name else kind
+
+    def _versions(self) -> Iterator[tuple[str, str, list[Any]]]:
+        """(/api or /apis, version with its group, resources) of all that the server has."""
         for root in ("/api", "/apis"):
             for group in self._get(root, ALL_KINDS)["items"]:
-                name = group["metadata"].get("name", "")
-                found = {}
-                for version in reversed(group["versions"]):
-                    path = f"{root}/{name}/{version['version']}" if name else f"{root}/{version['version']}"
-                    found |= {one["resource"]: (path, one) for one in version["resources"]}
-                for plural, (path, one) in found.items():
-                    if one["scope"] == scope and "list" in one["verbs"]:
-                        kind = one["responseKind"]["kind"].lower()
-                        yield path, plural, f"{kind}.{name}" if name else kind
+                for version in group["versions"]:
+                    name = [group["metadata"].get("name", ""), version["version"]]
+                    yield root, "/".join(filter(None, name)), version["resources"]
 
     def _get(self, path: str, form: str = JSON) -> Any:
         try:

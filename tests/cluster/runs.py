@@ -55,7 +55,7 @@ class Runs:
         """Apply the quickstart, with its run changed."""
         objects = quickstart()
         change(next(o for o in objects if o["kind"] == "PromptLearningRun"))
-        self.cluster.kubectl("apply", "-f", "-", namespace=self.namespace, stdin=objects)
+        self.cluster.reader.apply(objects, self.namespace)
 
     def get(self, name: str = "quickstart") -> dict[str, Any]:
         return self.cluster.get("promptlearningrun", name, namespace=self.namespace)
@@ -130,7 +130,7 @@ def make_accounts(cluster: Cluster, namespace: str) -> None:
     objects.append({**meta, "kind": "Role", "rules": [rule]})
     role = {"apiGroup": rbac, "kind": "Role", "name": "combee-publish"}
     objects.append({**meta, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]})
-    cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=objects)
+    cluster.reader.apply(objects, namespace)
 
 
 def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> Operator:
