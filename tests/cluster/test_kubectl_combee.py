@@ -322,13 +322,15 @@ def test_last_words_of_a_step_that_failed(here: Combee, cluster: Cluster, namesp
     program = f"import sys; print({line!r}, file=sys.stderr); sys.exit(1)"
     job = step_job(run, "reduce", cluster.image("worker"), ["python", "-c", program])
     cluster.kubectl("create", "-f", "-", namespace=namespace, stdin=job)
-
-    def said() -> str | None:
-        text = here("why", "quickstart").stdout
-        return text if "the store is full" in text else None
-
-    text = eventually("it says why", said, seconds=180, every=0.5)
-    assert "last words" in text and "TooManyFailures: step reduce failed 3 times" in text
+    # The Job fails some time after its pod.
+    name = f"job/{job['metadata']['name']}"
+    cluster.kubectl("wait", "--for=condition=Failed", "--timeout=180s", name, namespace=namespace)
+    text = here("why", "quickstart").stdout
+    assert (
+        "the store is full" in text
+        and "last words" in text
+        and "TooManyFailures: step reduce failed 3 times" in text
+    )
     assert f"Next: kubectl combee logs quickstart -n {namespace}" in text
     logs = here("logs", "quickstart")
     assert "error    the store is full" in logs.stdout and "reduce (iteration 3, failed)" in logs.stderr

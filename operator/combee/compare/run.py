@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -134,7 +133,6 @@ async def compare(request: Request, tell: Tell) -> Compared:
 
     Raises UserErrors (``CellError`` when a cell did not finish). Cancelled, its cells stop cleanly.
     """
-    logging.getLogger("combee").setLevel(logging.ERROR)
     tasks, cells, grid = await asyncio.to_thread(prepare_cells, request)
     by = f"{len(request.methods)} methods x " if request.methods else ""
     tell(f"{len(cells)} cells: {by}{len(request.strategies)} strategies x {len(request.seeds)} seeds")
