@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import re
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -16,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster_tools import Cluster, eventually, restricted_pod
+from gateways import forwarded
 from playbooks import Playbooks
 from runs import FORMULA
 
@@ -170,19 +169,9 @@ class Load:
 
 @contextmanager
 def loading(there: Playbooks, asked: list[tuple[str, str]], per_second: float = 4.0) -> Iterator[Load]:
-    """Load on the gateway's Service, through the API server, wherever the cluster is."""
-    place = ("-n", there.namespace, f"service/{GATEWAY}", ":80", "--address", "127.0.0.1")
-    forward = subprocess.Popen(
-        ["kubectl", "port-forward", *place],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=there.cluster.environment,
-    )
-    try:
-        assert forward.stdout is not None
-        found = re.search(r":(\d+) ->", forward.stdout.readline())
-        assert found, "kubectl port-forward says nothing"
-        load = Load(int(found[1]), asked, per_second, there.name)
+    """Load on the gateway's Service."""
+    with forwarded(there) as port:
+        load = Load(port, asked, per_second, there.name)
         thread = threading.Thread(target=load.run)
         thread.start()
         try:
@@ -190,18 +179,6 @@ def loading(there: Playbooks, asked: list[tuple[str, str]], per_second: float = 
         finally:
             load.stop()
             thread.join()
-    finally:
-        forward.kill()
-        forward.wait()
-
-
-def gateway_ready(there: Playbooks) -> None:
-    def true() -> bool:
-        found = there.cluster.find("deployment", GATEWAY, namespace=there.namespace)
-        status = found.get("status", {}) if found else {}
-        return status.get("readyReplicas", 0) >= 1 and status.get("updatedReplicas") == status.get("replicas")
-
-    eventually("the gateway is ready", true, seconds=120)
 
 
 def settled(there: Playbooks, digest: str, phase: str, *, seconds: float = 300) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from canaries import (
     canary,
     endpoint,
     gateway,
-    gateway_ready,
     half_of,
     loading,
     prepare,
@@ -25,6 +24,7 @@ from canaries import (
     text_with,
 )
 from cluster_tools import eventually, restricted_pod
+from gateways import gateway_ready
 from playbooks import Playbooks
 from runs import Operator
 

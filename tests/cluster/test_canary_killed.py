@@ -13,7 +13,6 @@ import pytest
 from canaries import (
     canary,
     gateway,
-    gateway_ready,
     half_of,
     loading,
     prepare,
@@ -24,6 +23,7 @@ from canaries import (
     text_with,
 )
 from cluster_tools import Cluster, eventually
+from gateways import gateway_pods, gateway_ready
 from playbooks import Playbooks
 from runs import start_operator
 
@@ -120,9 +120,7 @@ def test_a_canary_whose_gateway_and_operator_are_killed_goes_on_and_is_decided(
 
 def _gateways(there: Playbooks) -> list[str]:
     """Names of its pods."""
-    chosen = "app.kubernetes.io/component=gateway"
-    pods = there.cluster.get("pods", "-l", chosen, namespace=there.namespace)["items"]
-    return [pod["metadata"]["name"] for pod in pods]
+    return [pod["metadata"]["name"] for pod in gateway_pods(there)]
 
 
 def _another(there: Playbooks, old: str) -> bool:

@@ -12,7 +12,6 @@ from canaries import (
     MODEL_KEY,
     canary,
     gateway,
-    gateway_ready,
     half_of,
     loading,
     prepare,
@@ -22,6 +21,7 @@ from canaries import (
     text_with,
 )
 from cluster_tools import eventually
+from gateways import gateway_ready
 from playbooks import Playbooks
 from runs import Operator
 from test_s3_run import BUCKET, KEYS

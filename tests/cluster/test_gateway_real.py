@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 from cluster_tools import eventually, restricted_pod
+from gateways import forwarded, gateway_ready
 from playbooks import Playbooks
 from runs import Operator
 
@@ -123,44 +122,9 @@ class Client:
 
 @contextmanager
 def client(there: Playbooks) -> Iterator[Client]:
-    """Through the API server to the gateway's Service, wherever the cluster is."""
-    command = [
-        "kubectl",
-        "port-forward",
-        "-n",
-        there.namespace,
-        f"service/{GATEWAY}",
-        ":80",
-        "--address",
-        "127.0.0.1",
-    ]
-    forward = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=there.cluster.environment)
-    try:
-        assert forward.stdout is not None
-        found = re.search(r":(\d+) ->", forward.stdout.readline())
-        assert found, "kubectl port-forward says nothing"
-        yield Client(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=120))
-    finally:
-        forward.kill()
-        forward.wait()
-
-
-def ready(there: Playbooks) -> None:
-    def true() -> bool:
-        found = there.cluster.find("deployment", GATEWAY, namespace=there.namespace)
-        status = found.get("status", {}) if found else {}
-        return status.get("readyReplicas", 0) >= 1 and status.get("updatedReplicas") == status.get("replicas")
-
-    try:
-        eventually("the gateway is ready", true, seconds=120)
-    except BaseException:
-        for command in (
-            ("describe", "pods"),
-            ("logs", f"deployment/{GATEWAY}", "--tail=50"),
-            ("get", "events"),
-        ):
-            print(there.cluster.try_kubectl(*command, namespace=there.namespace).stdout[-4000:])
-        raise
+    """Requests to the gateway's Service."""
+    with forwarded(there) as port:
+        yield Client(http.client.HTTPConnection("127.0.0.1", port, timeout=120))
 
 
 @pytest.mark.slow
@@ -169,7 +133,7 @@ def test_a_gateway_serves_switches_and_rolls_back_within_a_second_without_the_op
 ) -> None:
     prepare(there)
     there.apply(delivery={"gateway": gateway_spec()})
-    ready(there)
+    gateway_ready(there)
     first = there.version(GOOD, right=70)
     there.serves(first)
     with client(there) as asking:
@@ -213,7 +177,7 @@ def test_service_accounts_are_let_in_by_the_api_servers_word_and_the_gateway_goe
     prepare(there)
     spec = gateway_spec(keys={"tokenReview": {}})
     there.apply(delivery={"gateway": spec})
-    ready(there)
+    gateway_ready(there)
     cluster, name = there.cluster, f"{there.namespace}-tokenreview"
     may = ("--clusterrole=system:auth-delegator", f"--serviceaccount={there.namespace}:{GATEWAY}")
     with client(there) as asking:

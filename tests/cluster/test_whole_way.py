@@ -21,7 +21,6 @@ from canaries import (
     MODEL_KEY,
     canary,
     gateway,
-    gateway_ready,
     loading,
     prepare,
     questions,
@@ -31,6 +30,7 @@ from canaries import (
     text_with,
 )
 from cluster_tools import REPOSITORY, eventually, restricted_pod
+from gateways import gateway_ready
 from langchain_openai import ChatOpenAI
 from playbooks import Playbooks
 from pydantic import SecretStr
