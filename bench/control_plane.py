@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -19,6 +18,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from bench.ports import free_ports
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")
 CONTROLLERS = "job-controller,garbage-collector-controller"
@@ -72,7 +73,7 @@ def missing() -> list[str]:
 @contextmanager
 def control_plane(folder: Path, *, nodes: int) -> Iterator[ControlPlane]:
     """Up, with so many pretended nodes, for as long as the block."""
-    etcd, peer, api, kwok = _free_ports(4)
+    etcd, peer, api, kwok = free_ports(4)
     config = folder / "admin.conf"
     token = secrets.token_hex(16)
     _write_files(folder, config, api, token)
@@ -127,17 +128,6 @@ class _Starter:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
 
 
 def _etcd_ports(client: int, peer: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.apiserver import NAMESPACE, ApiServer
+from bench.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,13 +52,6 @@ class Running:
         return self.process.wait(240)
 
 
-def free_port() -> int:
-    """A port that nobody has at the moment."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def cold(variables: Mapping[str, str], log: Path) -> Process:
     """Start it as a container does."""
     with log.open("ab") as errors:
@@ -74,7 +67,7 @@ def gateway(
     **environment: str,
 ) -> Iterator[Running]:
     """A gateway of the namespace, ready."""
-    port, probes = free_port(), free_port()
+    port, probes = free_ports(2)
     variables = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "operator"),

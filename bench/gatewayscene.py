@@ -17,8 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.apiserver import ApiServer, content, playbook, version
-from bench.gatewayproc import ROOT, Running, free_port, gateway, secret
+from bench.gatewayproc import ROOT, Running, gateway, secret
 from bench.harness import environment
+from bench.ports import free_ports
 
 RATE, CHUNKS, GAP_MS = 200, 20, 2
 PATH = "/v1/chat/completions"
@@ -60,7 +61,7 @@ class Scene:
 @contextmanager
 def scene(folder: Path, binary: Path) -> Iterator[Scene]:
     """Upstream, bare proxy, API server and gateway."""
-    port_file, bare_port = folder / "port", free_port()
+    port_file, (bare_port,) = folder / "port", free_ports(1)
     secret(folder, "keys", "formula", key=KEY)
     started = [subprocess.Popen([str(binary), "upstream", str(port_file)], stderr=subprocess.DEVNULL)]
     try:

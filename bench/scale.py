@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.control_plane import NODE_PODS, ControlPlane, control_plane, missing
+from bench.ports import free_ports
 from combee.names import LABEL_STEP, attempt_name
 from combee.plan.types import RoleUsage, StepSummary
 
@@ -232,9 +232,7 @@ class _Operator:
 
 @contextmanager
 def _operator(folder: Path, up: ControlPlane, name: str, resync_seconds: int) -> Iterator[_Operator]:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    (port,) = free_ports(1)
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT / "operator"),

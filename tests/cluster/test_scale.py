@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_tools import REPOSITORY, Cluster
+from cluster_tools import Cluster
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 
@@ -29,7 +29,6 @@ def _measured(
 ) -> None:
     if not cluster.own:
         pytest.skip("the programs of a control plane come with the test node")
-    monkeypatch.syspath_prepend(str(REPOSITORY))
     monkeypatch.setenv("PATH", cluster.environment["PATH"])
     from bench.scale import RSS_TARGET_MIB, measure
 

@@ -4,24 +4,19 @@ requests."""
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
+
+from bench.apiserver import NAMESPACE, ApiServer, content, playbook, under_test, version
+from bench.gatewayproc import Running, secret
+from bench.gatewayproc import gateway as cold_gateway
 
 from waiting import PATIENCE_SECONDS
 from warm import Program
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from bench.apiserver import NAMESPACE, ApiServer, content, playbook, under_test, version  # noqa: E402
-from bench.gatewayproc import Running, secret  # noqa: E402
-from bench.gatewayproc import gateway as cold_gateway  # noqa: E402
 
 __all__ = [
     "NAMESPACE",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from bench.ports import free_ports
 from e2e_support import ROOT
 
 USER, PASSWORD = "combee-test", "combee-test-secret"
@@ -58,9 +59,7 @@ class Minio:
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def __post_init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         (self.folder / "data" / "combee").mkdir(parents=True)  # a folder is a bucket
         self.start()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from bench.ports import free_ports
 
 
 def program(name: str) -> Path:
@@ -62,9 +62,7 @@ def prometheus(folder: Path, samples: str) -> Iterator[str]:
     config.write_text("global: {}\n")
     backfill = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", text, data]
     subprocess.run(backfill, check=True, capture_output=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [
         program("prometheus"),
         f"--config.file={config}",

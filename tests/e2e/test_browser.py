@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from browsing import CONTRAST, MISSING, PATIENCE, Tab, chromium, program, tab
-from gateway_parts import ROOT, ApiServer, Running, content, gateway, secret
+from e2e_support import ROOT
+from gateway_parts import ApiServer, Running, content, gateway, secret
 from playwright.sync_api import Browser, expect
 
 for folder in ("gateway", "report"):

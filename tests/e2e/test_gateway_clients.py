@@ -17,8 +17,8 @@ from typing import Any
 
 import openai
 import pytest
-from e2e_support import MODEL, Sims
-from gateway_parts import ROOT, ApiServer, Upstream, content, gateway, playbook, secret, version
+from e2e_support import MODEL, ROOT, Sims
+from gateway_parts import ApiServer, Upstream, content, gateway, playbook, secret, version
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 

@@ -78,9 +78,7 @@ def test_without_the_wire_the_product_learns_the_same(
     manifest: Manifest,
     rows: Callable[[int], Path],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
     from bench import inprocess
 
     from combee.algo.membership import split_select_gate

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _bench_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-
 
 REACTED = [0.2, 0.4, 0.5, 2.0, 9.0]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.mark.parametrize(
     "error",
@@ -23,7 +21,6 @@ ROOT = Path(__file__).parents[3]
 def test_the_other_rows_are_measured_and_written(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
     from bench.__main__ import document, measure
     from bench.harness import Row
 

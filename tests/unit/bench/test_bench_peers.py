@@ -9,13 +9,6 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _bench_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-
 
 def git(folder: Path, *words: str) -> str:
     who = ("-c", "user.name=t", "-c", "user.email=t@example.com")

@@ -8,13 +8,6 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _bench_importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-
 
 def job(name: str, kind: str, iteration: int, **status: Any) -> dict[str, Any]:
     labels = {"combee.dev/step": kind, "combee.dev/iteration": str(iteration)}
