@@ -62,8 +62,11 @@ class Scripted:
     proxy: ModelProxy | None = None
     given: list[Mapping[str, bytes]] = field(default_factory=list)
     envs: list[Mapping[str, str]] = field(default_factory=list)
+    together: int = 1
+    """how many run at once before the first of them ends."""
     at_once: int = 0
     most: int = 0
+    met: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(
         self,
@@ -78,6 +81,9 @@ class Scripted:
         self.envs.append(env)
         if self.act is not None and self.proxy is not None:
             self.act(self.proxy)
+        if self.at_once >= self.together:
+            self.met.set()
+        await self.met.wait()
         await asyncio.sleep(0)
         self.at_once -= 1
         return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
@@ -222,6 +228,7 @@ def test_a_spent_budget_starts_no_container(tmp_path: Path) -> None:
 
 def test_no_more_run_at_once_than_the_manifest_says(tmp_path: Path) -> None:
     one = bench(tmp_path, GOOD)
+    one.executor.together = 3
 
     async def many() -> None:
         await asyncio.gather(*(one.run(ordinal=n, chain=n) for n in range(12)))

@@ -294,8 +294,12 @@ async def _end_all(uid: int | None, mark: str) -> None:
     if uid is not None:
         await _launched({"do": "kill", "uid": uid})
         return
+    quiet = 0
     for _ in range(50):
-        if not await asyncio.to_thread(_kill_marked, f"{_MARK}={mark}".encode()):
+        killed = await asyncio.to_thread(_kill_marked, f"{_MARK}={mark}".encode())
+        quiet = 0 if killed else quiet + 1
+        # One look is not enough: a process that becomes another program shows no environment for a moment.
+        if quiet == 2:
             return
         await asyncio.sleep(0.02)
 
