@@ -226,7 +226,7 @@ async def test_nothing_is_kept_per_call(bench: Bench) -> None:
 async def test_the_key_is_nowhere_to_be_read(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     for name in ("httpx2", "httpcore2", "openai", "asyncio", "combee"):
-        logging.getLogger(name).setLevel(logging.DEBUG)
+        caplog.set_level(logging.DEBUG, logger=name)
     bench.server.script = [
         refuse(503, f"try later {KEY}"),
         reply(answer()),

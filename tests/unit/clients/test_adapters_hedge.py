@@ -25,16 +25,25 @@ def warm(budget: float = 0.5, seconds: float = 0.01, kind: str = "task ") -> Hed
     return hedger
 
 
+def once_asked(bench: Bench) -> Hedger:
+    """A hedger that sends one beside the first request once the server has that, and no further one."""
+
+    class Once(Hedger):
+        def wait_seconds(self, kind: str) -> float | None:
+            if self.hedges:
+                return LATE
+            return 0.0 if bench.server.asked else None
+
+    return Once(0.5, calls=4 * MIN_SAMPLES)
+
+
 async def test_a_straggler_is_raced_and_the_first_answer_kept(bench: Bench) -> None:
-    hedger = warm()
+    hedger = once_asked(bench)
     bench.server.script = [slow(LATE)]
     answered = await bench.client(hedger=hedger).ask(ask("late"))
     assert answered.completion.text == "late"
     assert answered.completion.hedged and answered.completion.latency_seconds < LATE
-    # One more where this machine is slower than the hedger's patience, and no more beside the straggler than
-    # that.
-    sent = answered.completion.attempts
-    assert sent in (2, 3) and (len(bench.server.asked), hedger.hedges) == (sent, sent - 1)
+    assert (answered.completion.attempts, len(bench.server.asked), hedger.hedges) == (2, 2, 1)
     assert bench.calls[-1].hedged
     again = await bench.client().ask(ask("late"))
     assert again.hit and again.completion == answered.completion
@@ -64,16 +73,8 @@ async def test_the_slow_first_still_wins_when_the_hedge_fails(bench: Bench) -> N
 async def test_a_hedge_that_fails_is_sent_again_after_its_rest_and_the_straggler_left_behind(
     bench: Bench,
 ) -> None:
-    class PatientWithHedges(Hedger):
-        """Sends one beside the first request once the server has that, and no further one."""
-
-        def wait_seconds(self, kind: str) -> float | None:
-            if self.hedges:
-                return LATE
-            return 0.0 if bench.server.asked else None
-
     bench.server.script = [slow(LATE), refuse(500)]
-    hedger = PatientWithHedges(0.5, calls=4 * MIN_SAMPLES)
+    hedger = once_asked(bench)
     answered = await bench.client(hedger=hedger).ask(ask("late"))
     assert answered.completion.text == "late" and answered.completion.hedged
     assert answered.completion.latency_seconds < LATE
@@ -166,7 +167,7 @@ async def test_hedges_stay_within_the_budget_and_the_slots(bench: Bench) -> None
     bench.server.always = slow(0.3)
     client = bench.client(hedger=hedger, limits=limits)
     await asyncio.gather(*(client.ask(ask(str(number))) for number in range(24)))
-    assert hedger.hedges <= max(1, 0.05 * hedger.calls)
+    assert hedger.hedges < max(1, 0.05 * hedger.calls) + 1, "one is sent while they are fewer than allowed"
     assert bench.server.most_in_flight <= 8 + hedger.hedges, "the slots, and what was left behind"
     assert limits.in_flight == 0
 

@@ -884,7 +884,7 @@ def test_an_epsilon_that_everything_passes_is_refused(epsilon: float) -> None:
         PlaybookSpec.model_validate({"canary": {**CANARY, "epsilon": epsilon}, "delivery": GATEWAY})
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_the_largest_epsilons_are_reckoned_with() -> None:
     world = two(epsilon=0.999)
     world.tick()

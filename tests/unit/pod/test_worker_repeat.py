@@ -147,7 +147,7 @@ def test_a_version_whose_answers_do_not_come_in_time_has_lost_them(
 
         async def post(self, url: Any, *, content: Any, **more: Any) -> httpx2.Response:
             patience.append(self.timeout.read)
-            short = {"timeout": 0.05} if b"the tested rule" in content else {}
+            short = {"timeout": httpx2.Timeout(None, read=0.05)} if b"the tested rule" in content else {}
             return await super().post(url, content=content, **more, **short)
 
     monkeypatch.setattr(module.httpx2, "AsyncClient", Client)
