@@ -119,6 +119,7 @@ def fresh_namespace(cluster: Cluster) -> Iterator[str]:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     cluster.reader.apply([manifest])
+    furnished(cluster, name)
     try:
         yield name
     finally:

@@ -153,6 +153,15 @@ class Reader:
         inside = f"/namespaces/{namespace}" if scope == "Namespaced" else ""
         return f"{path}{inside}/{plural}/{one['metadata']['name']}"
 
+    def kinds(self) -> set[str]:
+        """The kinds that the server lists now."""
+        return {
+            one["responseKind"]["kind"]
+            for *_, resources in self._versions()
+            for one in resources
+            if "responseKind" in one
+        }
+
     @cached_property
     def _places(self) -> dict[tuple[str, str], tuple[str, str, str]]:
         """(path of its version, plural, scope) of each (version, kind) that the server has."""

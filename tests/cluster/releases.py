@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_tools import REPOSITORY, Cluster
+from cluster_tools import REPOSITORY, Cluster, eventually
 
 CHART = REPOSITORY / "charts" / "combee-operator"
 NAME = "combee"
@@ -79,3 +79,6 @@ def apply_crds(cluster: Cluster) -> None:
     folder = str(REPOSITORY / "crds")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", folder)
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", folder)
+    # A definition is established a moment before the server lists its kind.
+    kinds = {"PromptLearningRun", "Playbook", "PlaybookVersion"}
+    eventually("their kinds are listed", lambda: kinds <= cluster.reader.kinds())

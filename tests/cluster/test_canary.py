@@ -133,7 +133,7 @@ def test_a_refused_evaluator_is_told_and_the_canary_goes_on_once_the_key_is_righ
         show(there.cluster, there)
         raise
     print("NotJudged:", there.condition("CanaryPassed")["message"])
-    assert "NotJudged" in there.cluster.kubectl("get", "events", namespace=there.namespace)
+    there.tells("NotJudged", of=better)
     assert "wrong" not in there.condition("CanaryPassed")["message"].split()
     patch = {"stringData": {"token": MODEL_KEY}}
     there.cluster.kubectl(

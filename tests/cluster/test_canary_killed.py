@@ -27,6 +27,8 @@ from gateways import gateway_pods, gateway_ready
 from playbooks import Playbooks
 from runs import start_operator
 
+from combee.names import LABEL_COMPONENT
+
 SOME, ENOUGH = 8, 150
 """pairs that are judged when they are killed, and those that a decision takes."""
 
@@ -88,6 +90,8 @@ def test_a_canary_whose_gateway_and_operator_are_killed_goes_on_and_is_decided(
             text_with(model, dict.fromkeys(topics, "right")), right=90, base=60, parent=active
         )
         with watching(there, better) as seen:
+            # Before there are pairs: one that came late would find enough of them at once.
+            eventually("its judge runs", lambda: _judge_runs(there))
             with loading(there, asked[::2]) as load:
                 eventually("some pairs are judged", lambda: seen.samples[-1:] >= [SOME], seconds=240)
                 operator.kill()
@@ -116,6 +120,11 @@ def test_a_canary_whose_gateway_and_operator_are_killed_goes_on_and_is_decided(
     finally:
         if operator.process.poll() is None:
             operator.kill()
+
+
+def _judge_runs(there: Playbooks) -> bool:
+    pods = there.cluster.get("pods", "-l", f"{LABEL_COMPONENT}=canary", namespace=there.namespace)["items"]
+    return any(pod["status"]["phase"] == "Running" for pod in pods)
 
 
 def _gateways(there: Playbooks) -> list[str]:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from cluster_tools import REPOSITORY, Cluster, eventually, restricted_pod, shari
 from laptop import learn
 from runs import Runs, operating, quickstart, short
 
-from combee.cli.cluster.pods import begun
-from combee.cli.cluster.report import _read
+from combee.cli.cluster import report
+from combee.cli.cluster.pods import begun, log_lines
 from combee.clients.kubernetes.kube import Kube
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
@@ -135,10 +135,14 @@ def report_pods(runs: Runs) -> list[str]:
 def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
     cluster: Cluster, kubectl: Callable[..., str], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node rotates a log at 10 MiB."""
+    """A node rotates a log at 10 MiB. It tells of that whoever has read to the end once: so the rest waits
+    until the first line has been read."""
     made = """
-        import random
+        import pathlib, random, time
         from combee.report.bundle import packed
+        print("begun", flush=True)
+        while not pathlib.Path("/tmp/read").exists():
+            time.sleep(0.1)
         for line in packed({"result.json": random.Random(1).randbytes(20 << 20)}):
             print(line)
     """
@@ -149,11 +153,19 @@ def test_results_larger_than_the_log_that_a_node_keeps_arrive_whole(
     kubectl("create", "-f", "-", stdin=pod)
     monkeypatch.setenv("KUBECONFIG", cluster.environment["KUBECONFIG"])
 
+    async def go_on_once_read(kube: Kube, pod: Any, *, follow: bool = False) -> AsyncIterator[str]:
+        async for line in log_lines(kube, pod, follow=follow):
+            if line == "begun":
+                await asyncio.to_thread(kubectl, "exec", "large", "--", "touch", "/tmp/read")
+            yield line
+
+    monkeypatch.setattr(report, "log_lines", go_on_once_read)
+
     async def read() -> dict[str, bytes]:
         kube = await Kube.connect()
         try:
             assert await begun(kube, pod, 0.5)
-            return await _read(kube, pod)
+            return await report._read(kube, pod)
         finally:
             await kube.aclose()
 

@@ -125,6 +125,9 @@ def test_no_git_ops_brings_a_refused_version_back(there: Playbooks, operator: Op
         assert seen() == {first}, "what was refused came back, or nothing was delivered"
         there.cluster.kubectl("delete", "pb", there.name, namespace=there.namespace)
         time.sleep(4)
+        eventually(
+            "it is applied again", lambda: there.cluster.find("pb", there.name, namespace=there.namespace)
+        )
         there.serves(first)
         assert seen() == {first}
     finally:

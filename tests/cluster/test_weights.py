@@ -38,7 +38,9 @@ def test_a_job_fetches_the_weights_and_the_engine_starts_from_the_claim(
         runs.apply(cached)
         said = eventually(
             "it says what is missing",
-            lambda: 'persistentvolumeclaim "models" not found' in engines().get("message", "") and engines(),
+            lambda: (
+                'persistentvolumeclaim "models" not found' in (now := engines()).get("message", "") and now
+            ),
             seconds=180,
         )
         assert (said["status"], said["reason"]) == ("False", "Starting"), said

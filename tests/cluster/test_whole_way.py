@@ -154,6 +154,7 @@ def rolled_back(there: Playbooks, asked: list[tuple[str, str]], refused: str, ba
         assert f"{there.name} serves {back[:12]}" in done.stdout
         eventually("requests get the one before", lambda: often.served[-1][1] == back, every=0.02)
         eventually("it is delivered", lambda: delivered.values[-1][1] == back, every=0.02)
+        eventually("it is decided", lambda: decided.values[-1][1] == "Refuse", every=0.02)
         began = decided.when("Refuse")
     first = next(moment for moment, digest in often.served if digest == back)
     print(
