@@ -15,9 +15,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module, invalidate_caches
 from multiprocessing import forkserver
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -129,8 +131,17 @@ async def build_here(result: Result) -> tuple[str, Report]:
         return text, build_report(result, playbook_markdown=text)
 
 
+def _end_with(parent: int) -> None:
+    """End, with all that this program started, when the process of the tests is there no more."""
+    wait([parent])
+    os.killpg(0, signal.SIGKILL)
+
+
 def _run(words: list[str], environment: dict[str, str], stdout: str, stderr: str, cwd: str) -> None:
     os.setsid()
+    tests = multiprocessing.parent_process()
+    assert tests is not None
+    threading.Thread(target=_end_with, args=(tests.sentinel,), daemon=True).start()
     for path, number in ((stdout, 1), (stderr, 2)):
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(file, number)
