@@ -72,7 +72,7 @@ cluster: $(VENV)/dev.stamp  ## bring up a real one-node Kubernetes here (root on
 	@PYTHON=$(abspath $(BIN))/python $(NODE) up
 
 soak: cluster  ## kill what runs need 30 times at seeded random moments (KILLS=30 SEED=1), on that node; about half an hour
-	@eval "$$($(NODE) env)" && PYTHONPATH=operator:tests/cluster $(BIN)/python tests/cluster/soak.py --kills $(or $(KILLS),30) --seed $(or $(SEED),1)
+	@eval "$$($(NODE) env)" && PYTHONPATH=operator:tests $(BIN)/python tests/cluster/soak.py --kills $(or $(KILLS),30) --seed $(or $(SEED),1)
 
 cluster-down:  ## remove that node and all it left, but not what was built for it
 	@$(NODE) down

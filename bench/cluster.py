@@ -22,7 +22,7 @@ from typing import Any
 from bench.harness import Row
 from bench.timeline import PHASES, STEP, Event, Watch, means, moments, phases, quantile, reactions
 
-TESTS = Path(__file__).resolve().parents[1] / "tests" / "cluster"
+TESTS = Path(__file__).resolve().parents[1] / "tests"
 NAME = "cluster: seconds of an iteration that are not model time, overlap / in series"
 TARGET = 0.5
 AIM_SECONDS = 4.0
@@ -68,9 +68,8 @@ def cluster(folder: Path) -> Row:
     """Seconds of an iteration that are not model time: overlap Auto against Never."""
     if why := obstacle():
         return Row(NAME, None, TARGET_TEXT, "x", f"not run: {why}")
-    sys.path.insert(0, str(TESTS))
-    from cluster_tools import Cluster, sharing
-    from runs import REPOSITORY
+    helpers_of_tests()
+    from cluster_tools import REPOSITORY, Cluster, sharing
 
     connected = Cluster(dict(os.environ))
     connected.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
@@ -111,6 +110,11 @@ def row(found: Mapping[str, Measured]) -> Row:
             "phases": dict(PHASES),
         },
     )
+
+
+def helpers_of_tests() -> None:
+    """Make importable what the tests on a cluster work with."""
+    sys.path[:0] = [str(TESTS / "cluster"), str(TESTS)]
 
 
 def obstacle() -> str:

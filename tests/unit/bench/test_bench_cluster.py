@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+ROOT = Path(__file__).parents[3]
 REACTED = [0.2, 0.4, 0.5, 2.0, 9.0]
 
 
@@ -35,3 +42,23 @@ def test_the_cluster_row_judges_the_ratio_and_the_reaction(
     said = got.detail["event to reaction s"]
     assert (said["events"], said["target"]) == (2 * len(reacted), "p50 <= 0.5")
     assert "p50 <= 0.5 s" in got.target
+
+
+def python(*words: str, path: str) -> None:
+    """Run Python as ``make`` does, outside of pytest."""
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_cluster_row_finds_the_helpers_of_the_tests() -> None:
+    program = "from bench.cluster import helpers_of_tests; helpers_of_tests(); import runs"
+    python("-c", program, path=".:operator")
+
+
+def test_the_soak_finds_the_helpers_of_the_tests() -> None:
+    line = re.search(
+        r"PYTHONPATH=(\S+) \S+/python (tests/cluster/soak\.py) ", (ROOT / "Makefile").read_text()
+    )
+    assert line is not None
+    python(line[2], "--help", path=line[1])
