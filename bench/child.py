@@ -3,8 +3,9 @@
     python -m bench.child MEASURED.json run -f run.yaml -o DIR ...
 
 Memory: resident after importing ``combee.cli.run`` and ``combee.local.session`` (that is all a run
-imports before it works: openai, httpx2, pydantic, numpy, yaml, typer), then the kernel's own high-water
-mark at the end. Time: the moment at which each stage began, taken where the product tells its screen.
+imports before it works: openai, httpx2, pydantic, numpy, yaml, typer) and ``scipy.special`` (which a run
+imports for its first interval), then the kernel's own high-water mark at the end. Time: the moment at
+which each stage began, taken where the product tells its screen.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def _traced(marks: list[list[Any]]) -> None:
 def main() -> None:
     """See the module."""
     measured, arguments = Path(sys.argv[1]), sys.argv[2:]
+    import scipy.special  # noqa: F401 - for its size
+
     import combee.cli.main
     import combee.cli.run
     import combee.local.session

@@ -108,8 +108,8 @@ def _memory(folder: Path, size: int) -> Row:
         target=f"<= {MEMORY_TARGET_MIB:.0f}",
         unit="MiB",
         met=above <= MEMORY_TARGET_MIB,
-        how="VmHWM at the end of `combee run`, report included, minus VmRSS after importing cli.run and "
-        "local.session, in one process; 1,000 planted rules, time scale 0, simulated model",
+        how="VmHWM at the end of `combee run`, report included, minus VmRSS after importing cli.run, "
+        "local.session and scipy.special, in one process; 1,000 planted rules, time scale 0, simulated model",
         detail={
             "importedMiB": figures["imported_mib"],
             "peakMiB": figures["peak_mib"],
