@@ -155,15 +155,14 @@ class Reader:
 
     def kinds(self) -> set[str]:
         """The kinds that the server lists now."""
-        return {
-            one["responseKind"]["kind"]
-            for *_, resources in self._versions()
-            for one in resources
-            if "responseKind" in one
-        }
+        return {kind for _, kind in self._listed()}
 
     @cached_property
     def _places(self) -> dict[tuple[str, str], tuple[str, str, str]]:
+        """What the server listed when it was first asked."""
+        return self._listed()
+
+    def _listed(self) -> dict[tuple[str, str], tuple[str, str, str]]:
         """(path of its version, plural, scope) of each (version, kind) that the server has."""
         return {
             (version, one["responseKind"]["kind"]): (f"{root}/{version}", one["resource"], one["scope"])

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from combee.algo.delay import Observation
 from combee.algo.laws import POWER_FLOOR, T_ITER
 from combee.algo.schedule import list_schedule
 
-ROOT = Path(__file__).parents[3]
 WITHIN = 15.0
 runs = pytest.mark.parametrize("runs", [40, pytest.param(200, marks=pytest.mark.long)])
 """A median over n runs has a standard error of 1.17 / sqrt(n) of itself: 8 % with 200, 18 % with 40."""
@@ -31,10 +29,8 @@ BEYOND = (0.6, 1.05)
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Iterator[Any]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT))
-        yield importlib.import_module("bench.controller")
+def drawn() -> Any:
+    return importlib.import_module("bench.controller")
 
 
 def heavy(draws: np.random.Generator, n: int) -> np.ndarray:
