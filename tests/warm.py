@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module, invalidate_caches
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
@@ -27,6 +28,7 @@ import pytest
 from combee.report import bundle, figures
 from combee.report.build import Report, build_report, playbook_markdown
 from combee.report.result import Result
+from waiting import wait_until
 
 PROGRAMS = {
     "combee": ("combee.cli.main", "main"),
@@ -92,6 +94,25 @@ class Program:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stand still within the block. A thread on another core works on after the signal, until that core
+        looks: all of them are waited for."""
+        self.send_signal(signal.SIGSTOP)
+        try:
+            wait_until("its standing still", self._stands_still, self)
+            yield
+        finally:
+            self.send_signal(signal.SIGCONT)
+
+    def _stands_still(self) -> bool:
+        """Whether each of its threads is stopped. A state stands behind a name, which may hold anything."""
+        try:
+            stats = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        except OSError:  # a thread ended as it was looked at
+            return False
+        return {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}
 
     def kill(self) -> None:
         """Send SIGKILL."""

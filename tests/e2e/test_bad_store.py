@@ -122,14 +122,11 @@ def test_two_runs_on_one_folder(sim: Sim, slow: Sim, path: Path, start: Start, t
     out = tmp_path / "out"
     first = start(*run_flags(path, out, slow))
     wait_until("its first plan", (out / "plans" / "i000.json").exists, first)
-    first.send_signal(signal.SIGSTOP)
-    try:
+    with first.paused():
         before = bytes_of(out)
         refused(combee(*run_flags(path, out, sim)), str(out), "another run is working", "Wait", "-o")
         refused(combee("gc", out, "--yes"), "another run is working")
         assert bytes_of(out) == before
-    finally:
-        first.send_signal(signal.SIGCONT)
     _, stderr = first.communicate(timeout=240)
     assert first.returncode in (0, 3) and stderr == "", stderr
 
@@ -158,9 +155,8 @@ def test_a_disk_that_fills_up_in_mid_run_loses_nothing(
         out = where / "out"
         process = start(*run_flags(path, out, slow))
         wait_until("its first plan", (out / "plans" / "i000.json").exists, process)
-        process.send_signal(signal.SIGSTOP)
-        filler = fill(where)
-        process.send_signal(signal.SIGCONT)
+        with process.paused():
+            filler = fill(where)
         stdout, stderr = process.communicate(timeout=240)
         assert process.returncode == 2, stdout + stderr
         assert stderr.count("\n") == 1 and stderr.startswith("error: "), stderr
