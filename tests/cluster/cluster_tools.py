@@ -114,7 +114,10 @@ def sharing(*, alone: bool = False) -> Iterator[None]:
 
 @contextmanager
 def fresh_namespace(cluster: Cluster) -> Iterator[str]:
-    """A new namespace that admits restricted pods only; deleted afterwards with all in it."""
+    """A new namespace that admits restricted pods only; deleted afterwards with all in it.
+
+    Jobs go first: the server deletes a namespace's pods before its Jobs, and the controller of a Job with
+    ``backoffLimitPerIndex`` lets go of a failed pod only when it has made another, which it cannot there."""
     name = f"test-{secrets.token_hex(4)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
@@ -123,6 +126,7 @@ def fresh_namespace(cluster: Cluster) -> Iterator[str]:
     try:
         yield name
     finally:
+        cluster.reader.delete_jobs(name)
         cluster.reader.delete(manifest)
 
 

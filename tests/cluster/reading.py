@@ -144,6 +144,11 @@ class Reader:
         """Delete an object, without waiting until it is gone."""
         self._ask("DELETE", self._path_of(one, namespace))
 
+    def delete_jobs(self, namespace: str) -> None:
+        """Delete all Jobs of a namespace and their pods, without waiting until they are gone."""
+        (path,) = Question(("jobs",), "", "propagationPolicy=Background").paths(namespace)
+        self._ask("DELETE", path)
+
     def log(self, pod: str, namespace: str) -> str:
         """What a pod of one container has printed."""
         return self._ask("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log")
