@@ -13,7 +13,7 @@ CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 .PHONY: help demo demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive soak images bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
 
 # A bare machine needs Python 3.11 with venv, and make; the rest is installed here, from wheels only.
 $(VENV)/python.stamp:

@@ -11,9 +11,10 @@ from combee.cli.where import Place, with_place
 from combee.local.flags import StandInFlags
 
 EXAMPLES = (
-    "combee compare -f run.yaml --strategies Sequential,Naive,ParallelScan --sizes 100 --seeds 10 -o out "
-    "--engine main=http://127.0.0.1:8000/v1; combee compare -f run.yaml --for-cluster methods -o runs; "
-    "kubectl combee compare methods -o out"
+    "combee compare -f run.yaml --strategies Sequential,Naive,ParallelScan --sizes 100 --seeds 10 "
+    "-o out/compare --engine main=http://127.0.0.1:8000/v1; "
+    "combee compare -f run.yaml --for-cluster methods -o runs; "
+    "kubectl combee compare methods -o out/methods"
 )
 
 

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
         logs: ("logs quickstart --follow", "logs quickstart --step map --shard 1"),
         suspend: ("suspend quickstart",),
         resume: ("resume quickstart",),
-        report: ("report quickstart", "report quickstart -o out"),
+        report: ("report quickstart", "report quickstart -o out/quickstart"),
     }
     for command, lines in examples.items():
         epilog = f"Examples: {'; '.join(f'kubectl combee {line}' for line in lines)}"

@@ -24,7 +24,7 @@ EXAMPLES = """Examples:
 
   combee preview -f run.yaml
 
-  combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1
+  combee run -f run.yaml -o out/run --engine main=http://127.0.0.1:8000/v1
 
   kubectl combee status quickstart
 """
@@ -98,9 +98,9 @@ def preview(
 
 
 @app.command(
-    epilog="Examples: combee run -f run.yaml -o out --engine main=http://127.0.0.1:8000/v1; "
-    "combee run -f run.yaml -o out --engine main=https://llm.example.com/v1 --engine-key main=env:LLM_KEY "
-    "--engine-model main=gpt-oss-120b"
+    epilog="Examples: combee run -f run.yaml -o out/run --engine main=http://127.0.0.1:8000/v1; "
+    "combee run -f run.yaml -o out/hosted --engine main=https://llm.example.com/v1 "
+    "--engine-key main=env:LLM_KEY --engine-model main=gpt-oss-120b"
 )
 @with_stand_ins
 def run(

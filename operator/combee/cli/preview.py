@@ -34,7 +34,8 @@ def next_command(path: Path, flags: StandInFlags, prepared: Prepared) -> str:
     if prepared.run.spec.suspend:
         return shlex.join(["kubectl", "apply", "-f", str(path)])
     more = lacking(prepared.run, parse_stand_ins(flags).names())
-    return shlex.join(["combee", "run", "-f", str(path), "-o", "out", *flags.words(), *more])
+    folder = f"out/{prepared.run.name}"
+    return shlex.join(["combee", "run", "-f", str(path), "-o", folder, *flags.words(), *more])
 
 
 LISTED = 12

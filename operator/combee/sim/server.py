@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -125,6 +125,8 @@ class Server:
             return {}, refusal
         try:
             body = json.loads(await request.body())
+        except ClientDisconnect:
+            return {}, wire.error(400, "The request broke off.", "BadRequestError")
         except ValueError as error:
             return {}, wire.error(400, f"The body is no JSON: {error}", "BadRequestError")
         if not isinstance(body, dict):

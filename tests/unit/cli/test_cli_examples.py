@@ -90,7 +90,7 @@ def test_the_next_command_has_the_flags_that_the_preview_had(
     flags += ["--engine-model", "main=big", "--data", "train=examples/data/formula/train.jsonl"]
     assert _exit_code(["preview", "-f", "examples/formula.yaml", *flags]) == 0
     command = next_command(capsys.readouterr().out)
-    assert command == ["run", "-f", "examples/formula.yaml", "-o", "out", *flags]
+    assert command == ["run", "-f", "examples/formula.yaml", "-o", "out/formula-ace", *flags]
     assert _exit_code(command) == 2
     assert CHECKED in capsys.readouterr().err
 
