@@ -90,9 +90,6 @@ def team(cluster: Cluster) -> Iterator[str]:
     """A second namespace, for runs."""
     with fresh_namespace(cluster) as name:
         yield name
-        # A namespace is emptied of its pods first, but a Job keeps a failed one until there is another in its
-        # place.
-        cluster.try_kubectl("delete", "plr", "--all", "--timeout=180s", namespace=name)
 
 
 @pytest.fixture

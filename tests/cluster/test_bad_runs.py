@@ -47,9 +47,6 @@ def operator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Opera
     more = {"COMBEE_SECRET_POLICY": "false", "COMBEE_VLLM_IMAGE": cluster.image("sim")}
     with operating(cluster, namespace, tmp_path / "operator.log", **more) as started:
         yield started
-    # A namespace is emptied of its pods first, but a Job keeps a failed one until there is another in its
-    # place.
-    cluster.kubectl("delete", "plr", "--all", "--timeout=180s", namespace=namespace)
 
 
 def plan(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:

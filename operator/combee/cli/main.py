@@ -140,7 +140,7 @@ def run(
 comparing.register(app)
 
 
-@app.command(epilog="Example: combee gc out")
+@app.command(epilog="Example: combee gc out/run")
 def gc(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `combee run -o` made.")],
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it, only say what would be.")] = False,

@@ -81,7 +81,8 @@ def serving(folder: Path, *flags: str) -> Iterator[Served]:
         yield Served(int(port_file.read_text()), log)
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
+        _, complained = process.communicate(timeout=120)
+    assert "Traceback" not in complained, complained
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +215,16 @@ def test_every_answer_is_logged_once_by_digest_and_role_and_never_by_text(plain:
     assert lines[0]["request"] == lines[1]["request"] != lines[2]["request"]
     assert {(line["role"], line["status"]) for line in lines} == {("chat", 200)}
     assert "secret" not in plain.log_path.read_text()
+
+
+def test_a_request_that_breaks_off_is_nobodys_error(tmp_path: Path) -> None:
+    with serving(tmp_path, "--served-model-name", "sim") as served:
+        link = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
+        link.putrequest("POST", "/v1/chat/completions")
+        link.putheader("content-length", "1000")
+        link.endheaders(b'{"model"')
+        link.close()
+        assert served.call("GET", "/health")[0] == 200
 
 
 def test_the_key_is_asked_for(tmp_path: Path) -> None:
