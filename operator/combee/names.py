@@ -14,9 +14,11 @@ RUN_KIND = "PromptLearningRun"
 PLAYBOOK_KIND = "Playbook"
 PLAYBOOK_VERSION_KIND = "PlaybookVersion"
 
-VLLM_VERSION = "0.26.0"
+VLLM_VERSION = "0.32.0"
 """The version of vLLM that engines are tested and documented with, and that the extra ``vllm`` installs."""
 VLLM_IMAGE = f"docker.io/vllm/vllm-openai:v{VLLM_VERSION}"
+START_DATE = "VLLM_SYSTEM_START_DATE"
+"""The variable that gives vLLM the date for the system message of gpt-oss."""
 
 MAX_NAME = 63
 """A Kubernetes label value, and so a pod's name, has at most this many characters."""

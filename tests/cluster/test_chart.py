@@ -24,7 +24,7 @@ AT_WORK: dict[str, Any] = {
     "engineImages": ["localhost/combee-sim"],
 }
 FULL: dict[str, Any] = {
-    "image": {"pullSecrets": ["registry"], "vllm": "docker.io/vllm/vllm-openai:v0.26.0"},
+    "image": {"pullSecrets": ["registry"], "vllm": "docker.io/vllm/vllm-openai:v0.32.0"},
     "engineImages": ["localhost/combee-sim"],
     "operator": {
         "nodeSelector": {"kubernetes.io/arch": "amd64"},

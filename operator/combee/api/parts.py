@@ -36,6 +36,7 @@ from combee.api.extension import Names
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
 from combee.api.texts import EnvName, ResourceList
+from combee.names import START_DATE
 
 TASK_NAMES = Names(extensions.TASKS, ("Formula", "FiNER", "Traces", "Custom"))
 TaskType = Annotated[str, Strict(), Field(max_length=63), TASK_NAMES]
@@ -295,6 +296,18 @@ class Engine(Model):
     idle_timeout_seconds: Int = Field(
         default=900, ge=0, le=86_400, description="Seconds without work after which the engine is taken down."
     )
+
+    @property
+    def start_date(self) -> str | None:
+        """The date that the template gives gpt-oss; None where it leaves that to the operator."""
+        given = (variable.value for variable in self.template.spec.env if variable.name == START_DATE)
+        return next(given, None)
+
+    @property
+    def served_with(self) -> tuple[str, ...]:
+        """All that the user says of how the model is served and that can change an answer."""
+        dated = [] if self.start_date is None else [f"{START_DATE}={self.start_date}"]
+        return (*self.vllm.args, *dated)
 
 
 class Endpoint(Model):

@@ -61,7 +61,7 @@ def _engine(
         model=engine.vllm.model,
         api_key=SecretStr(key),
         revision=engine.vllm.revision or "",
-        engine_args=engine.vllm.args,
+        engine_args=engine.served_with,
         key_source=source,
         balanced=balanced,
     )

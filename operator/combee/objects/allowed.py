@@ -36,6 +36,7 @@ ENV_NAMES = (
     "HTTP_PROXY",
     "LANG",
     "NO_PROXY",
+    "TIKTOKEN_ENCODINGS_BASE",
     "TOKENIZERS_PARALLELISM",
     "TZ",
     "http_proxy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from combee import names
 from combee.api.parts import Engine
 from combee.objects.addresses import PORT
 from combee.objects.overrides import customised, resources_of, user_env
@@ -13,6 +14,9 @@ from combee.objects.types import Object, Settings
 
 CACHE = "/models"
 """Where modelCache is mounted; a model whose name begins with it is a folder of the claim."""
+START_DATE = "2025-08-05"
+"""The date that gpt-oss reads in its system message unless the template names another: the day those models
+came out. vLLM by itself takes today's, and every prompt would change at midnight."""
 GRACE_SECONDS = 5
 """A server holds nothing worth waiting for (callers ask again), and its GPUs are wanted."""
 _SPLITS = (
@@ -36,6 +40,7 @@ def server_pod(engine: Engine, image: str, settings: Settings, answers: Answers 
         command=["vllm", "serve", engine.vllm.model],
         args=_arguments(engine),
         env=[
+            *([plain(names.START_DATE, START_DATE)] if engine.start_date is None else []),
             *user_env(engine.template),
             *_env(engine, offline=fetches(engine), gpus=bool(engine.vllm.gpus_per_replica)),
         ],
@@ -91,7 +96,8 @@ def fetches(engine: Engine) -> bool:
 
 def _arguments(engine: Engine) -> list[str]:
     """Return the user's arguments, then ours: of two alike, vLLM takes the last."""
-    ours = [f"--port={PORT}", "--host=0.0.0.0", *_revision(engine)]
+    # Without the last a server reports no cached tokens.
+    ours = [f"--port={PORT}", "--host=0.0.0.0", *_revision(engine), "--enable-prompt-tokens-details"]
     given = {arg.split("=", 1)[0].replace("_", "-") for arg in engine.vllm.args}
     if engine.vllm.gpus_per_replica > 1 and not given & set(_SPLITS):
         ours.append(f"--tensor-parallel-size={engine.vllm.gpus_per_replica}")

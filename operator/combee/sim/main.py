@@ -30,6 +30,7 @@ _BOOLEAN = frozenset(
         "enforce-eager",
         "trust-remote-code",
         "enable-prefix-caching",
+        "enable-prompt-tokens-details",
         "no-enable-prefix-caching",
         "enable-chunked-prefill",
         "no-enable-chunked-prefill",

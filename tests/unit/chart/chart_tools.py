@@ -26,7 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
         "image": {
             "operator": "registry.example.com/combee-operator:0.1.0",
             "worker": "registry.example.com/combee-worker:0.1.0",
-            "vllm": "docker.io/vllm/vllm-openai:v0.26.0",
+            "vllm": "docker.io/vllm/vllm-openai:v0.32.0",
             "pullPolicy": "Always",
             "pullSecrets": ["registry"],
         },

@@ -22,7 +22,7 @@ from combee.steps import KINDS
 OWNER = Owner("formula-ace", "team-a", "3fa9c1d2-6d1e-4c0e-9a51-7b2f0c9d8e11")
 SETTINGS = Settings(
     worker_image="combee/worker:1.2.3",
-    vllm_image="vllm/vllm-openai:v0.26.0",
+    vllm_image="vllm/vllm-openai:v0.32.0",
     engine_images=("registry.example.com/models", "combee/sim:"),
 )
 

@@ -138,7 +138,7 @@ def test_an_administrator_may_allow_more_annotations() -> None:
     ("image", "allowed"),
     [
         (None, True),
-        ("vllm/vllm-openai:v0.26.0", True),
+        ("vllm/vllm-openai:v0.32.0", True),
         ("vllm/vllm-openai:v0.25.0", False),
         ("registry.example.com/models/vllm:1", True),
         ("registry.example.com/models:1", True),
