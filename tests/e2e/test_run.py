@@ -57,6 +57,10 @@ def test_it_learns_and_leaves_all_its_files(quick: Sim, manifest: Manifest, rows
         assert "A wrong figure" in text and "heldOut was used for tuning before" in text
     rendered = [entry for entry in result.entries if entry.rendered]
     assert rendered and all(entry.sources for entry in rendered)
+    # The first answer brings a look at the server, which has no KV cache to speak of.
+    seen = result.profile.stages[0].servers
+    assert seen is not None and seen.kv_use_most is None
+    assert "What the servers were seen to do" in report
     playbook = (out / "playbook.md").read_text()
     assert all(entry.id in playbook for entry in rendered)
     assert len(list((out / "plans").glob("i*.json"))) == len(result.iterations) == 2

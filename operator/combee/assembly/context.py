@@ -93,7 +93,9 @@ def open_models(
 ) -> Models:
     """Return a client for each role. ``wait_seconds``: how long the first call waits for an endpoint that
     does not answer yet; None: endpoints are not checked before the first call."""
-    pool, memo, limits = ConnectionPool(), Memo(accounts.store), share.limits(workers)
+    # One process of a step looks at the servers for all.
+    pool, memo = ConnectionPool(looking=share.index == 0), Memo(accounts.store)
+    limits = share.limits(workers)
     hedger = Hedger(workers.hedge_budget)
     gates: dict[Endpoint, Gate] = {}
     clients = {}

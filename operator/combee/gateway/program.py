@@ -24,7 +24,7 @@ def main() -> None:
     if words.parse_args().command == "version":
         print(f"combee-gateway {__version__}")  # noqa: T201
         return
-    require("gateway", ("kubernetes", "aiohttp", "httptools", "uvloop", "prometheus_client"))
+    require("gateway", ("kubernetes", "aiohttp", "httptools", "uvloop"))
     from combee.gateway.main import start
 
     start()

@@ -30,7 +30,7 @@ def main() -> None:
     if command == "version":
         print(f"combee-operator {__version__}")  # noqa: T201
         return
-    require("operator", ("kubernetes", "prometheus_client", "kopf"))
+    require("operator", ("kubernetes", "kopf"))
     from combee.operator.main import run
 
     run(clean=command == "cleanup")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from combee.report.parts import Servers
 from combee.report.result import IterationRecord, Result, StageTime
 from combee.steps import EVALUATE, LEADING, PROFILE, order_of
 
@@ -46,6 +47,21 @@ def _sum(stages: list[StageTime]) -> StageTime:
         max=max(stage.max for stage in stages),
         prompt_tokens=sum(stage.prompt_tokens for stage in stages),
         cached_tokens=sum(stage.cached_tokens for stage in stages),
+        servers=_seen([stage.servers for stage in stages if stage.servers is not None]),
+    )
+
+
+def _seen(parts: list[Servers]) -> Servers | None:
+    if not parts:
+        return None
+    looks = sum(part.looks for part in parts)
+    return Servers(
+        looks=looks,
+        waiting=sum(part.waiting * part.looks for part in parts) / looks,
+        waiting_most=max(part.waiting_most for part in parts),
+        kv_use_most=max((part.kv_use_most for part in parts if part.kv_use_most is not None), default=None),
+        prompt_tokens=sum(part.prompt_tokens for part in parts),
+        cached_tokens=sum(part.cached_tokens for part in parts),
     )
 
 

@@ -93,6 +93,22 @@ class Verification(Model):
     """Refusals of text that gives orders to the model."""
 
 
+class Servers(Model):
+    """What the servers themselves were seen to do during a stage: vLLM's metrics, looked at after an answer
+    at most every five seconds. Others' requests are in them, too."""
+
+    looks: Annotated[int, Field(ge=1)]
+    waiting: Amount
+    """Requests in the servers' queues, on average over the looks."""
+    waiting_most: Count
+    kv_use_most: Share | None = None
+    """The largest share of the KV cache that was in use on a server; null where none says."""
+    prompt_tokens: Count = 0
+    """Prompt tokens that were looked for in the prefix caches from the first look to the last."""
+    cached_tokens: Count = 0
+    """Those that were found there."""
+
+
 class StageTime(Model):
     """One stage of a step: its recorded calls, and how long they took. Seconds are the servers' latencies."""
 
@@ -112,6 +128,8 @@ class StageTime(Model):
     """Prompt tokens of all calls, as the server counted them."""
     cached_tokens: Count = 0
     """Prompt tokens that the server took from its prefix cache."""
+    servers: Servers | None = None
+    """null where no metrics were seen: memory or a task's own program answered, or the servers have none."""
 
 
 class LimitChange(Model):

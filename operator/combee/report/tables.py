@@ -12,7 +12,7 @@ from combee.algo.gates import score_interval
 from combee.report import views, words
 from combee.report.prefix import prefix_table
 from combee.report.result import IterationRecord, Paired, Result, Role
-from combee.report.tables_happened import faults, latency, path
+from combee.report.tables_happened import faults, latency, path, servers
 from combee.report.text import Table as Table
 from combee.report.text import amount, count, duration, percent, score, signed
 
@@ -31,6 +31,7 @@ def tables(result: Result) -> dict[str, Table]:
         path(result),
         latency(result),
         prefix_table(result),
+        servers(result),
         faults(result),
         _levels(result),
         _lessons(result),

@@ -52,6 +52,39 @@ def latency(result: Result) -> Table:
     return Table("latency", "Latency of a call", columns, rows, "No call was recorded.", note)
 
 
+def servers(result: Result) -> Table:
+    """Return what the servers were seen to do, by stage: their queue, KV cache and prefix cache."""
+    rows = tuple(
+        (
+            one.step,
+            one.stage,
+            f"{seen.looks:,}",
+            f"{seen.waiting:,.1f}",
+            f"{seen.waiting_most:,}",
+            "" if seen.kv_use_most is None else percent(seen.kv_use_most, 1),
+            percent(seen.cached_tokens, seen.prompt_tokens) if seen.prompt_tokens else "",
+        )
+        for one in happened.stage_sums(result)
+        if (seen := one.servers) is not None
+    )
+    columns = (
+        "step",
+        "stage",
+        "#looks",
+        "#waiting, mean",
+        "#most",
+        "#KV cache, most",
+        "#prompt tokens cached",
+    )
+    note = (
+        "By vLLM's own metrics, looked at after an answer at most every five seconds; requests of others are "
+        "in them. A queue that is never empty says that more slots would only wait; a KV cache near 100 %, "
+        "that calls are put off for want of memory."
+    )
+    missing = "No server showed vLLM's metrics, or memory answered."
+    return Table("servers", "What the servers were seen to do", columns, rows, missing, note)
+
+
 def faults(result: Result) -> Table:
     """Return what went wrong on the way, and what became of it."""
     met = result.faults

@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -56,6 +56,9 @@ class CallRow:
     """whether a second request raced it."""
     limits: tuple[tuple[int, int, int, str], ...] = ()
     """how the role's concurrency changed with it: (answers so far, from, to, why)."""
+    look: tuple[int, float | None, int, int] | None = None
+    """what the servers were seen to do after it: (requests waiting, share of the KV cache in use, prompt
+    tokens and those of them that were cached since the look before)."""
 
 
 @dataclass(slots=True)
@@ -163,6 +166,7 @@ class Asker:
                 retried_for=completion.retried_for,
                 hedged=completion.hedged,
                 limits=tuple((c.call, c.before, c.after, c.reason) for c in answered.limit_changes),
+                look=None if answered.look is None else astuple(answered.look),
             )
         )
 
@@ -192,8 +196,8 @@ class Asker:
 
     def encode(self) -> bytes:
         """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
-        attempts; then, only where something happened, why it was asked again, whether it was raced, and how
-        the role's concurrency changed."""
+        attempts; then, only where something happened, why it was asked again, whether it was raced, how the
+        role's concurrency changed, and what the servers were seen to do."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
 
@@ -202,9 +206,9 @@ def _cells(row: CallRow) -> list[object]:
     """Return a row's cells; those at the end are left out where nothing happened."""
     tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
     cells = [row.role, row.stage, row.chain, round(row.seconds, 6), *tokens, row.hit, row.attempts]
-    if row.retried_for or row.hedged or row.limits:
-        cells += [row.retried_for, row.hedged, *([row.limits] if row.limits else [])]
-    return cells
+    more: list[object] = [row.retried_for, row.hedged, row.limits, row.look]
+    last = max((place for place, cell in enumerate(more, 1) if cell), default=0)
+    return cells + more[: max(last, 2) if last else 0]
 
 
 def is_broken_json(text: str) -> bool:
@@ -232,6 +236,7 @@ def decode_rows(data: bytes) -> list[CallRow]:
         row = CallRow(sys.intern(role), sys.intern(stage), *cells)
         row.retried_for = tuple(map(sys.intern, row.retried_for))
         row.limits = tuple((call, before, after, why) for call, before, after, why in row.limits)
+        row.look = None if row.look is None else (row.look[0], row.look[1], row.look[2], row.look[3])
         rows.append(row)
     return rows
 

@@ -63,7 +63,24 @@ def _stage(step: str, stage: str, rows: list[CallRow], slots: int) -> dict[str, 
         "max": round(latencies[-1], 6),
         "promptTokens": sum(row.prompt_tokens for row in rows),
         "cachedTokens": sum(row.cached_tokens for row in rows),
+        **_servers([row.look for row in rows if row.look is not None]),
     }
+
+
+def _servers(looks: Sequence[tuple[int, float | None, int, int]]) -> dict[str, Any]:
+    """Return what the servers were seen to do, or nothing where nobody could look."""
+    if not looks:
+        return {}
+    waiting, kv_uses, prompt_tokens, cached_tokens = zip(*looks, strict=True)
+    seen = {
+        "looks": len(looks),
+        "waiting": round(sum(waiting) / len(looks), 6),
+        "waitingMost": max(waiting),
+        "kvUseMost": max((use for use in kv_uses if use is not None), default=None),
+        "promptTokens": sum(prompt_tokens),
+        "cachedTokens": sum(cached_tokens),
+    }
+    return {"servers": seen}
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

@@ -109,6 +109,8 @@ class Server:
         self.authorization: list[str | None] = []
         self.headers: list[dict[str, str]] = []
         self.models_asked = 0
+        self.metrics: bytes | None = None
+        self.metrics_asked = 0
         self._there: list[None] = []
         self.most_in_flight = 0
         self.url = ""
@@ -144,6 +146,10 @@ class Server:
         if self.models_script:
             return await self.models_script.pop(0)(request, {})
         return JSONResponse(self.models)
+
+    async def show_metrics(self, _: Request) -> Response:
+        self.metrics_asked += 1
+        return Response(self.metrics or b"", 404 if self.metrics is None else 200)
 
     def forget(self) -> None:
         url = self.url

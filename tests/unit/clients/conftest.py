@@ -24,6 +24,7 @@ def _running() -> Iterator[Server]:
             Route("/v1/chat/completions", server.chat, methods=["POST"]),
             Route("/v1/embeddings", server.embeddings, methods=["POST"]),
             Route("/v1/models", server.list_models),
+            Route("/metrics", server.show_metrics),
         ]
     )
     uvicorn_server = uvicorn.Server(

@@ -8,7 +8,7 @@ from collections import Counter
 import httpx2
 import pytest
 
-from combee.clients.model.balance import AVOID_SECONDS, RESOLVE_SECONDS, BalancedTransport
+from combee.clients.model.balance import AVOID_SECONDS, RESOLVE_SECONDS, SERVER, BalancedTransport
 from combee.clients.model.ready import Gate
 from combee.errors import EndpointError, TransientError, UnreachableError
 
@@ -191,3 +191,16 @@ async def test_a_refused_key_is_not_waited_for() -> None:
     with pytest.raises(EndpointError, match="401"):
         await server.gate(60)()
     assert server.asked == 1 and server.now == 0
+
+
+async def test_a_request_that_names_its_server_goes_there_however_busy_it_is() -> None:
+    world = World("10.0.0.1", "10.0.0.2")
+    assert world.transport.addresses() == []
+    await world.ask()
+    assert world.transport.addresses() == ["10.0.0.1", "10.0.0.2"]
+    async with httpx2.AsyncClient(transport=Borrowed(world.transport)) as client:
+        for _ in range(3):
+            await client.get(URL, extensions={SERVER: "10.0.0.2"})
+        assert world.asked == {"10.0.0.1": 1, "10.0.0.2": 3}
+        with pytest.raises(httpx2.ConnectError, match=r"10\.0\.0\.9 is no longer one of engine"):
+            await client.get(URL, extensions={SERVER: "10.0.0.9"})

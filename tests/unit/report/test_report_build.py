@@ -14,6 +14,7 @@ import pytest
 from combee.report import views, words
 from combee.report.build import build_report, playbook_markdown
 from combee.report.figures import figures
+from combee.report.parts import Servers
 from combee.report.result import to_bytes
 from combee.report.tables import tables
 
@@ -380,3 +381,28 @@ def test_what_the_prefix_cache_saved_by_step_role_and_iteration():
     assert "Hollow" in figures(learned)["delay"].caption
     bare = made.model_copy(update={"iterations": (), "profile": None, "evaluation": None, "usage": {}})
     assert tables(bare)["prefix"].rows == () and "prefix" not in figures(bare)
+
+
+def test_what_the_servers_were_seen_to_do_is_added_up_over_iterations():
+    made = made_up.result()
+    looks = (
+        Servers(looks=1, waiting=8, waiting_most=8, kv_use_most=0.995, prompt_tokens=0, cached_tokens=0),
+        Servers(looks=3, waiting=4, waiting_most=9, kv_use_most=None, prompt_tokens=1000, cached_tokens=720),
+    )
+    seen = [
+        it.model_copy(update={"stages": (it.stages[0].model_copy(update={"servers": look}), *it.stages[1:])})
+        for it, look in zip(made.iterations, looks, strict=False)
+    ]
+    (row,) = tables(made.model_copy(update={"iterations": tuple(seen)}))["servers"].rows
+    assert row == ("map", "map", "4", "5.0", "9", ">99 %", "72 %")
+
+
+def test_servers_that_showed_nothing_are_said_to_have_shown_nothing():
+    made = made_up.result()
+    assert tables(made)["servers"].rows == ()
+    assert "No server showed" in build_report(made, playbook_markdown="").markdown
+    look = Servers(looks=1, waiting=0, waiting_most=0)
+    first, *rest = made.iterations
+    stages = (first.stages[0].model_copy(update={"servers": look}), *first.stages[1:])
+    only = made.model_copy(update={"iterations": (first.model_copy(update={"stages": stages}), *rest)})
+    assert tables(only)["servers"].rows == (("map", "map", "1", "0.0", "0", "", ""),)

@@ -129,3 +129,37 @@ def test_a_quantile_is_always_one_that_was_measured() -> None:
     hundred = [float(k) for k in range(1, 101)]
     assert [quantile(hundred, share) for share in (0.5, 0.9, 0.99)] == [50.0, 90.0, 99.0]
     assert quantile([3.0], 0.5) == quantile([3.0], 0.99) == 3.0
+
+
+def _call(chain: int, look: tuple[int, float | None, int, int] | None, stage: str = "rollout") -> CallRow:
+    return CallRow("task", stage, chain, 1.0, 10, 5, 2, False, 1, look=look)
+
+
+def test_what_servers_were_seen_to_do_is_said_by_stage() -> None:
+    looks = [(4, 0.5, 0, 0), None, (1, 0.25, 300, 200), (1, None, 100, 20)]
+    rows = [_call(chain, look) for chain, look in enumerate(looks)] + [_call(9, None, "reflect")]
+    rolled, reflected = happened({"map": rows}, 4)["stages"]
+    assert rolled["servers"] == {
+        "looks": 3,
+        "waiting": 2.0,
+        "waitingMost": 4,
+        "kvUseMost": 0.5,
+        "promptTokens": 400,
+        "cachedTokens": 220,
+    }
+    assert "servers" not in reflected
+
+
+def test_a_cache_that_no_server_speaks_of_is_not_empty_but_unknown() -> None:
+    (stage,) = happened({"map": [_call(0, (0, None, 0, 0))]}, 4)["stages"]
+    assert stage["servers"]["kvUseMost"] is None
+
+
+@pytest.mark.parametrize("look", [None, (0, None, 0, 0), (3, 0.5, 10, 4)])
+@pytest.mark.parametrize("limits", [(), ((7, 8, 4, "429"),)])
+@pytest.mark.parametrize("hedged", [False, True])
+def test_looks_are_kept_with_the_calls(look, limits, hedged) -> None:
+    row = CallRow("task", "rollout", 0, 1.0, 10, 5, 2, False, 1, ("429",), hedged, limits, look)
+    plain = CallRow("task", "rollout", 1, 1.0, 10, 5, 2, False, 1)
+    asker = Asker({}, {}, stages=["rollout"], rows=[row, plain])
+    assert decode_rows(asker.encode()) == [row, plain]

@@ -19,6 +19,9 @@ import httpx2
 RESOLVE_SECONDS = 5.0
 AVOID_SECONDS = 10.0
 
+SERVER = "server"
+"""The extension of a request that names the address it must go to."""
+
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
@@ -66,6 +69,11 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
         errors; ConnectError also when the name has no address.
         """
         host, port = request.url.host, request.url.port or 80
+        if (address := request.extensions.get(SERVER)) is not None:
+            named = self._servers.get(address)
+            if named is None:
+                raise httpx2.ConnectError(f"{address} is no longer one of {host}", request=request)
+            return await self._send(request, host, named)
         unreachable: set[str] = set()
         while True:
             await self._look(host, port, request)
@@ -80,6 +88,10 @@ class BalancedTransport(httpx2.AsyncBaseTransport):
             except httpx2.TransportError:
                 self._failed(server)
                 raise
+
+    def addresses(self) -> list[str]:
+        """Return the addresses that calls go to now; none before the first call."""
+        return [server.address for server in self._servers.values() if server.listed]
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -130,6 +130,8 @@ class ChatClient:
         if self._limit_changes and not answered.hit:
             answered = replace(answered, limit_changes=tuple(self._limit_changes))
             self._limit_changes.clear()
+        if self._connection.looks is not None and not answered.hit:
+            answered = replace(answered, look=await self._connection.looks.look())
         return answered
 
     async def check(self) -> ServedModel:

@@ -18,9 +18,10 @@ import anyio
 import httpx2
 
 from combee import __version__
-from combee.clients.model.balance import BalancedTransport
+from combee.clients.model.balance import SERVER, BalancedTransport
 from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
 from combee.clients.model.lanes import LaneTransport
+from combee.clients.model.looks import Looks
 from combee.clients.model.wire import Endpoint
 
 CONNECT_SECONDS = 15.0
@@ -39,8 +40,10 @@ class ServedModel:
 class Connection:
     """The HTTP client of one endpoint, and the server's quirks that calls have met."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, *, looking: bool = False) -> None:
         self.endpoint = endpoint
+        self.looks = Looks(self._metrics_pages) if looking else None
+        """What is looked at after answers; None where nothing is."""
         self.quirks: set[str] = set()
         """The parameters that this server refuses (see ``body.QUIRKS``), learned once for all calls."""
         key = endpoint.api_key.get_secret_value()
@@ -50,7 +53,8 @@ class Connection:
             "User-Agent": f"combee/{__version__}",
             **({"Authorization": f"Bearer {key}"} if key else {}),
         }
-        self._client = _http_client(endpoint)
+        self._balanced = BalancedTransport(LaneTransport) if endpoint.balanced else None
+        self._client = _http_client(endpoint, self._balanced)
         self._models: tuple[ServedModel, ...] | None = None
         self._models_lock = asyncio.Lock()
 
@@ -72,6 +76,16 @@ class Connection:
                 self._models = _served(response.content)
             return self._models
 
+    async def _metrics_pages(self) -> list[bytes]:
+        """Return ``/metrics`` of every server of the endpoint, which is beside ``/v1``.
+
+        Raises StatusError or NoAnswerError as soon as one does not give it.
+        """
+        url = self.endpoint.url.rstrip("/").removesuffix("/v1") + "/metrics"
+        servers = [None] if self._balanced is None else self._balanced.addresses()
+        pages = await asyncio.gather(*(self._sent("GET", url, server=server) for server in servers))
+        return [page.content for page in pages]
+
     async def aclose(self) -> None:
         """Close the sockets; the connection cannot be used afterwards."""
         await self._client.aclose()
@@ -80,10 +94,23 @@ class Connection:
         self, method: str, path: str, *, content: bytes | None = None, within: float | None = None
     ) -> httpx2.Response:
         url = self.endpoint.url.rstrip("/") + path
+        return await self._sent(method, url, content=content, within=within)
+
+    async def _sent(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None = None,
+        within: float | None = None,
+        server: str | None = None,
+    ) -> httpx2.Response:
+        """``server``: the address that it must go to, of those that the calls are shared out over."""
         limit = httpx2.USE_CLIENT_DEFAULT if within is None else within
+        extensions = None if server is None else {SERVER: server}
         try:
             response = await self._client.request(
-                method, url, content=content, headers=self._headers, timeout=limit
+                method, url, content=content, headers=self._headers, timeout=limit, extensions=extensions
             )
         except httpx2.TimeoutException as error:
             raise NotInTimeError from error
@@ -96,15 +123,16 @@ class Connection:
 
 class ConnectionPool:
     """One connection per endpoint, made on first use. Each opens as many sockets as it has calls in
-    flight."""
+    flight. ``looking``: whether a server's metrics are looked at now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, looking: bool = False) -> None:
+        self._looking = looking
         self._connections: dict[Endpoint, Connection] = {}
 
     def to(self, endpoint: Endpoint) -> Connection:
         """Return the connection to ``endpoint``, made on first use."""
         if endpoint not in self._connections:
-            self._connections[endpoint] = Connection(endpoint)
+            self._connections[endpoint] = Connection(endpoint, looking=self._looking)
         return self._connections[endpoint]
 
     async def aclose(self) -> None:
@@ -130,15 +158,14 @@ def _served(content: bytes) -> tuple[ServedModel, ...]:
         raise ValueError("not a list of models") from error
 
 
-def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
-    """Return a client over lanes (to all servers of the name where the endpoint is balanced), or over
+def _http_client(endpoint: Endpoint, balanced: BalancedTransport | None) -> httpx2.AsyncClient:
+    """Return a client over lanes (to all servers of the name where the endpoint is ``balanced``), or over
     the ordinary pool where the machine's proxy settings apply to the URL.
 
     It follows no redirects: prompts go only to the URL that the user named.
     """
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    if endpoint.balanced:
-        balanced = BalancedTransport(LaneTransport)
+    if balanced is not None:
         return httpx2.AsyncClient(transport=balanced, timeout=timeout, follow_redirects=False)
     if _is_proxied(endpoint.url):
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from combee.clients.model.adaptive import LimitChange
+from combee.clients.model.looks import Look
 from combee.errors import ManifestError
 from combee.records import Prompt
 
@@ -153,11 +154,12 @@ class Completion:
 class Answered:
     """A completion, and how it came. ``hit``: the memo (or an equal call in flight) answered, and no
     request was made. ``limit_changes``: the changes of the role's limit since the previous answer;
-    they are never part of the memo."""
+    they are never part of the memo, and no more is ``look``: what the server was seen to do after it."""
 
     completion: Completion
     hit: bool
     limit_changes: tuple[LimitChange, ...] = ()
+    look: Look | None = None
 
 
 @dataclass(frozen=True, slots=True)
