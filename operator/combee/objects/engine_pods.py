@@ -99,7 +99,9 @@ def _arguments(engine: Engine) -> list[str]:
     # Without the last a server reports no cached tokens.
     ours = [f"--port={PORT}", "--host=0.0.0.0", *_revision(engine), "--enable-prompt-tokens-details"]
     given = {arg.split("=", 1)[0].replace("_", "-") for arg in engine.vllm.args}
-    if engine.vllm.gpus_per_replica > 1 and not given & set(_SPLITS):
+    # vLLM takes a flag's beginning for the flag where no other one begins so.
+    split = any(one.startswith(flag) for flag in given if len(flag) > 2 for one in _SPLITS)
+    if engine.vllm.gpus_per_replica > 1 and not split:
         ours.append(f"--tensor-parallel-size={engine.vllm.gpus_per_replica}")
     return [*engine.vllm.args, *ours]
 

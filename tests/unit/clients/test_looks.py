@@ -13,6 +13,8 @@ from adapters_bench import Bench, ask
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.clients.model import connection
+from combee.clients.model.balance import BalancedTransport
 from combee.clients.model.chat import ConnectionPool
 from combee.clients.model.failures import NoAnswerError, StatusError
 from combee.clients.model.looks import (
@@ -147,6 +149,14 @@ async def test_a_page_that_does_not_come_is_no_error(error: Exception, asked: in
     assert servers.asked == asked
 
 
+async def test_a_name_that_stands_for_no_server_just_now_is_looked_at_later() -> None:
+    servers = Servers()
+    looks = servers.looks()
+    assert await looks.look() is None
+    servers.now, servers.pages = EVERY_SECONDS, [page(1, 0, 0, 0)]
+    assert await looks.look() is not None
+
+
 async def test_an_answer_brings_a_look_and_a_hit_none(bench: Bench) -> None:
     bench.server.metrics = page(2, 0.5, 100, 50)
     pool = ConnectionPool(looking=True)
@@ -172,3 +182,16 @@ async def test_no_server_is_looked_at_unless_that_is_asked_for(bench: Bench) -> 
     bench.server.metrics = page(2, 0.5, 100, 50)
     assert (await bench.client().ask(ask())).look is None
     assert bench.server.metrics_asked == 0
+
+
+async def test_every_server_behind_a_name_is_looked_at(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def two(_: str, __: int) -> list[str]:
+        return ["127.0.0.1", "localhost"]  # one server by two addresses, where there would be two pods
+
+    monkeypatch.setattr(connection, "BalancedTransport", lambda lane: BalancedTransport(lane, resolve=two))
+    bench.server.metrics = page(2, 0.5, 100, 50)
+    pool = ConnectionPool(looking=True)
+    answered = await bench.client(pool=pool, endpoint=bench.endpoint(balanced=True)).ask(ask())
+    assert answered.look == Look(waiting=4, kv_use=0.5, prompt_tokens=0, cached_tokens=0)
+    assert bench.server.metrics_asked == 2
+    await pool.aclose()

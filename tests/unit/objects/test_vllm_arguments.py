@@ -62,7 +62,7 @@ REAL = [(w, e) for w, e in WRITTEN if not e["vllm"].get("image", "").startswith(
 MADE = [("plain", engine) for engine in PLAIN["engines"]] + [("full", e) for e in FULL["engines"]]
 SPLIT = [
     ("split", {"name": "main", "vllm": {"model": "m", "gpusPerReplica": 4, "revision": "main", "args": args}})
-    for args in ([], ["--pipeline_parallel_size=4"], ["-tp=2", "-pp", "2"])
+    for args in ([], ["--pipeline_parallel_size=4"], ["-tp=2", "-pp", "2"], ["--tensor-parallel", "2"])
 ]
 
 
@@ -79,6 +79,16 @@ def test_engines_of_all_examples_are_looked_at() -> None:
 @pytest.mark.parametrize(("where", "engine"), [*REAL, *MADE, *SPLIT])
 def test_vllm_takes_every_argument(where: str, engine: dict[str, Any]) -> None:
     assert complaint(_line(engine)) == ""
+
+
+def test_gpus_are_split_as_the_arguments_say_and_by_tensors_where_they_say_nothing() -> None:
+    ours = "--tensor-parallel-size=4"
+    assert [ours in _line(engine) for _, engine in SPLIT] == [True, False, False, False]
+    unsplit = {
+        "name": "main",
+        "vllm": {**SPLIT[0][1]["vllm"], "args": ["--chat-template", "", "--seed", "-1"]},
+    }
+    assert ours in _line(unsplit)
 
 
 def test_the_simulated_model_knows_every_argument_that_is_written_for_it() -> None:

@@ -88,10 +88,11 @@ class Looks:
         except (StatusError, ValueError):
             self._next = float("inf")
             return None
-        if not any(server[WAITING] for server in servers):
+        if any(server[WAITING] for server in servers):
+            return self._seen(servers)
+        if servers:
             self._next = float("inf")
-            return None
-        return self._seen(servers)
+        return None
 
     def _seen(self, servers: Sequence[Numbers]) -> Look:
         used = [min(1.0, share) for server in servers for share in server[KV_USE]]
