@@ -181,4 +181,4 @@ def under_test(body: Object, against: str, *, percent: float = 100.0, test: str 
 def content(of: str, digest: str, text: str) -> Object:
     """The content of a version."""
     meta = {"name": f"{of}-{digest[:12]}", "annotations": {"combee.dev/digest": digest}}
-    return {"metadata": meta, "data": {"playbook.md": text}}
+    return {"metadata": meta, "data": {"prompt.md": text}}

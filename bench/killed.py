@@ -63,7 +63,7 @@ def _finish(path: Path, out: Path, url: str) -> bytes:
     if done.returncode not in (0, 3):
         raise RuntimeError(f"combee run ended with {done.returncode}: {done.stderr[-1000:]}")
     digest = json.loads((out / "result.json").read_text())["playbook"]["digest"]
-    return (out / "playbook.md").read_bytes() + str(digest).encode()
+    return (out / "prompt.md").read_bytes() + str(digest).encode()
 
 
 def _kill_at(path: Path, out: Path, url: str, step: int, log: Path) -> tuple[bytes, int, bool]:

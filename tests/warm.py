@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from combee.report import bundle, figures
-from combee.report.build import Report, build_report, playbook_markdown
+from combee.report.build import Report, build_report, lessons_markdown
 from combee.report.result import Result
 from waiting import wait_until
 
@@ -146,10 +146,10 @@ def _begin() -> None:
 async def build_here(result: Result) -> tuple[str, Report]:
     """What ``build_apart`` returns, built in this process and without figures: drawing them takes longer than
     most runs of tests."""
-    text = playbook_markdown(result)
+    text = lessons_markdown(result)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "figures", lambda _: {})
-        return text, build_report(result, playbook_markdown=text)
+        return text, build_report(result, lessons_markdown=text)
 
 
 def _end_with(parent: int) -> None:

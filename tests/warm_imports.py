@@ -35,7 +35,7 @@ for name in (
 # The command line's parser and the report's templates are made at each start, too.
 typer.main.get_command = cache(typer.main.get_command)
 typer.main.get_command(app)
-for html, name in ((False, "playbook.md.j2"), (True, "report.html.j2"), (False, "report.md.j2")):
+for html, name in ((False, "lessons.md.j2"), (True, "report.html.j2"), (False, "report.md.j2")):
     _environment(html=html).get_template(name)
 # Models are built at their first use, and each child would build them anew.
 for model in (models := BaseModel.__subclasses__()):

@@ -23,11 +23,15 @@ START_DATE = "VLLM_SYSTEM_START_DATE"
 MAX_NAME = 63
 """A Kubernetes label value, and so a pod's name, has at most this many characters."""
 
-PLAYBOOK_KEY, ARTIFACT_KEY, GATE_KEY = "playbook.md", "artifact.json", "gate.json"
-METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "components.json", "findings.json"
-"""Keys of a published version's ConfigMap: the text for models, the artifact that it was rendered from, its
-scores on gate; its base method, absent with ACE; its components by name, where it has several; what is wrong
-with it."""
+PROMPT_KEY, ARTIFACT_KEY, GATE_KEY = "prompt.md", "artifact.json", "gate.json"
+METHOD_KEY, COMPONENTS_KEY, FINDINGS_KEY = "method", "prompt.json", "findings.json"
+"""Keys of a published version's ConfigMap: the text that models are shown, the artifact that it was rendered
+from, its scores on gate; its base method, absent with ACE; its components by name, where it has several; what
+is wrong with it. The text and the components are files of a run's folder, too."""
+LESSONS_FILE = "lessons.md"
+"""The file of a run's folder that says where each lesson comes from."""
+LESSONS_MARK = "Notes for people on what was learned; prompt.md is what models are shown."
+"""The line of such a file by which it is known: nothing may show it to a model."""
 
 STORE_FOLDER = "/store"
 """where a pod has the claim that is its store."""

@@ -52,7 +52,7 @@ class Playbooks:
         """Make a version with its content as a run would; returns its digest."""
         digest = hashlib.sha256(text.encode()).hexdigest()
         name = published_name(self.name, digest)
-        data = {"playbook.md": text}
+        data = {"prompt.md": text}
         spec: dict[str, Any] = {
             "playbookRef": {"name": self.name},
             "digest": digest,
@@ -112,7 +112,7 @@ class Playbooks:
         found = self.cluster.find("configmap", f"{self.name}-playbook", namespace=self.namespace)
         if found is None:
             return "", ""
-        return found["metadata"]["annotations"][DIGEST_ANNOTATION], found["data"]["playbook.md"]
+        return found["metadata"]["annotations"][DIGEST_ANNOTATION], found["data"]["prompt.md"]
 
     def delivered_uid(self) -> str:
         """Which object services mount: one that was gone for a moment comes back as another."""

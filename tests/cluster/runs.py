@@ -89,7 +89,7 @@ class Runs:
     def playbook(self, name: str = "quickstart") -> str:
         """The published playbook."""
         config = self.status(name)["published"]
-        return self.cluster.get("configmap", config, namespace=self.namespace)["data"]["playbook.md"]
+        return self.cluster.get("configmap", config, namespace=self.namespace)["data"]["prompt.md"]
 
     def left(self) -> list[dict[str, Any]]:
         """The objects that runs made and that are still there."""

@@ -50,7 +50,7 @@ def test_gepa_goes_through_operator_restarts_to_the_bytes_of_a_laptop(
     digest = hashlib.sha256(held["artifact.json"].encode()).hexdigest()
     print(f"{status['message']}; pool {digest[:12]}")
     assert held["method"] == "GEPA"
-    assert blob(tmp_path, held["playbook.md"]).exists(), "the laptop learned another prompt"
+    assert blob(tmp_path, held["prompt.md"]).exists(), "the laptop learned another prompt"
     assert blob(tmp_path, held["artifact.json"]).exists(), "the laptop has another pool"
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert max(len(one["builtOn"]) for one in result["iterations"]) == 2

@@ -121,7 +121,8 @@ def test_report_is_what_a_laptop_would_have_written(there: Combee, finished: Run
     eventually("the pod is gone", lambda: not report_pods(finished))
     learn(out / "plans", tmp_path, short)
     laptop = tmp_path / "out"
-    assert (laptop / "playbook.md").read_text() == (out / "playbook.md").read_text()
+    assert (laptop / "lessons.md").read_text() == (out / "lessons.md").read_text()
+    assert (laptop / "prompt.md").read_text() == (out / "prompt.md").read_text() == finished.playbook()
     ours = json.loads((laptop / "result.json").read_text())
     assert ours["entries"] == result["entries"] and ours["heldOut"] == result["heldOut"]
 

@@ -70,7 +70,7 @@ def prepare(cluster: Cluster, namespace: str) -> None:
     known = (topic for topic in topics if model.book.rule(topic).known)
     few = {
         "train.jsonl": "\n".join(lines[:FEW]) + "\n",
-        "playbook.md": text_with(model, dict.fromkeys(known, "wrong")),
+        "prompt.md": text_with(model, dict.fromkeys(known, "wrong")),
     }
     parts.append({**rows, "metadata": {"name": "planted"}, "data": few})
     cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=parts)
@@ -78,7 +78,7 @@ def prepare(cluster: Cluster, namespace: str) -> None:
 
 def planted() -> dict[str, object]:
     """A run that starts from the wrong rules and sees few rows; it is scored on the same heldOut."""
-    spec = template(initialPlaybook={"configMap": {"name": "planted", "key": "playbook.md"}})
+    spec = template(initialPlaybook={"configMap": {"name": "planted", "key": "prompt.md"}})
     spec["task"]["data"]["train"] = {"configMap": {"name": "planted", "key": "train.jsonl"}}
     spec["batching"] = {**spec["batching"], "size": FEW}
     return spec

@@ -52,7 +52,7 @@ import hashlib, pathlib, time
 last = None
 while True:
     try:
-        now = hashlib.sha256(pathlib.Path("/playbook/playbook.md").read_bytes()).hexdigest()
+        now = hashlib.sha256(pathlib.Path("/playbook/prompt.md").read_bytes()).hexdigest()
     except FileNotFoundError:
         now = "absent"
     if now != last:

@@ -85,7 +85,7 @@ def kept(out: Path) -> tuple[object, ...]:
     finished = [step.outputs["artifact"] for step in steps if step is not None and step.kind == "finish"]
     artifacts = [(store / digest[:2] / digest).read_bytes() for digest in finished]
     built_on = [one["builtOn"] for one in found["iterations"]]
-    texts = [path.read_bytes() for path in (out / "playbook.md", out / "prompt.txt") if path.exists()]
+    texts = [(out / name).read_bytes() for name in ("lessons.md", "prompt.md")]
     return found["playbook"], texts, artifacts, found["heldOut"], found["variants"], built_on
 
 

@@ -168,7 +168,7 @@ def test_a_disk_that_fills_up_in_mid_run_loses_nothing(
         asked = (sim.answered() - before) + (slow.answered() - slowly)
         # Lost are only answers that found no room: those in flight, and those asked for as they failed.
         assert sum(asked.values()) <= len(asked) + 4 * SLOTS
-        assert (out / "playbook.md").read_bytes() == (tmp_path / "whole" / "playbook.md").read_bytes()
+        assert (out / "lessons.md").read_bytes() == (tmp_path / "whole" / "lessons.md").read_bytes()
         assert result_of(out)["outcome"] == result_of(tmp_path / "whole")["outcome"]
 
 

@@ -24,7 +24,7 @@ import made_up  # noqa: E402
 from page_story import ACTIVE, CANDIDATE, FIRST, NAME, WORSE, Story, story  # noqa: E402
 
 from combee.names import published_name  # noqa: E402
-from combee.report.build import build_report, playbook_markdown  # noqa: E402
+from combee.report.build import build_report, lessons_markdown  # noqa: E402
 
 pytestmark = pytest.mark.e2e
 KEY = "key-of-a-person"
@@ -206,7 +206,7 @@ def test_a_runs_report_opens_by_itself_and_its_plots_are_there(
 ) -> None:
     result = made_up.result()
     file = tmp_path / "report.html"
-    file.write_text(build_report(result, playbook_markdown=playbook_markdown(result)).html, "utf-8")
+    file.write_text(build_report(result, lessons_markdown=lessons_markdown(result)).html, "utf-8")
     with tab(browser, color_scheme=scheme, offline=True) as one:
         one.page.goto(file.as_uri())
         plots = one.page.locator("svg.figure")

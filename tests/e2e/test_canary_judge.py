@@ -217,8 +217,8 @@ def texts(model: Model) -> Texts:
 
 def test_given_requests_are_asked_of_both_and_judged(pod: Pod, sim: Sim, texts: Texts) -> None:
     pod.write("etc/combee/secrets/upstream/token", KEY)
-    pod.write("etc/combee/playbooks/tested/playbook.md", texts.tested)
-    pod.write("etc/combee/playbooks/against/playbook.md", texts.against)
+    pod.write("etc/combee/playbooks/tested/prompt.md", texts.tested)
+    pod.write("etc/combee/playbooks/against/prompt.md", texts.against)
     pod.write("data/requests/asked.jsonl", "".join(json.dumps(one) + "\n" for one in texts.requests))
     replay = {
         "mode": "Replay",
@@ -241,8 +241,8 @@ def test_given_requests_are_asked_of_both_and_judged(pod: Pod, sim: Sim, texts: 
 
 def test_captured_requests_are_asked_of_both_where_none_are_given(pod: Pod, sim: Sim, texts: Texts) -> None:
     pod.write("etc/combee/secrets/upstream/token", KEY)
-    pod.write("etc/combee/playbooks/tested/playbook.md", texts.tested)
-    pod.write("etc/combee/playbooks/against/playbook.md", texts.against)
+    pod.write("etc/combee/playbooks/tested/prompt.md", texts.tested)
+    pod.write("etc/combee/playbooks/against/prompt.md", texts.against)
     rows = [
         {
             "stream": "g",
@@ -276,7 +276,7 @@ def test_captured_requests_are_asked_of_both_where_none_are_given(pod: Pod, sim:
 def test_an_upstream_that_refuses_the_key_is_told(pod: Pod, sim: Sim, texts: Texts) -> None:
     pod.write("etc/combee/secrets/upstream/token", "not-the-key")
     for side in ("tested", "against"):
-        pod.write(f"etc/combee/playbooks/{side}/playbook.md", texts.tested)
+        pod.write(f"etc/combee/playbooks/{side}/prompt.md", texts.tested)
     pod.write("data/requests/asked.jsonl", json.dumps(texts.requests[0]))
     upstream = {"url": sim.url, "apiKeySecretRef": {"name": "llm", "key": "token"}}
     requests = {"configMap": {"name": "asked", "key": "asked.jsonl"}}

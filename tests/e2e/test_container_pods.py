@@ -162,7 +162,7 @@ def test_pods_learn_what_a_laptop_learns_byte_for_byte(model: Gardener, tmp_path
             assert ours.counts["rollouts"] == summary.counts["rollouts"]
         assert cluster.state.best is not None
         assert cluster.state.best.artifact == result_of(out)["playbook"]["digest"]
-        assert " soil needs " in (out / "playbook.md").read_text()
+        assert " soil needs " in (out / "lessons.md").read_text()
         assert any((pod.root / "out/reward.json").exists() for pod in rollouts.made)
 
 

@@ -77,7 +77,7 @@ def test_the_example_learns_with_an_agent_that_calls_tools(model: Gardener, open
     result = result_of(out)
     assert result["outcome"] == "Learned"
     assert result["heldOut"]["gate"]["best"] > 0.7
-    assert "A fern in dry soil needs 240 ml" in (out / "playbook.md").read_text()
+    assert "A fern in dry soil needs 240 ml" in (out / "lessons.md").read_text()
     assert result["faults"]["rollouts"] == {}
     assert len(model.keys) == 1  # the run's own, and none that a rollout was given
     asked = sum(model.asked.values())
@@ -116,7 +116,7 @@ def test_rollouts_that_misbehave_are_counted_and_the_run_goes_on(model: Gardener
     told = done.stdout + done.stderr
     assert "rollouts misbehaved (" in told
     assert "Traceback" not in told
-    assert "needs 240 ml" in (out / "playbook.md").read_text()
+    assert "needs 240 ml" in (out / "lessons.md").read_text()
 
 
 def test_when_most_misbehave_the_run_fails_and_says_why(model: Gardener, tmp_path: Path) -> None:

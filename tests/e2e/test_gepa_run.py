@@ -73,7 +73,7 @@ async def test_it_learns_variants_and_the_best_of_them_holds_on_gate(
     record = json.dumps([one.retention.model_dump() for one in result.iterations])
     assert '"lessons"' in record
     leader = standing.best(pool)
-    assert (tmp_path / "out" / "prompt.txt").read_text() == leader.text
+    assert (tmp_path / "out" / "prompt.md").read_text() == leader.text
     assert [one.id for one in result.variants] == [digest[:12] for digest in standing.ranked(pool)]
     assert result.variants[0].leads and result.variants[-1].kind == "start"
 
@@ -97,9 +97,7 @@ async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
     cut = await learn(sim.url, path, tmp_path / "cut")
     assert cut.playbook is not None and whole.playbook is not None
     assert cut.playbook.digest == whole.playbook.digest
-    assert (tmp_path / "cut" / "playbook.md").read_bytes() == (
-        tmp_path / "whole" / "playbook.md"
-    ).read_bytes()
+    assert (tmp_path / "cut" / "lessons.md").read_bytes() == (tmp_path / "whole" / "lessons.md").read_bytes()
     assert pool_of(tmp_path / "cut", cut).to_json() == pool_of(tmp_path / "whole", whole).to_json()
 
 

@@ -117,7 +117,7 @@ def test_the_method_of_the_page_is_installed_and_learns(
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert (result["outcome"], result["setup"]["method"]) == ("Learned", "Notes")
     assert result["heldOut"]["gate"]["gain"] > 0.03
-    assert result["entries"][0]["text"] in (tmp_path / "out" / "playbook.md").read_text()
+    assert result["entries"][0]["text"] in (tmp_path / "out" / "lessons.md").read_text()
 
 
 def test_a_packages_task_and_strategy_run_with_a_method_that_has_options(

@@ -57,7 +57,7 @@ def written(tmp_path: Path, example: str, **task: object) -> tuple[Path, Path]:
 
 def stated(folder: Path) -> set[str]:
     """The topics whose team the playbook states rightly."""
-    text = (folder / "playbook.md").read_text()
+    text = (folder / "lessons.md").read_text()
     return {topic for topic, code in CODES.items() if f"Tickets about {topic} go to {code}" in text}
 
 

@@ -199,7 +199,7 @@ def test_a_whole_run_with_failures_on_the_way(
     assert MARK.encode() in blobs, "the test looks for a mark that never came"
     assert result_of(out)["entries"], "nothing was learned: the test saw no playbook"
     learned = {entry["text"] for entry in result_of(out)["entries"]}
-    for line in (out / "playbook.md").read_text().splitlines():
+    for line in (out / "prompt.md").read_text().splitlines():
         if " :: " in line:
             assert line.partition(" :: ")[2] in learned
     if flags:

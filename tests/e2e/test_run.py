@@ -47,7 +47,7 @@ def test_it_learns_and_leaves_all_its_files(quick: Sim, manifest: Manifest, rows
     assert gate is not None and gate.gain >= 0.10
     assert gate.n == result.data.held_out.gate == 150
     assert "simulated model" in done.stdout
-    assert "report.html" in done.stdout and "playbook.md" in done.stdout
+    assert "report.html" in done.stdout and "lessons.md" in done.stdout
     report = (out / "report.html").read_text()
     assert "simulated model" in report.casefold() and "<svg" in report
     assert "simulated model" in (out / "report.md").read_text().casefold()
@@ -61,7 +61,7 @@ def test_it_learns_and_leaves_all_its_files(quick: Sim, manifest: Manifest, rows
     seen = result.profile.stages[0].servers
     assert seen is not None and seen.kv_use_most is None
     assert "What the servers were seen to do" in report
-    playbook = (out / "playbook.md").read_text()
+    playbook = (out / "lessons.md").read_text()
     assert all(entry.id in playbook for entry in rendered)
     assert len(list((out / "plans").glob("i*.json"))) == len(result.iterations) == 2
 
@@ -103,7 +103,7 @@ def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(
         tmp_path / "one" / "plans",
     )
     assert other.returncode in (0, 3), other.stderr
-    assert (tmp_path / "one" / "playbook.md").read_bytes() == (tmp_path / "two" / "playbook.md").read_bytes()
+    assert (tmp_path / "one" / "lessons.md").read_bytes() == (tmp_path / "two" / "lessons.md").read_bytes()
     one, two = result_of(tmp_path / "one"), result_of(tmp_path / "two")
     assert one["playbook"]["digest"] == two["playbook"]["digest"]
     sizes = [[row["batchSize"] for row in result["iterations"]] for result in (one, two)]

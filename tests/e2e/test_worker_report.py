@@ -112,7 +112,7 @@ def test_a_pod_prints_what_a_laptop_writes(
             (tmp_path / name).write_bytes(data)
     again = combee("run", "-f", local, "-o", out, "--engine", f"main={sim.url}", "--plans", plans)
     assert again.returncode in (0, 3), again.stderr
-    assert (out / "playbook.md").read_bytes() == files["playbook.md"]
+    assert (out / "lessons.md").read_bytes() == files["lessons.md"]
     ours = json.loads((out / "result.json").read_text())
     for part in ("heldOut", "entries", "playbook", "refusals", "data"):
         assert ours[part] == result[part], part

@@ -106,7 +106,9 @@ class InitialPlaybook(Model):
     """The playbook that learning starts from."""
 
     exactly_one = ("uri", "config_map", "active_version")
-    uri: DataUri | None = Field(default=None, description="Address or path of a playbook's Markdown.")
+    uri: DataUri | None = Field(
+        default=None, description="Address or path of a text, such as the prompt.md of another run."
+    )
     config_map: ConfigMapKeyRef | None = Field(default=None, description="A ConfigMap's key that holds it.")
     active_version: Literal[True] | None = Field(
         default=None, description="true: the active version of the Playbook that playbookRef names."

@@ -5,7 +5,7 @@ DIR/lock            held (flock) while a run works here; freed by the kernel whe
 DIR/plans/i000.json the frozen IterationPlans
 DIR/steps/*.json    summaries of finished steps
 DIR/store/          the artifact store, unless the manifest names another
-DIR/result.json playbook.md prompt.txt prompt.json (of a prompt) report.md report.html
+DIR/result.json prompt.md prompt.json (of components) lessons.md report.md report.html
 """
 
 from __future__ import annotations

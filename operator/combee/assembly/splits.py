@@ -8,6 +8,7 @@ from combee.algo.membership import split_select_gate
 from combee.clients.data.rows import read_lines
 from combee.clients.data.spool import Spool
 from combee.errors import DataError, DataOverlapError, HeldOutMovedError, HeldOutTooSmallError
+from combee.names import COMPONENTS_KEY, LESSONS_FILE, LESSONS_MARK, PROMPT_KEY
 from combee.plan.state import DataFacts
 from combee.tasks.dataset import MAX_ROW_BYTES, Dataset, overlap
 from combee.tasks.protocol import Task
@@ -31,16 +32,24 @@ def read_split(task: Task, uri: str, secret: Secret | None = None) -> Dataset:
 
 
 def read_playbook(uri: str, secret: Secret | None = None) -> str:
-    """Return the text of an initial playbook. Raises DataError when it is too long or not UTF-8."""
+    """Return the text of an initial playbook. Raises DataError when it is too long, not UTF-8, or notes for
+    people."""
     data = b"".join(read_lines(uri, max_bytes=MAX_PLAYBOOK_BYTES, secret=secret))
     if len(data) > MAX_PLAYBOOK_BYTES:
         raise DataError(
             f"{len(data):,} bytes", where=uri, fix=f"A playbook has at most {MAX_PLAYBOOK_BYTES:,} bytes"
         )
     try:
-        return data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         raise DataError("not UTF-8", where=uri, fix="Save the playbook as UTF-8 text") from None
+    if LESSONS_MARK in text:
+        raise DataError(
+            f"this is {LESSONS_FILE}: its notes would be shown to the model with every call",
+            where=uri,
+            fix=f"Give {PROMPT_KEY} of the same run, or {COMPONENTS_KEY} where it has one",
+        )
+    return text
 
 
 def data_facts(splits: Mapping[str, Dataset]) -> DataFacts:

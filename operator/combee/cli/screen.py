@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 from combee.cli.errors import write
 from combee.errors import CombeeError
+from combee.names import LESSONS_FILE
 from combee.report.progress import ProgressState, clock, progress, rows, title
 from combee.report.text import amount, count, duration, score, visible
 
@@ -235,7 +236,8 @@ def final_screen(result: Result, folder: str, *, command: str = "", width: int =
     root = folder.rstrip("/") or "."
     look = [(f"{root}/report.html", "the whole story, with figures")]
     if result.playbook is not None:
-        look.append((f"{root}/{result.playbook.path}", "what was learned, and from what"))
+        look.append((f"{root}/{result.playbook.path}", "what models are shown from now on"))
+        look.append((f"{root}/{LESSONS_FILE}", "what was learned, and from what"))
     look.append((f"{root}/result.json", "every number, for programs"))
     lines = [f"{visible(result.run)} {head.title}{mark}", *_wrapped("  ", "", head.reason, width)]
     lines += _column(facts, width)

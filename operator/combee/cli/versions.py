@@ -37,13 +37,13 @@ class ShowByDefault(TyperGroup):
 app = typer.Typer(
     cls=ShowByDefault,
     help="Print what was learned; see, promote, refuse and roll back versions of a Playbook.",
-    epilog="Examples: kubectl combee playbook quickstart > playbook.md; "
+    epilog="Examples: kubectl combee playbook quickstart > prompt.md; "
     "kubectl combee playbook rollback formula",
     rich_markup_mode=None,
 )
 
 
-@app.command(epilog="Example: kubectl combee playbook show quickstart > playbook.md")
+@app.command(epilog="Example: kubectl combee playbook show quickstart > prompt.md")
 @with_place
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A run, or a Playbook.")],

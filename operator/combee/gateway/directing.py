@@ -20,7 +20,7 @@ from combee.gateway.metrics import Metrics
 from combee.gateway.page.views import Seen
 from combee.gateway.spool import Place
 from combee.gateway.table import NOTHING, Check, Limits, Mirroring, Route, Served, Table, TrafficComparison
-from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND
+from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND, PROMPT_KEY
 from combee.plan.playbook.serving import Version, Wanted, ranking
 from combee.times import rfc3339
 from combee.work.traffic.rewrite import preface_of
@@ -330,7 +330,7 @@ class Director:
         stored = await self.kube.get("ConfigMap", self.namespace, config_map) or {}
         label = ((stored.get("metadata") or {}).get("annotations") or {}).get(DIGEST_ANNOTATION)
         data = stored.get("data") or {}
-        text, method = data.get(PLAYBOOK_KEY), str(data.get(METHOD_KEY, ""))
+        text, method = data.get(PROMPT_KEY), str(data.get(METHOD_KEY, ""))
         return None if text is None or label != digest else Published(str(text), method)
 
     def seen(self, playbook: str) -> Seen:

@@ -113,8 +113,8 @@ class Rendered:
 
     @property
     def shown(self) -> Shown:
-        """What agents get of it."""
-        return Shown(self.text, self.components)
+        """What agents get of it, and what is published: a run's ``prompt.md`` to the byte."""
+        return Shown(self.text.strip(), self.components)
 
     @property
     def variant(self) -> str:

@@ -67,7 +67,7 @@ def _mounts(wish: JudgeWish, settings: Settings) -> Mounts:
         if digest:
             folder = f"{PLAYBOOKS_FOLDER}/{side}"
             held = wish.contents[digest]
-            made.config_map(held, names.PLAYBOOK_KEY, f"playbook-{side}", folder, maybe=names.METHOD_KEY)
+            made.config_map(held, names.PROMPT_KEY, f"playbook-{side}", folder, maybe=names.METHOD_KEY)
     requests = wish.canary.replay.requests
     if requests is not None and requests.config_map is not None:
         made.config_map(

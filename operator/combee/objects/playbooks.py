@@ -38,9 +38,9 @@ def data_digest(data: Mapping[str, str], binary: Mapping[str, str] | None = None
 
 def shown(data: Mapping[str, str]) -> dict[str, str]:
     """Return the part of a version's content that is delivered; an empty playbook where there is none."""
-    keys = names.PLAYBOOK_KEY, names.METHOD_KEY, names.ARTIFACT_KEY
+    keys = names.PROMPT_KEY, names.COMPONENTS_KEY, names.METHOD_KEY, names.ARTIFACT_KEY
     kept = {key: data[key] for key in keys if key in data}
-    return {names.PLAYBOOK_KEY: "", **kept}
+    return {names.PROMPT_KEY: "", **kept}
 
 
 def learning_run(owner: Owner, name: str, spec: RunSpec) -> Object:

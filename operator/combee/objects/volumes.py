@@ -118,7 +118,7 @@ def _data(made: Mounts, name: str, source: DataSource | InitialPlaybook, *, comp
     folder, volume = f"{DATA_FOLDER}/{name}", f"data-{name.lower()}"
     if source.config_map is not None:
         # What a run published has its components beside its text: a run that starts from it keeps them apart.
-        published = isinstance(source, InitialPlaybook) and source.config_map.key == names.PLAYBOOK_KEY
+        published = isinstance(source, InitialPlaybook) and source.config_map.key == names.PROMPT_KEY
         maybe = names.COMPONENTS_KEY if published and components else ""
         made.config_map(source.config_map.name, source.config_map.key, volume, folder, maybe=maybe)
     if isinstance(source, InitialPlaybook):

@@ -208,7 +208,7 @@ def read_content(config_map: Object) -> Content:
         gate = None if text is None else GateScores.from_json(text)
     except UserError:
         gate = None
-    problems = findings(str(data.get(names.PLAYBOOK_KEY, "")))
+    problems = findings(str(data.get(names.PROMPT_KEY, "")))
     try:
         problems += findings_from(str(data.get(names.FINDINGS_KEY, "[]")))
     except UserError as error:

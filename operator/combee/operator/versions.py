@@ -64,7 +64,7 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
         return run
     source = None
     if memory.start.config_map:
-        ref = {"name": memory.start.config_map, "key": names.PLAYBOOK_KEY}
+        ref = {"name": memory.start.config_map, "key": names.PROMPT_KEY}
         source = InitialPlaybook.model_validate({"configMap": ref})
     task = run.spec.task.model_copy(update={"initial_playbook": source})
     return run.model_copy(update={"spec": run.spec.model_copy(update={"task": task})})

@@ -59,7 +59,7 @@ def _published(pod: Pod) -> StepSummary:
         findings = store.get_blob(findings_digest).decode() if findings_digest else ""
     finally:
         store.close()
-    shown = rendered(pod, artifact)
+    shown = rendered(pod, artifact).shown
     data = content(shown.text, artifact, gate, method=pod.spec.method, components=shown.components)
     if findings:
         data[names.FINDINGS_KEY] = findings
@@ -115,7 +115,7 @@ def content(
             where=method.budget_field,
             fix="Lower renderTokenBudget, or read the playbook from the store: it is kept there whole",
         )
-    data = {names.PLAYBOOK_KEY: playbook}
+    data = {names.PROMPT_KEY: playbook}
     if method.type != UNNAMED:
         data[names.METHOD_KEY] = method.type
     parts = json.dumps(dict(components), ensure_ascii=False) if len(components) > 1 else ""

@@ -31,7 +31,7 @@ from combee.clients.backoff import retry_after_seconds, wait_seconds
 from combee.clients.data.rows import read_lines
 from combee.clients.store.store import Store
 from combee.errors import BugError, DataError, EndpointError, TransientError
-from combee.names import METHOD_KEY, PLAYBOOK_KEY, captured_folder, traffic_folder
+from combee.names import METHOD_KEY, PROMPT_KEY, captured_folder, traffic_folder
 from combee.plan.playbook.judging import JudgeTask
 from combee.pod.environment import DATA_FOLDER, SECRETS_FOLDER, read_secret
 from combee.pod.judging import oldest_first
@@ -312,7 +312,7 @@ class Repeat:
 
     def _preface(self, side: str) -> str:
         folder = self.settings.path(f"{PLAYBOOKS_FOLDER}/{side}")
-        path, named = folder / PLAYBOOK_KEY, folder / METHOD_KEY
+        path, named = folder / PROMPT_KEY, folder / METHOD_KEY
         try:
             method = named.read_text(encoding="utf-8") if named.exists() else ""
             return preface_of(path.read_text(encoding="utf-8"), method)

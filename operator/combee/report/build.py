@@ -1,4 +1,4 @@
-"""Build the report of a run: ``report.md`` and one self-contained ``report.html``, and ``playbook.md``.
+"""Build the report of a run: ``report.md`` and one self-contained ``report.html``, and ``lessons.md``.
 
 Everything a model, a user or a server wrote (entries, reasons, names) is hostile input: the HTML is escaped
 by jinja2 and needs no script, no inline style and no resource of any kind, which its content security policy
@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from combee.names import LESSONS_MARK
 from combee.report import words
 from combee.report.entries import lineage
 from combee.report.result import Entry, Result
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_SOURCES = 12
-"""The most sources named beside a bullet in the report; playbook.md names all of them."""
+"""The most sources named beside a bullet in the report; lessons.md names all of them."""
 MAX_NOT_RENDERED = 300
 """The most entries outside the playbook that the report shows; result.json has them all."""
 
@@ -47,8 +48,8 @@ class Section:
     entries: tuple[Entry, ...]
 
 
-def build_report(result: Result, *, playbook_markdown: str) -> Report:
-    """Return both forms of the report; ``playbook_markdown`` ends report.md; the HTML shows the entries."""
+def build_report(result: Result, *, lessons_markdown: str) -> Report:
+    """Return both forms of the report; ``lessons_markdown`` ends report.md; the HTML shows the entries."""
     from combee.report.figures import figures
 
     context = _context(result)
@@ -58,8 +59,8 @@ def build_report(result: Result, *, playbook_markdown: str) -> Report:
         **context, figures=figures(result), style=style, style_digest=digest
     )
     text = _environment(html=False).get_template("report.md.j2")
-    body = Markdown(_one_level_down(playbook_markdown).strip())
-    return Report(text.render(**context, playbook_text=body), html)
+    body = Markdown(_one_level_down(lessons_markdown).strip())
+    return Report(text.render(**context, lessons=body), html)
 
 
 def style_sheet() -> tuple[str, str]:
@@ -68,9 +69,10 @@ def style_sheet() -> tuple[str, str]:
     return style, base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
 
-def playbook_markdown(result: Result) -> str:
-    """Return the playbook as Markdown: its rendered bullets by section, each with all its sources."""
-    template = _environment(html=False).get_template("playbook.md.j2")
+def lessons_markdown(result: Result) -> str:
+    """Return what was learned as Markdown for people: rendered bullets by section, each with all its
+    sources."""
+    template = _environment(html=False).get_template("lessons.md.j2")
     return template.render(**_context(result))
 
 
@@ -101,7 +103,7 @@ def _context(result: Result) -> dict[str, Any]:
         "outside_hidden": max(0, len(outside) - MAX_NOT_RENDERED),
         "max_sources": MAX_SOURCES,
         "prompt": [entry for entry in result.entries if entry.rendered] if result.variants else [],
-        "prompt_file": words.PROMPT_FILE,
+        "notes": LESSONS_MARK,
     }
 
 
@@ -166,5 +168,5 @@ def _md_table(table: Table) -> Markdown:
 
 
 def _one_level_down(text: str) -> str:
-    """Return the text with headings one level deeper, so that the playbook is a part of the report."""
+    """Return the text with headings one level deeper, so that the lessons are a part of the report."""
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""What a run leaves for people: result.json, the reports, the playbook, its plans and summaries.
+"""What a run leaves for people: result.json, the reports, what was learned, its plans and summaries.
 
 ``texts`` makes the files, on a laptop and in a pod alike. From a pod they travel through its log, as a
 gzipped tar in base64 between two lines, the last of which says length and digest: a log that was cut is
@@ -18,10 +18,10 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 
 from combee.errors import TransientError
+from combee.names import COMPONENTS_KEY, LESSONS_FILE, PROMPT_KEY
 from combee.report.child import build_apart
 from combee.report.outcome import Session, result_of
-from combee.report.result import Result, to_bytes
-from combee.report.words import PROMPT_FILE
+from combee.report.result import PlaybookInfo, Result, to_bytes
 
 RESULT_FILE = "result.json"
 GATE_FILE = "gate.json"
@@ -32,7 +32,7 @@ _LINE = 4096
 """characters in a line; a container runtime cuts lines longer than 16 KiB."""
 MAX_BYTES = 1 << 30
 _NAME = re.compile(
-    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|result\.json|report\.(?:md|html)|playbook\.md|prompt\.(?:txt|json)"
+    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
 )
 
 
@@ -44,19 +44,23 @@ def calls_file(step: str) -> str:
 async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
     """Return the result and the files made from it. result.json is last: where it is, the rest is too."""
     result = await result_of(session)
-    playbook, report = await build_apart(result)
-    book = result.playbook
-    prompt = {}
-    if book is not None and book.components:
-        parts = json.dumps(book.components, indent=1, ensure_ascii=False) + "\n"
-        prompt = {PROMPT_FILE: book.text.encode(), "prompt.json": parts.encode()}
+    lessons, report = await build_apart(result)
     return result, {
-        "playbook.md": playbook.encode(),
-        **prompt,
+        **_prompt(result.playbook),
+        LESSONS_FILE: lessons.encode(),
         "report.md": report.markdown.encode(),
         "report.html": report.html.encode(),
         RESULT_FILE: to_bytes(result),
     }
+
+
+def _prompt(book: PlaybookInfo | None) -> dict[str, bytes]:
+    """Return what models are shown, and its components where it has any; nothing before a run has a
+    playbook."""
+    if book is None:
+        return {}
+    parts = json.dumps(book.components, indent=1, ensure_ascii=False) + "\n" if book.components else ""
+    return {PROMPT_KEY: book.text.encode()} | ({COMPONENTS_KEY: parts.encode()} if parts else {})
 
 
 def packed(files: Mapping[str, bytes]) -> Iterator[str]:

@@ -11,14 +11,14 @@ import json
 import sys
 
 from combee.errors import BugError
-from combee.report.build import Report, build_report, playbook_markdown
+from combee.report.build import Report, build_report, lessons_markdown
 from combee.report.result import Result, read_result, to_bytes
 
 DEADLINE_SECONDS = 120.0
 
 
 async def build_apart(result: Result) -> tuple[str, Report]:
-    """Return (playbook.md, the reports) of a result. Raises BugError with the last line of a failed child."""
+    """Return (lessons.md, the reports) of a result. Raises BugError with the last line of a failed child."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -38,15 +38,15 @@ async def build_apart(result: Result) -> tuple[str, Report]:
         last = errors.decode(errors="replace").strip().rpartition("\n")[2]
         raise BugError(f"the report could not be built ({last[:300]})")
     texts = json.loads(out)
-    return texts["playbook"], Report(markdown=texts["markdown"], html=texts["html"])
+    return texts["lessons"], Report(markdown=texts["markdown"], html=texts["html"])
 
 
 def main() -> None:
     """Read the result and write the texts, as the child."""
     result = read_result(sys.stdin.buffer.read())
-    playbook = playbook_markdown(result)
-    report = build_report(result, playbook_markdown=playbook)
-    texts = {"playbook": playbook, "markdown": report.markdown, "html": report.html}
+    lessons = lessons_markdown(result)
+    report = build_report(result, lessons_markdown=lessons)
+    texts = {"lessons": lessons, "markdown": report.markdown, "html": report.html}
     sys.stdout.write(json.dumps(texts))
 
 

@@ -299,7 +299,7 @@ def _learned(session: Session, records: _Records) -> dict[str, Any]:
         tokens=rendered.tokens,
         entries=len(rendered.included),
         left_out=len(rendered.left_out),
-        text=rendered.text if rendered.components else "",
+        text=rendered.shown.text,
         components=dict(rendered.components),
         over_budget=sum(left.reason == OVER_BUDGET for left in rendered.left_out),
     )

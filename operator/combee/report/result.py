@@ -240,9 +240,9 @@ class PlaybookInfo(Model):
     components: dict[str, str] = Field(default_factory=dict)
     """A prompt's parts by name; empty for a playbook of entries."""
     text: str = ""
-    """A prompt as a model reads it; empty for a playbook of entries."""
-    path: str = "playbook.md"
-    """The file, relative to result.json."""
+    """What models are shown, to the byte."""
+    path: str = "prompt.md"
+    """The file that holds ``text``, relative to result.json."""
 
 
 class Entry(Model):

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from combee.api.methods import budget_field
 from combee.api.stakes import TUNED_ON
+from combee.names import LESSONS_FILE
 from combee.report.result import Paired, PlaybookInfo, Result
 from combee.report.text import amount, count, duration, score, signed
 
-PROMPT_FILE = "prompt.txt"
-"""The file of a learned prompt, as agents see it."""
 SIMULATED = "simulated model"
 SIMULATED_BANNER = "Numbers made with a simulated model"
 
@@ -210,10 +209,9 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
 def _read(book: PlaybookInfo) -> str:
     if book.components:
         return (
-            f"Read {PROMPT_FILE}: it is the prompt as agents see it; the report says which variants it came "
-            "out of."
+            f"Read {book.path}, the prompt as agents see it; the report says which variants it came out of."
         )
-    return f"Read {book.path}: every bullet names the examples it was learned from."
+    return f"Read {LESSONS_FILE}: every bullet names the examples it was learned from. Use {book.path}."
 
 
 def _capital(text: str) -> str:

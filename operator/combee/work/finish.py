@@ -175,7 +175,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
     plan, inputs, asker = iteration.plan, iteration.inputs, iteration.asker
     own = StepSummary(step=step.name, kind=step.kind, usage=asker.usage())
     usage = total_usage([*inputs.receipts, own])
-    text = iteration.rendered.text
+    text = iteration.rendered.shown.text
     artifact = await context.store.aput_blob(iteration.applied.ledger.to_json())
     by_step = await _recorded(context, iteration)
     rows = [row for step_rows in by_step.values() for row in step_rows]

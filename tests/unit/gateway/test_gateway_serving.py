@@ -98,7 +98,7 @@ def test_objects_of_the_api_server_are_read_whatever_else_they_have() -> None:
 @pytest.mark.parametrize(("holds", "served"), [(A, True), (B, False)])
 async def test_a_configmap_that_holds_another_version_is_no_content(holds: str, served: bool) -> None:
     async def get(kind: str, namespace: str, name: str) -> dict[str, Any]:
-        return {"metadata": {"annotations": {DIGEST_ANNOTATION: holds}}, "data": {"playbook.md": "Be brief."}}
+        return {"metadata": {"annotations": {DIGEST_ANNOTATION: holds}}, "data": {"prompt.md": "Be brief."}}
 
     kube = cast(Kube, SimpleNamespace(get=get))
     director = Director(kube, "team-a", Secrets(Path("/nowhere")), Metrics())

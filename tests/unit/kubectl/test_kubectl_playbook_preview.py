@@ -15,7 +15,7 @@ from combee.cli.cluster import place as places
 from combee.cli.cluster.playbook_preview import run_playbook_preview
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Object
-from combee.names import API_VERSION, DIGEST_ANNOTATION, GATE_KEY, PLAYBOOK_KEY
+from combee.names import API_VERSION, DIGEST_ANNOTATION, GATE_KEY, PROMPT_KEY
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plan"))
 from playbook_bench import CANARY, GATEWAY, World, gate
@@ -53,7 +53,7 @@ class Api:
                 },
                 "immutable": True,
                 "data": {
-                    PLAYBOOK_KEY: "- [x-1] Use net sales.",
+                    PROMPT_KEY: "- [x-1] Use net sales.",
                     **({GATE_KEY: one.gate.to_json()} if one.gate else {}),
                 },
             }

@@ -87,7 +87,7 @@ FULL: dict[str, Any] = {
             "heldOut": {"uri": "s3://datasets/formula/heldout.jsonl", "secretRef": {"name": "s3-heldout"}},
             "test": {"uri": "s3://datasets/formula/test.jsonl", "secretRef": {"name": "s3-test"}},
         },
-        "initialPlaybook": {"configMap": {"name": "start", "key": "playbook.md"}},
+        "initialPlaybook": {"configMap": {"name": "start", "key": "prompt.md"}},
     },
     "method": {"type": "ACE"},
     "engines": [

@@ -151,7 +151,7 @@ def runs(draw: st.DrawFn) -> PromptLearningRun:
         data["test"] = draw(splits)
     spec["task"] = {"type": "Formula", "data": data}
     if draw(st.booleans()):
-        spec["task"]["initialPlaybook"] = {"configMap": {"name": "start", "key": "playbook.md"}}
+        spec["task"]["initialPlaybook"] = {"configMap": {"name": "start", "key": "prompt.md"}}
     if draw(st.booleans()):
         spec["queue"] = {"name": draw(label)}
     if draw(st.booleans()):

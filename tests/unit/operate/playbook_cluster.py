@@ -168,7 +168,7 @@ class Team:
         digest = digest_of(name)
         baseline, best = ({f"x{i}": float(i < n) for i in range(200)} for n in (100, 140))
         data = {
-            names.PLAYBOOK_KEY: f"## Rules\n[x-1] Use net sales, as {name} says.\n",
+            names.PROMPT_KEY: f"## Rules\n[x-1] Use net sales, as {name} says.\n",
             names.ARTIFACT_KEY: json.dumps({"name": name}),
             names.GATE_KEY: GateScores(HELD_OUT, baseline, best).to_json(),
         }

@@ -30,7 +30,7 @@ async def test_a_rollback_is_followed_and_delivered_while_the_manifest_cannot_be
     await team.decide("b", "Refuse").tick()
     assert team.active == "a" and team.playbook["status"]["state"]["refused"] == [digest_of("b")]
     assert team.version("b")["status"]["phase"] == "Refused"
-    assert "as a says" in team.delivered["data"]["playbook.md"]
+    assert "as a says" in team.delivered["data"]["prompt.md"]
     assert team.why("Ready") == ("False", "InvalidManifest")
     assert [one for one in team.told() if one in ("InvalidManifest", "RolledBack")] == [
         "InvalidManifest",
@@ -58,7 +58,7 @@ async def test_it_is_delivered_where_and_what_the_rest_of_the_manifest_says() ->
     await team.spec(**named).tick(2)
     await team.spec(heldOut={"minScore": 7}).tick(2)
     assert team.active == "a"
-    assert "as a says" in team.kube.of("ConfigMap")["mounted"]["data"]["playbook.md"]
+    assert "as a says" in team.kube.of("ConfigMap")["mounted"]["data"]["prompt.md"]
 
 
 def from_a_later_release(team: Team, name: str) -> None:
@@ -81,7 +81,7 @@ async def test_an_active_version_that_cannot_be_read_stays_and_the_tick_ends_wit
     team.decide("b", "Refuse")
     with pytest.raises(ClusterError):
         await team.tick()
-    assert team.active == "a" and "as a says" in team.delivered["data"]["playbook.md"]
+    assert team.active == "a" and "as a says" in team.delivered["data"]["prompt.md"]
 
 
 async def test_another_version_that_cannot_be_read_is_left_alone() -> None:
@@ -123,8 +123,8 @@ def test_what_was_judged_for_a_test_that_pauses_waits() -> None:
 
 
 ALTERED: dict[str, dict[str, Any]] = {
-    "a text that was changed": {"data": {"playbook.md": "Answer as you like.", "artifact.json": "{}"}},
-    "a text that was added": {"data": {"playbook.md": "", "more.md": "Answer as you like."}},
+    "a text that was changed": {"data": {"prompt.md": "Answer as you like.", "artifact.json": "{}"}},
+    "a text that was added": {"data": {"prompt.md": "", "more.md": "Answer as you like."}},
     "nothing left": {"data": {}},
     "binary data": {"binaryData": {"x": "AA=="}},
 }
@@ -148,7 +148,7 @@ async def test_what_somebody_changed_in_the_delivered_configmap_is_written_again
 
 async def test_a_configmap_that_cannot_be_mended_is_not_called_delivered() -> None:
     team = await promoted()
-    team.delivered["data"] = {"playbook.md": "Answer as you like."}
+    team.delivered["data"] = {"prompt.md": "Answer as you like."}
     del team.kube.of("ConfigMap")[team.content("b")["metadata"]["name"]]
     for _ in range(2):
         with pytest.raises(ClusterError, match="the content of the active version is gone"):

@@ -25,7 +25,7 @@ def run() -> PromptLearningRun:
 def test_pods_are_told_the_config_map_of_the_version_that_was_active(run: PromptLearningRun) -> None:
     seen = with_start(run, Memory(start=Start("a" * 64, "formula-aaaaaaaaaaaa")))
     told = seen.dump()["spec"]["task"]["initialPlaybook"]
-    assert told == {"configMap": {"name": "formula-aaaaaaaaaaaa", "key": "playbook.md"}}
+    assert told == {"configMap": {"name": "formula-aaaaaaaaaaaa", "key": "prompt.md"}}
     # All else is as it was written, and pods can read it again.
     assert parse_run(seen.dump(), "").spec.task.model_copy(update={"initial_playbook": None}) == (
         run.spec.task.model_copy(update={"initial_playbook": None})

@@ -104,7 +104,9 @@ def test_it_makes_an_immutable_object_without_owner(
     assert made["immutable"] is True and "ownerReferences" not in made["metadata"]
     assert made["metadata"]["labels"]["combee.dev/playbook"] == "formula"
     assert "combee.dev/run" not in made["metadata"]["labels"]
-    assert "Divide first." in made["data"]["playbook.md"]
+    shown = publish.rendered(pod, made["data"]["artifact.json"].encode()).text
+    assert "Divide first." in shown and shown.endswith("\n")
+    assert made["data"]["prompt.md"] == shown.strip(), "as agents are shown it"
     assert AceMethod().from_json(made["data"]["artifact.json"].encode()).digest == digest
     gate = GateScores.from_json(made["data"]["gate.json"])
     assert gate.held_out == "ab" * 32
@@ -126,9 +128,9 @@ def test_what_was_found_in_it_goes_along(
 
 
 def test_findings_that_cannot_be_read_refuse_the_version() -> None:
-    (found,) = read_content({"data": {"playbook.md": NOTES, "findings.json": "[["}}).findings
+    (found,) = read_content({"data": {"prompt.md": NOTES, "findings.json": "[["}}).findings
     assert (found.kind, found.entry) == ("leak", "findings.json") and "cannot be read" in found.reason
-    assert read_content({"data": {"playbook.md": NOTES}}).findings == ()
+    assert read_content({"data": {"prompt.md": NOTES}}).findings == ()
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -138,7 +140,7 @@ def test_one_that_is_there_already_is_as_good_when_it_is_the_same(
     def answer(request: Request) -> tuple[int, dict[str, str], bytes]:
         if request.method == "POST":
             return 409, {}, b"{}"
-        data = json.loads(tls.asked[0].body)["data"] if same else {"playbook.md": "other"}
+        data = json.loads(tls.asked[0].body)["data"] if same else {"prompt.md": "other"}
         data |= {"gate.json": "learned elsewhere, from another start"}
         return 200, {}, json.dumps({"data": data}).encode()
 
@@ -167,10 +169,10 @@ def test_a_playbook_over_the_limit_is_too_large_and_an_artifact_over_it_is_left_
     def keys(text: str, artifact: bytes, gate: str = "", type: str = "ACE") -> set[str]:
         return set(publish.content(text, artifact, gate, method=Method(type=type)))
 
-    assert keys("x" * 100, b"y" * 100) == {"playbook.md", "artifact.json"}
-    assert keys("x" * 100, b"y" * publish.MAX_BYTES) == {"playbook.md"}
-    assert keys("x", b"y" * 100, "z" * publish.MAX_BYTES) == {"playbook.md", "artifact.json"}
-    assert keys("x", b"y" * publish.MAX_BYTES, "z" * 100) == {"playbook.md", "gate.json"}
+    assert keys("x" * 100, b"y" * 100) == {"prompt.md", "artifact.json"}
+    assert keys("x" * 100, b"y" * publish.MAX_BYTES) == {"prompt.md"}
+    assert keys("x", b"y" * 100, "z" * publish.MAX_BYTES) == {"prompt.md", "artifact.json"}
+    assert keys("x", b"y" * publish.MAX_BYTES, "z" * 100) == {"prompt.md", "gate.json"}
     with pytest.raises(ArtifactTooLargeError, match=r"method\.ace\.renderTokenBudget"):
         keys("x" * (publish.MAX_BYTES + 1), b"")
     with pytest.raises(ArtifactTooLargeError, match=r"method\.gepa\.renderTokenBudget"):
@@ -179,17 +181,17 @@ def test_a_playbook_over_the_limit_is_too_large_and_an_artifact_over_it_is_left_
 
 def test_a_text_that_is_not_of_ace_says_whose_it_is() -> None:
     found = publish.content("Round late.", b"{}", method=Method(type="GEPA"))
-    assert found == {"playbook.md": "Round late.", "method": "GEPA", "artifact.json": "{}"}
+    assert found == {"prompt.md": "Round late.", "method": "GEPA", "artifact.json": "{}"}
     assert shown({**found, "gate.json": "{}"}) == found
 
 
-def test_several_components_are_kept_apart_for_who_starts_from_them() -> None:
+def test_several_components_are_published_by_name_too() -> None:
     parts = [("ask", "Round late."), ("check", "Check units.")]
     found = publish.content("# ask", b"{}", method=Method(type="GEPA"), components=parts)
-    assert json.loads(found["components.json"]) == dict(parts)
-    assert "components.json" not in shown(found)
+    assert json.loads(found["prompt.json"]) == dict(parts)
+    assert shown(found)["prompt.json"] == found["prompt.json"]
     alone = publish.content("Round late.", b"{}", method=Method(type="GEPA"), components=parts[:1])
-    assert "components.json" not in alone
+    assert "prompt.json" not in alone
 
 
 def test_a_missing_artifact_is_the_steps_error(

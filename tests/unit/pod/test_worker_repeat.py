@@ -55,8 +55,8 @@ class Scene:
         rows = [{"model": "m", "messages": [{"role": "user", "content": said}]} for said in self.questions]
         files = {
             "data/requests/asked.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
-            "etc/combee/playbooks/tested/playbook.md": "the tested rule",
-            "etc/combee/playbooks/against/playbook.md": "the against rule",
+            "etc/combee/playbooks/tested/prompt.md": "the tested rule",
+            "etc/combee/playbooks/against/prompt.md": "the against rule",
         }
         for path, text in files.items():
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from combee.api.run import PromptLearningRun
+from combee.errors import DataError
+from combee.names import LESSONS_MARK
 from combee.objects.types import Settings as ClusterSettings
 from combee.objects.volumes import step_mounts
 from combee.plan.types import Step
@@ -20,6 +22,7 @@ from combee.records import Owner
 from combee.settings import WorkerSettings
 
 PARTS = {"ask": "Round late.", "check": "Check units."}
+NOTES = f"# Lessons of run\n\n{LESSONS_MARK}\n\n- Round late.\n"
 TEXT = "# ask\n\nRound late."
 
 
@@ -41,7 +44,7 @@ def run(method: str, key: str) -> dict[str, Any]:
     }
 
 
-def started(root: Path, method: str, key: str = "playbook.md") -> str:
+def started(root: Path, method: str, key: str = "prompt.md") -> str:
     """What profile's pod starts from, with exactly the keys mounted that its manifest asks for."""
     document = run(method, key)
     made = step_mounts(
@@ -52,7 +55,12 @@ def started(root: Path, method: str, key: str = "playbook.md") -> str:
     )
     volume = next(one for one in made.volumes if one["name"] == "data-initialplaybook")
     sources = volume["projected"]["sources"] if "projected" in volume else [volume]
-    held = {"playbook.md": TEXT, "components.json": json.dumps(PARTS), "start.txt": "Be brief."}
+    held = {
+        "prompt.md": TEXT,
+        "prompt.json": json.dumps(PARTS),
+        "start.txt": "Be brief.",
+        "lessons.md": NOTES,
+    }
     folder = root / "data/initialPlaybook"
     folder.mkdir(parents=True)
     for one in sources:
@@ -69,12 +77,17 @@ def test_gepa_starts_from_the_components_of_a_published_prompt(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("method", "key", "text"), [("ACE", "playbook.md", TEXT), ("GEPA", "start.txt", "Be brief.")]
+    ("method", "key", "text"), [("ACE", "prompt.md", TEXT), ("GEPA", "start.txt", "Be brief.")]
 )
 def test_everything_else_starts_from_the_text_that_is_named(
     tmp_path: Path, method: str, key: str, text: str
 ) -> None:
     assert started(tmp_path, method, key) == text
+
+
+def test_the_notes_of_a_run_are_no_start(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"lessons\.md: this is lessons\.md: .* Give prompt\.md"):
+        started(tmp_path, "ACE", "lessons.md")
 
 
 def test_a_step_imports_what_every_step_uses() -> None:

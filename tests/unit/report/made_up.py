@@ -225,7 +225,7 @@ def result(**changes: Any) -> Result:
             {"name": "tokens", "spent": 1_398_000, "limit": None},
         ],
         "costPerPoint": {"tokens": 67_211.5, "rollouts": 101.2},
-        "playbook": {"digest": "ef" * 32, "tokens": 3912, "entries": 6, "leftOut": 1, "path": "playbook.md"},
+        "playbook": {"digest": "ef" * 32, "tokens": 3912, "entries": 6, "leftOut": 1, "path": "prompt.md"},
         "entries": entries,
         "refusals": [
             {"kind": "replay", "reason": "its own example 41 stays wrong with it", "textDigest": "0a" * 32},

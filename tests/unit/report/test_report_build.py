@@ -12,7 +12,7 @@ import made_up
 import pytest
 
 from combee.report import views, words
-from combee.report.build import build_report, playbook_markdown
+from combee.report.build import build_report, lessons_markdown
 from combee.report.figures import figures
 from combee.report.parts import Servers
 from combee.report.result import to_bytes
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 
 def made(result):
-    return build_report(result, playbook_markdown=playbook_markdown(result))
+    return build_report(result, lessons_markdown=lessons_markdown(result))
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +147,9 @@ def test_hostile_texts_stay_texts(full):
     tame = Page(full.html)
     assert {tag for tag, _ in page.tags} <= {tag for tag, _ in tame.tags}
     assert "<script>alert(1)</script>" in page.text and "{{ 7*7 }}" in page.text
-    for text in (report.html, report.markdown, playbook_markdown(result)):
+    for text in (report.html, report.markdown, lessons_markdown(result)):
         assert "\x1b" not in text and "\u202e" not in text
-    for text in (report.markdown, playbook_markdown(result)):
+    for text in (report.markdown, lessons_markdown(result)):
         assert not re.search(r"(?<!\\)<(script|img)", text)
         assert not re.search(r"(?<!\\)\]\(", text) and "https://" not in text and "\n# heading" not in text
 
@@ -308,7 +308,7 @@ def test_lineage_is_told_beside_the_entry(full):
         "left out: what replaced it stands",
     ):
         assert told in page
-    assert "fixed it, left 2 controls" in playbook_markdown(made_up.result())
+    assert "fixed it, left 2 controls" in lessons_markdown(made_up.result())
 
 
 def test_no_figure_without_numbers():
@@ -316,7 +316,7 @@ def test_no_figure_without_numbers():
 
 
 def test_the_playbook_names_every_source():
-    text = playbook_markdown(made_up.result())
+    text = lessons_markdown(made_up.result())
     for entry in made_up.result().entries:
         if entry.rendered:
             assert entry.id in text and all(source in text for source in entry.sources)
@@ -361,7 +361,7 @@ def test_partial_credit_stands_beside_the_exact_score_where_the_task_has_it():
     assert "partial credit 0.791 → 0.875" in tables(result)["paired"].note
     assert "partial credit" not in words.gate_line(made_up.result().held_out.gate)
     assert "partial credit" not in tables(made_up.result())["paired"].note
-    report = build_report(result, playbook_markdown="")
+    report = build_report(result, lessons_markdown="")
     assert "examples; partial credit 0.791 → 0.875</span>" in report.html
     (line,) = [line for line in report.markdown.splitlines() if line.startswith("| held-out, gate half |")]
     assert line.endswith("; partial credit 0.791 → 0.875 |")

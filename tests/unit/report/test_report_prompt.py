@@ -7,8 +7,9 @@ from typing import Any
 
 import made_up
 
+from combee.names import LESSONS_MARK
 from combee.report import words
-from combee.report.build import build_report, playbook_markdown
+from combee.report.build import build_report, lessons_markdown
 from combee.report.result import Result
 from combee.report.tables import tables
 
@@ -42,10 +43,10 @@ def prompt(text: str = "Round late.\nDivide first.", method: str = "GEPA") -> Re
 
 
 def test_a_prompt_is_shown_as_it_is_with_the_lessons_below_it() -> None:
-    shown = playbook_markdown(prompt())
-    assert "# Prompt of " in shown and "## ask" in shown
+    shown = lessons_markdown(prompt())
+    assert "# Lessons of " in shown and "## ask" in shown
     assert "> Round late.\\\n> Divide first." in shown and "\n- Use 4 when rates are quarterly." in shown
-    assert "bullet" not in shown and "prompt.txt" in shown
+    assert "bullet" not in shown and LESSONS_MARK in shown.splitlines()
 
 
 def test_lines_of_variants_are_a_table_that_other_methods_have_not() -> None:
@@ -55,9 +56,9 @@ def test_lines_of_variants_are_a_table_that_other_methods_have_not() -> None:
          "+7.0 on 20", "0.800"
     )  # fmt: skip
     assert table.rows[1][1:4] == ("given", "none", "start")
-    report = build_report(prompt(), playbook_markdown="")
+    report = build_report(prompt(), lessons_markdown="")
     assert "Lines of variants" in report.markdown and "Lines of variants" in report.html
-    other = build_report(made_up.result(), playbook_markdown="")
+    other = build_report(made_up.result(), lessons_markdown="")
     assert "Lines of variants" not in other.markdown + other.html
 
 
@@ -65,9 +66,7 @@ def test_words_are_those_of_a_prompt() -> None:
     result = prompt()
     assert words.playbook(result) == "a prompt of 1 component, 90 tokens, the best of 2 variants"
     steps = " ".join(words.next_steps(result))
-    assert (
-        "Read prompt.txt" in steps and "Raise method.gepa.renderTokenBudget: 1 variant did not fit" in steps
-    )
+    assert "Read prompt.md" in steps and "Raise method.gepa.renderTokenBudget: 1 variant did not fit" in steps
     assert tables(result)["verification"].title == "Acceptance"
     steps = " ".join(words.next_steps(prompt(method="OfAPackage")))
     assert "Raise method.options.renderTokenBudget: 1 variant did not fit" in steps
@@ -75,7 +74,7 @@ def test_words_are_those_of_a_prompt() -> None:
 
 def test_a_hostile_prompt_stays_text() -> None:
     result = prompt(HOSTILE)
-    report = build_report(result, playbook_markdown=playbook_markdown(result))
+    report = build_report(result, lessons_markdown=lessons_markdown(result))
     assert "<script>alert" not in report.html and "\x1b" not in report.html + report.markdown
     assert not re.search(r"(?<!\\)<script", report.markdown) and "https://" not in report.markdown
-    assert "\n# heading" not in playbook_markdown(result)
+    assert "\n# heading" not in lessons_markdown(result)

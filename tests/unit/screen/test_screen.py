@@ -214,11 +214,12 @@ formula-ace learned a better playbook (simulated model)
 
 Look at
   out/report.html  the whole story, with figures
-  out/playbook.md  what was learned, and from what
+  out/prompt.md    what models are shown from now on
+  out/lessons.md   what was learned, and from what
   out/result.json  every number, for programs
 
 Next
-  - Read playbook.md: every bullet names the examples it was learned from.
+  - Read lessons.md: every bullet names the examples it was learned from. Use prompt.md.
   - Settle 1 contested bullet: sources disagree about them.
   - Look at the refused entries of kind leak and injection: they say something about the
     data.

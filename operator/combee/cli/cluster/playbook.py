@@ -9,7 +9,7 @@ from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.cluster.versions import content, known
 from combee.cli.where import Place
 from combee.errors import UserError
-from combee.names import PLAYBOOK_KEY, PLAYBOOK_KIND, RUN_KIND
+from combee.names import PLAYBOOK_KIND, PROMPT_KEY, RUN_KIND
 from combee.report.text import visible
 
 
@@ -24,10 +24,10 @@ def run_playbook(name: str, place: Place) -> int:
         if not published:
             raise _none(here, run)
         config = await here.kube.get("ConfigMap", here.namespace, published)
-        text = (config or {}).get("data", {}).get(PLAYBOOK_KEY)
+        text = (config or {}).get("data", {}).get(PROMPT_KEY)
         if text is None:
             raise UserError(
-                f"the ConfigMap {published} is gone or holds no {PLAYBOOK_KEY}",
+                f"the ConfigMap {published} is gone or holds no {PROMPT_KEY}",
                 where=f"status.published of {name}",
                 fix=f"The store has it too: {here.command(f'report {name} -o {name}')}",
             )

@@ -45,7 +45,8 @@ def run_report(name: str, out: Path, place: Place, *, wait_seconds: float) -> in
         say(
             f"{name}: {len(files)} files in {out} ({plans} plans)\n\nLook at\n"
             f"  {out}/report.html    the whole story, with figures\n"
-            f"  {out}/playbook.md    what was learned, and from what\n"
+            f"  {out}/{names.PROMPT_KEY}    what models are shown from now on\n"
+            f"  {out}/{names.LESSONS_FILE}    what was learned, and from what\n"
             f"  {out}/{RESULT_FILE}    every number, for programs\n\n"
             f"Learn the same on this machine\n  combee run -f run.yaml --plans {out}/plans -o again"
         )

@@ -167,10 +167,10 @@ async def content(here: Here, version: Object) -> Content:
     name = version["spec"]["configMapName"]
     config = await here.kube.get("ConfigMap", here.namespace, name)
     data = (config or {}).get("data") or {}
-    text = data.get(names.PLAYBOOK_KEY)
+    text = data.get(names.PROMPT_KEY)
     if text is None:
         raise UserError(
-            f"the ConfigMap {name} is gone or holds no {names.PLAYBOOK_KEY}",
+            f"the ConfigMap {name} is gone or holds no {names.PROMPT_KEY}",
             where=f"PlaybookVersion {version['metadata']['name']}",
             fix="Restore it from a backup, or let the run that made it run again: that costs no model call",
         )
