@@ -10,7 +10,7 @@ ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
 CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive soak images bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
+.PHONY: help demo demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
@@ -86,6 +86,10 @@ cluster-revive: $(VENV)/dev.stamp  ## kill a node of its own without a word, thr
 images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated model; load them into that node where it runs
 	@PYTHON=$(abspath $(BIN))/python $(NODE) images
 
+kagent: $(VENV)/dev.stamp  ## hold examples/kagent.yaml against the definitions in a checkout of kagent (KAGENT=DIR)
+	@[ -d "$(KAGENT)" ] || { echo "KAGENT names no folder: make kagent KAGENT=/path/to/a/checkout"; exit 1; }
+	KAGENT=$(abspath $(KAGENT)) $(BIN)/python -m pytest tests/unit/api/test_kagent_example.py
+
 # ACE=DIR and GEPA=DIR are checkouts of the peers (docs/evidence/peers.md says which commits), PEER_PYTHON what runs them.
 bench: $(VENV)/run.stamp  ## measure the figures that are promised; ACE=DIR GEPA=DIR run the peers, too
 	@mkdir -p $(OUT)
@@ -134,6 +138,7 @@ lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(COMPILE) -c requirements.lock --extra operator --extra gateway --extra s3 --extra dev pyproject.toml requirements-build.in -o requirements-dev.lock
 	$(COMPILE) -c requirements.lock --extra operator --extra gateway --extra s3 pyproject.toml requirements-build.in -o images/operator/requirements.lock
 	$(COMPILE) -c requirements.lock --extra s3 pyproject.toml requirements-build.in -o images/worker/requirements.lock
+	$(COMPILE) -c requirements-dev.lock tests/e2e/dspy.in -o tests/e2e/dspy.lock
 
 clean:  ## delete what was built and installed here
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

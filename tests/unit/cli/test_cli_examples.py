@@ -18,7 +18,7 @@ from combee.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.yaml"))
-RUNS = [name for name in EXAMPLES if name != "playbook.yaml"]
+RUNS = [name for name in EXAMPLES if name not in ("playbook.yaml", "kagent.yaml")]
 """A Playbook is previewed beside its versions: test_kubectl_playbook_preview does it."""
 CHECKED = "every check before the first request is passed"
 

@@ -69,7 +69,7 @@ SAID = re.compile(r"kubectl combee ([a-z-]+)(?: ([a-z-]+)\b)?")
 
 def test_every_command_that_a_message_names_is_there() -> None:
     """Conditions, errors and hints name the next command; a page of docs is read in the same way."""
-    files = [*(ROOT / "operator").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    files = [*(ROOT / "operator").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
     unknown = [
         (path.name, found[0])
         for path in files
