@@ -18,7 +18,6 @@ from combee.api.common import (
     ConfigMapKeyRef,
     DataUri,
     EndpointUrl,
-    Float,
     Int,
     Label,
     Labels,
@@ -33,6 +32,7 @@ from combee.api.common import (
     refuse,
 )
 from combee.api.extension import Names
+from combee.api.sampling import Sampling
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
 from combee.api.texts import EnvName, ResourceList
@@ -324,19 +324,6 @@ class Endpoint(Model):
         description="Revision of the weights; a new one voids remembered calls.",
     )
     api_key_secret_ref: SecretKeyRef | None = Field(default=None, description="The API key.")
-
-
-class Sampling(Model):
-    """How a role's model samples."""
-
-    temperature: Float = Field(default=0.0, ge=0, le=2, description="Temperature; 0: the most likely token.")
-    top_p: Float = Field(default=1.0, gt=0, le=1, description="Nucleus mass.")
-    max_tokens: Int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
-        description="Most tokens of an answer; absent: what each prompt asks for.",
-    )
 
 
 class RoleModel(Model):

@@ -17,6 +17,7 @@ from typing import TypedDict
 from starlette.routing import Route
 
 from combee.api.run import PromptLearningRun, RunSpec
+from combee.api.sampling import Sampling
 from combee.api.tasks import CustomAdapter
 from combee.api.texts import in_bytes
 from combee.assembly.context import Models, Share
@@ -147,10 +148,10 @@ async def rolling_out(
         yield None
         return
     sampling = spec.roles()[ROLE].sampling
-    proxy = ModelProxy(client, temperature=sampling.temperature, top_p=sampling.top_p)
+    proxy = ModelProxy(client)
     common = _Common(
         endpoint=client.endpoint,
-        sampling=(sampling.temperature, sampling.top_p),
+        sampling=sampling,
         proxy=proxy,
         accounts=accounts,
     )
@@ -169,7 +170,7 @@ class _Common(TypedDict):
     """The fields that both runners have."""
 
     endpoint: Endpoint
-    sampling: tuple[float, float]
+    sampling: Sampling
     proxy: ModelProxy
     accounts: Accounts
 

@@ -55,6 +55,12 @@ class ParseError(CombeeError):
     code = "Parse"
 
 
+class CutError(ParseError):
+    """An answer that ended at its token limit, and so did the shorter one that was asked for after it."""
+
+    code = "Cut"
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """One typed change to an artifact, proposed by an aggregator call.

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import replace
 from typing import Any
 
+from combee.methods.schemas import bounded
 from combee.records import Message, Prompt
 
 MAX_ANSWER_CHARS = 400_000
@@ -55,9 +56,54 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
+LEAST_NEW = 0.6
+"""A text of which a smaller share of triples of words is new goes round in circles."""
+_FEW_WORDS = 12
+
+
+def without_echo(text: str) -> str:
+    """Return one line without the sentences that it has said before; empty where it goes round in circles.
+
+    Models that are at a loss say the same again until they are stopped.
+
+    >>> without_echo("The badge is green. The badge is green. Ask at the desk.")
+    'The badge is green. Ask at the desk.'
+    >>> without_echo("it is a cat, and the cat is a cat, and the cat is a cat, and the cat is a cat")
+    ''
+    """
+    sentences: dict[str, str] = {}
+    for sentence in _SENTENCE_END.split(text):
+        sentences.setdefault(sentence.casefold(), sentence)
+    kept = " ".join(sentences.values())
+    words = kept.casefold().split()
+    triples = list(zip(words, words[1:], words[2:], strict=False))
+    circling = len(words) >= _FEW_WORDS and len(set(triples)) < LEAST_NEW * len(triples)
+    return "" if circling else kept
+
+
 def quote_line(text: str, limit: int) -> str:
     """Return ``text`` on one line as one of ``[id] ...`` items: at most ``limit``, no bracketed id inside."""
     return _FAKE_ITEM.sub("(", one_line(text)[:limit]).rstrip()
+
+
+WORDS_PER_TOKEN = 0.6
+"""What a model is told, so that it stays below a limit that it cannot see."""
+
+
+def shorter_prompt(prompt: Prompt) -> Prompt:
+    """Return ``prompt`` again, for an answer that was cut at its limit: half as long, in words and bounds.
+
+    The limit itself stays. The request is added to the last message, since some chat templates refuse two
+    messages of one role in a row, and the cut answer is left out, since it would be continued.
+    """
+    half = max(1, prompt.max_output_tokens // 2)
+    words = max(1, int(half * WORDS_PER_TOKEN))
+    ask = f"An earlier answer was too long and was cut off. Give a complete one of at most {words} words."
+    *before, last = prompt.messages
+    messages = (*before, Message(last.role, f"{last.content}\n\n{ask}"))
+    schema = None if prompt.schema is None else bounded(prompt.schema, half)
+    return replace(prompt, messages=messages, schema=schema)
 
 
 REPAIR_KEEPS_CHARS = 6000

@@ -71,6 +71,8 @@ class Round:
     follow those of ``verification``, text after text, each in the order of the examples."""
     repeat: int = 0
     """which repeat of the same question: 0 shares an answer with the epoch's rollouts, others look anew."""
+    least_temperature: float = 0.0
+    """of these rollouts: at 0 a model answers a repeated question with the same words, whatever its seed."""
 
 
 Known = tuple[float, float | None]

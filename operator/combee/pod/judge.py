@@ -118,7 +118,7 @@ class Bench:
         pool = ConnectionPool()
         try:
             client = self._client(store, pool)
-            self._asker = Asker({ROLE: client}, {ROLE: (0.0, 1.0)})
+            self._asker = Asker({ROLE: client}, {})
             self._judging = Judging(self.task, store, self._judge, self._publisher())
             async with asyncio.timeout(WORK_SECONDS):
                 if self.task.retention:

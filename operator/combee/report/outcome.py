@@ -238,6 +238,8 @@ def _faults(record: Mapping[str, Any]) -> Faults:
         repaired=record.get("repaired", 0),
         hedges=record.get("hedges", 0),
         lost=record.get("lost", 0),
+        cut=record.get("cut", 0),
+        unparsable=record.get("unparsable", 0),
         limits=record.get("limits", ()),
     )
 
@@ -249,6 +251,8 @@ def _all_faults(parts: Sequence[Faults]) -> Faults:
         repaired=sum(part.repaired for part in parts),
         hedges=sum(part.hedges for part in parts),
         lost=sum(part.lost for part in parts),
+        cut=sum(part.cut for part in parts),
+        unparsable=sum(part.unparsable for part in parts),
         limits=tuple(change for part in parts for change in part.limits),
     )
 

@@ -159,6 +159,10 @@ class Faults(Model):
     """Slow calls raced by a second request."""
     lost: Count = 0
     """Calls that brought no usable answer in spite of all this."""
+    cut: Count = 0
+    """Of the lost: the answer ended at its token limit, and so did a shorter one."""
+    unparsable: Count = 0
+    """Of the lost: the answer could not be read, however often it was asked for. The rest got no answer."""
     limits: tuple[LimitChange, ...] = ()
     """Changes of how many calls of a role may be in flight, made as the server could take them."""
 

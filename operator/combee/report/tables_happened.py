@@ -93,7 +93,9 @@ def faults(result: Result) -> Table:
     others = (
         ("broken answers", met.repaired, "could not be used as they were, and were asked for once more"),
         ("stragglers", met.hedges, "raced by a second request, the first answer was kept"),
-        ("lost calls", met.lost, "brought no usable answer for all that"),
+        ("cut answers", met.cut, "ended at their token limit, twice: raise sampling.maxTokens"),
+        ("unreadable answers", met.unparsable, "could not be parsed, four times over: the model is too weak"),
+        ("unanswered calls", met.lost - met.cut - met.unparsable, "failed for good: see the endpoint's log"),
         ("lost examples", sum(it.failed for it in result.iterations), "got no answer; they count as wrong"),
     )
     rows += [(name, f"{number:,}", done) for name, number, done in others if number]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from combee.api.methods import budget_field
 from combee.api.stakes import TUNED_ON
 from combee.names import LESSONS_FILE
+from combee.report.parts import Faults
 from combee.report.result import Paired, PlaybookInfo, Result
 from combee.report.text import amount, count, duration, score, signed
 
@@ -119,19 +120,26 @@ def faults(result: Result) -> str:
         f"{count(met.hedges, 'slow call')} raced" if met.hedges else "",
     ]
     calls = sum(use.calls - use.hits for use in result.usage.values())
-    bad = again + met.repaired + met.lost > BAD_DAY_SHARE * max(1, calls)
+    unanswered = met.lost - met.cut - met.unparsable
+    bad = again + unanswered > BAD_DAY_SHARE * max(1, calls)
     head = "the endpoint had a bad day" if bad else "the endpoint"
-    return f"{head}: {', '.join(part for part in parts if part) or 'calls failed'}; {_lost(met.lost, failed)}"
+    return f"{head}: {', '.join(part for part in parts if part) or 'calls failed'}; {_lost(met, failed)}"
 
 
 def _most_first(item: tuple[str, int]) -> tuple[int, str]:
     return -item[1], item[0]
 
 
-def _lost(calls: int, examples: int) -> str:
-    if not calls and not examples:
+def _lost(met: Faults, examples: int) -> str:
+    if not met.lost and not examples:
         return "nothing was lost"
-    text = f"{count(calls, 'call')} brought no usable answer"
+    fates = {
+        "cut at the token limit": met.cut,
+        "unreadable": met.unparsable,
+        "unanswered": met.lost - met.cut - met.unparsable,
+    }
+    which = ", ".join(f"{number:,} {fate}" for fate, number in fates.items() if number)
+    text = f"{count(met.lost, 'call')} brought no usable answer" + (f" ({which})" if which else "")
     wrong = "counts as wrong" if examples == 1 else "count as wrong"
     return f"{text}, {count(examples, 'example')} {wrong} for it" if examples else text
 

@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from combee.sim.forms import Form
 from combee.sim.prompts import tokens
 
-_ANSWER = re.compile(r"answer|final|predict|result|output|response")
+ANSWER = re.compile(r"answer|final|predict|result|output|response")
 _CONTENT = re.compile(r"content|text|entry|bullet\b|lesson|rule|insight")
 _IDENTITY = re.compile(r"\bid\b|_ids?\b|\bids?\b|bullet_id|target|base")
 _YES = re.compile(r"correct|right|yes|true|pass|accept|good|a", re.I)
@@ -69,7 +70,7 @@ def rollout(form: Form | None, answer: str, reasoning: str, cited: Sequence[str]
     if form is None:
         return answer
     strings = form.of("string")
-    named = [f for f in strings if _ANSWER.search(f.hint)]
+    named = [f for f in strings if ANSWER.search(f.hint)]
     final = named[-1] if named else strings[-1] if strings else None
 
     def value(field: Form) -> Any:
@@ -78,10 +79,15 @@ def rollout(form: Form | None, answer: str, reasoning: str, cited: Sequence[str]
         if field.kind == "string" and not field.nullable:
             return reasoning
         if field.kind == "array" and field.item is not None and field.item.kind == "string":
-            return list(cited)
+            return _among(field.item, cited)
         return neutral(field)
 
     return dumps(_object(form, value))
+
+
+def _among(item: Form, ids: Sequence[str]) -> list[str]:
+    """Return the ids that a list of this item may hold."""
+    return [id_ for id_ in ids if not item.values or id_ in item.values]
 
 
 def reflect(
@@ -103,7 +109,7 @@ def reflect(
         if field is home and field.item is not None:
             return [_text_item(field.item, text) for text in lessons]
         if field in tag_lists and field.item is not None:
-            return [_tag_item(field.item, id_, tag) for id_, tag in tags]
+            return [_tag_item(field.item, id_, tag) for id_, tag in tags if _may_tag(field.item, id_)]
         if field is last:
             return " ".join(lessons)
         if field.kind == "string" and not field.nullable:
@@ -119,6 +125,12 @@ def _text_item(item: Form, text: str) -> Any:
     strings = item.of("string")
     home = next((f for f in strings if _CONTENT.search(f.hint)), strings[0] if strings else None)
     return _object(item, lambda field: text if field is home else neutral(field))
+
+
+def _may_tag(item: Form, id_: str) -> bool:
+    """Return whether a vote on this id follows the form."""
+    ids = next((f for f in item.fields if f.kind == "string" and f.values), None)
+    return ids is None or id_ in ids.values
 
 
 def _tag_item(item: Form, id_: str, tag: str) -> Any:
@@ -210,7 +222,9 @@ def _entry(item: Form, entry: Entry) -> dict[str, Any]:
 
 def _cite(item: Form, id_: str) -> Any:
     if item.kind == "string":
-        return id_
+        # Where ids are chosen from a list, one that was made up comes out as another of them.
+        made_up = item.values and id_ not in item.values
+        return item.values[int(sha256(id_.encode()).hexdigest(), 16) % len(item.values)] if made_up else id_
     digits = re.sub(r"\D", "", id_)
     return int(digits) if digits else 0
 

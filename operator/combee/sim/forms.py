@@ -34,6 +34,7 @@ class Form:
     fields: tuple[Form, ...] = ()
     item: Form | None = None
     values: tuple[Any, ...] = ()
+    """what it may be; empty: anything. Of ids to choose from the kind is string, of other choices enum."""
     nullable: bool = False
 
     def of(self, *kinds: str) -> tuple[Form, ...]:
@@ -83,7 +84,8 @@ def _node(node: Mapping[str, Any], root: Mapping[str, Any], name: str, depth: in
         values = (node["const"],)
     if values:
         non_null = tuple(v for v in values if v is not None)
-        return Form("enum", name, hint, values=non_null or values, nullable=nullable or None in values)
+        choice = "string" if _IDS.search(description) else "enum"
+        return Form(choice, name, hint, values=non_null or values, nullable=nullable or None in values)
     kind = node.get("type")
     if isinstance(kind, list):
         nullable = nullable or "null" in kind

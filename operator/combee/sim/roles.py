@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from combee.sim.fill import ANSWER
 from combee.sim.forms import Form
 
+LESSON = re.compile(r"lesson|insight")
 JUDGE, REFLECT, AGGREGATE, ROLLOUT, CHAT, EMBED = "judge", "reflect", "aggregate", "rollout", "chat", "embed"
 
 
@@ -43,11 +45,14 @@ def _aggregates(form: Form) -> bool:
 
 
 def _reflects(form: Form) -> bool:
-    return bool(form.lists_of("object"))
+    return bool(form.lists_of("object")) or any(LESSON.search(one.hint) for one in form.lists_of("string"))
 
 
 def _answers(form: Form) -> bool:
-    return len(form.of("string")) >= 2 and len(form.lists_of("string")) == 1
+    strings, lists = form.of("string"), form.of("array")
+    if lists:
+        return len(strings) >= 2 and len(form.lists_of("string")) == 1
+    return len(strings) >= 2 and any(ANSWER.search(one.hint) for one in strings)
 
 
 TABLE = (

@@ -46,7 +46,7 @@ class AdapterRunner(ProgramRunner):
         request = asked_of(rollout.example, rollout.shown, reflected=rollout.reflected)
         async with self.hosts.host() as host:
             started = time.monotonic()
-            with self.proxy.admit(rollout.ordinal, host.key) as visit:
+            with self.proxy.admit(rollout.ordinal, host.key, sampling=rollout.sampling) as visit:
                 visits.append(visit)
                 reply = await host.ask(request, self.hosts.seconds, visit.fatal)
                 if visit.fatal.done():

@@ -12,16 +12,28 @@ import io
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import astuple, dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
 from combee.algo.schedule import list_schedule
+from combee.api.sampling import DEFAULT, Sampling
 from combee.clients.model.chat import Answered, ChatClient, ChatRequest
-from combee.errors import BugError, ContextLengthError, EndpointError, RolloutError, TransientError
-from combee.methods.protocol import ParseError
-from combee.methods.replies import repair_prompt
+from combee.clients.model.room import check_cut, check_room
+from combee.errors import (
+    BugError,
+    CombeeError,
+    ContextLengthError,
+    EndpointError,
+    RolloutError,
+    TransientError,
+)
+from combee.methods.protocol import CutError, ParseError
+from combee.methods.replies import repair_prompt, shorter_prompt
+from combee.methods.schemas import sized
 from combee.plan.types import RoleUsage
 from combee.records import Prompt
 
@@ -30,6 +42,22 @@ Parsed = TypeVar("Parsed")
 LOSSES = (ContextLengthError, TransientError, ParseError, RolloutError)
 """The errors that may end one example without ending the step. Such an example counts as wrong and stays in
 the denominator; the call is not remembered, so it is made again when it is asked for again."""
+
+
+class Fate(StrEnum):
+    """Why an ask brought nothing: each asks something else of the user."""
+
+    CUT = "cut"
+    UNPARSABLE = "unparsable"
+    UNANSWERED = "unanswered"
+
+
+def fate_of(error: CombeeError) -> Fate:
+    """Return what became of an ask that ended with this error, one of ``LOSSES``."""
+    if isinstance(error, CutError):
+        return Fate.CUT
+    return Fate.UNPARSABLE if isinstance(error, ParseError) else Fate.UNANSWERED
+
 
 REPAIR_ROUNDS = 3
 
@@ -66,13 +94,16 @@ class Asker:
     """Asks models for one step. Steps do not share it, since its rows are the step's call graph."""
 
     clients: Mapping[str, ChatClient]
-    samplings: Mapping[str, tuple[float, float]]
-    """role -> (temperature, top_p)."""
+    samplings: Mapping[str, Sampling]
+    """by role; a role without one has the defaults."""
+    token_factor: float | None = None
+    """tokens that the server counts for each estimated one; None: not known yet."""
     rows: list[CallRow] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)
     repaired: int = 0
-    lost: int = 0
-    """asks that ended without an answer that could be used; their work counts as failed."""
+    lost: Counter[Fate] = field(default_factory=Counter)
+    """asks that ended without an answer that could be used, by what became of them; their work counts as
+    failed."""
 
     async def ask(
         self,
@@ -83,17 +114,23 @@ class Asker:
         stage: str,
         chain: int,
         ordinal: int = 0,
+        least_temperature: float = 0.0,
     ) -> Parsed:
-        """Return the parsed answer. Raises ParseError when three repair rounds did not help, and passes on
-        the errors of ``ChatClient.ask``; those that only concern this ask (``LOSSES``) are counted.
+        """Return the parsed answer. Raises ParseError when three repair rounds did not help, CutError when a
+        shorter answer was cut, too, and the errors of ``ChatClient.ask``; those that only concern this ask
+        (``LOSSES``) are counted by their fate.
 
         What a tolerant parser reads out of broken JSON is a guess: the model is asked again, and the
         guess is taken only when that brings nothing. An answer that was cut is taken if it can be parsed.
         """
+        sampling = self.samplings.get(role, DEFAULT).warmed(least_temperature)
+        prompt = sized(prompt, sampling.max_tokens or prompt.max_output_tokens)
         try:
-            return await self._answer(partial(self._call, role, stage, chain, ordinal), prompt, parse)
-        except LOSSES:
-            self.lost += 1
+            return await self._answer(
+                partial(self._call, role, sampling, stage, chain, ordinal), prompt, parse
+            )
+        except LOSSES as error:
+            self.lost[fate_of(error)] += 1
             raise
 
     async def _answer(
@@ -104,21 +141,23 @@ class Asker:
     ) -> Parsed:
         text, cut = await call(prompt)
         usable: list[Parsed] = []
-        reason = "the answer was cut at the token limit; be briefer"
         try:
             usable.append(parse(text))
             if cut or not is_broken_json(text):
                 return usable[0]
             reason = "it is no valid JSON"
         except ParseError as broken:
-            reason = reason if cut else broken.what
+            reason = broken.what
         self.repaired += 1
+        if cut:
+            return await _cut_again(call, prompt, parse)
         for round_number in range(1, REPAIR_ROUNDS + 1):
             try:
-                repair = repair_prompt(prompt, text, reason, round_number)
-                text, _ = await call(repair)
+                text, cut = await call(repair_prompt(prompt, text, reason, round_number))
                 return parse(text)
             except ParseError as broken:
+                if cut and not usable:
+                    return await _cut_again(call, prompt, parse)
                 if round_number == REPAIR_ROUNDS and not usable:
                     raise
                 reason = broken.what
@@ -130,18 +169,20 @@ class Asker:
         raise BugError("a repair ends with an answer or an error")
 
     async def _call(
-        self, role: str, stage: str, chain: int, ordinal: int, prompt: Prompt
+        self, role: str, sampling: Sampling, stage: str, chain: int, ordinal: int, prompt: Prompt
     ) -> tuple[str, bool]:
         """Return the text of an answer, and whether it was cut."""
         client = self.clients.get(role)
         if client is None:
             raise EndpointError(f"no model is given for the role {role}", where=f"spec.models.{role}")
         self.begin(stage)
-        temperature, top_p = self.samplings.get(role, (0.0, 1.0))
-        answered = await client.ask(
-            ChatRequest(prompt=prompt, temperature=temperature, top_p=top_p, ordinal=ordinal)
-        )
+        request = ChatRequest(prompt, sampling, ordinal)
+        if (context_tokens := client.context_tokens) is not None:
+            check_room(request, context_tokens, self.token_factor, f"models.{role}")
+        answered = await client.ask(request)
         self.record(role, stage, chain, answered)
+        if (context_tokens := client.context_tokens) is not None:
+            check_cut(request, answered.completion, context_tokens, f"models.{role}")
         return answered.completion.text, answered.completion.finish_reason == "length"
 
     def begin(self, stage: str) -> None:
@@ -176,7 +217,7 @@ class Asker:
             self.begin(stage)
         self.rows += [replace(row, chain=row.chain + first_chain) for row in part.rows]
         self.repaired += part.repaired
-        self.lost += part.lost
+        self.lost.update(part.lost)
 
     def usage(self) -> dict[str, RoleUsage]:
         """Return the tokens and calls by role."""
@@ -192,7 +233,13 @@ class Asker:
 
     def counts(self) -> dict[str, int]:
         """Return what a step's receipt counts of its asks."""
-        return {"rollouts": self.rollouts(), "repaired": self.repaired, "lost": self.lost}
+        fates = {fate.value: self.lost[fate] for fate in (Fate.CUT, Fate.UNPARSABLE)}
+        return {
+            "rollouts": self.rollouts(),
+            "repaired": self.repaired,
+            "lost": self.lost.total(),
+            **{name: number for name, number in fates.items() if number},
+        }
 
     def encode(self) -> bytes:
         """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
@@ -200,6 +247,22 @@ class Asker:
         role's concurrency changed, and what the servers were seen to do."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
+
+
+async def _cut_again(
+    call: Callable[[Prompt], Awaitable[tuple[str, bool]]], prompt: Prompt, parse: Callable[[str], Parsed]
+) -> Parsed:
+    """Return the parsed answer to the same question, asked once more for a shorter one."""
+    text, cut = await call(shorter_prompt(prompt))
+    try:
+        return parse(text)
+    except ParseError as broken:
+        if cut:
+            raise CutError(
+                f"the answer was cut at {prompt.max_output_tokens} tokens, and so was a shorter one",
+                fix="Raise sampling.maxTokens, or give a reasoning model sampling.reasoningTokens",
+            ) from broken
+        raise
 
 
 def _cells(row: CallRow) -> list[object]:

@@ -57,7 +57,7 @@ class ContainerRunner(ProgramRunner):
 
     async def attempt(self, rollout: Rollout, visits: list[Visit]) -> tuple[Ended, float]:
         files = given_files(rollout.example, rollout.shown.text)
-        with self.proxy.admit(rollout.ordinal) as visit:
+        with self.proxy.admit(rollout.ordinal, sampling=rollout.sampling) as visit:
             visits.append(visit)
             env = {
                 "OPENAI_BASE_URL": self.proxy.url,

@@ -17,7 +17,7 @@ from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.methods.base import Method
 from combee.methods.protocol import Rendered
-from combee.plan.types import RoleUsage, StepSummary
+from combee.plan.types import IterationPlan, RoleUsage, StepSummary
 from combee.records import Example, Shown
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
@@ -66,10 +66,12 @@ class Runner(Protocol):
         chain: int,
         ordinal: int,
         reflected: bool = False,
+        least_temperature: float = 0.0,
     ) -> Recording:
         """Return what was done with the artifact; the call graph has it as one call of the task model. Raises
         ``LOSSES`` for what only concerns this example. ``ordinal`` numbers repeats of the same rollout;
-        ``reflected``: whether it will be reflected on, and not only scored."""
+        ``reflected``: whether it will be reflected on, and not only scored. ``least_temperature`` is that
+        of the calls that name none."""
         ...
 
 
@@ -108,14 +110,11 @@ class WorkContext:
     cache: dict[str, Any] = field(default_factory=dict)
     """values that are costly to derive and the same for every step of this process."""
 
-    def asker(self) -> Asker:
-        """Return an asker with an empty call graph."""
+    def asker(self, plan: IterationPlan | None = None) -> Asker:
+        """Return an asker with an empty call graph. The plan of an iteration knows how the server counts."""
         models = self.spec.models
-        roles = {"task": models.task, "proposer": models.proposer}
-        samplings = {
-            role: (model.sampling.temperature, model.sampling.top_p) for role, model in roles.items()
-        }
-        return Asker(self.clients, samplings)
+        samplings = {"task": models.task.sampling, "proposer": models.proposer.sampling}
+        return Asker(self.clients, samplings, None if plan is None else plan.token_factor)
 
     def rendered(self, artifact: Any) -> Rendered:
         """Return what a model is shown of an artifact, within the run's token budget."""

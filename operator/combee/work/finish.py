@@ -67,7 +67,7 @@ async def run_finish(
     """Finish an iteration. ``shown``: the texts that its agents saw."""
     started = context.clock()
     inputs = await _read(context, step, plan)
-    asker = context.asker()
+    asker = context.asker(plan)
     applied = await _apply(context, asker, plan, ledger, shown, inputs)
     budget_tokens = plan.render_token_budget
     rendered = context.method.render(applied.ledger, budget_tokens=budget_tokens, verify=plan.verify)
@@ -240,7 +240,7 @@ def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list
     """Return what the report shows of this iteration; it holds no text of data or prompts."""
     applied, verified = iteration.applied, iteration.applied.verified
     levels = iteration.inputs.retention["levels"]
-    counts = ("rollouts", "lostCalls", "unknownIds", "failed", "repaired", "lost")
+    counts = ("rollouts", "lostCalls", "unknownIds", "failed", "repaired", "lost", "cut", "unparsable")
     return {
         **{name: iteration.total(name) for name in counts},
         "calls": len(rows),

@@ -19,11 +19,8 @@ from combee.work.context import WorkContext, line_of, put_lines, read_receipt, w
 from combee.work.learn import Learning
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
-from combee.work.rollouts import too_many_lost
+from combee.work.rollouts import refuse_a_bad_day
 from combee.work.variants import dealt_to, name_of, signed
-
-MAX_LOST_SHARE = 0.5
-"""A shard that loses a larger share to errors has a bad day and teaches nothing: the step fails."""
 
 
 async def members(context: WorkContext, plan: IterationPlan) -> list[Example]:
@@ -66,7 +63,7 @@ async def help_others(
         for piece, chunk in chunks[rank :: plan.shards - 1]:
             if await read_receipt(context, step.name, owner) is not None or not await claims.take(piece):
                 break
-            asker = context.asker()
+            asker = context.asker(plan)
 
             async def learn(position: int, asker: Asker = asker) -> None:
                 text = dealt_to(shown, position).shown
@@ -91,7 +88,7 @@ async def run_map(
         context.progress.advance(len(positions))
         return receipt
     started = context.clock()
-    asker = context.asker()
+    asker = context.asker(plan)
     claims = Claims(context, step.name, shard, me=shard)
     cut = pieces(positions, context.concurrency)
     piece_of = {position: number for number, piece in enumerate(cut) for position in piece}
@@ -114,7 +111,7 @@ async def run_map(
         )
 
     results = await pooled(positions, learn, width=context.concurrency)
-    _refuse_a_bad_day(step, results)
+    refuse_a_bad_day([result.error for result in results], "examples", step.name)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
@@ -140,12 +137,6 @@ class _Learned:
     correct: bool
     error: str
     lessons: int
-
-
-def _refuse_a_bad_day(step: Step, results: list[_Learned]) -> None:
-    errors = [result.error for result in results if result.error]
-    if len(errors) > MAX_LOST_SHARE * len(results):
-        raise too_many_lost(len(errors), len(results), "examples", errors[0], step.name)
 
 
 def _counts(plan: IterationPlan, results: list[_Learned], asker: Asker) -> dict[str, int]:

@@ -12,7 +12,7 @@ from itertools import islice
 from combee.algo.tokens import estimate_tokens
 from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
-from combee.records import Example, Shown
+from combee.records import Example, Shown, Trajectory
 from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
 from combee.work.aggregation.topk import probe
@@ -21,9 +21,7 @@ from combee.work.context import WorkContext, held_out_split, put_json, write_rec
 from combee.work.happened import happened, typical_seconds
 from combee.work.passages import repeated
 from combee.work.pool import pooled
-from combee.work.rollouts import mean, rollout, too_many_lost
-
-MAX_LOST_SHARE = 0.5
+from combee.work.rollouts import mean, refuse_a_bad_day, rollout
 
 
 def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int]:
@@ -50,9 +48,8 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     if text:
         await _note_passages(context, rendered.text)
     asker = context.asker()
-    scores, waves, lost = await _waves(context, asker, select, rendered.shown)
-    if len(lost) > MAX_LOST_SHARE * max(1, len(select)):
-        raise too_many_lost(len(lost), len(select), "rollouts", lost[0], step.name)
+    answered, waves = await _waves(context, asker, select, rendered.shown)
+    refuse_a_bad_day([trajectory.error for trajectory in answered], "rollouts", step.name)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
@@ -60,7 +57,8 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
             "record": await put_json(
-                context, happened({PROFILE.name: asker.rows}, context.slots) | asker.counts()
+                context,
+                happened({PROFILE.name: asker.rows}, context.slots) | asker.counts(),
             ),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
@@ -71,9 +69,12 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "gate": len(gate),
             "test": len(splits["test"].examples) if "test" in splits else 0,
             **asker.counts(),
-            "failed": len(lost),
+            "failed": sum(bool(trajectory.error) for trajectory in answered),
         },
-        scores={"select": mean(scores), "tokenFactor": _token_factor(context, select, rendered.text, asker)},
+        scores={
+            "select": mean({trajectory.example_id: trajectory.score for trajectory in answered}),
+            "tokenFactor": _token_factor(context, select, rendered.text, asker),
+        },
         usage=asker.usage(),
         seconds={
             "wall": round(context.clock() - started, 6),
@@ -104,31 +105,28 @@ async def _note_passages(context: WorkContext, text: str) -> None:
 
 async def _waves(
     context: WorkContext, asker: Asker, select: list[Example], shown: Shown
-) -> tuple[dict[str, float], list[tuple[int, float]], list[str]]:
-    """Return scores by example id, each wave's (size, modelled seconds), and the codes of lost rollouts."""
+) -> tuple[list[Trajectory], list[tuple[int, float]]]:
+    """Return what was done on each example, in order, and each wave's (size, modelled seconds)."""
     if context.spec.aggregation.traits.embeds:
         await probe(asker)
     context.progress.begin("profile", len(select))
     dynamic = context.spec.batching.mode == "Dynamic" and not context.spec.aggregation.traits.in_order
-    scores: dict[str, float] = {}
+    answered: list[Trajectory] = []
     waves: list[tuple[int, float]] = []
-    lost: list[str] = []
     remaining = iter(select)
     for number, size in enumerate(wave_sizes(len(select), context.spec.batching.sizes, dynamic=dynamic)):
         stage = f"wave {number}"
 
-        async def score(item: tuple[int, Example], stage: str = stage) -> tuple[str, float, str]:
+        async def answer(item: tuple[int, Example], stage: str = stage) -> Trajectory:
             chain, example = item
             trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
             context.progress.advance()
-            return example.id, trajectory.score, trajectory.error
+            return trajectory
 
-        results = await pooled(list(enumerate(islice(remaining, size))), score, width=context.concurrency)
-        scores.update({example_id: score for example_id, score, _ in results})
-        lost += [error for _, _, error in results if error]
+        answered += await pooled(list(enumerate(islice(remaining, size))), answer, width=context.concurrency)
         rows = [row for row in asker.rows if row.stage == stage]
         waves.append((size, round(typical_seconds(rows, context.slots), 6)))
-    return scores, waves, lost
+    return answered, waves
 
 
 def _token_factor(context: WorkContext, examples: list[Example], playbook: str, asker: Asker) -> float:

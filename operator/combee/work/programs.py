@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from combee.api.sampling import DEFAULT, Sampling
 from combee.clients.model.memo import Memo
 from combee.clients.model.proxy import ModelProxy, Visit
 from combee.clients.model.wire import Answered, CallRecord, Completion, Endpoint, canonical_digest
@@ -18,7 +19,7 @@ from combee.errors import BugError, CombeeError, RolloutError
 from combee.records import Example, Shown
 from combee.tasks.container import may_be_tried_again
 from combee.tasks.traces import Recording, decode
-from combee.work.asker import LOSSES, Asker
+from combee.work.asker import LOSSES, Asker, fate_of
 from combee.work.context import Accounts
 
 ROLE = "task"
@@ -26,12 +27,14 @@ ROLE = "task"
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A rollout to make. ``reflected``: whether it will be reflected on, and not only scored."""
+    """A rollout to make. ``reflected``: whether it will be reflected on, and not only scored; ``sampling`` is
+    that of the calls that say nothing of it."""
 
     example: Example
     shown: Shown
     ordinal: int
     reflected: bool
+    sampling: Sampling = DEFAULT
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +43,7 @@ class ProgramRunner(ABC):
 
     endpoint: Endpoint
     """the endpoint of the task model, which is part of what a rollout is remembered by."""
-    sampling: tuple[float, float]
+    sampling: Sampling
     proxy: ModelProxy
     accounts: Accounts
     at_once: int = 0
@@ -76,10 +79,11 @@ class ProgramRunner(ABC):
 
     async def _digest(self, rollout: Rollout) -> str:
         """Return the digest of all that goes into a rollout."""
-        endpoint = self.endpoint
+        endpoint, sampling = self.endpoint, rollout.sampling
+        decoding = [sampling.temperature, sampling.top_p, *([sampling.stated] if sampling.stated else [])]
         common = {
             "v": 1,
-            "model": [endpoint.model, endpoint.revision, list(endpoint.engine_args), list(self.sampling)],
+            "model": [endpoint.model, endpoint.revision, list(endpoint.engine_args), decoding],
             "example": [rollout.example.id, rollout.example.digest],
             "ordinal": rollout.ordinal,
         }
@@ -95,17 +99,19 @@ class ProgramRunner(ABC):
         chain: int,
         ordinal: int,
         reflected: bool = False,
+        least_temperature: float = 0.0,
     ) -> Recording:
         """Return what was done. Raises RolloutError (the program's fault) or TransientError (the model's)."""
         asker.begin(stage)
         visits: list[Visit] = []
-        rollout = Rollout(example, shown, ordinal, reflected)
+        rollout = Rollout(example, shown, ordinal, reflected, self.sampling.warmed(least_temperature))
         try:
             answered = await self.memo.once(
                 await self._digest(rollout), lambda: self._charged(rollout, visits), slot=self.slots
             )
         except CombeeError as error:
-            asker.lost += isinstance(error, LOSSES)
+            if isinstance(error, LOSSES):
+                asker.lost[fate_of(error)] += 1
             if visits:
                 faults = (error.code,) if isinstance(error, RolloutError) else ()
                 asker.record(ROLE, stage, chain, Answered(completion_of("", visits, 0.0, faults), hit=False))

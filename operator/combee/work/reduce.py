@@ -83,7 +83,7 @@ async def _parts(
         name, part = item
         own = replace(context, progress=together.part()) if len(parts) > 1 else context
         tokens, overhead = input_tokens(own, plan, part.shown, part.reflections)
-        reduction = Reduction(own, plan, own.asker(), part.shown, part.reflections, tokens, overhead)
+        reduction = Reduction(own, plan, own.asker(plan), part.shown, part.reflections, tokens, overhead)
         return reduction, changes_of(name, await reduce_of(plan.strategy)(reduction))
 
     return await pooled(parts, reduced, width=max(1, len(parts)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from combee.errors import CombeeError, RolloutError, TransientError
-from combee.methods.protocol import RolloutReply
+from combee.errors import CombeeError, ContextLengthError, RolloutError, TransientError
+from combee.methods.protocol import CutError, ParseError, RolloutReply
 from combee.methods.verification import Known
 from combee.records import Example, Shown, Trajectory, trajectory_id
 from combee.tasks.container import remedy
@@ -37,33 +37,62 @@ async def rollout(
     stage: str,
     chain: int,
     epoch: int = 0,
+    least_temperature: float = 0.0,
 ) -> Trajectory:
     """Make one trajectory. It never raises for what only concerns this example (``LOSSES``)."""
     model_input = context.task.model_input(example)
     if context.runner is not None:
         try:
-            ran = await context.runner.run(asker, example, shown, stage=stage, chain=chain, ordinal=epoch)
+            ran = await context.runner.run(
+                asker,
+                example,
+                shown,
+                stage=stage,
+                chain=chain,
+                ordinal=epoch,
+                least_temperature=least_temperature,
+            )
         except LOSSES as error:
             return lost(example, model_input, epoch, error)
         return without_work(next(trajectories(example, ran, epoch)))
     prompt = context.method.rollout_prompt(context.task.instructions, shown.text, model_input)
     try:
         reply = await asker.ask(
-            "task", prompt, context.method.parse_rollout, stage=stage, chain=chain, ordinal=epoch
+            "task",
+            prompt,
+            context.method.parse_rollout,
+            stage=stage,
+            chain=chain,
+            ordinal=epoch,
+            least_temperature=least_temperature,
         )
     except LOSSES as error:
         return lost(example, model_input, epoch, error)
     return scored(context, example, model_input, epoch, reply)
 
 
-def too_many_lost(lost: int, of: int, what: str, code: str, where: str) -> TransientError:
-    """Return the error of a step that lost too much. ``code``: what the first one was lost to."""
-    fix = remedy(code) or "See whether the endpoint is healthy"
-    return TransientError(
-        f"{lost} of {of} {what} got no answer ({code})",
-        where=where,
-        fix=f"{fix}, then start it again: what was answered is kept",
-    )
+MAX_LOST_SHARE = 0.5
+"""A step of which a larger share got no answer has a bad day and says nothing: it fails."""
+_OF_THE_MODEL = (ParseError.code, CutError.code)
+"""Answers that cannot be used are the model's own, and count as wrong: a weak model is no bad day."""
+_ADVICE = {
+    TransientError.code: "See whether the endpoint is healthy",
+    ContextLengthError.code: "Make room in the context: lower method.renderTokenBudget, "
+    "aggregation.maxInputTokens or sampling.maxTokens, or serve the model with a longer one",
+}
+
+
+def refuse_a_bad_day(errors: Sequence[str], what: str, where: str) -> None:
+    """Raise TransientError when most of ``errors``, the error code of each of the step's ``what`` (or empty),
+    are not the model's own. Its advice is that for the first of them."""
+    lost = [code for code in errors if code and code not in _OF_THE_MODEL]
+    if len(lost) > MAX_LOST_SHARE * len(errors):
+        fix = remedy(lost[0]) or _ADVICE.get(lost[0], _ADVICE[TransientError.code])
+        raise TransientError(
+            f"{len(lost)} of {len(errors)} {what} got no answer ({lost[0]})",
+            where=where,
+            fix=f"{fix}, then start it again: what was answered is kept",
+        )
 
 
 def without_work(part: Trajectory) -> Trajectory:
@@ -125,18 +154,23 @@ async def evaluate(
     stage: str,
     known: Mapping[str, Known] | None = None,
 ) -> Scores:
-    """Score a playbook on the examples; those whose score is ``known`` are not asked."""
+    """Score a playbook on the examples; those whose score is ``known`` are not asked.
+
+    Raises TransientError on a bad day: most of the scores would be those of no answer.
+    """
     scores = dict(known or {})
     unknown = [example for example in examples if example.id not in scores]
     context.progress.begin(stage, len(unknown))
 
-    async def score(item: tuple[int, Example]) -> tuple[str, Known]:
+    async def answer(item: tuple[int, Example]) -> Trajectory:
         chain, example = item
         trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
         context.progress.advance()
-        return example.id, (trajectory.score, trajectory.partial)
+        return trajectory
 
-    scores |= dict(await pooled(list(enumerate(unknown)), score, width=context.concurrency))
+    answered = await pooled(list(enumerate(unknown)), answer, width=context.concurrency)
+    refuse_a_bad_day([one.error for one in answered] + [""] * len(scores), f"rows of {stage}", stage)
+    scores |= {one.example_id: (one.score, one.partial) for one in answered}
     by_id = {example.id: scores[example.id][0] for example in examples}
     return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id))
 

@@ -56,7 +56,14 @@ async def _answers(
     async def answer(item: tuple[int, _Rollout]) -> Trajectory:
         chain, (example, page, repeat) = item
         trajectory = await rollout(
-            context, asker, example, page.shown, stage=turn.stage, chain=chain, epoch=repeat
+            context,
+            asker,
+            example,
+            page.shown,
+            stage=turn.stage,
+            chain=chain,
+            epoch=repeat,
+            least_temperature=turn.least_temperature,
         )
         context.progress.advance()
         return trajectory

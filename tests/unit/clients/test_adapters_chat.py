@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from combee.api.sampling import Sampling
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
@@ -22,7 +23,8 @@ from waiting import until
 
 
 async def test_an_answer_carries_text_tokens_and_latency(bench: Bench) -> None:
-    answered = await bench.client().ask(ask("hello", ordinal=3, temperature=0.7, top_p=0.9))
+    sampling = Sampling(temperature=0.7, topP=0.9)
+    answered = await bench.client().ask(ask("hello", ordinal=3, sampling=sampling))
     assert (answered.hit, answered.completion.text, answered.completion.finish_reason) == (
         False,
         "hello",

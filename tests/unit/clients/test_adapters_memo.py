@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from adapters_bench import SCHEMA, ask
 
+from combee.api.sampling import Sampling
 from combee.clients.model.memo import Memo
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, Completion, Endpoint
 from combee.clients.store.store import Store
@@ -26,7 +27,7 @@ def key(request: ChatRequest, **endpoint: object) -> str:
 def test_the_key_is_the_same_for_ever() -> None:
     """It is also a name on disk: a change here throws away every memo in the world."""
     prompt = Prompt((Message("user", "caf\u00e9"),), "answer", {"b": 1, "a": [2]}, 64)
-    request = ChatRequest(prompt, 0.5, 0.9, 3)
+    request = ChatRequest(prompt, Sampling(temperature=0.5, topP=0.9), 3)
     assert key(request, revision="r", engine_args=("--x=1",)) == (
         "e3c2fd8918ed5cf24d6b1f5e8b731d8bc50b0366e163fa81e8df6e20652e0d9d"
     )
@@ -35,8 +36,8 @@ def test_the_key_is_the_same_for_ever() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        ChatRequest(Prompt((Message("user", "q"),), "answer", SCHEMA), temperature=0.1),
-        ChatRequest(Prompt((Message("user", "q"),), "answer", SCHEMA), top_p=0.9),
+        ChatRequest(Prompt((Message("user", "q"),), "answer", SCHEMA), Sampling(temperature=0.1)),
+        ChatRequest(Prompt((Message("user", "q"),), "answer", SCHEMA), Sampling(topP=0.9)),
         ChatRequest(Prompt((Message("user", "q"),), "answer", SCHEMA), ordinal=1),
         ChatRequest(Prompt((Message("user", "q"),), "answer", SCHEMA, 64)),
         ChatRequest(Prompt((Message("user", "q"),), "answer", {**SCHEMA, "title": "x"})),
@@ -52,8 +53,8 @@ def test_everything_that_can_change_an_answer_changes_the_key(other: ChatRequest
 
 def test_what_cannot_change_an_answer_does_not_change_the_key() -> None:
     turned = dict(reversed(SCHEMA.items()))
-    assert key(ChatRequest(Prompt((Message("user", "q"),), "a", turned), temperature=0)) == key(
-        ChatRequest(Prompt((Message("user", "q"),), "a", SCHEMA), temperature=0.0)
+    assert key(ChatRequest(Prompt((Message("user", "q"),), "a", turned), Sampling(temperature=0))) == key(
+        ChatRequest(Prompt((Message("user", "q"),), "a", SCHEMA), Sampling(temperature=0.0))
     )
     assert len(key(ask("\ud800 a lone surrogate"))) == 64
 

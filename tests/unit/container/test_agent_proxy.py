@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from answering import Reply, Request, answering
+from combee.api.sampling import Sampling
 from combee.clients.model.agents import AGENT
 from combee.clients.model.chat import CallRecord, ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
@@ -96,7 +97,7 @@ def drive(upstream: Upstream, folder: Path, work: Any, *, budget: Any = None, at
             max_attempts=attempts,
             sleep=_never,
         )
-        proxy = ModelProxy(client, temperature=0.3, top_p=0.9)
+        proxy = ModelProxy(client)
         try:
             async with proxy.serve():
                 return await work(Bench(proxy, records))
@@ -111,7 +112,7 @@ def test_an_agent_with_tools_is_served_and_what_it_asked_is_remembered(
     upstream: Upstream, tmp_path: Path
 ) -> None:
     async def talk(bench: Bench) -> tuple[str | None, int]:
-        with bench.proxy.admit(0) as visit:
+        with bench.proxy.admit(0, sampling=Sampling(temperature=0.3, topP=0.9)) as visit:
             client = bench.client(visit.key)
             assert [model.id async for model in client.models.list()] == ["the-model"]
             first = await client.chat.completions.create(model="whatever", messages=ASK, tools=TOOLS)  # type: ignore[arg-type,call-overload]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from combee.algo.budget import Limits
+from combee.api.sampling import Sampling
 from combee.api.tasks import CustomContainer
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.agents import AGENT
@@ -120,7 +121,7 @@ def bench(
     runner = ContainerRunner(
         container=CustomContainer.model_validate({"image": "i", "attempts": attempts, "concurrency": 3}),
         endpoint=endpoint,
-        sampling=(0.0, 1.0),
+        sampling=Sampling(),
         executor=executor,
         proxy=proxy,
         accounts=Accounts(store, "runs/r-1", guard.settle, guard, progress),
@@ -174,7 +175,7 @@ def test_what_it_did_to_its_end_is_not_tried_again_nor_remembered(tmp_path: Path
     with pytest.raises(RolloutError) as caught:
         asyncio.run(one.run())
     assert len(one.executor.given) == 1
-    assert one.asker.lost == 1
+    assert one.asker.lost.total() == 1
     assert one.asker.usage()["task"].prompt_tokens == 70
     record = happened({"map": one.asker.rows}, 4)
     assert record["rolloutFaults"] == {caught.value.code: 1}

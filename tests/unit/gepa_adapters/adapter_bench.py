@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from combee.algo.budget import Limits
+from combee.api.sampling import Sampling
 from combee.api.tasks import CustomAdapter
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.agents import AGENT
@@ -103,7 +104,7 @@ async def driven(
             adapter=CustomAdapter.model_validate({"factory": factory, "concurrency": concurrency}),
             hosts=hosts,
             endpoint=client.endpoint,
-            sampling=(0.0, 1.0),
+            sampling=Sampling(),
             proxy=proxy,
             accounts=Accounts(store, "runs/r-1", guard.settle, guard, notes),
         )

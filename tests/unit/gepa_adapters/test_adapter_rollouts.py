@@ -73,7 +73,7 @@ def test_a_failed_example_is_no_zero_and_is_asked_again(
                 await bench.run(id=0, difficulty=4, does=does)
             assert failed.value.code == word
         assert [row.hit for row in bench.asker.rows] == [False, False]
-        assert bench.asker.lost == 2
+        assert bench.asker.lost.total() == 2
         record = happened({"map": bench.asker.rows}, 4)
         assert record["rolloutFaults"] == {word: 2}
         assert (await bench.run(id=1, difficulty=4)).score == 0.5

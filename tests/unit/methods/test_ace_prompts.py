@@ -36,7 +36,7 @@ def test_calls_of_a_role_share_everything_up_to_what_varies(name: str, one: Prom
     assert one.messages[0] == two.messages[0] and BOOK.text.strip() in one.messages[0].content
     assert one.messages[0].content.index("# PLAYBOOK") < one.messages[0].content.index("Use 365 days")
     assert one.messages[1] != two.messages[1]
-    assert one.schema is not None and one.schema == two.schema and one.schema_name
+    assert one.schema is not None and one.schema_name == two.schema_name
 
 
 def objects(schema: Any) -> Iterator[dict[str, Any]]:
@@ -104,7 +104,7 @@ def test_a_reflector_is_told_right_from_wrong_and_sees_the_round_before() -> Non
     )
     right = ACE.reflect_prompt(BOOK.text, trajectory("1@1", correct=True), 1, None).messages[1].content
     assert "The attempt was wrong. It is 42." in wrong and "REVIEW 1" in wrong and "Use 12 months" in wrong
-    assert "The attempt was right." in right and "REVIEW" not in right
+    assert "The attempt was right." in right and "REVIEW 1" not in right
 
 
 def test_a_huge_trajectory_is_shown_without_its_middle() -> None:

@@ -278,7 +278,8 @@ def test_faults_are_said_in_one_line_and_a_table():
     ]
     bad = [made_up.iteration(1, 0.5, 10, failed=1)]
     assert words.faults(made_up.result(faults={"lost": 2}, iterations=bad)) == (
-        "the endpoint: calls failed; 2 calls brought no usable answer, 1 example counts as wrong for it"
+        "the endpoint: calls failed; 2 calls brought no usable answer (2 unanswered), 1 example counts as "
+        "wrong for it"
     )
     assert words.faults(made_up.result(faults={"hedges": 3})) == (
         "the endpoint: 3 slow calls raced; nothing was lost"
@@ -400,7 +401,7 @@ def test_what_the_servers_were_seen_to_do_is_added_up_over_iterations():
 def test_servers_that_showed_nothing_are_said_to_have_shown_nothing():
     made = made_up.result()
     assert tables(made)["servers"].rows == ()
-    assert "No server showed" in build_report(made, playbook_markdown="").markdown
+    assert "No server showed" in build_report(made, lessons_markdown="").markdown
     look = Servers(looks=1, waiting=0, waiting_most=0)
     first, *rest = made.iterations
     stages = (first.stages[0].model_copy(update={"servers": look}), *first.stages[1:])

@@ -137,7 +137,7 @@ def test_one_end_that_is_not_known_is_no_failure_in_the_prompt() -> None:
 
     found = trajectory(read({**CHAT, "outcome": None}))
     text = AceMethod().reflect_prompt("", found, 1, None).messages[-1].content
-    assert text.endswith("# VERDICT\n\nHow it ended was not recorded: judge by what can be seen.")
+    assert "# VERDICT\n\nHow it ended was not recorded: judge by what can be seen.\n\n" in text
 
 
 def test_a_long_trace_is_told_in_parts_and_shown_whole() -> None:

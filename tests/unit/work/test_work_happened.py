@@ -6,14 +6,17 @@ import json
 
 import pytest
 
+from combee.api.sampling import Sampling
 from combee.clients.model.wire import Answered, Completion
-from combee.errors import TransientError
+from combee.errors import ContextLengthError, TransientError
 from combee.methods.ace import AceMethod
-from combee.methods.protocol import ParseError
+from combee.methods.protocol import CutError, ParseError
+from combee.methods.schemas import longest
 from combee.records import Message, Prompt
 from combee.work.asker import Asker, CallRow, decode_rows, is_broken_json
 from combee.work.happened import happened, quantile
 
+SHAPED = AceMethod().rollout_prompt("Solve.", "", "how much?")
 PROMPT = Prompt((Message("user", "how much?"),), "answer", {"type": "object"})
 GOOD = '{"reasoning": "r", "bullets": [], "answer": "12"}'
 BROKEN = 'Sure, here is the result:\n{"reasoning" = "r", "bullets": [], "answer": "11",'
@@ -22,36 +25,50 @@ BROKEN = 'Sure, here is the result:\n{"reasoning" = "r", "bullets": [], "answer"
 class Scripted:
     """A client that says one text after the other; an exception is raised."""
 
-    def __init__(self, *texts: str | Exception, finish: str = "stop", **fields: object) -> None:
+    def __init__(
+        self,
+        *texts: str | Exception,
+        finish: str = "stop",
+        context_tokens: int | None = None,
+        prompt_tokens: int = 10,
+        **fields: object,
+    ) -> None:
         self.texts, self.finish, self.fields = list(texts), finish, fields
+        self.context_tokens, self.prompt_tokens = context_tokens, prompt_tokens
         self.asked: list[int] = []
         self.requests: list[str] = []
+        self.prompts: list[Prompt] = []
+        self.samplings: list[Sampling] = []
 
     async def ask(self, request):
         self.asked.append(len(request.prompt.messages))
         self.requests.append(repr(request))
+        self.prompts.append(request.prompt)
+        self.samplings.append(request.sampling)
         text = self.texts.pop(0)
         if isinstance(text, Exception):
             raise text
-        return Answered(Completion(text, 10, 5, 2, 1.5, self.finish, 1, **self.fields), hit=False)
+        return Answered(
+            Completion(text, self.prompt_tokens, 5, 2, 1.5, self.finish, 1, **self.fields), hit=False
+        )
 
 
-async def ask(client: Scripted) -> tuple[Asker, str]:
+async def ask(client: Scripted, prompt: Prompt = PROMPT) -> tuple[Asker, str]:
     asker = Asker({"task": client}, {})
-    reply = await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
+    reply = await asker.ask("task", prompt, AceMethod().parse_rollout, stage="map", chain=0)
     return asker, reply.answer
 
 
 async def test_broken_json_is_asked_for_again_before_it_is_guessed_at() -> None:
     client = Scripted(BROKEN, GOOD)
     asker, answer = await ask(client)
-    assert (answer, asker.repaired, asker.lost, client.asked) == ("12", 1, 0, [1, 3])
+    assert (answer, asker.repaired, asker.lost.total(), client.asked) == ("12", 1, 0, [1, 3])
 
 
 async def test_an_answer_that_stays_useless_is_asked_for_three_times_more() -> None:
     client = Scripted("", "", "", GOOD)
     asker, answer = await ask(client)
-    assert (answer, asker.repaired, asker.lost, len(client.asked)) == ("12", 1, 0, 4)
+    assert (answer, asker.repaired, asker.lost.total(), len(client.asked)) == ("12", 1, 0, 4)
 
 
 async def test_no_two_rounds_of_a_repair_are_the_same_request() -> None:
@@ -64,7 +81,7 @@ async def test_no_two_rounds_of_a_repair_are_the_same_request() -> None:
 @pytest.mark.parametrize("second", ["", TransientError("gone")])
 async def test_the_guess_is_taken_when_asking_again_brings_nothing(second) -> None:
     asker, answer = await ask(Scripted(BROKEN, second))
-    assert (answer, asker.repaired, asker.lost) == ("11", 1, 0)
+    assert (answer, asker.repaired, asker.lost.total()) == ("11", 1, 0)
 
 
 async def test_what_was_cut_keeps_what_it_says() -> None:
@@ -84,7 +101,75 @@ async def test_what_is_lost_is_counted_once() -> None:
         asker = Asker({"task": client}, {})
         with pytest.raises((ParseError, TransientError)):
             await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
-        assert asker.lost == asker.counts()["lost"] == 1
+        assert asker.lost.total() == asker.counts()["lost"] == 1
+
+
+CUT = '{"reasoning": "and again and again and ag'
+
+
+async def test_an_answer_that_was_cut_is_asked_for_once_more_and_shorter() -> None:
+    client = Scripted(CUT, GOOD, finish="length")
+    asker, answer = await ask(client, SHAPED)
+    assert (answer, asker.repaired, asker.lost.total()) == ("12", 1, 0)
+    first, second = client.prompts
+    assert second.max_output_tokens == first.max_output_tokens and longest(second.schema) < longest(
+        first.schema
+    )
+    assert [message.role for message in second.messages] == [message.role for message in first.messages]
+    assert "too long" in second.messages[-1].content and CUT not in second.messages[-1].content
+
+
+async def test_what_is_lost_is_counted_by_its_fate() -> None:
+    cases = {
+        "cut": (Scripted(CUT, CUT, finish="length"), CutError, 2),
+        "unparsable": (Scripted("", "", "", ""), ParseError, 4),
+        "unanswered": (Scripted(TransientError("gone")), TransientError, 1),
+    }
+    for fate, (client, error, calls) in cases.items():
+        asker = Asker({"task": client}, {})
+        with pytest.raises(error):
+            await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
+        assert asker.lost == {fate: 1} and len(client.asked) == calls
+        assert asker.counts() == {
+            "rollouts": len(asker.rows),
+            "repaired": int(fate != "unanswered"),
+            "lost": 1,
+            **({fate: 1} if fate != "unanswered" else {}),
+        }
+
+
+async def test_a_manifests_room_is_that_of_every_answer() -> None:
+    client = Scripted(GOOD)
+    asker = Asker({"task": client}, {"task": Sampling(maxTokens=160, reasoningTokens=500)})
+    await asker.ask("task", SHAPED, AceMethod().parse_rollout, stage="map", chain=0)
+    (prompt,) = client.prompts
+    assert prompt.max_output_tokens == 160 and longest(prompt.schema) <= 160 * 4
+
+
+async def test_a_repeat_is_drawn_at_a_temperature_and_a_higher_one_stays() -> None:
+    for own, least, drawn in ((0.0, 0.7, 0.7), (1.0, 0.7, 1.0), (0.0, 0.0, 0.0)):
+        client = Scripted(GOOD)
+        asker = Asker({"task": client}, {"task": Sampling(temperature=own)})
+        parse = AceMethod().parse_rollout
+        await asker.ask("task", PROMPT, parse, stage="map", chain=0, least_temperature=least)
+        assert client.samplings[0].temperature == drawn
+
+
+async def test_a_prompt_that_leaves_too_little_room_is_not_asked() -> None:
+    client = Scripted(GOOD, context_tokens=1000)
+    asker = Asker({"task": client}, {}, token_factor=1.0)
+    with pytest.raises(ContextLengthError, match="of the model's 1,000 for a reply of 1,024") as caught:
+        await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
+    assert client.asked == [] and "sampling.maxTokens" in caught.value.fix and asker.lost == {"unanswered": 1}
+
+
+async def test_a_reply_that_the_context_cut_is_no_answer_but_is_charged() -> None:
+    """The server gives a reply what the prompt leaves, here 5 tokens, and says that it reached a limit."""
+    client = Scripted(GOOD, finish="length", context_tokens=1045, prompt_tokens=1040)
+    asker = Asker({"task": client}, {"task": Sampling(maxTokens=20)})
+    with pytest.raises(ContextLengthError, match="a prompt of 1,040 tokens leaves 5 of the model's 1,045"):
+        await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
+    assert asker.usage()["task"].prompt_tokens == 1040
 
 
 async def test_rows_carry_what_happened_and_old_rows_are_read() -> None:

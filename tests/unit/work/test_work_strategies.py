@@ -41,7 +41,7 @@ LESSON = re.compile(r"^- lesson: (.*)$", re.M)
 
 def reflections(count: int, words: int = 20) -> list[Reflection]:
     """Each with a lesson whose number no other has."""
-    filler = "with care " * (words // 2)
+    filler = " ".join(f"w{k:03d}" for k in range(words))
     return [
         Reflection(
             f"r-{n:05d}", f"{n}@0", n % 3 == 0, "The first step went astray.",
@@ -94,6 +94,8 @@ class Client:
     says: Mapping[str, Callable[[Prompt], str]]
     luck: random.Random
     asked: list[Prompt] = field(default_factory=list)
+
+    context_tokens = None
 
     async def ask(self, request: ChatRequest) -> Answered:
         self.asked.append(request.prompt)

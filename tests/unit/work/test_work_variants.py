@@ -132,6 +132,8 @@ class Client:
     luck: random.Random | None
     asked: list[Prompt] = field(default_factory=list)
 
+    context_tokens = None
+
     async def ask(self, request: ChatRequest) -> Answered:
         prompt = request.prompt
         self.asked.append(prompt)
@@ -167,7 +169,7 @@ class _Context:
     client: Client
     spec: Any = field(default_factory=SimpleNamespace)
 
-    def asker(self) -> Asker:
+    def asker(self, plan: IterationPlan | None = None) -> Asker:
         clients: Any = {"proposer": self.client}
         return Asker(clients, {})
 

@@ -37,7 +37,15 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
     asked: list[tuple[str, str, str, int]] = []
 
     async def rollout(
-        _context: Any, _asker: Any, example: Example, shown: Shown, *, stage: str, chain: int, epoch: int
+        _context: Any,
+        _asker: Any,
+        example: Example,
+        shown: Shown,
+        *,
+        stage: str,
+        chain: int,
+        epoch: int,
+        least_temperature: float,
     ) -> Trajectory:
         text = shown.text
         for _ in range(5 - chain):  # the first ones answer last

@@ -11,7 +11,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from combee.algo.tokens import estimate_tokens
-from combee.clients.model.body import MAX_TOKENS, SEED, Reply, counted, prompt_tokens, read_reply
+from combee.api.sampling import Sampling
+from combee.clients.model.body import (
+    LEFT_OUT,
+    MAX_TOKENS,
+    Reply,
+    counted,
+    prompt_tokens,
+    read_reply,
+    thinking,
+)
 from combee.clients.model.failures import StatusError
 from combee.clients.model.refusals import Again, Query, Quirk, meaning_of
 from combee.clients.model.wire import CanonicalRequest, ChatRequest, canonical_digest
@@ -33,8 +42,8 @@ class AgentRequestError(EndpointError):
     code = "AgentRequest"
 
 
-def agent_prompt(body: Mapping[str, Any], *, temperature: float, top_p: float) -> Prompt:
-    """Return an agent's request as a prompt; its own settings win over ``temperature`` and ``top_p``.
+def agent_prompt(body: Mapping[str, Any], sampling: Sampling) -> Prompt:
+    """Return an agent's request as a prompt; its own settings win over those of ``sampling``.
 
     Raises ValueError with a short phrase when the request cannot be passed on.
     """
@@ -47,11 +56,13 @@ def agent_prompt(body: Mapping[str, Any], *, temperature: float, top_p: float) -
         raise ValueError("messages is no list of messages")
     if body.get("n") not in (None, 1):
         raise ValueError("n must be 1")
-    limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_OUTPUT_TOKENS
+    ours = sampling.output_tokens(sampling.max_tokens or DEFAULT_OUTPUT_TOKENS)
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or ours
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise ValueError("max_tokens is no number of tokens")
     fields = {key: value for key, value in body.items() if key not in _OWN_FIELDS}
-    fields = {"temperature": temperature, "top_p": top_p, **fields, "max_tokens": limit}
+    decoding = {"temperature": sampling.temperature, "top_p": sampling.top_p, **thinking(sampling)}
+    fields = {**decoding, **fields, "max_tokens": limit}
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return Prompt((Message("request", text),), schema_name=AGENT, max_output_tokens=limit)
 
@@ -77,8 +88,8 @@ def agent_body(model: str, request: ChatRequest, quirks: Collection[str]) -> byt
     body = {"model": model, "seed": request.ordinal, **_body(request.prompt)}
     if MAX_TOKENS in quirks:
         body["max_completion_tokens"] = body.pop("max_tokens")
-    if SEED in quirks:
-        body.pop("seed")
+    for name in LEFT_OUT.intersection(quirks):
+        body.pop(name, None)
     return json.dumps(body, separators=(",", ":")).encode("ascii")
 
 
@@ -109,7 +120,7 @@ def agent_meaning(error: StatusError, question: Query, now: float) -> Again | Qu
     meaning = meaning_of(error, question, now)
     if isinstance(meaning, Again | ContextLengthError) or error.status_code in _KEYS_STATUS:
         return meaning
-    if isinstance(meaning, Quirk) and meaning.name in (MAX_TOKENS, SEED):
+    if isinstance(meaning, Quirk) and meaning.name in {MAX_TOKENS, *LEFT_OUT}:
         return meaning
     if error.status_code in (400, 422):
         message = error.message[:200]

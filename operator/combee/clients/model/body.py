@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.algo.tokens import estimate_tokens
+from combee.api.sampling import Sampling
 from combee.clients.model.wire import ChatRequest
 from combee.records import Prompt
 
 RESPONSE_FORMAT = "response_format"
 MAX_TOKENS = "max_tokens"
 SEED = "seed"
-QUIRKS = (RESPONSE_FORMAT, MAX_TOKENS, SEED)
+EFFORT = "reasoning_effort"
+THINKING = "thinking_token_budget"
+LEFT_OUT = frozenset({SEED, EFFORT, THINKING})
+QUIRKS = (RESPONSE_FORMAT, MAX_TOKENS, *sorted(LEFT_OUT))
 """Parameters that some servers refuse. Without ``response_format`` the schema goes into the last
-message; ``max_tokens`` becomes ``max_completion_tokens``; ``seed`` is left out (repeats still have
-their own keys)."""
+message; ``max_tokens`` becomes ``max_completion_tokens``; the others are left out: repeats without ``seed``
+still have their own keys, and thinking without a budget of its own is held by the reply's."""
 
 _ABORTED = frozenset({"abort", "error"})
 """The finish reasons of a server that stopped in the middle (vLLM sends abort when it is stopped)."""
@@ -47,12 +51,12 @@ def request_body(model: str, request: ChatRequest, quirks: Collection[str]) -> b
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        limit: prompt.max_output_tokens,
+        "temperature": request.sampling.temperature,
+        "top_p": request.sampling.top_p,
+        limit: request.output_tokens,
     }
-    if SEED not in quirks:
-        body["seed"] = request.ordinal
+    optional = {SEED: request.ordinal, **thinking(request.sampling)}
+    body |= {name: value for name, value in optional.items() if name not in quirks}
     if prompt.schema is not None:
         if RESPONSE_FORMAT in quirks:
             messages[-1]["content"] += _in_words(prompt.schema)
@@ -66,6 +70,12 @@ def request_body(model: str, request: ChatRequest, quirks: Collection[str]) -> b
                 },
             }
     return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def thinking(sampling: Sampling) -> dict[str, Any]:
+    """Return the fields of a request that are about thinking; none where the manifest says nothing of it."""
+    fields = {EFFORT: sampling.reasoning_effort, THINKING: sampling.reasoning_tokens}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def read_reply(content: bytes, prompt: Prompt) -> Reply | str:

@@ -134,6 +134,11 @@ class ChatClient:
             answered = replace(answered, look=await self._connection.looks.look())
         return answered
 
+    @property
+    def context_tokens(self) -> int | None:
+        """The length of the model's context; None where the server did not say, or was not asked yet."""
+        return self._connection.context_tokens(self.endpoint.model)
+
     async def check(self) -> ServedModel:
         """Check that the endpoint answers, accepts the key and serves the model, without using tokens.
 
@@ -177,7 +182,7 @@ class ChatClient:
             yield
 
     async def _new_completion(self, request: ChatRequest, key: str, call: _Call) -> Completion:
-        planned = prompt_tokens(request.prompt) + request.prompt.max_output_tokens
+        planned = prompt_tokens(request.prompt) + request.output_tokens
         if self.budget is not None:
             self.budget(1 if self.role == "task" else 0, planned)
         call.planned = planned

@@ -65,6 +65,10 @@ class Connection:
         """
         return await self._send("POST", path, content=body)
 
+    def context_tokens(self, model: str) -> int | None:
+        """Return the length of a model's context; None where ``models`` did not say, or was not asked yet."""
+        return next((one.max_model_len for one in self._models or () if one.id == model), None)
+
     async def models(self, *, again: bool = False) -> tuple[ServedModel, ...]:
         """Return what ``GET /models`` lists. The server is asked once, unless ``again``.
 

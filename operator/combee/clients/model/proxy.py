@@ -24,6 +24,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from combee.api.sampling import DEFAULT, Sampling
 from combee.clients.model.agents import AgentRequestError, agent_prompt
 from combee.clients.model.chat import ChatClient, ChatRequest, Completion
 from combee.clients.server import Server
@@ -41,6 +42,7 @@ class Visit:
 
     key: str
     ordinal: int
+    sampling: Sampling
     fatal: asyncio.Future[CombeeError]
     lost: TransientError | None = None
     prompt_tokens: int = 0
@@ -73,8 +75,8 @@ class _Refusal(Exception):
 class ModelProxy:
     """Call ``serve`` once and ``admit`` for each rollout. ``client`` must have the role ``AGENT``."""
 
-    def __init__(self, client: ChatClient, *, temperature: float = 0.0, top_p: float = 1.0) -> None:
-        self._client, self._temperature, self._top_p = client, temperature, top_p
+    def __init__(self, client: ChatClient) -> None:
+        self._client = client
         self._visits: dict[str, Visit] = {}
         self.url = ""
         """The base URL, which ends in /v1; empty while the proxy is not served."""
@@ -85,12 +87,13 @@ class ModelProxy:
         return self._client.endpoint.model
 
     @contextlib.contextmanager
-    def admit(self, ordinal: int, key: str = "") -> Iterator[Visit]:
+    def admit(self, ordinal: int, key: str = "", sampling: Sampling = DEFAULT) -> Iterator[Visit]:
         """Yield a visit. At its end its key becomes void and its open requests are cancelled.
 
         ``key`` belongs to a program that makes one rollout after the other; without it a new one is drawn.
+        ``sampling`` is that of the visit's calls that say nothing of it.
         """
-        visit = Visit(key or new_key(), ordinal, asyncio.get_running_loop().create_future())
+        visit = Visit(key or new_key(), ordinal, sampling, asyncio.get_running_loop().create_future())
         self._visits[visit.key] = visit
         try:
             yield visit
@@ -156,7 +159,7 @@ class ModelProxy:
 
     async def _answer_to(self, visit: Visit, body: Mapping[str, Any]) -> Completion:
         try:
-            prompt = agent_prompt(body, temperature=self._temperature, top_p=self._top_p)
+            prompt = agent_prompt(body, visit.sampling)
         except ValueError as error:
             raise _Refusal(400, "invalid_request_error", f"{error}.") from None
         task = asyncio.create_task(self._ask_model(visit, ChatRequest(prompt, ordinal=visit.ordinal)))

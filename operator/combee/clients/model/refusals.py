@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from combee.clients.backoff import retry_after_seconds
-from combee.clients.model.body import MAX_TOKENS, RESPONSE_FORMAT, SEED
+from combee.clients.model.body import EFFORT, MAX_TOKENS, RESPONSE_FORMAT, SEED, THINKING
 from combee.clients.model.failures import StatusError
 from combee.clients.model.wire import Endpoint
 from combee.errors import ContextLengthError, EndpointError
@@ -36,6 +36,8 @@ _CONTEXT = (
     "too many tokens",
     "reduce the length",
 )
+_OUTPUT = ("fewer output tokens", "max_tokens is too large", "max_completion_tokens is too large")
+"""Here the prompt may be as short as it likes: it is the answer's room that is too large."""
 _QUOTA = ("insufficient_quota", "insufficient balance", "exceeded your current quota", "billing")
 _FORMAT = ("response_format", "json_schema", "guided", "structured output", "structured_output")
 
@@ -88,6 +90,13 @@ def meaning_of(error: StatusError, question: Query, now: float) -> Again | Quirk
         )
     if status in _PASSING or (status >= 500 and status not in (501, 505)):
         return Again(str(status), retry_after_seconds(error.response.headers, now))
+    if status in (400, 422) and any(word in text for word in _OUTPUT):
+        return ContextLengthError(
+            f"a reply may not have so many tokens ({status}): {shown(error.message, question)}",
+            where=question.where,
+            fix="Lower sampling.maxTokens or sampling.reasoningTokens, "
+            "or serve the model with a longer context.",
+        )
     if status == 413 or (status in (400, 422) and any(word in text for word in _CONTEXT)):
         return ContextLengthError(
             f"the request is longer than the model's context ({status}): {shown(error.message, question)}",
@@ -179,4 +188,4 @@ def _quirk(error: StatusError, text: str) -> str | None:
     )
     if error.param == SEED or (unwelcome and "seed" in text.replace("_", " ").split()):
         return SEED
-    return None
+    return next((name for name in (EFFORT, THINKING) if error.param == name or name in text), None)

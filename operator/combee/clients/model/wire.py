@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from combee.api.sampling import DEFAULT, Sampling
 from combee.clients.model.adaptive import LimitChange
 from combee.clients.model.looks import Look
 from combee.errors import ManifestError
@@ -63,12 +64,17 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call. ``ordinal`` numbers repeats of an otherwise equal request and is sent as ``seed``."""
+    """One call. ``ordinal`` numbers repeats of an otherwise equal request and is sent as ``seed``. The answer
+    has the room that the prompt gives it."""
 
     prompt: Prompt
-    temperature: float = 0.0
-    top_p: float = 1.0
+    sampling: Sampling = DEFAULT
     ordinal: int = 0
+
+    @property
+    def output_tokens(self) -> int:
+        """The most tokens of the reply: the answer's, and those of the thinking before it."""
+        return self.sampling.output_tokens(self.prompt.max_output_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +87,16 @@ class CanonicalRequest:
     @property
     def key(self) -> str:
         """sha256 hex of the canonical JSON; the same in every process and version of Python."""
-        prompt = self.request.prompt
+        prompt, sampling = self.request.prompt, self.request.sampling
         content = {
             "v": 1,
             "model": self.endpoint.model,
             "revision": self.endpoint.revision,
             "engine": self.endpoint.engine_args,
             "decoding": {
-                "temperature": float(self.request.temperature),
-                "top_p": float(self.request.top_p),
+                "temperature": float(sampling.temperature),
+                "top_p": float(sampling.top_p),
+                **sampling.stated,
                 "max_tokens": prompt.max_output_tokens,
             },
             "messages": [[message.role, message.content] for message in prompt.messages],

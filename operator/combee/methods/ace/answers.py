@@ -20,7 +20,7 @@ from combee.methods.ace.entries import MAX_ENTRY_CHARS, normalise_entry, section
 from combee.methods.ace.group import carry_on
 from combee.methods.ace.prompts import MAX_LESSON_CHARS
 from combee.methods.protocol import Merged, Op, ParseError, Rendered, RolloutReply, Update
-from combee.methods.replies import MAX_ANSWER_CHARS, one_line, read_object
+from combee.methods.replies import MAX_ANSWER_CHARS, one_line, read_object, without_echo
 from combee.records import Lesson, Reflection, Trajectory
 
 MAX_LESSONS = 12
@@ -145,7 +145,7 @@ def parse_reflection(text: str, *, reflection_id: str, trajectory: Trajectory) -
         reply = _Reflection.model_validate(_renamed(fields, names))
     except ValidationError as error:
         raise ParseError("the JSON object does not follow the schema") from error
-    lessons = [one_line(lesson)[:MAX_ENTRY_CHARS] for lesson in reply.lessons]
+    lessons = [without_echo(one_line(lesson)[:MAX_ENTRY_CHARS]) for lesson in reply.lessons]
     lessons = list(dict.fromkeys(lesson for lesson in lessons if lesson))[:MAX_LESSONS]
     diagnosis = one_line(reply.diagnosis)[: 4 * MAX_ENTRY_CHARS]
     tags = {(_bare_id(tag.id), tag.verdict.strip().lower()) for tag in reply.tags}
@@ -171,7 +171,9 @@ def parse_leaf(text: str, *, reflections: Sequence[Reflection], playbook: Render
         cited = [by_id[name] for name in _cited_ids(entry.reflections, by_id)]
         if not cited:
             continue
-        rule = normalise_entry(entry.text)
+        rule = without_echo(normalise_entry(entry.text))
+        if entry.text and not rule:
+            continue
         backing = [r for r in cited if backs(r, rule)] if rule else cited
         sources = frozenset(r.trajectory_id for r in backing or cited[:1])
         given = frozenset(r.trajectory_id for r in cited)

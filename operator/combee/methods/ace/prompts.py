@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from combee.methods.ace.entries import SECTIONS
-from combee.methods.ace.schemas import LEAF, MERGE, REFLECTION, ROLLOUT
+from combee.methods.ace import schemas
+from combee.methods.ace.entries import BULLET, SECTIONS
 from combee.methods.protocol import Rendered, Update
 from combee.methods.replies import quote_line
 from combee.records import Message, Prompt, Reflection, Trajectory
@@ -36,8 +36,9 @@ _ROLLOUT = (
     "{instructions}\n\n"
     + _ADVICE
     + """
-Reply with a JSON object of three fields: "reasoning" (your steps, kept short), "bullets" (the ids in square
-brackets of the bullets you relied on, an empty list if none) and "answer" (the final answer alone).
+Reply with a JSON object of three fields: "bullets" (the ids in square brackets of the bullets that you rely \
+on, an
+empty list if none), "reasoning" (your steps, kept short) and "answer" (the final answer alone).
 """
 )
 
@@ -60,9 +61,8 @@ Also judge the playbook bullets the agent used: "helpful" if following it led to
 "harmful"
 if it led away, "neutral" otherwise.
 
-Reply with a JSON object of three fields: "diagnosis" (one paragraph), "lessons" (a list of strings, \
-empty if there
-is nothing to learn) and "tags" (a list of {"id", "verdict"} for the bullets that were used).
+Reply with a JSON object of three fields: "lessons" (a list of strings, empty if there is nothing to learn), \
+"diagnosis" (one paragraph) and "tags" (a list of {"id", "verdict"} for the bullets that were used).
 """
 
 _LEAF = """\
@@ -148,7 +148,13 @@ def served_text(text: str) -> str:
 def rollout_prompt(instructions: str, playbook_text: str, model_input: str) -> Prompt:
     """Ask to answer one example with the playbook."""
     system = _with_playbook(_ROLLOUT.format(instructions=instructions.strip()), playbook_text)
-    return _prompt(system, f"# TASK\n\n{model_input}", "rollout", ROLLOUT)
+    return _prompt(system, f"# TASK\n\n{model_input}", "rollout", schemas.rollout(_bullets(playbook_text)))
+
+
+def _bullets(playbook_text: str) -> list[str]:
+    """Return the ids of a playbook's bullets, each once."""
+    lines = map(BULLET.match, playbook_text.splitlines())
+    return list(dict.fromkeys(bullet["id"] for bullet in lines if bullet))
 
 
 def retry_prompt(instructions: str, playbook_text: str, model_input: str, reflection: Reflection) -> Prompt:
@@ -182,15 +188,22 @@ def reflect_prompt(
         parts.append((f"REVIEW {round - 1}, GIVEN TO THE AGENT BEFORE THIS ATTEMPT", earlier))
     judgement = "" if recorded and not recorded.outcome_known else f"The attempt was {verdict}."
     parts.append(("VERDICT", f"{judgement} {_cut(trajectory.feedback)}".strip()))
+    parts.append(
+        ("YOUR REVIEW", "State what is right as lessons, with the names and numbers that the verdict gives.")
+    )
     user = "\n\n".join(f"# {title}\n\n{text}" for title, text in parts)
     system = _with_playbook(_REFLECT, playbook_text)
-    return _prompt(system, user, "reflection", REFLECTION)
+    used = set(trajectory.cited)
+    tagged = [bullet for bullet in _bullets(playbook_text) if bullet in used]
+    return _prompt(system, user, "reflection", schemas.reflection(tagged))
 
 
 def leaf_prompt(playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
     """Ask to distil reflections into typed entries that cite them."""
     system = _with_playbook(_LEAF.format(sections=", ".join(SECTIONS)), playbook.text)
-    return _prompt(system, _listed(reflections), "playbook_entries", LEAF, LEAF_TOKENS)
+    lessons = sum(len(reflection.lessons) for reflection in reflections)
+    schema = schemas.leaf([reflection.id for reflection in reflections], list(playbook.ids), lessons)
+    return _prompt(system, _listed(reflections), "playbook_entries", schema, LEAF_TOKENS)
 
 
 def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
@@ -219,7 +232,9 @@ def merge_prompt(playbook: Rendered, updates: Sequence[Update]) -> Prompt:
         f"[u-{number}] {_proposed(update, bullets)}" for number, update in enumerate(updates, start=1)
     )
     user = f"# REFLECTIONS, DISTILLED INTO {len(updates)} PROPOSED ENTRIES\n\n{items}\n"
-    return _prompt(system, user, "merged_entries", MERGE, MERGE_TOKENS)
+    given = [f"u-{number}" for number in range(1, len(updates) + 1)]
+    schema = schemas.merge(given, list(playbook.ids))
+    return _prompt(system, user, "merged_entries", schema, MERGE_TOKENS)
 
 
 def _proposed(update: Update, bullets: dict[str, str]) -> str:

@@ -26,6 +26,8 @@ from combee.records import Trajectory, example_of
 
 SECOND_LOOK = 1000
 """Repeats of a second look never share a memo entry with an epoch's rollouts."""
+SECOND_LOOK_TEMPERATURE = 0.7
+"""What a second look is drawn at, unless the task model's own temperature is higher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,12 @@ def _looked_at(tries: Sequence[_Try], stage: str) -> _Asking:
 def _both_ways(tries: Sequence[_Try], stage: str) -> Round:
     """Return a round that answers each example without the entry, then with it."""
     pages = ((one, page) for one in tries for page in (Page(one.page.base, len(one.page.base), ""), one.page))
-    return Round(stage, tuple(Rollout(one.example_id, page) for one, page in pages), repeat=SECOND_LOOK)
+    return Round(
+        stage,
+        tuple(Rollout(one.example_id, page) for one, page in pages),
+        repeat=SECOND_LOOK,
+        least_temperature=SECOND_LOOK_TEMPERATURE,
+    )
 
 
 def _second_look(tries: Sequence[_Try], answers: Sequence[Trajectory]) -> dict[tuple[str, str], bool | None]:

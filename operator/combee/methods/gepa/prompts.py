@@ -13,7 +13,7 @@ from combee.methods.gepa.lessons import backers
 from combee.methods.gepa.templates import Templates, fill
 from combee.methods.protocol import Rendered, Update
 from combee.methods.replies import quote_line
-from combee.methods.schemas import list_of, object_of, text_of
+from combee.methods.schemas import Schema, ids_of, list_of, object_of, text_of
 from combee.methods.verification import Page
 from combee.records import Message, Prompt, Reflection, Trajectory
 
@@ -34,18 +34,19 @@ EVERY = "*"
 
 
 ROLLOUT = object_of(
-    reasoning=text_of("the steps that lead to the answer"),
-    rules=list_of(text_of("a rule of the instructions that was used, in a few words")),
-    answer=text_of("the final answer and nothing else"),
+    reasoning=text_of("the steps that lead to the answer", 2000),
+    rules=list_of(text_of("a rule of the instructions that was used, in a few words", 160), 8),
+    answer=text_of("the final answer and nothing else", 2000),
 )
-LESSONS = object_of(
-    lessons=list_of(
-        object_of(
-            text=text_of("the lesson in one line"),
-            records=list_of(text_of("id of a record it comes from")),
-        )
-    )
-)
+
+
+def lessons_schema(records: Sequence[str]) -> Schema:
+    """Return the schema of the lessons of these records: as many as there are, or twice as many of a few."""
+    cited = ids_of(records, 16, "id of a record it comes from")
+    lesson = object_of(text=text_of("the lesson in one line", MAX_LESSON_CHARS), records=cited)
+    return object_of(lessons=list_of(lesson, max(6, len(records))))
+
+
 _ANSWER = """\
 Reply with a JSON object of three fields: "reasoning" (your steps, kept short), \
 "rules" (the rules of the instructions
@@ -123,7 +124,8 @@ def map_prompt(
     request = fill(templates.map, current=shown.text.strip() or EMPTY, side=side).strip()
     if not typed:
         return Prompt((Message("user", request),), max_output_tokens=MAP_TOKENS)
-    return Prompt((Message("user", f"{request}\n\n{_LESSONS}"),), "lessons", LESSONS, MAP_TOKENS)
+    schema = lessons_schema([id_ for id_, _ in records])
+    return Prompt((Message("user", f"{request}\n\n{_LESSONS}"),), "lessons", schema, MAP_TOKENS)
 
 
 def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
