@@ -8,11 +8,13 @@ on how often it was interrupted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from combee.algo.budget import Limits, Spend
+from combee.clients.model.agents import AGENT
 from combee.clients.model.chat import CallRecord
 from combee.errors import BudgetExhaustedError
+from combee.plan.types import RoleUsage, Step, StepSummary
 
 
 @dataclass(slots=True)
@@ -25,11 +27,15 @@ class BudgetGuard:
     tokens: int = 0
     reserved_tokens: int = 0
     reserved_rollouts: int = 0
+    step_rollouts: int = 0
+    step_usage: dict[str, RoleUsage] = field(default_factory=dict)
+    """By role, what the step used so far: it is charged to a step that fails, and has no result to say it."""
 
     def start_step(self, spend: Spend) -> None:
         """Start counting a step on top of what finished steps spent."""
         self.rollouts, self.tokens = int(spend.rollouts), int(spend.tokens)
-        self.reserved_rollouts = self.reserved_tokens = 0
+        self.reserved_rollouts = self.reserved_tokens = self.step_rollouts = 0
+        self.step_usage = {}
 
     def __call__(self, rollouts: int, tokens: int) -> None:
         totals = (
@@ -56,3 +62,16 @@ class BudgetGuard:
         if not record.error:
             self.tokens += record.prompt_tokens + record.completion_tokens
             self.rollouts += rollouts
+            self.step_rollouts += rollouts
+            role = "task" if record.role == AGENT else record.role
+            tokens = record.prompt_tokens, record.completion_tokens, record.cached_tokens
+            self.step_usage[role] = self.step_usage.get(role, RoleUsage()) + RoleUsage(
+                1, int(record.hit), *tokens
+            )
+
+    def failed(self, step: Step, error: str, message: str) -> StepSummary:
+        """Return the summary of a step that did not do its work, with what it used."""
+        counts = {"iteration": step.iteration, "rollouts": self.step_rollouts}
+        return StepSummary(
+            step.name, step.kind, counts=counts, usage=dict(self.step_usage), error=error, message=message
+        )

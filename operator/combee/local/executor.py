@@ -95,9 +95,7 @@ class LocalExecutor:
         except CombeeError as error:
             if isinstance(error, BugError | UserError):
                 raise
-            self.summaries[step.name] = StepSummary(
-                step.name, step.kind, error=error.code, message=str(error)
-            )
+            self.summaries[step.name] = self.guard.failed(step, error.code, str(error))
             return
         await asyncio.to_thread(self.folder.keep, summary)
         self.summaries[step.name] = summary

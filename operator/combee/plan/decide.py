@@ -10,6 +10,7 @@ deterministic, so asking again is harmless).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from combee.algo.budget import Spend, fits, largest_affordable
@@ -113,7 +114,8 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
         if summary is None:
             return Plan(state, start=(step,), then=steps[position + 1 :])
         if summary.error:
-            return _failed(state, summary)
+            done = [facts.snapshot.summaries[one.name] for one in steps[:position]]
+            return _failed(reduce(charge, done, state), summary)
     return Plan(after_iteration(state, plan, facts.snapshot.summaries[steps[-1].name]))
 
 
@@ -260,9 +262,9 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
     summary = facts.summary(step)
     if summary is None:
         return Plan(state, start=(step,))
-    state = charge(state, summary)
     if summary.error:
         return _failed(state, summary)
+    state = charge(state, summary)
     gain = summary.scores["gateBest"] - summary.scores["gateBaseline"]
     if stop.name == "BudgetExhausted":
         return _done(state, stop)

@@ -10,9 +10,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from combee.algo.budget import Limits
 from combee.api.common import SecretKeyRef
 from combee.api.texts import in_bytes
 from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
@@ -76,17 +77,19 @@ class _Worker:
     log: PodLog
     refusal: CombeeError | None = None
     """why its models or its task cannot be used, which is known before it can be written anywhere."""
+    guard: BudgetGuard = field(default_factory=lambda: BudgetGuard(Limits(), lambda: 0.0))
+    """what it spends; set once it can spend anything."""
 
     async def run(self) -> int:
         """Do one shard, then help others; return the exit code. Raises errors that are no step's result."""
         pod = self.pod
         store = open_store(pod.settings, pod.settings.store)
         try:
-            async with self._context(store) as (context, guard):
+            async with self._context(store) as (context, self.guard):
                 self.log.say("INFO", "at work", startedSeconds=round(time.monotonic() - self.log.begun, 3))
                 done = await read_receipt(context, pod.step.name, pod.shard)
                 if done is None:
-                    done = await self._result(context, guard)
+                    done = await self._result(context)
                 self.tell(done)
                 self.log.say("INFO", "the result is kept")
                 if pod.shard == 0:
@@ -97,11 +100,11 @@ class _Worker:
             store.close()
         return DONE
 
-    async def _result(self, context: WorkContext, guard: BudgetGuard) -> StepSummary:
+    async def _result(self, context: WorkContext) -> StepSummary:
         """Return the shard's summary. A permanent error is a result, and is written as one."""
         pod = self.pod
         try:
-            return await self._worked(context, guard)
+            return await self._worked(context)
         except CombeeError as error:
             if not permanent(error):
                 raise
@@ -113,7 +116,7 @@ class _Worker:
             self.tell(failed)
             raise TransientError(f"the step's error cannot be kept: {error}", where=pod.step.name) from None
 
-    async def _worked(self, context: WorkContext, guard: BudgetGuard) -> StepSummary:
+    async def _worked(self, context: WorkContext) -> StepSummary:
         pod, step, plan = self.pod, self.pod.step, self.pod.plan
         inputs: list[StepSummary] = []
         if self.refusal is not None:
@@ -128,7 +131,7 @@ class _Worker:
                 return await write_receipt(context, passed_on, pod.shard)
             inputs = read
             self.log.say("INFO", "the inputs are there")
-        self._start_guard(guard, inputs)
+        self._start_guard(inputs)
         if KINDS[step.kind].opens:
             await self._accept_data(context)
             context = replace(context, initial_playbook=await asyncio.to_thread(initial_playbook, pod))
@@ -173,8 +176,8 @@ class _Worker:
         refuse_overlap(splits)
         refuse_too_small(splits)
 
-    def _start_guard(self, guard: BudgetGuard, inputs: list[StepSummary]) -> None:
-        pod = self.pod
+    def _start_guard(self, inputs: list[StepSummary]) -> None:
+        pod, guard = self.pod, self.guard
         spent = spent_before(pod.step.params, inputs)
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
@@ -255,15 +258,9 @@ class _Worker:
         return BUG if isinstance(error, BugError) else FAILED
 
     def summary(self, error: str, message: str) -> StepSummary:
-        """Return a summary of a step that did not do its work."""
-        step = self.pod.step
-        return StepSummary(
-            step.name,
-            step.kind,
-            counts={"iteration": step.iteration},
-            error=error,
-            message=message.encode()[:MAX_MESSAGE].decode(errors="ignore"),
-        )
+        """Return a summary of a step that did not do its work, with what it spent."""
+        shown = message.encode()[:MAX_MESSAGE].decode(errors="ignore")
+        return self.guard.failed(self.pod.step, error, shown)
 
     def tell(self, summary: StepSummary) -> None:
         """Leave the summary where the kubelet reads it."""
