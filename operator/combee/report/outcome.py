@@ -227,6 +227,7 @@ def _step(summary: StepSummary, record: Mapping[str, Any]) -> StepRecord:
         scheduled_seconds=summary.seconds["modelled"],
         stages=record.get("stages", ()),
         faults=_faults(record),
+        start=record.get("start", ""),
     )
 
 

@@ -180,6 +180,9 @@ class StepRecord(Model):
     """Seconds of the recorded calls, list-scheduled on the run's slots."""
     stages: tuple[StageTime, ...] = ()
     faults: Faults = Faults()
+    start: str = ""
+    """Of a profile whose questions are all right or all wrong: what is probably the matter, and what to do.
+    ``start.md`` in the run's folder of the store shows three of them."""
 
 
 class Replay(Model):

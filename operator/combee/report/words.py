@@ -168,6 +168,8 @@ def playbook(result: Result) -> str:
 def warnings(result: Result) -> tuple[str, ...]:
     """Return the data's warnings and what a careful reader should know about the numbers."""
     texts = list(result.data.warnings) if result.data else []
+    if result.profile and result.profile.start:
+        texts.append(result.profile.start)
     if result.setup.used_for_tuning:
         texts.append(TUNED_ON)
     held_out, gate = result.held_out, result.gate

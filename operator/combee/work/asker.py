@@ -101,6 +101,8 @@ class Asker:
     rows: list[CallRow] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)
     repaired: int = 0
+    replies: dict[tuple[str, int], str] = field(default_factory=dict)
+    """by stage and chain, the text of the first reply; only of chains that were put in beforehand, empty."""
     lost: Counter[Fate] = field(default_factory=Counter)
     """asks that ended without an answer that could be used, by what became of them; their work counts as
     failed."""
@@ -181,6 +183,8 @@ class Asker:
             check_room(request, context_tokens, self.token_factor, f"models.{role}")
         answered = await client.ask(request)
         self.record(role, stage, chain, answered)
+        if self.replies.get((stage, chain)) == "":
+            self.replies[stage, chain] = answered.completion.text
         if (context_tokens := client.context_tokens) is not None:
             check_cut(request, answered.completion, context_tokens, f"models.{role}")
         return answered.completion.text, answered.completion.finish_reason == "length"

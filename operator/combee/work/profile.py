@@ -22,6 +22,7 @@ from combee.work.happened import happened, typical_seconds
 from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, refuse_a_bad_day, rollout
+from combee.work.start import PAGE, QUESTIONS, Question, cause, page
 
 
 def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int]:
@@ -50,6 +51,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     asker = context.asker()
     answered, waves = await _waves(context, asker, select, rendered.shown)
     refuse_a_bad_day([trajectory.error for trajectory in answered], "rollouts", step.name)
+    why = await _note_start(context, list(zip(select, answered, strict=True)), asker, rendered.shown)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
@@ -58,7 +60,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
             "calls": await context.store.aput_blob(asker.encode()),
             "record": await put_json(
                 context,
-                happened({PROFILE.name: asker.rows}, context.slots) | asker.counts(),
+                happened({PROFILE.name: asker.rows}, context.slots) | asker.counts() | {"start": why},
             ),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
@@ -116,6 +118,7 @@ async def _waves(
     remaining = iter(select)
     for number, size in enumerate(wave_sizes(len(select), context.spec.batching.sizes, dynamic=dynamic)):
         stage = f"wave {number}"
+        asker.replies |= {(stage, chain): "" for chain in range(min(size, QUESTIONS - len(answered)))}
 
         async def answer(item: tuple[int, Example], stage: str = stage) -> Trajectory:
             chain, example = item
@@ -127,6 +130,30 @@ async def _waves(
         rows = [row for row in asker.rows if row.stage == stage]
         waves.append((size, round(typical_seconds(rows, context.slots), 6)))
     return answered, waves
+
+
+async def _note_start(
+    context: WorkContext, answered: list[tuple[Example, Trajectory]], asker: Asker, shown: Shown
+) -> str:
+    """Return what is probably wrong with a start at 0.000 or 1.000, and leave the page that shows it."""
+    why = cause(answered)
+    if why:
+        method, task, path = context.method, context.task, f"{context.prefix}/{PAGE}"
+        replies = asker.replies.values()
+        questions = [
+            Question(
+                example,
+                None
+                if context.runner
+                else method.rollout_prompt(task.instructions, shown.text, task.model_input(example)),
+                reply,
+                trajectory,
+            )
+            for (example, trajectory), reply in zip(answered, replies, strict=False)
+        ]
+        await context.store.aput(path, page(why, questions).encode())
+        context.progress.note(f"{why}. {len(questions)} of them are shown in {context.store.uri}/{path}")
+    return why
 
 
 def _token_factor(context: WorkContext, examples: list[Example], playbook: str, asker: Asker) -> float:
