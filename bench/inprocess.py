@@ -76,6 +76,7 @@ class Direct:
     role: str
     known: dict[bytes, Completion]
     """answers by body; share it between roles and runs of one model, which is a pure function."""
+    context_tokens: int = SimConfig().max_model_len
 
     async def ask(self, request: ChatRequest) -> Answered:
         """The model's answer. ContextLengthError for a prompt beyond its context."""
@@ -89,7 +90,7 @@ class Direct:
     def _made(self, body: bytes, limit: int) -> Completion:
         reply = self.model.respond(json.loads(body))
         count = reply.prompt.tokens
-        if count + limit > SimConfig().max_model_len:
+        if count + limit > self.context_tokens:
             raise ContextLengthError(f"{count} + {limit} tokens", where=self.role)
         said, finish = wire.shortened(reply.text, limit)
         return Completion(said, count, max(1, prompts.tokens(said)), 0, 1.0, finish, 1)

@@ -20,7 +20,7 @@ from combee.cli.options import StandInFlags
 from combee.cli.run import run_run
 from combee.clients.model.body import read_reply, request_body
 from combee.clients.model.failures import StatusError
-from combee.clients.model.refusals import Query, meaning_of
+from combee.clients.model.refusals import Query, Quirk, meaning_of
 from combee.clients.model.room import check_cut
 from combee.clients.model.wire import ChatRequest, Completion, Endpoint
 from combee.errors import ContextLengthError
@@ -187,6 +187,13 @@ def test_too_long_an_answer_is_told_from_too_long_a_prompt(name: str, problem: s
     meaning = meaning_of(StatusError(httpx2.Response(status, content=body)), query, 0.0)
     assert isinstance(meaning, ContextLengthError)
     assert problem in meaning.what and meaning.fix.startswith(fix)
+
+
+def test_a_server_without_a_budget_for_thinking_is_asked_without_one() -> None:
+    status, _, body = replied("thinking")
+    query = Query(Endpoint("http://127.0.0.1/v1", "smollm2"), "task")
+    meaning = meaning_of(StatusError(httpx2.Response(status, content=body)), query, 0.0)
+    assert meaning == Quirk("thinking_token_budget")
 
 
 def test_an_answer_with_no_room_left_is_an_error_that_says_so() -> None:

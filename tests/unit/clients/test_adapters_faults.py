@@ -14,7 +14,9 @@ import pytest
 from adapters_bench import LATE, Behaviour, Bench, Server, answer, ask, refuse, reply, slow, truncated
 
 from combee.clients.backoff import wait_seconds
+from combee.clients.model.wire import ChatRequest
 from combee.errors import ContextLengthError, EndpointError, TransientError
+from combee.records import Message, Prompt
 
 DATE = {"Date": formatdate(1_000_000, usegmt=True), "Retry-After": formatdate(1_000_007, usegmt=True)}
 
@@ -211,6 +213,24 @@ async def test_a_server_that_complains_about_it_still_is_believed(bench: Bench) 
     with pytest.raises(EndpointError, match="even without response_format"):
         await bench.client().ask(ask(schema=True))
     assert len(bench.server.asked) == 2
+
+
+async def test_a_server_that_takes_no_bounds_gets_the_schema_without_them(bench: Bench) -> None:
+    """As OpenAI refuses keywords in strict schemas."""
+    entry = {"type": "object", "properties": {"maxLength": {"type": "string", "maxLength": 9}}}
+    schema = {
+        "type": "object",
+        "properties": {"entries": {"type": "array", "items": entry, "maxItems": 3}},
+    }
+    refusal = "Invalid schema for response_format 'x': In context=(), 'maxLength' is not permitted."
+    bench.server.script = [refuse(400, refusal, param="response_format")]
+    await bench.client().ask(ChatRequest(Prompt((Message("user", "q"),), "x", schema)))
+    first, second = (sent["response_format"]["json_schema"]["schema"] for sent in bench.server.asked)
+    assert first == schema
+    assert second["properties"]["entries"] == {
+        "type": "array",
+        "items": {"type": "object", "properties": {"maxLength": {"type": "string"}}},
+    }
 
 
 async def test_newer_and_stricter_servers_are_met_halfway(bench: Bench) -> None:

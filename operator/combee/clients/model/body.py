@@ -17,11 +17,13 @@ MAX_TOKENS = "max_tokens"
 SEED = "seed"
 EFFORT = "reasoning_effort"
 THINKING = "thinking_token_budget"
+BOUNDS = "maxLength"
 LEFT_OUT = frozenset({SEED, EFFORT, THINKING})
-QUIRKS = (RESPONSE_FORMAT, MAX_TOKENS, *sorted(LEFT_OUT))
+QUIRKS = (RESPONSE_FORMAT, BOUNDS, MAX_TOKENS, *sorted(LEFT_OUT))
 """Parameters that some servers refuse. Without ``response_format`` the schema goes into the last
-message; ``max_tokens`` becomes ``max_completion_tokens``; the others are left out: repeats without ``seed``
-still have their own keys, and thinking without a budget of its own is held by the reply's."""
+message; without ``maxLength`` it has no bounds; ``max_tokens`` becomes ``max_completion_tokens``; the others
+are left out: repeats without ``seed`` still have their own keys, and thinking without a budget of its own is
+held by the reply's."""
 
 _ABORTED = frozenset({"abort", "error"})
 """The finish reasons of a server that stopped in the middle (vLLM sends abort when it is stopped)."""
@@ -65,11 +67,21 @@ def request_body(model: str, request: ChatRequest, quirks: Collection[str]) -> b
                 "type": "json_schema",
                 "json_schema": {
                     "name": prompt.schema_name or "answer",
-                    "schema": prompt.schema,
+                    "schema": _unbounded(prompt.schema) if BOUNDS in quirks else prompt.schema,
                     "strict": True,
                 },
             }
     return json.dumps(body, separators=(",", ":")).encode("ascii")
+
+
+def _unbounded(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema without the bounds of its texts and lists."""
+    parts = {name: part for name, part in schema.items() if name not in ("maxLength", "maxItems")}
+    if isinstance(items := parts.get("items"), dict):
+        parts["items"] = _unbounded(items)
+    if isinstance(fields := parts.get("properties"), dict):
+        parts["properties"] = {name: _unbounded(field) for name, field in fields.items()}
+    return parts
 
 
 def thinking(sampling: Sampling) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from combee.clients.backoff import retry_after_seconds
-from combee.clients.model.body import EFFORT, MAX_TOKENS, RESPONSE_FORMAT, SEED, THINKING
+from combee.clients.model.body import BOUNDS, EFFORT, MAX_TOKENS, RESPONSE_FORMAT, SEED, THINKING
 from combee.clients.model.failures import StatusError
 from combee.clients.model.wire import Endpoint
 from combee.errors import ContextLengthError, EndpointError
@@ -179,6 +179,8 @@ def _character(match: re.Match[str]) -> str:
 
 def _quirk(error: StatusError, text: str) -> str | None:
     """Return the optional parameter that the message complains about, if requests can leave it out."""
+    if any(word in text for word in ("maxlength", "maxitems")):
+        return BOUNDS
     if error.param == RESPONSE_FORMAT or any(word in text for word in _FORMAT):
         return RESPONSE_FORMAT
     if "max_completion_tokens" in text or (error.param == MAX_TOKENS and "unsupported" in text):
