@@ -23,6 +23,7 @@ from combee.api.playbook import Canary, Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline, Store
 from combee.api.tasks import CustomTask
+from combee.api.weights import WeightsSource
 
 _FLAGS = [
     f"--{''.join(spelled)}"
@@ -126,7 +127,10 @@ def _engine_ref(role: str, *, optional: bool) -> Rule:
 
 
 RULES: tuple[Rule, ...] = (
-    *(_union(model) for model in (DataSource, CustomTask, InitialPlaybook, RoleModel, Store, GatewayKeys)),
+    *(
+        _union(model)
+        for model in (DataSource, WeightsSource, CustomTask, InitialPlaybook, RoleModel, Store, GatewayKeys)
+    ),
     _secret(DataSource, "parts.DataSource._secret_goes_with_uri"),
     _secret(Store, "run.Store._secret_goes_with_uri"),
     Rule(
@@ -171,6 +175,15 @@ RULES: tuple[Rule, ...] = (
         "a flag that the operator sets itself: remove it; model, revision and replicas have fields",
         "parts.Vllm._args_not_ours",
         ".args",
+    ),
+    Rule(
+        Vllm,
+        "!has(self.modelCache) || !has(self.modelCache.source)"
+        " || !(self.model.startsWith('/') || self.model.startsWith('.') || self.model.contains('://'))",
+        "modelCache.source is given with a model that is a folder or an address: write the name to serve the "
+        "weights under, or remove source",
+        "parts.Vllm._source_has_a_name",
+        ".model",
     ),
     Rule(
         SerialBaseline,

@@ -14,7 +14,6 @@ from combee.api.common import (
     Annotations,
     Bool,
     ClaimPath,
-    ClaimRef,
     ConfigMapKeyRef,
     DataUri,
     EndpointUrl,
@@ -36,6 +35,7 @@ from combee.api.sampling import Sampling
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
 from combee.api.texts import EnvName, ResourceList
+from combee.api.weights import ModelCache, WeightsSource
 from combee.names import START_DATE
 
 TASK_NAMES = Names(extensions.TASKS, ("Formula", "FiNER", "Traces", "Custom"))
@@ -272,9 +272,19 @@ class Vllm(Model):
     gpus_per_replica: Int = Field(default=1, ge=0, le=64, description="GPUs of one replica; 0: CPU only.")
     replicas: Int = Field(default=1, ge=1, le=1000, description="Servers that share the calls.")
     args: tuple[Line, ...] = Field(default=(), max_length=256, description="More arguments of vllm serve.")
-    model_cache: ClaimRef | None = Field(
+    model_cache: ModelCache | None = Field(
         default=None, description="Claim that keeps the weights between runs."
     )
+
+    @property
+    def weights_source(self) -> WeightsSource | None:
+        """Where the weights are copied from; None where they are the hub's, or nothing keeps them."""
+        return self.model_cache.source if self.model_cache is not None else None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether ``model`` is a name, and neither a folder nor an address."""
+        return not self.model.startswith(("/", ".")) and "://" not in self.model
 
     @field_validator("args")
     @classmethod
@@ -285,6 +295,15 @@ class Vllm(Model):
                     f"{flag} is set by the operator", "Remove it; model, revision and replicas have fields."
                 )
         return value
+
+    @model_validator(mode="after")
+    def _source_has_a_name(self) -> Self:
+        if self.weights_source is not None and not self.is_named:
+            raise refuse(
+                f"modelCache.source is given with model {self.model[:60]}, a folder or an address",
+                "Write the name to serve the weights under, or remove source.",
+            )
+        return self
 
 
 class Engine(Model):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Sequence
 
 from combee import names
 from combee.api.parts import Engine
+from combee.errors import BugError
 from combee.objects.addresses import PORT
 from combee.objects.overrides import customised, resources_of, user_env
 from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
@@ -19,6 +23,21 @@ START_DATE = "2025-08-05"
 came out. vLLM by itself takes today's, and every prompt would change at midnight."""
 GRACE_SECONDS = 5
 """A server holds nothing worth waiting for (callers ask again), and its GPUs are wanted."""
+COPY = """\
+set -eu
+if [ -d "$2" ]; then echo "$2 is there"; exit; fi
+if [ ! -d "$1" ]; then echo "the source has no folder $1" | "$0" tee /dev/termination-log; exit 1; fi
+"$0" rm -rf "$2.part-$3"
+"$0" cp -RL "$1" "$2.part-$3"
+"$0" mv -T "$2.part-$3" "$2" || { "$0" rm -rf "$2.part-$3"; [ -d "$2" ]; }
+echo "copied $1 to $2"
+"""
+"""$0 is the shell, which is every program that this needs; $1 a folder, $2 its copy, $3 the copier's name.
+The copy has its name only when it is whole, and of two copiers the first one wins."""
+_BIN, _SOURCE = "/combee/bin", "/source"
+_BIN_SIZE = "8Mi"
+_SHELL = "/opt/combee/libexec/busybox"
+"""The static shell in the worker's image."""
 _SPLITS = (
     "--tensor-parallel-size",
     "-tp",
@@ -37,7 +56,7 @@ def server_pod(engine: Engine, image: str, settings: Settings, answers: Answers 
     vllm = container(
         "vllm",
         image=image,
-        command=["vllm", "serve", engine.vllm.model],
+        command=["vllm", "serve", weights_folder(engine) or engine.vllm.model],
         args=_arguments(engine),
         env=[
             *([plain(names.START_DATE, START_DATE)] if engine.start_date is None else []),
@@ -87,23 +106,85 @@ def prefetch_pod(engine: Engine, image: str, settings: Settings) -> Object:
     return customised(spec, engine.template)
 
 
+def copy_pod(engine: Engine, name: str, settings: Settings) -> Object:
+    """Return the spec of the pod that copies the weights from ``modelCache.source`` to the claim. ``name``:
+    what no other pod that may be at work has.
+
+    An image's folder is copied by a container of that image, with a shell of ours: it needs no program of
+    its own, and clusters need no image volumes. BugError where the engine has no source.
+    """
+    source, to = engine.vllm.weights_source, weights_folder(engine)
+    if source is None or to is None:
+        raise BugError("an engine without a source has nothing to copy", where=engine.name)
+    volumes, mounts = _volumes(engine, read_only=False)
+    before: list[Object] = []
+    image, shell = settings.worker_image, _SHELL
+    if source.image is not None:
+        image, shell = source.image.reference, f"{_BIN}/busybox"
+        before = [_shell_giver(settings)]
+        origin = f"/{source.image.path}"
+        volumes.append({"name": "bin", "emptyDir": {"sizeLimit": _BIN_SIZE}})
+        mounts.append({"name": "bin", "mountPath": _BIN, "readOnly": True})
+    elif source.pvc is not None:
+        origin = f"{_SOURCE}/{source.pvc.path}"
+        mounts.append(_claim_of_source(engine, source.pvc.claim_name, volumes))
+    copy = container(
+        "fetch",
+        image=image,
+        command=[shell, "sh", "-c", COPY, shell],
+        args=[origin, to, name],
+        env=[],
+        mounts=mounts,
+        resources=resources_of(None, settings.prefetch_resources),
+        settings=settings,
+    )
+    spec = pod_spec(
+        copy,
+        volumes=volumes,
+        account=settings.worker_account,
+        restart="Never",
+        grace_seconds=GRACE_SECONDS,
+        settings=settings,
+    )
+    if before:
+        spec["initContainers"] = before
+    return customised(spec, engine.template)
+
+
+def weights_folder(engine: Engine) -> str | None:
+    """Return the folder that the weights are copied to; None without a source. Its name follows from what is
+    copied, so that another source, or another revision, is another folder."""
+    source = engine.vllm.weights_source
+    if source is None:
+        return None
+    what = json.dumps([source.dump(), engine.vllm.revision], sort_keys=True)
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", engine.vllm.model)[:60].strip("-.")
+    return f"{CACHE}/{readable}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
+
+
 def fetches(engine: Engine) -> bool:
-    """Return whether weights are fetched beforehand: there is a cache, and the model is a name on the hub
+    """Return whether weights are put into the claim beforehand: there is a cache, and the model is a name
     and neither a folder nor an address."""
-    model = engine.vllm.model
-    return engine.vllm.model_cache is not None and not model.startswith(("/", ".")) and "://" not in model
+    return engine.vllm.model_cache is not None and engine.vllm.is_named
 
 
 def _arguments(engine: Engine) -> list[str]:
     """Return the user's arguments, then ours: of two alike, vLLM takes the last."""
     # Without the last a server reports no cached tokens.
-    ours = [f"--port={PORT}", "--host=0.0.0.0", *_revision(engine), "--enable-prompt-tokens-details"]
+    ours = [f"--port={PORT}", "--host=0.0.0.0", *_identity(engine), "--enable-prompt-tokens-details"]
     given = {arg.split("=", 1)[0].replace("_", "-") for arg in engine.vllm.args}
     # vLLM takes a flag's beginning for the flag where no other one begins so.
     split = any(one.startswith(flag) for flag in given if len(flag) > 2 for one in _SPLITS)
     if engine.vllm.gpus_per_replica > 1 and not split:
         ours.append(f"--tensor-parallel-size={engine.vllm.gpus_per_replica}")
     return [*engine.vllm.args, *ours]
+
+
+def _identity(engine: Engine) -> Sequence[str]:
+    """Return the arguments that say which weights these are: a folder is served under the model's name."""
+    if engine.vllm.weights_source is not None:
+        return [f"--served-model-name={engine.vllm.model}"]
+    return _revision(engine)
 
 
 def _revision(engine: Engine) -> Sequence[str]:
@@ -141,6 +222,30 @@ def _volumes(engine: Engine, *, read_only: bool) -> tuple[list[Object], list[Obj
         # Fetched weights are only read; a folder or an address may be anything, and is only read, too.
         mounts.append({"name": "models", "mountPath": CACHE, **({"readOnly": True} if read_only else {})})
     return volumes, mounts
+
+
+def _claim_of_source(engine: Engine, claim: str, volumes: list[Object]) -> Object:
+    """Return the mount of the claim that weights are copied from. It may be the one they are copied to, and a
+    claim is declared once."""
+    mount: Object = {"name": "source", "mountPath": _SOURCE, "readOnly": True}
+    cache = engine.vllm.model_cache
+    if cache is not None and cache.claim_name == claim:
+        return {**mount, "name": "models"}
+    volumes.append({"name": "source", "persistentVolumeClaim": {"claimName": claim}})
+    return mount
+
+
+def _shell_giver(settings: Settings) -> Object:
+    """Return the container that leaves a static shell for one whose image may have none."""
+    return container(
+        "shell",
+        image=settings.worker_image,
+        command=[_SHELL, "cp", _SHELL, f"{_BIN}/busybox"],
+        env=[],
+        mounts=[{"name": "bin", "mountPath": _BIN}],
+        resources={"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "64Mi"}},
+        settings=settings,
+    )
 
 
 def _memory(size: str) -> Object:

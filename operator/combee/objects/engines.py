@@ -10,7 +10,7 @@ from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
 from combee.objects.addresses import PORT
 from combee.objects.allowed import check_templates
-from combee.objects.engine_pods import fetches, prefetch_pod, server_pod
+from combee.objects.engine_pods import copy_pod, fetches, prefetch_pod, server_pod
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import pod_labels_and_annotations
 from combee.objects.probes import STARTUP_SECONDS, Answers
@@ -80,31 +80,36 @@ def engine_service(run: PromptLearningRun, owner: Owner, index: int) -> Object:
 
 
 def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Settings) -> Object | None:
-    """Return the Job that loads an engine's weights into its modelCache, to be complete before the engine
-    starts; None for an engine without a cache, or whose model is no name on the hub."""
+    """Return the Job that puts an engine's weights into its modelCache, from the cache's source or from the
+    hub, to be complete before the engine starts; None for an engine without a cache, or whose model is a
+    folder or an address. Raises ManifestError as ``engine_image`` does, for the source's image, too."""
     engine = run.spec.engines[index]
     if not fetches(engine):
         return None
     own = {names.LABEL_ENGINE: engine.name}
     pods = labels(owner, "prefetch", own)
+    name = names.prefetch_name(owner.name, owner.uid, index)
+    check_source(engine, settings, index)
+    if engine.vllm.weights_source is not None:
+        pod = copy_pod(engine, name, settings)
+    else:
+        pod = prefetch_pod(engine, engine_image(engine, settings, index), settings)
     spec: Object = {
         "backoffLimit": RETRIES,
         "activeDeadlineSeconds": settings.prefetch_deadline_seconds,
         "template": {
             "metadata": pod_labels_and_annotations(pods, engine.template, _path(index), settings),
-            "spec": prefetch_pod(engine, engine_image(engine, settings, index), settings),
+            "spec": pod,
         },
     }
-    meta = metadata(owner, names.prefetch_name(owner.name, owner.uid, index), "prefetch", own)
+    meta = metadata(owner, name, "prefetch", own)
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
 def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
     """Return the image of an engine: its own where it names one, else the chart's.
 
-    Raises ManifestError when there is none, or when it is neither the chart's nor under an allowed
-    prefix. A prefix ends where a part of the name ends: ``ghcr.io/acme`` allows
-    ``ghcr.io/acme/vllm:1``, not ``ghcr.io/acme-mirror/vllm:1``.
+    Raises ManifestError when there is none, or when it is neither the chart's nor under an allowed prefix.
     """
     where = f"spec.engines[{index}].vllm.image"
     wanted = engine.vllm.image or settings.vllm_image
@@ -115,14 +120,31 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
             fix=f"Name one, such as {names.VLLM_IMAGE}, or ask whoever installed the chart to set "
             "image.vllm.",
         )
-    if wanted == settings.vllm_image or any(_under(wanted, prefix) for prefix in settings.engine_images):
-        return wanted
-    allowed = ", ".join(settings.engine_images) or "only the chart's"
+    if wanted != settings.vllm_image:
+        allowed = ", ".join(settings.engine_images) or "only the chart's"
+        _check_image(wanted, where, f"Leave image out, or use one that is allowed ({allowed})", settings)
+    return wanted
+
+
+def check_source(engine: Engine, settings: Settings, index: int = 0) -> None:
+    """Raise ManifestError for weights from an image that engines may not name either."""
+    source = engine.vllm.weights_source
+    if source is None or source.image is None:
+        return
+    where = f"spec.engines[{index}].vllm.modelCache.source.image.reference"
+    allowed = ", ".join(settings.engine_images) or "none"
+    _check_image(source.image.reference, where, f"Use one that is allowed ({allowed})", settings)
+
+
+def _check_image(image: str, where: str, fix: str, settings: Settings) -> None:
+    """Raise ManifestError for an image that is under no allowed prefix. A prefix ends where a part of the
+    name ends: ``ghcr.io/acme`` allows ``ghcr.io/acme/vllm:1``, not ``ghcr.io/acme-mirror/vllm:1``."""
+    if any(_under(image, prefix) for prefix in settings.engine_images):
+        return
     raise ManifestError(
-        f"image {wanted} is not allowed here",
+        f"image {image} is not allowed here",
         where=where,
-        fix=f"Leave image out, or use one that is allowed ({allowed}); the chart's value engineImages "
-        "lists them.",
+        fix=f"{fix}; the chart's value engineImages lists them.",
     )
 
 
@@ -179,3 +201,4 @@ def check_run(run: PromptLearningRun, settings: Settings) -> None:
     check_templates(run.spec, settings.allowed_annotations)
     for index, engine in enumerate(run.spec.engines):
         engine_image(engine, settings, index)
+        check_source(engine, settings, index)

@@ -143,6 +143,11 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     ("spec.engines.0.vllm.args", ["--port=1"], "spec.engines[0].vllm.args",
      ["--port is set by the operator"]),
     ("spec.engines.0.vllm.args", [1], "spec.engines[0].vllm.args[0]", ["1 is not text"]),
+    ("spec.engines.0.vllm.modelCache", {"claimName": "models", "source": {}},
+     "spec.engines[0].vllm.modelCache.source", ["exactly one of image, pvc"]),
+    ("spec.engines.0.vllm", {"model": "/models/tiny", "modelCache": {"claimName": "models", "source":
+     {"pvc": {"claimName": "shared", "path": "tiny"}}}}, "spec.engines[0].vllm",
+     ["modelCache.source is given with model /models/tiny", "name to serve the weights under"]),
     ("spec.engines.0.template", {"spec": {"hostNetwork": True}}, "spec.engines[0].template.spec.hostNetwork",
      ["unknown field"]),
     ("spec.engines", [GOOD["spec"]["engines"][0]] * 2, None, ["two engines are named main"]),

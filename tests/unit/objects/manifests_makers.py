@@ -111,6 +111,36 @@ FULL: dict[str, Any] = {
                 "modelCache": {"claimName": "models"},
             },
         },
+        {
+            "name": "offline",
+            "vllm": {
+                "model": "example/tiny",
+                "revision": "2",
+                "gpusPerReplica": 0,
+                "replicas": 2,
+                "modelCache": {
+                    "claimName": "models",
+                    "source": {
+                        "image": {
+                            "reference": "registry.example.com/models/tiny:2",
+                            "path": "weights/tiny",
+                        }
+                    },
+                },
+            },
+            "template": TEMPLATE,
+        },
+        {
+            "name": "copied",
+            "vllm": {
+                "model": "example/tiny",
+                "gpusPerReplica": 0,
+                "modelCache": {
+                    "claimName": "models",
+                    "source": {"pvc": {"claimName": "shared", "path": "weights/tiny"}},
+                },
+            },
+        },
     ],
     "models": {
         "task": {

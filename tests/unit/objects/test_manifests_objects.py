@@ -106,14 +106,22 @@ engines = st.builds(
             "gpusPerReplica": gpus,
             "replicas": replicas,
             "args": args,
-            **({"modelCache": {"claimName": "models"}} if cache else {}),
+            **({"modelCache": {"claimName": "models", **cache}} if cache is not None else {}),
             **({"revision": "main"} if revision else {}),
         },
     },
     label,
     st.integers(0, 8),
     st.integers(1, 3),
-    st.booleans(),
+    st.sampled_from(
+        [
+            None,
+            {},
+            {"source": {"image": {"reference": "combee/sim:1", "path": "weights"}}},
+            {"source": {"pvc": {"claimName": "shared", "path": "weights"}}},
+            {"source": {"pvc": {"claimName": "models", "path": "by-hand"}}},
+        ]
+    ),
     templates,
     st.lists(st.sampled_from(["--max-model-len=1", "-tp=2", "--x=$(HOME)"]), max_size=2),
     st.booleans(),
@@ -178,16 +186,25 @@ def test_no_allowed_override_weakens_a_pod(run: PromptLearningRun, shards: int) 
         assert {"runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001}.items() <= spec[
             "securityContext"
         ].items()
-        assert len(spec["containers"]) == 1 and "initContainers" not in spec
-        container = spec["containers"][0]
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        assert container["terminationMessagePolicy"] == "File"
-        assert container["resources"].get("requests") or container["resources"].get("limits")
-        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
-        for field in ("lifecycle", "envFrom", "stdin", "volumeDevices"):
-            assert field not in container
-        for variable in container["env"]:
-            assert set(variable) == {"name", "value"}
+        assert len(spec["containers"]) == 1
+        before = spec.get("initContainers", [])
+        assert [one["name"] for one in before] == (["shell"] if _from_an_image(what, run) else [])
+        assert {"name": "tmp", "mountPath": "/tmp"} in spec["containers"][0]["volumeMounts"]
+        for container in [*before, *spec["containers"]]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["terminationMessagePolicy"] == "File"
+            assert container["resources"].get("requests") or container["resources"].get("limits")
+            for field in ("lifecycle", "envFrom", "stdin", "volumeDevices"):
+                assert field not in container
+            for variable in container["env"]:
+                assert set(variable) == {"name", "value"}
+
+
+def _from_an_image(what: str, run: PromptLearningRun) -> bool:
+    """Whether an object is the Job that copies weights from an image."""
+    sources = {f"engine-{e.name}-prefetch": e.vllm.weights_source for e in run.spec.engines}
+    source = sources.get(what)
+    return source is not None and source.image is not None
 
 
 @given(runs(), st.sampled_from([1, 4, 1000]))

@@ -9,8 +9,7 @@ import pytest
 import admission_cases
 from combee.api.conditions import TABLE, ConditionType, Reason
 from combee.errors import ManifestError
-from combee.objects.allowed import check_templates
-from combee.objects.engines import check_model_cache, engine_image
+from combee.objects.engines import check_model_cache, check_run
 from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 
@@ -23,9 +22,8 @@ def verdict(manifest: dict[str, Any]) -> tuple[str, str]:
     """The reason and message of PlanAccepted=False; empty when the plan is good."""
     try:
         run = accept(manifest, POLICY)
-        check_templates(run.spec)
+        check_run(run, SETTINGS)
         for index, engine in enumerate(run.spec.engines):
-            engine_image(engine, SETTINGS, index)
             check_model_cache(engine, ("ReadWriteOnce",), index)
     except RefusedError as error:
         return error.reason, str(error)
