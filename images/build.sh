@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the images with buildah or docker, whichever is there: images/build.sh [worker] [operator] [sim]
+# Builds the images with buildah or docker, whichever is there: images/build.sh [NAME...]
+# Without a name it builds worker, operator and sim; the others are vllm-cpu, smollm2 and office, for a run with a real model.
 # Chosen by the environment: BUILDER, BASE (the image they are built on), SHELL_IMAGE (one with a static /bin/busybox), CONTEXTS (folder for what they are built from),
 # REGISTRY (the first part of their names), PYTHON (one that has pip, setuptools and packaging).
 # images/vllm is not built here, for its base is not ours: see its first lines.
@@ -16,9 +17,10 @@ build() { # build IMAGE: names it REGISTRY/combee-IMAGE:VERSION; nothing when it
   local image=$1 name=$REGISTRY/combee-$1:$VERSION base=${BASE:-} argument=BASE made_of
   local context=$CONTEXTS/$image
   "$PYTHON" images/context.py "$image" "$context"
-  if [ "$image" = sim ]; then
-    argument=WORKER base=$REGISTRY/combee-worker:$VERSION
-  fi
+  case $image in
+    sim | office) argument=WORKER base=$REGISTRY/combee-worker:$VERSION ;;
+    smollm2) argument=VLLM base=$REGISTRY/combee-vllm-cpu:$VERSION ;;
+  esac
   made_of=$({ cat "$context"/.*.made-of "$context/Dockerfile"; echo "$base $("$BUILDER" images -q "$base" 2>/dev/null)"; } | sha256sum)
   echo "$name"
   [ "$made_of" != "$(cat "$context.built" 2>/dev/null)" ] || [ -z "$("$BUILDER" images -q "$name" 2>/dev/null)" ] || return 0

