@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -93,13 +94,15 @@ class AnswerLog:
         """request -> its answers, in order."""
         found: dict[str, list[Answer]] = {}
         for file in self._open.values():
-            file.seek(0)
-            # The last line of a server that was killed may be cut.
-            for row in (json.loads(line) for line in file if line.endswith("\n")):
-                if row["status"] == 200:
-                    answer = Answer(row["time"] - row["seconds"], row["time"], row["role"])
-                    found.setdefault(row["request"], []).append(answer)
+            for request, answer in _answers(file):
+                found.setdefault(request, []).append(answer)
         return {request: sorted(given, key=lambda one: one.at) for request, given in found.items()}
+
+    def together(self) -> bool:
+        """Whether two servers answered at one time: each called before the other had answered its last."""
+        times = [[answer.at for _, answer in _answers(file)] for file in self._open.values()]
+        spans = sorted((min(at), max(at)) for at in times if at)
+        return any(later[0] < earlier[1] for earlier, later in pairwise(spans))
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -118,6 +121,14 @@ class AnswerLog:
             stop.set()
             thread.join()
             self.look()
+
+
+def _answers(log: IO[str]) -> Iterator[tuple[str, Answer]]:
+    """The requests that a server answered. The last line of one that was killed may be cut."""
+    log.seek(0)
+    for row in (json.loads(line) for line in log if line.endswith("\n")):
+        if row["status"] == 200:
+            yield row["request"], Answer(row["time"] - row["seconds"], row["time"], row["role"])
 
 
 def _in_flight(answer: Answer, kill: Kill) -> bool:
@@ -186,12 +197,26 @@ def released(cluster: Cluster, namespace: str) -> Iterator[Release]:
         release.uninstall()
 
 
-def small_run(engine_flag: str) -> Callable[[dict[str, Any]], None]:
-    """Change the quickstart: three iterations, and no call asked twice by choice."""
+MODELS = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "models"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}},
+}
+
+
+def small_run(cluster: Cluster, engine_flag: str) -> Callable[[dict[str, Any]], None]:
+    """Change the quickstart: three iterations, no call asked twice by choice, and two servers of weights
+    that come from an image."""
+    source = {"image": {"reference": cluster.image("sim"), "path": "weights"}}
 
     def change(run: dict[str, Any]) -> None:
         spec = run["spec"]
-        spec["engines"][0]["vllm"]["args"] = ["--time-scale=0.5", engine_flag]
+        spec["engines"][0]["vllm"] |= {
+            "args": ["--time-scale=0.5", engine_flag],
+            "replicas": 2,
+            "modelCache": {"claimName": MODELS["metadata"]["name"], "source": source},
+        }
         spec["batching"] = {"mode": "Fixed", "size": 40, "reason": "three iterations"}
         spec["workers"] = {"parallelism": 2, "concurrency": SLOTS, "hedgeBudget": 0}
 
@@ -214,6 +239,8 @@ class Round:
     """whether ``combee run --plans`` learned the very same from the run's plans."""
     answers: int
     """different calls that were answered."""
+    together: bool
+    """whether two servers answered at one time."""
 
 
 def survive(
@@ -228,14 +255,16 @@ def survive(
     chance = random.Random(seed)
     order = chance.sample(list(kinds), len(kinds))
     runs, log = Runs(cluster, namespace), answer_log(cluster, namespace)
-    change = small_run(log.flag)
+    change = small_run(cluster, log.flag)
     with released(cluster, namespace), log.kept():
+        cluster.reader.apply([MODELS], namespace)
         runs.apply(change)
         began = time.time()
         killer = Killer(runs, chance, pause_seconds)
         killed = [killer.kill(kind) for kind in order]
         status = runs.ended()
         kills = [kill for kill in killed if kill is not None]
+        eventually("the servers are taken down", lambda: not _pods(runs, ENGINE), seconds=120)
     assert status["phase"] == "Learned", status["message"]
     playbook, answers = runs.playbook(), log.answers()
     locally(runs, folder, change)
@@ -246,6 +275,7 @@ def survive(
         began,
         blob(folder, playbook).exists(),
         len(answers),
+        log.together(),
     )
 
 
@@ -279,7 +309,7 @@ class Killer:
         """Something of the kind while a step is at work; a word when the run is over."""
         if self._over():
             return "over"
-        steps = self._pods("combee.dev/step")
+        steps = _pods(self.runs, "combee.dev/step")
         if not steps:
             return None
         pod = self.chance.choice(steps)
@@ -296,19 +326,11 @@ class Killer:
         if kind in PARTS:
             pid = self.runs.cluster.part("pids", PARTS[kind]).split()[0]
             return Kill(kind, f"process {pid}", 0.0, 0, during)
-        pods = [one for one in self._pods(ENGINE if kind == "engine pod" else OPERATOR) if _ready(one)]
+        pods = [one for one in _pods(self.runs, ENGINE if kind == "engine pod" else OPERATOR) if _ready(one)]
         bound = SLOTS if kind == "engine pod" else 0
         if not pods:
             return None
         return Kill(kind, pods[0]["metadata"]["name"], 0.0, bound, during, _uids(pods[:1]))
-
-    def _pods(self, labels: str) -> list[dict[str, Any]]:
-        pods = self.runs.cluster.get("pods", "-l", labels, namespace=self.runs.namespace)["items"]
-        return [
-            pod
-            for pod in pods
-            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
-        ]
 
     def _do(self, kill: Kill) -> None:
         cluster, namespace = self.runs.cluster, self.runs.namespace
@@ -339,10 +361,20 @@ class Killer:
         return all(_condition(node, "Ready") for node in nodes)
 
     def _up(self, labels: str) -> bool:
-        return any(_ready(pod) for pod in self._pods(labels))
+        return any(_ready(pod) for pod in _pods(self.runs, labels))
 
     def _over(self) -> bool:
         return self.runs.status().get("phase") in ENDED
+
+
+def _pods(runs: Runs, labels: str) -> list[dict[str, Any]]:
+    """The pods that run and are not on their way out."""
+    pods = runs.cluster.get("pods", "-l", labels, namespace=runs.namespace)["items"]
+    return [
+        pod
+        for pod in pods
+        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+    ]
 
 
 def _uids(pods: list[dict[str, Any]]) -> frozenset[str]:

@@ -42,6 +42,7 @@ def _survives(cluster: Cluster, namespace: str, folder: Path, pause_seconds: tup
     assert [kill.kind for kill in done.kills if kill.twice > kill.bound] == []
     assert done.others == []
     assert done.same, "the laptop learned another playbook"
+    assert done.together, "one of two servers answered everything"
 
 
 @pytest.mark.parametrize(
