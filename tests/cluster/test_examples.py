@@ -104,6 +104,8 @@ def test_what_people_are_told_to_make_can_be_made(
     words = shlex.split(line)
     made = yaml.safe_load(cluster.kubectl(*words[1:], "--dry-run=server", "-o", "yaml", namespace=namespace))
     if made["kind"] == "Secret":
-        named = re.findall(r"(?:(?:secretRef|apiKeySecretRef): {name|apiKeySecret): ([\w-]+)", (FOLDER / file).read_text())
+        named = re.findall(
+            r"(?:(?:secretRef|apiKeySecretRef): {name|apiKeySecret): ([\w-]+)", (FOLDER / file).read_text()
+        )
         told = {shlex.split(one)[4] for where, one in commands() if where == file and " secret " in one}
         assert made["metadata"]["name"] in named and set(named) == told

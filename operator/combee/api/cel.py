@@ -66,6 +66,7 @@ FORMS = (
     common.KEY,
     texts.ENV_NAME,
     texts.CLASS_PATH,
+    texts.FLOW_ID,
     playbook.DIGEST,
     prometheus.SIDE,
     playbook.CRON,

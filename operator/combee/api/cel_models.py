@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
-from combee.api import common, parts
+from combee.api import common, engines
 from combee.api.aggregation import STRATEGIES
 from combee.api.cel import CLUSTER
 from combee.api.common import Model, Rule
+from combee.api.engines import Engine, ServiceRef, Vllm
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
 from combee.api.methods import OPTIONS, Method
-from combee.api.parts import (
-    DataSource,
-    InitialPlaybook,
-    PodTemplateMeta,
-    RoleModel,
-    Task,
-    Vllm,
-)
+from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import Canary, Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline, Store
@@ -27,7 +21,7 @@ from combee.api.weights import WeightsSource
 
 _FLAGS = [
     f"--{''.join(spelled)}"
-    for flag in parts.SET_BY_US
+    for flag in engines.SET_BY_US
     for spelled in product(*("-_" if letter == "-" else letter for letter in flag.removeprefix("--")))
 ]
 """vLLM reads an underscore as a hyphen anywhere in a flag's name."""
@@ -94,6 +88,16 @@ def _not_ours(field: str) -> Rule:
     return Rule(PodTemplateMeta, cel, message, "parts.PodTemplateMeta._not_ours", f".{field}")
 
 
+def _own_pods(field: str) -> Rule:
+    return Rule(
+        Engine,
+        f"!has(self.ref) || !has(self.{field})",
+        f"{field} is given with ref: remove {field}, the run changes no pods but its own",
+        "engines.Engine._pods_are_our_own",
+        f".{field}",
+    )
+
+
 def _embedder(strategy: str) -> Rule:
     return Rule(
         RunSpec,
@@ -129,7 +133,16 @@ def _engine_ref(role: str, *, optional: bool) -> Rule:
 RULES: tuple[Rule, ...] = (
     *(
         _union(model)
-        for model in (DataSource, WeightsSource, CustomTask, InitialPlaybook, RoleModel, Store, GatewayKeys)
+        for model in (
+            DataSource,
+            WeightsSource,
+            CustomTask,
+            InitialPlaybook,
+            Engine,
+            RoleModel,
+            Store,
+            GatewayKeys,
+        )
     ),
     _secret(DataSource, "parts.DataSource._secret_goes_with_uri"),
     _secret(Store, "run.Store._secret_goes_with_uri"),
@@ -173,7 +186,7 @@ RULES: tuple[Rule, ...] = (
         f"!has(self.args) || !self.args.exists(arg, {_FLAGS}.exists(flag, arg == flag"
         " || arg.startsWith(flag + '=')))",
         "a flag that the operator sets itself: remove it; model, revision and replicas have fields",
-        "parts.Vllm._args_not_ours",
+        "engines.Vllm._args_not_ours",
         ".args",
     ),
     Rule(
@@ -182,9 +195,18 @@ RULES: tuple[Rule, ...] = (
         " || !(self.model.startsWith('/') || self.model.startsWith('.') || self.model.contains('://'))",
         "modelCache.source is given with a model that is a folder or an address: write the name to serve the "
         "weights under, or remove source",
-        "parts.Vllm._source_has_a_name",
+        "engines.Vllm._source_has_a_name",
         ".model",
     ),
+    Rule(
+        ServiceRef,
+        "self.kind != 'InferencePool' || has(self.model)",
+        "kind InferencePool without model: add model, the name that its servers list at /v1/models",
+        "engines.ServiceRef._pool_has_a_model",
+        ".model",
+    ),
+    _own_pods("template"),
+    _own_pods("idleTimeoutSeconds"),
     Rule(
         SerialBaseline,
         "!self.measure || !has(self.curve) || size(self.curve) == 0",

@@ -111,6 +111,8 @@ class Reason(StrEnum):
     """taken down while idle."""
     LOAD_FAILED = "LoadFailed"
     """an engine cannot load its model."""
+    NOT_READY = "NotReady"
+    """a server that the run refers to is missing or not ready."""
     CRASHING = "Crashing"
     """an engine keeps ending."""
     IMPROVING = "Improving"
@@ -169,7 +171,7 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.PODS_PLACED, "False"): (R.UNSCHEDULABLE, R.IMAGE_PULL_FAILED, R.WAITING_FOR_QUOTA, R.SUSPENDED),
     (T.PODS_PLACED, "Unknown"): (R.NOT_STARTED,),
     (T.ENGINES_READY, "True"): (R.SERVING, R.NO_ENGINES),
-    (T.ENGINES_READY, "False"): (R.STARTING, R.SCALED_DOWN, R.LOAD_FAILED, R.CRASHING),
+    (T.ENGINES_READY, "False"): (R.STARTING, R.SCALED_DOWN, R.LOAD_FAILED, R.NOT_READY, R.CRASHING),
     (T.ENGINES_READY, "Unknown"): (R.NOT_STARTED,),
     (T.CONVERGING, "True"): (R.IMPROVING,),
     (T.CONVERGING, "False"): (R.PLATEAU,),

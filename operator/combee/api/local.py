@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from combee.api.common import REMOTE_SCHEMES, uri_scheme
+from combee.api.engines import Engine
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError, NotAvailableError, UserError
@@ -161,15 +162,11 @@ def _keys_lack(path: str, scheme: str, secret: str, secrets: frozenset[str]) -> 
 
 
 def _models_lack(run: PromptLearningRun, given: Given) -> Iterator[_Lack]:
+    engines = {engine.name: engine for engine in run.spec.engines}
     for role, model in run.spec.roles_in_use().items():
         path = f"spec.models.{role}"
-        if model.engine_ref is not None and (name := model.engine_ref.name) not in given.engines:
-            error = ManifestError(
-                f"engine {name!r} is on a cluster, and this runs on a laptop",
-                where=f"{path}.engineRef",
-                fix=f"Give an OpenAI-compatible server that stands for it: --engine {name}=URL.",
-            )
-            yield _Lack(error, ("--engine", f"{name}={USUAL_URL}"))
+        if model.engine_ref is not None:
+            yield from _engine_lacks(engines[model.engine_ref.name], f"{path}.engineRef", given)
         secret = model.endpoint.api_key_secret_ref if model.endpoint is not None else None
         if secret is not None and (pair := f"{secret.name}/{secret.key}") not in given.secrets:
             error = ManifestError(
@@ -178,6 +175,25 @@ def _models_lack(run: PromptLearningRun, given: Given) -> Iterator[_Lack]:
                 fix=f"Give a variable that holds it: --secret {pair}=env:VAR.",
             )
             yield _Lack(error, ("--secret", f"{pair}=env:{_variable(pair)}"))
+
+
+def _engine_lacks(engine: Engine, path: str, given: Given) -> Iterator[_Lack]:
+    name, ref = engine.name, engine.ref
+    what = f"engine {name!r} is {f'{ref.kind} {ref.name} of' if ref else 'on'} a cluster"
+    if name not in given.engines:
+        error = ManifestError(
+            f"{what}, and this runs on a laptop",
+            where=path,
+            fix=f"Give an OpenAI-compatible server that stands for it: --engine {name}=URL.",
+        )
+        yield _Lack(error, ("--engine", f"{name}={USUAL_URL}"))
+    if not engine.model and name not in given.engine_models:
+        error = ManifestError(
+            f"{what}, which alone can tell its model",
+            where=path,
+            fix=f"Say which model stands for it: --engine-model {name}=MODEL.",
+        )
+        yield _Lack(error, ("--engine-model", f"{name}=MODEL"))
 
 
 def _variable(pair: str) -> str:

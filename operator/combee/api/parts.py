@@ -18,9 +18,7 @@ from combee.api.common import (
     DataUri,
     EndpointUrl,
     Int,
-    Label,
     Labels,
-    Line,
     Model,
     NameRef,
     ObjectName,
@@ -35,21 +33,9 @@ from combee.api.sampling import Sampling
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
 from combee.api.texts import EnvName, ResourceList
-from combee.api.weights import ModelCache, WeightsSource
-from combee.names import START_DATE
 
 TASK_NAMES = Names(extensions.TASKS, ("Formula", "FiNER", "Traces", "Custom"))
 TaskType = Annotated[str, Strict(), Field(max_length=63), TASK_NAMES]
-SET_BY_US = (
-    "--host",
-    "--port",
-    "--model",
-    "--revision",
-    "--api-key",
-    "--served-model-name",
-    "--uds",
-    "--root-path",
-)
 
 
 def secret_goes_with_uri(place: Any) -> Any:
@@ -257,78 +243,6 @@ class PodTemplate(Model):
 
     metadata: PodTemplateMeta = Field(default_factory=PodTemplateMeta, description="Labels and annotations.")
     spec: PodTemplateSpec = Field(default_factory=PodTemplateSpec, description="Placement and size.")
-
-
-class Vllm(Model):
-    """A vLLM server."""
-
-    model: Str = Field(min_length=1, max_length=500, description="Model to serve, as vllm serve names it.")
-    revision: Str | None = Field(
-        default=None, min_length=1, max_length=200, description="Revision of the weights."
-    )
-    image: Str | None = Field(
-        default=None, min_length=1, max_length=1000, description="Image; absent: the chart's."
-    )
-    gpus_per_replica: Int = Field(default=1, ge=0, le=64, description="GPUs of one replica; 0: CPU only.")
-    replicas: Int = Field(default=1, ge=1, le=1000, description="Servers that share the calls.")
-    args: tuple[Line, ...] = Field(default=(), max_length=256, description="More arguments of vllm serve.")
-    model_cache: ModelCache | None = Field(
-        default=None, description="Claim that keeps the weights between runs."
-    )
-
-    @property
-    def weights_source(self) -> WeightsSource | None:
-        """Where the weights are copied from; None where they are the hub's, or nothing keeps them."""
-        return self.model_cache.source if self.model_cache is not None else None
-
-    @property
-    def is_named(self) -> bool:
-        """Whether ``model`` is a name, and neither a folder nor an address."""
-        return not self.model.startswith(("/", ".")) and "://" not in self.model
-
-    @field_validator("args")
-    @classmethod
-    def _args_not_ours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for arg in value:
-            if arg[:2] + (flag := arg.split("=", 1)[0].replace("_", "-"))[2:] in SET_BY_US:
-                raise refuse(
-                    f"{flag} is set by the operator", "Remove it; model, revision and replicas have fields."
-                )
-        return value
-
-    @model_validator(mode="after")
-    def _source_has_a_name(self) -> Self:
-        if self.weights_source is not None and not self.is_named:
-            raise refuse(
-                f"modelCache.source is given with model {self.model[:60]}, a folder or an address",
-                "Write the name to serve the weights under, or remove source.",
-            )
-        return self
-
-
-class Engine(Model):
-    """A model server that the run brings up and takes down."""
-
-    name: Label = Field(description="Name that engineRef uses.")
-    vllm: Vllm = Field(description="The vLLM server.")
-    template: PodTemplate = Field(
-        default_factory=PodTemplate, description="Allow-listed overrides of the server's pods."
-    )
-    idle_timeout_seconds: Int = Field(
-        default=900, ge=0, le=86_400, description="Seconds without work after which the engine is taken down."
-    )
-
-    @property
-    def start_date(self) -> str | None:
-        """The date that the template gives gpt-oss; None where it leaves that to the operator."""
-        given = (variable.value for variable in self.template.spec.env if variable.name == START_DATE)
-        return next(given, None)
-
-    @property
-    def served_with(self) -> tuple[str, ...]:
-        """All that the user says of how the model is served and that can change an answer."""
-        dated = [] if self.start_date is None else [f"{START_DATE}={self.start_date}"]
-        return (*self.vllm.args, *dated)
 
 
 class Endpoint(Model):

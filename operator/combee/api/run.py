@@ -26,8 +26,9 @@ from combee.api.common import (
     refuse,
     yaml_name,
 )
+from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method, MethodType
-from combee.api.parts import Engine, Models, PodTemplate, RoleModel, Task, secret_goes_with_uri
+from combee.api.parts import Models, PodTemplate, RoleModel, Task, secret_goes_with_uri
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
 

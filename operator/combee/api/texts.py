@@ -22,6 +22,12 @@ ENV_NAME = Form(
     "not a variable's name",
     "Use letters, digits and '_', not starting with a digit.",
 )
+FLOW_ID = Form(
+    "FlowId",
+    "[A-Za-z0-9]([-._/A-Za-z0-9]*[A-Za-z0-9])?",
+    "not an id",
+    "Use 1 to 253 of letters, digits, '-', '.', '_' and '/', starting and ending with a letter or digit.",
+)
 RESOURCE = "cpu|memory|ephemeral-storage|rdma/[a-zA-Z0-9][-a-zA-Z0-9_.]{0,61}"
 
 
@@ -37,6 +43,8 @@ def _known_resources(value: dict[str, str]) -> dict[str, str]:
 
 ClassPath = Annotated[str, Strict(), Field(max_length=500), CLASS_PATH]
 EnvName = Annotated[str, Strict(), Field(max_length=253), ENV_NAME]
+FlowId = Annotated[str, Strict(), Field(max_length=253), FLOW_ID]
+"""what a server tells tenants apart by; it is sent as a header."""
 ResourceList = Annotated[
     dict[Str, Quantity], Field(max_length=8), AfterValidator(_known_resources), Scalar("ResourceList")
 ]

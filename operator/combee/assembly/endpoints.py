@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from combee.api.common import SecretKeyRef
+from combee.api.engines import ServiceRef
 from combee.api.parts import RoleModel
 from combee.api.run import RunSpec
 from combee.clients.model.wire import Endpoint
@@ -15,6 +16,8 @@ from combee.errors import BugError, CombeeError, UserError
 
 ROLES_IN_USE = ("task", "proposer", "embedder")
 """Roles that a run has a client for, in the order that they are checked in."""
+OBJECTIVE_HEADERS = ("x-llm-d-inference-objective", "x-gateway-inference-objective")
+FAIRNESS_HEADERS = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 URL_FIX = "Write it like http://127.0.0.1:8000/v1, without a key in it"
 
 EngineUrl = Callable[[str], tuple[str, str]]
@@ -56,15 +59,31 @@ def _engine(
     url, where = engine_url(name)
     checked = checked_url(url, where)
     key, source = engine_key(name)
+    if engine.ref is not None:
+        return Endpoint(
+            url=checked,
+            model=engine.model,
+            api_key=SecretStr(key),
+            revision=engine.ref.revision or "",
+            key_source=source,
+            headers=tuple(flow_headers(engine.ref)),
+        )
     return Endpoint(
         url=checked,
-        model=engine.vllm.model,
+        model=engine.model,
         api_key=SecretStr(key),
-        revision=engine.vllm.revision or "",
+        revision=engine.server.revision or "",
         engine_args=engine.served_with,
         key_source=source,
         balanced=balanced,
     )
+
+
+def flow_headers(ref: ServiceRef) -> Iterator[tuple[str, str]]:
+    """Yield the headers by which a Gateway's endpoint picker orders calls: llm-d's names, and those of the
+    inference extension from before that llm-d still reads and other pickers only know."""
+    for value, names in ((ref.objective, OBJECTIVE_HEADERS), (ref.fairness_id, FAIRNESS_HEADERS)):
+        yield from ((name, value) for name in names if value is not None)
 
 
 def _endpoint(role: str, model: RoleModel, key_of: KeyOf) -> Endpoint:

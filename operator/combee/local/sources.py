@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from combee.api.common import SecretKeyRef, uri_scheme
+from combee.api.engines import Engine, Vllm
 from combee.api.local import INITIAL_PLAYBOOK, USUAL_URL, Given, check_local, sources
-from combee.api.parts import DataSource, Vllm
+from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
 from combee.assembly.endpoints import checked_key, role_endpoints
 from combee.assembly.splits import read_playbook, read_split, refuse_overlap
@@ -93,26 +95,27 @@ def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearnin
     if not given.engine_models:
         return run
     engines = [
-        engine.model_copy(
-            update={"vllm": _serving(engine.vllm, given.engine_models[engine.name], engine.name)}
-        )
-        if engine.name in given.engine_models
-        else engine
+        _serving(engine, given.engine_models[engine.name]) if engine.name in given.engine_models else engine
         for engine in run.spec.engines
     ]
     return run.model_copy(update={"spec": run.spec.model_copy(update={"engines": tuple(engines)})})
 
 
-def _serving(vllm: Vllm, model: str, engine: str) -> Vllm:
-    if model == vllm.model:
-        return vllm
+def _serving(engine: Engine, model: str) -> Engine:
+    if model == engine.model:
+        return engine
     try:
         named = Vllm(model=model).model
     except ValueError:
         raise UserError(
-            "not the name of a model", where=f"--engine-model {engine}", fix="Write it as the server lists it"
+            "not the name of a model",
+            where=f"--engine-model {engine.name}",
+            fix="Write it as the server lists it",
         ) from None
-    return vllm.model_copy(update={"model": named, "revision": None, "args": ()})
+    other: dict[str, Any] = {"model": named, "revision": None}
+    if engine.ref is not None:
+        return engine.model_copy(update={"ref": engine.ref.model_copy(update=other)})
+    return engine.model_copy(update={"vllm": engine.server.model_copy(update={**other, "args": ()})})
 
 
 def endpoints(run: PromptLearningRun, given: StandIns) -> dict[str, Endpoint]:

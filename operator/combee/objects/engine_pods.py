@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from combee import names
-from combee.api.parts import Engine
+from combee.api.engines import Engine
 from combee.errors import BugError
 from combee.objects.addresses import PORT
 from combee.objects.overrides import customised, resources_of, user_env
@@ -56,15 +56,15 @@ def server_pod(engine: Engine, image: str, settings: Settings, answers: Answers 
     vllm = container(
         "vllm",
         image=image,
-        command=["vllm", "serve", weights_folder(engine) or engine.vllm.model],
+        command=["vllm", "serve", weights_folder(engine) or engine.server.model],
         args=_arguments(engine),
         env=[
             *([plain(names.START_DATE, START_DATE)] if engine.start_date is None else []),
             *user_env(engine.template),
-            *_env(engine, offline=fetches(engine), gpus=bool(engine.vllm.gpus_per_replica)),
+            *_env(engine, offline=fetches(engine), gpus=bool(engine.server.gpus_per_replica)),
         ],
         mounts=mounts,
-        resources=resources_of(engine.template, settings.engine_resources, engine.vllm.gpus_per_replica),
+        resources=resources_of(engine.template, settings.engine_resources, engine.server.gpus_per_replica),
         settings=settings,
     )
     vllm["ports"] = [{"name": "http", "containerPort": PORT, "protocol": "TCP"}]
@@ -83,7 +83,7 @@ def prefetch_pod(engine: Engine, image: str, settings: Settings) -> Object:
     """Return the spec of the pod that downloads the weights, with the server's own image so that both
     agree about the cache's layout. It holds no GPU."""
     volumes, mounts = _volumes(engine, read_only=False)
-    vllm = engine.vllm
+    vllm = engine.server
     fetch = container(
         "fetch",
         image=image,
@@ -113,7 +113,7 @@ def copy_pod(engine: Engine, name: str, settings: Settings) -> Object:
     An image's folder is copied by a container of that image, with a shell of ours: it needs no program of
     its own, and clusters need no image volumes. BugError where the engine has no source.
     """
-    source, to = engine.vllm.weights_source, weights_folder(engine)
+    source, to = engine.server.weights_source, weights_folder(engine)
     if source is None or to is None:
         raise BugError("an engine without a source has nothing to copy", where=engine.name)
     volumes, mounts = _volumes(engine, read_only=False)
@@ -154,47 +154,47 @@ def copy_pod(engine: Engine, name: str, settings: Settings) -> Object:
 def weights_folder(engine: Engine) -> str | None:
     """Return the folder that the weights are copied to; None without a source. Its name follows from what is
     copied, so that another source, or another revision, is another folder."""
-    source = engine.vllm.weights_source
+    source = engine.server.weights_source
     if source is None:
         return None
-    what = json.dumps([source.dump(), engine.vllm.revision], sort_keys=True)
-    readable = re.sub(r"[^A-Za-z0-9.]+", "-", engine.vllm.model)[:60].strip("-.")
+    what = json.dumps([source.dump(), engine.server.revision], sort_keys=True)
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", engine.server.model)[:60].strip("-.")
     return f"{CACHE}/{readable}-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
 def fetches(engine: Engine) -> bool:
     """Return whether weights are put into the claim beforehand: there is a cache, and the model is a name
     and neither a folder nor an address."""
-    return engine.vllm.model_cache is not None and engine.vllm.is_named
+    return engine.server.model_cache is not None and engine.server.is_named
 
 
 def _arguments(engine: Engine) -> list[str]:
     """Return the user's arguments, then ours: of two alike, vLLM takes the last."""
     # Without the last a server reports no cached tokens.
     ours = [f"--port={PORT}", "--host=0.0.0.0", *_identity(engine), "--enable-prompt-tokens-details"]
-    given = {arg.split("=", 1)[0].replace("_", "-") for arg in engine.vllm.args}
+    given = {arg.split("=", 1)[0].replace("_", "-") for arg in engine.server.args}
     # vLLM takes a flag's beginning for the flag where no other one begins so.
     split = any(one.startswith(flag) for flag in given if len(flag) > 2 for one in _SPLITS)
-    if engine.vllm.gpus_per_replica > 1 and not split:
-        ours.append(f"--tensor-parallel-size={engine.vllm.gpus_per_replica}")
-    return [*engine.vllm.args, *ours]
+    if engine.server.gpus_per_replica > 1 and not split:
+        ours.append(f"--tensor-parallel-size={engine.server.gpus_per_replica}")
+    return [*engine.server.args, *ours]
 
 
 def _identity(engine: Engine) -> Sequence[str]:
     """Return the arguments that say which weights these are: a folder is served under the model's name."""
-    if engine.vllm.weights_source is not None:
-        return [f"--served-model-name={engine.vllm.model}"]
+    if engine.server.weights_source is not None:
+        return [f"--served-model-name={engine.server.model}"]
     return _revision(engine)
 
 
 def _revision(engine: Engine) -> Sequence[str]:
-    return [f"--revision={engine.vllm.revision}"] if engine.vllm.revision is not None else []
+    return [f"--revision={engine.server.revision}"] if engine.server.revision is not None else []
 
 
 def _env(engine: Engine, *, offline: bool, gpus: bool) -> list[Object]:
     """Return variables that give writable places to everything that caches, and a user name (torch asks for
     one at import, and the user id has none in the image)."""
-    cached = engine.vllm.model_cache is not None
+    cached = engine.server.model_cache is not None
     env = [
         plain("HOME", SCRATCH),
         plain("USER", "combee"),
@@ -216,8 +216,8 @@ def _env(engine: Engine, *, offline: bool, gpus: bool) -> list[Object]:
 def _volumes(engine: Engine, *, read_only: bool) -> tuple[list[Object], list[Object]]:
     volume, mount = scratch()
     volumes, mounts = [volume], [mount]
-    if engine.vllm.model_cache is not None:
-        claim = {"claimName": engine.vllm.model_cache.claim_name}
+    if engine.server.model_cache is not None:
+        claim = {"claimName": engine.server.model_cache.claim_name}
         volumes.append({"name": "models", "persistentVolumeClaim": claim})
         # Fetched weights are only read; a folder or an address may be anything, and is only read, too.
         mounts.append({"name": "models", "mountPath": CACHE, **({"readOnly": True} if read_only else {})})
@@ -228,7 +228,7 @@ def _claim_of_source(engine: Engine, claim: str, volumes: list[Object]) -> Objec
     """Return the mount of the claim that weights are copied from. It may be the one they are copied to, and a
     claim is declared once."""
     mount: Object = {"name": "source", "mountPath": _SOURCE, "readOnly": True}
-    cache = engine.vllm.model_cache
+    cache = engine.server.model_cache
     if cache is not None and cache.claim_name == claim:
         return {**mount, "name": "models"}
     volumes.append({"name": "source", "persistentVolumeClaim": {"claimName": claim}})

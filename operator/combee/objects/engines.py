@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from combee import names
-from combee.api.parts import Engine
+from combee.api.engines import Engine
 from combee.api.run import PromptLearningRun
 from combee.errors import ManifestError
 from combee.objects.addresses import PORT
@@ -47,7 +47,7 @@ def engine_deployment(
     own = {names.LABEL_ENGINE: engine.name}
     pods = labels(owner, COMPONENT, own)
     spec: Object = {
-        "replicas": engine.vllm.replicas if replicas is None else replicas,
+        "replicas": engine.server.replicas if replicas is None else replicas,
         "revisionHistoryLimit": 1,
         # The Deployment's clock must not call an engine failed while its startup probe still gives it time.
         "progressDeadlineSeconds": STARTUP_SECONDS + 600,
@@ -90,7 +90,7 @@ def prefetch_job(run: PromptLearningRun, owner: Owner, index: int, settings: Set
     pods = labels(owner, "prefetch", own)
     name = names.prefetch_name(owner.name, owner.uid, index)
     check_source(engine, settings, index)
-    if engine.vllm.weights_source is not None:
+    if engine.server.weights_source is not None:
         pod = copy_pod(engine, name, settings)
     else:
         pod = prefetch_pod(engine, engine_image(engine, settings, index), settings)
@@ -112,7 +112,7 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
     Raises ManifestError when there is none, or when it is neither the chart's nor under an allowed prefix.
     """
     where = f"spec.engines[{index}].vllm.image"
-    wanted = engine.vllm.image or settings.vllm_image
+    wanted = engine.server.image or settings.vllm_image
     if not wanted:
         raise ManifestError(
             "the operator has no image for engines",
@@ -128,7 +128,7 @@ def engine_image(engine: Engine, settings: Settings, index: int = 0) -> str:
 
 def check_source(engine: Engine, settings: Settings, index: int = 0) -> None:
     """Raise ManifestError for weights from an image that engines may not name either."""
-    source = engine.vllm.weights_source
+    source = engine.server.weights_source
     if source is None or source.image is None:
         return
     where = f"spec.engines[{index}].vllm.modelCache.source.image.reference"
@@ -154,9 +154,9 @@ def check_model_cache(engine: Engine, access_modes: Collection[str], index: int 
     ``access_modes`` are those of the claim. Raises ManifestError.
     """
     shared = {"ReadWriteMany", "ReadOnlyMany"} & set(access_modes)
-    if engine.vllm.model_cache is not None and engine.vllm.replicas > 1 and not shared:
+    if engine.server.model_cache is not None and engine.server.replicas > 1 and not shared:
         raise ManifestError(
-            f"{engine.vllm.replicas} replicas on claim {engine.vllm.model_cache.claim_name}, "
+            f"{engine.server.replicas} replicas on claim {engine.server.model_cache.claim_name}, "
             f"which is {' and '.join(sorted(access_modes)) or 'of no known mode'}",
             where=f"spec.engines[{index}].vllm.modelCache",
             fix="Use a ReadWriteMany claim, one replica, or no modelCache.",
@@ -200,5 +200,6 @@ def check_run(run: PromptLearningRun, settings: Settings) -> None:
     would raise the same, but in the middle of a run."""
     check_templates(run.spec, settings.allowed_annotations)
     for index, engine in enumerate(run.spec.engines):
-        engine_image(engine, settings, index)
-        check_source(engine, settings, index)
+        if engine.vllm is not None:
+            engine_image(engine, settings, index)
+            check_source(engine, settings, index)

@@ -8,11 +8,12 @@ for ever) and no ``successPolicy``; the time to live is patched in once the resu
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from combee import names
 from combee.api.run import PromptLearningRun
-from combee.objects.addresses import engine_urls
+from combee.objects.addresses import NO_SERVICES, engine_urls
 from combee.objects.meta import labels, metadata
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.objects.pods import SCRATCH, container, plain, pod_spec
@@ -30,8 +31,16 @@ GRACE_SECONDS = 5
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
-def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, settings: Settings) -> Object:
+def step_job(
+    run: PromptLearningRun,
+    owner: Owner,
+    step: Step,
+    attempt: int,
+    settings: Settings,
+    services: Mapping[str, str] = NO_SERVICES,
+) -> Object:
     """Return the Job that does ``step``; its name tells the attempt, the step's own name never changes.
+    ``services``: as of ``engine_urls``.
 
     With a queue it begins suspended, for Kueue to admit. Raises ManifestError for a template that
     asks for more than templates may.
@@ -54,7 +63,7 @@ def step_job(run: PromptLearningRun, owner: Owner, step: Step, attempt: int, set
         "maxFailedIndexes": step.shards,
         "podReplacementPolicy": "TerminatingOrFailed",
         "activeDeadlineSeconds": settings.step_deadline_seconds,
-        "template": _pod_template(run, owner, step, settings, own),
+        "template": _pod_template(run, owner, step, settings, own, services),
     }
     if run.spec.queue is not None:
         spec["suspend"] = True
@@ -74,7 +83,12 @@ def has_desk(run: PromptLearningRun, kind: str) -> bool:
 
 
 def _pod_template(
-    run: PromptLearningRun, owner: Owner, step: Step, settings: Settings, own: dict[str, str]
+    run: PromptLearningRun,
+    owner: Owner,
+    step: Step,
+    settings: Settings,
+    own: dict[str, str],
+    services: Mapping[str, str],
 ) -> Object:
     kind = KINDS[step.kind]
     template = run.spec.workers.template
@@ -83,7 +97,7 @@ def _pod_template(
         CONTAINER,
         image=settings.worker_image if kind.own_account else worker_image(run, settings),
         command=["combee-worker", kind.command],
-        env=[*user_env(template), *_env(run, owner, step)],
+        env=[*user_env(template), *_env(run, owner, step, services)],
         mounts=mounted.mounts,
         resources=resources_of(template, settings.worker_resources),
         settings=settings,
@@ -106,12 +120,12 @@ def _pod_template(
     }
 
 
-def _env(run: PromptLearningRun, owner: Owner, step: Step) -> list[Object]:
+def _env(run: PromptLearningRun, owner: Owner, step: Step, services: Mapping[str, str]) -> list[Object]:
     roles = KINDS[step.kind].roles
     made = [
         plain("COMBEE_STEP", _json(asdict(step))),
         plain("COMBEE_STORE", store_address(run.spec)),
-        plain("COMBEE_ENGINES", _json(engine_urls(run.spec, owner, roles))),
+        plain("COMBEE_ENGINES", _json(engine_urls(run.spec, owner, roles, services))),
         plain("HOME", SCRATCH),
     ]
     if has_desk(run, step.kind):

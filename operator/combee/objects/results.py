@@ -6,14 +6,14 @@ It sees the run, its plans and its store, read-only. It sees no data, no model's
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from combee import names
 from combee.api.run import PromptLearningRun
 from combee.names import STORE_FOLDER
-from combee.objects.addresses import engine_urls
+from combee.objects.addresses import NO_SERVICES, engine_urls
 from combee.objects.jobs import CONTAINER, GRACE_SECONDS
 from combee.objects.meta import labels, owner_reference
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
@@ -43,10 +43,12 @@ def report_pod(
     plans: Sequence[tuple[int, str]],
     suffix: str,
     settings: Settings,
+    services: Mapping[str, str] = NO_SERVICES,
     calls: bool = False,
 ) -> Object:
     """Return the pod. ``state``: the operator's memory; ``plans``: (iteration, ConfigMap) of each there is;
-    ``suffix``: keeps two pods apart; ``calls``: whether it prints the recorded calls, too."""
+    ``suffix``: keeps two pods apart; ``services``: as of ``engine_urls``; ``calls``: whether it prints the
+    recorded calls, too."""
     template = run.spec.workers.template
     step = _step(run, owner, len(plans), {"state": state, **({CALLS: True} if calls else {})})
     made = _mounts(run, owner, plans, settings)
@@ -54,13 +56,7 @@ def report_pod(
         CONTAINER,
         image=settings.worker_image,
         command=["combee-worker", "report"],
-        env=[
-            *user_env(template),
-            plain("COMBEE_STEP", json.dumps(asdict(step), sort_keys=True, separators=(",", ":"))),
-            plain("COMBEE_STORE", store_address(run.spec)),
-            plain("COMBEE_ENGINES", json.dumps(engine_urls(run.spec, owner, ROLES), sort_keys=True)),
-            plain("HOME", SCRATCH),
-        ],
+        env=[*user_env(template), *_env(run, step, engine_urls(run.spec, owner, ROLES, services))],
         mounts=made.mounts,
         resources=resources_of(template, settings.worker_resources),
         settings=settings,
@@ -85,6 +81,15 @@ def report_pod(
         },
         "spec": customised({**spec, **_ENDS}, template, keep_account=True),
     }
+
+
+def _env(run: PromptLearningRun, step: Step, engines: Mapping[str, str]) -> list[Object]:
+    return [
+        plain("COMBEE_STEP", json.dumps(asdict(step), sort_keys=True, separators=(",", ":"))),
+        plain("COMBEE_STORE", store_address(run.spec)),
+        plain("COMBEE_ENGINES", json.dumps(engines, sort_keys=True)),
+        plain("HOME", SCRATCH),
+    ]
 
 
 def _step(run: PromptLearningRun, owner: Owner, iterations: int, params: dict[str, Any]) -> Step:

@@ -69,7 +69,7 @@ def _origin(run: PromptLearningRun, memory: Memory) -> Object:
 
 def _models(run: PromptLearningRun) -> dict[str, str]:
     """Return the model of each role; for an engine, the model that it serves."""
-    engines = {engine.name: engine.vllm.model for engine in run.spec.engines}
+    engines = {engine.name: engine.model for engine in run.spec.engines}
     named = {}
     for role, model in run.spec.roles().items():
         if model.endpoint is not None:

@@ -10,10 +10,11 @@ from typing import Any
 from combee import names
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.observe.complaints import Complaints
+from combee.observe.services import see_services
 from combee.plan.cluster.decide import Run
 from combee.plan.cluster.diagnose import being_set_up, diagnose, fetch_trouble, only_disrupted, probed
 from combee.plan.cluster.memory import Memory
-from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, Trouble
+from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, ServiceSeen, Trouble
 from combee.plan.types import IterationPlan, StepSummary
 from combee.records import Owner
 from combee.steps import kind_of
@@ -39,9 +40,10 @@ class Observer:
     async def see(self, run: Run, owner: Owner, memory: Memory, *, suspend: bool, now: float) -> Seen:
         """One tick's facts; about five requests, and one more for each pod that is in trouble."""
         selector = f"{names.LABEL_RUN_UID}={owner.uid}"
-        jobs, engines, plan = await asyncio.gather(
+        jobs, engines, services, plan = await asyncio.gather(
             self.kube.list("Job", owner.namespace, labels=selector),
             self._engines(run, owner, selector, now),
+            self._services(run, owner, wanted=not (suspend or memory.ended)),
             self.plan(owner, memory.run.iteration),
         )
         steps = [job for job in jobs if names.LABEL_STEP in job["metadata"].get("labels", {})]
@@ -57,6 +59,7 @@ class Observer:
             engines=engines,
             rollouts={job.name: job for job in pods},
             plans={} if plan is None else {plan.iteration: plan},
+            services=services,
             fetching=dict(one for one in fetching if one is not None),
         )
 
@@ -129,11 +132,14 @@ class Observer:
         return diagnose(pods, await self.complaints.about(subject) if subject else [])
 
     async def _engines(self, run: Run, owner: Owner, selector: str, now: float) -> dict[str, EngineSeen]:
-        if not run.spec.engines:
+        if all(engine.vllm is None for engine in run.spec.engines):
             return {}
         deployments = await self.kube.list("Deployment", owner.namespace, labels=selector)
         seen = [await self._engine(deployment, now) for deployment in deployments]
         return {engine.name: engine for engine in seen}
+
+    async def _services(self, run: Run, owner: Owner, *, wanted: bool) -> dict[str, ServiceSeen]:
+        return await see_services(self.kube, run.spec, owner.namespace) if wanted else {}
 
     async def _engine(self, deployment: Object, now: float) -> EngineSeen:
         engine = engine_seen(deployment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,8 @@ class Executor:
             await self._engine(name, wish, run, owner, settings, seen)
         for job in plan.jobs:
             if job.name not in seen.jobs:
-                await self._start(job, run, owner, settings, seen)
+                services = {name: service.url for name, service in plan.memory.services.items()}
+                await self._start(job, run, owner, settings, seen, services)
         await self._rollouts(plan.rollouts, run, owner, settings, seen)
         for name in plan.expire:
             await self.kube.patch(
@@ -79,14 +80,20 @@ class Executor:
             )
 
     async def _start(
-        self, wish: JobWish, run: PromptLearningRun, owner: Owner, settings: Settings, seen: Seen
+        self,
+        wish: JobWish,
+        run: PromptLearningRun,
+        owner: Owner,
+        settings: Settings,
+        seen: Seen,
+        services: Mapping[str, str],
     ) -> None:
         if owner.uid not in self._runs_with_config:
             await self._ensure(run_config(run, owner), owner)
             self._runs_with_config.add(owner.uid)
         await self._refuse_beside_another(wish, owner, seen)
         await self._ensure(
-            step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings),
+            step_job(run, owner, wish.step, attempt=wish.attempt, settings=settings, services=services),
             owner,
         )
 
@@ -160,8 +167,8 @@ class Executor:
         """Return whether the servers may start. With a model cache a Job fetches the weights into it
         first."""
         engine = run.spec.engines[index]
-        if engine.vllm.model_cache is not None and engine.vllm.replicas > 1:
-            name = engine.vllm.model_cache.claim_name
+        if engine.server.model_cache is not None and engine.server.replicas > 1:
+            name = engine.server.model_cache.claim_name
             claim = await self.kube.get("PersistentVolumeClaim", owner.namespace, name)
             if claim is not None:
                 check_model_cache(engine, claim["spec"].get("accessModes", ()), index)

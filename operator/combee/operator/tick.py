@@ -19,7 +19,7 @@ from combee.observe.runs import Observer
 from combee.operator.apply import BeingDeletedError, Executor
 from combee.operator.statuspatch import status_patch
 from combee.operator.tell import Teller
-from combee.operator.versions import Versions, with_start
+from combee.operator.versions import Versions, with_models, with_start
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 from combee.plan.cluster.decide import ClusterPlan, Run, decide_cluster
 from combee.plan.cluster.happenings import happenings
@@ -100,6 +100,7 @@ class Ticker:
         seen = await self.observer.see(about_run, owner, memory, suspend=run.spec.suspend, now=self.clock())
         try:
             plan, seen = await self._decide(about_run, owner, memory, seen)
+            run = with_models(run, plan.memory)
             await self.executor.follow(plan, run, owner, settings, seen)
             if plan.memory.published and not before.published and run.spec.playbook_ref is not None:
                 await self.versions.announce(run, owner, plan.memory)

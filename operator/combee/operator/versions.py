@@ -68,3 +68,15 @@ def with_start(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
         source = InitialPlaybook.model_validate({"configMap": ref})
     task = run.spec.task.model_copy(update={"initial_playbook": source})
     return run.model_copy(update={"spec": run.spec.model_copy(update={"task": task})})
+
+
+def with_models(run: PromptLearningRun, memory: Memory) -> PromptLearningRun:
+    """Return the run for its pods: each engine that refers to a server has the model that was there when the
+    run first saw it."""
+    engines = tuple(
+        engine.model_copy(update={"ref": engine.ref.model_copy(update={"model": served.model})})
+        if engine.ref is not None and (served := memory.services.get(engine.name)) is not None
+        else engine
+        for engine in run.spec.engines
+    )
+    return run.model_copy(update={"spec": run.spec.model_copy(update={"engines": engines})})

@@ -14,7 +14,13 @@ def engine_digest(spec: RunSpec) -> str:
     Placement, idle time-outs and everything that is not about speed are left out.
     """
     roles = {role: model.model_dump(mode="json") for role, model in spec.roles().items()}
-    engines = {engine.name: engine.vllm.model_dump(mode="json") for engine in spec.engines}
+    engines = {
+        # Of a service the model is left out: pods know it from the start, the operator once it was seen.
+        engine.name: engine.vllm.model_dump(mode="json")
+        if engine.vllm is not None
+        else {"ref": engine.ref and engine.ref.model_dump(mode="json", exclude={"model"})}
+        for engine in spec.engines
+    }
     identity = {"models": roles, "engines": engines, "slots": spec.workers.concurrency}
     return digest_of(identity)[:_SHOWN]
 
@@ -28,9 +34,10 @@ def hardware_slots(spec: RunSpec) -> tuple[int, str]:
     slots, why = spec.workers.concurrency, "workers.concurrency"
     ref = spec.models.task.engine_ref
     for engine in spec.engines:
-        stated = _max_num_seqs(engine.vllm.args)
-        if ref is not None and engine.name == ref.name and stated is not None:
-            served = stated * engine.vllm.replicas
+        vllm = engine.vllm
+        stated = _max_num_seqs(vllm.args) if vllm is not None else None
+        if ref is not None and engine.name == ref.name and vllm is not None and stated is not None:
+            served = stated * vllm.replicas
             if served < slots:
                 slots, why = served, f"--max-num-seqs of engine {engine.name}"
     return slots, why

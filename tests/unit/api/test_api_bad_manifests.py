@@ -138,7 +138,7 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     ("spec.method.ace.reflectionRounds", 6, None, ["6 is out of bounds", "from 1 to 5"]),
     ("spec.method.ace.renderTokenBudget", 90_000, None, ["from 100 to 80000"]),
     # engines and models
-    ("spec.engines.0.vllm", GONE, "spec.engines[0].vllm", ["required"]),
+    ("spec.engines.0.vllm", GONE, "spec.engines[0]", ["none of vllm, ref is given"]),
     ("spec.engines.0.vllm.replicas", 0, "spec.engines[0].vllm.replicas", ["0 is out of bounds"]),
     ("spec.engines.0.vllm.args", ["--port=1"], "spec.engines[0].vllm.args",
      ["--port is set by the operator"]),

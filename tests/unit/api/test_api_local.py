@@ -123,3 +123,25 @@ def test_a_flag_that_stands_for_nothing_is_refused(
 def test_a_suspended_run_is_not_run() -> None:
     with pytest.raises(ManifestError, match=r"spec\.suspend"):
         check(RUN + "  suspend: true\n")
+
+
+REF = RUN.replace("vllm: {model: m}", "ref: {kind: LLMInferenceService, name: qwen}")
+
+
+@pytest.mark.parametrize(
+    ("text", "engines", "what", "flag"),
+    [
+        (REF, set(), "engine 'main' is LLMInferenceService qwen of a cluster", "--engine main=URL"),
+        (REF, {"main"}, "qwen of a cluster, which alone can tell its model", "--engine-model main=MODEL"),
+        (REF.replace("name: qwen", "name: qwen, model: m"), {"main"}, "", ""),
+    ],
+)
+def test_a_server_of_a_cluster_needs_one_that_stands_for_it(
+    text: str, engines: set[str], what: str, flag: str
+) -> None:
+    if not what:
+        check(text, engines=engines)
+        return
+    with pytest.raises(ManifestError, match=what) as caught:
+        check(text, engines=engines)
+    assert caught.value.where == "spec.models.task.engineRef" and flag in str(caught.value)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from manifests_makers import PLAIN, SETTINGS, run_of
 
-from combee.api.parts import Engine
+from combee.api.engines import Engine
 from combee.assembly.endpoints import role_endpoints
 from combee.clients.model.wire import CanonicalRequest, ChatRequest
 from combee.objects.engine_pods import START_DATE, prefetch_pod, server_pod

@@ -16,7 +16,7 @@ import yaml
 from manifests_makers import FULL, PLAIN, SETTINGS
 from vllm_parser import RECORD, RECORDED, accepts, complaint
 
-from combee.api.parts import Engine
+from combee.api.engines import Engine
 from combee.names import VLLM_VERSION
 from combee.objects.engine_pods import server_pod
 from combee.sim.main import app

@@ -40,6 +40,7 @@ TO_DO: Mapping[Reason, str] = {
     R.IMAGE_PULL_FAILED: "See the image's name, and imagePullSecrets in the template.",
     R.STARTING: "Large models load for minutes; it goes on by itself.",
     R.LOAD_FAILED: "See the engine's log; mend engines[].vllm and start a new run.",
+    R.NOT_READY: "See the object that engines[].ref names; the run goes on by itself when it is ready.",
     R.CRASHING: "See its log; mend what it says.",
     R.ROLLOUTS_SPENT: "Raise budget.rollouts and apply the manifest again.",
     R.TOKENS_SPENT: "Raise budget.tokens and apply the manifest again.",

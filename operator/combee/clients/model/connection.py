@@ -51,6 +51,7 @@ class Connection:
             "Accept": "application/json",
             "Content-Type": "application/json",
             "User-Agent": f"combee/{__version__}",
+            **dict(endpoint.headers),
             **({"Authorization": f"Bearer {key}"} if key else {}),
         }
         self._balanced = BalancedTransport(LaneTransport) if endpoint.balanced else None

@@ -39,6 +39,8 @@ class Endpoint:
     engine_args: tuple[str, ...] = ()
     key_source: str = ""
     balanced: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+    """sent with each request; they say how soon it is answered and never what, so no key covers them."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

@@ -21,6 +21,7 @@ from combee.plan.cluster.engines import (
     engines_wished,
     gpu_seconds,
     waits_in_queue,
+    with_services,
 )
 from combee.plan.cluster.jobs import Upkeep, look_after, settled, wanted_jobs
 from combee.plan.cluster.memory import Gate, IterationNote, Memory
@@ -91,7 +92,7 @@ def decide_cluster(run: Run, memory: Memory, seen: Seen) -> ClusterPlan:
         return _over(memory, seen, finished)
     if seen.suspend:
         return _suspended(run, memory, seen, finished)
-    memory = _clocked(run, memory, seen)
+    memory = with_services(_clocked(run, memory, seen), seen)
     upkeep = look_after(memory, seen)
     if upkeep.failed is not None:
         return _ended(run, upkeep.memory, upkeep.failed, seen, finished)
@@ -132,7 +133,7 @@ def _at_work(run: Run, memory: Memory, seen: Seen, steps: tuple[Step, ...]) -> C
     """Plan the Jobs and engines for the first of ``steps``, which is due, and for those that follow it."""
     due, *then = steps
     engines = engines_wished(run.spec, memory, seen, due=KINDS[due.kind].asks_models, uid=run.who.uid)
-    jobs = wanted_jobs(run.spec, engines.memory, seen, due, tuple(then), engines_ready=engines.ready)
+    jobs = wanted_jobs(run.spec, engines.memory, seen, due, tuple(then), may_start=engines.may_start)
     memory = account(run.spec, jobs.memory, engines.wishes, seen.now)
     seconds_left = deadline(run.spec, memory, seen.now).seconds_left
     wakes = (engines.wake_after_seconds, jobs.wake_after_seconds, next_look(seen), seconds_left)

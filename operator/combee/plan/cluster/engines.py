@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec
-from combee.plan.cluster.memory import Memory
+from combee.plan.cluster.memory import Memory, Served
 from combee.plan.cluster.seen import EngineSeen, Seen
 from combee.plan.state import limits_of
 from combee.plan.types import Outcome
@@ -16,6 +16,8 @@ from combee.steps import kind_of
 
 FETCH_SECONDS = 5.0
 """The time between two looks at the Job that fetches weights."""
+SERVICE_SECONDS = 5.0
+"""The time between two looks at a service that is not ready: it is not watched."""
 LEAST_IDLE_SECONDS = 30.0
 """A pod takes this long to start, so an engine does not count as idle before."""
 LEAST_WAKE_SECONDS = 1.0
@@ -43,14 +45,14 @@ class EngineWish:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the engines should be now. ``ready``: whether every engine in use has a server that answers."""
+    """What the engines should be now. ``may_start``: whether a step that asks models may start."""
 
     wishes: Mapping[str, EngineWish]
-    ready: bool
+    may_start: bool
     memory: Memory
     wake_after_seconds: float | None
     waiting: str = ""
-    """why they are not up, where the operator took them down."""
+    """why they are not up, where the operator took them down or somebody else's are not ready."""
 
 
 def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid: str = "") -> Wishes:
@@ -60,8 +62,8 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     next, and go when no pod of a live Job has worked for their ``idleTimeoutSeconds``: work that waits
     for a node, a quota or a queue holds no GPU for ever. ``uid``: the run's, which ``halfway`` needs.
     """
-    used = engines_in_use(spec)
-    half = halfway(uid, used, memory, seen)
+    own = own_engines_in_use(spec)
+    half = halfway(uid, own, memory, seen)
     memory = half.memory
     live = [job for job in seen.jobs.values() if job.live and kind_of(job.kind).asks_models]
     admitted = any(not job.held for job in live) or (spec.queue is None and not live)
@@ -70,23 +72,30 @@ def engines_wished(spec: RunSpec, memory: Memory, seen: Seen, *, due: bool, uid:
     idle_since = (memory.idle_since or seen.now) if stuck else 0.0
     wishes: dict[str, EngineWish] = {}
     wake = [] if half.wake_after_seconds is None else [half.wake_after_seconds]
+    waiting = waits_for(seen)
+    if waiting:
+        wake.append(SERVICE_SECONDS)
     for engine in spec.engines:
-        if engine.name not in used:
+        if engine.name not in own:
             continue
         patience = max(engine.idle_timeout_seconds, LEAST_IDLE_SECONDS)
         left = patience - (seen.now - idle_since) if stuck else None
         held = engine.name in memory.engines_since
-        wanted = due and not half.let_go and (admitted or held) and (left is None or left > 0)
+        wanted = (
+            due and not half.let_go and (held or (admitted and not waiting)) and (left is None or left > 0)
+        )
         if wanted and left is not None:
             wake.append(left)
         if wanted or held or engine.name in seen.engines:
-            wishes[engine.name] = EngineWish(engine.vllm.replicas if wanted else 0)
+            wishes[engine.name] = EngineWish(engine.server.replicas if wanted else 0)
     if any(fetch.reason != "LoadFailed" for fetch in seen.fetching.values()):
         # No event of the Job says that its pod cannot start.
         wake.append(FETCH_SECONDS)
-    ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in used)
+    ready = all(name in seen.engines and seen.engines[name].ready > 0 for name in own)
     memory = replace(memory, idle_since=idle_since)
-    return Wishes(wishes, ready and not half.let_go, memory, min(wake) if wake else None, half.message)
+    # With a queue the Job comes first: the engines come up when it is admitted, and its pods wait.
+    may_start = not waiting and (spec.queue is not None or (ready and not half.let_go))
+    return Wishes(wishes, may_start, memory, min(wake) if wake else None, half.message or waiting)
 
 
 def engines_down(memory: Memory, seen: Seen) -> dict[str, EngineWish]:
@@ -134,6 +143,29 @@ def engines_in_use(spec: RunSpec) -> tuple[str, ...]:
     return tuple(sorted({ref.name for ref in refs if ref is not None}))
 
 
+def own_engines_in_use(spec: RunSpec) -> tuple[str, ...]:
+    """Return those of them that the run brings up itself."""
+    own = {engine.name for engine in spec.engines if engine.vllm is not None}
+    return tuple(name for name in engines_in_use(spec) if name in own)
+
+
+def waits_for(seen: Seen) -> str:
+    """Return what the first service that is not ready lacks; empty when all are ready."""
+    lacks = ((name, service.waits_for) for name, service in sorted(seen.services.items()))
+    return next((f"engine {name} waits for {lack}" for name, lack in lacks if lack), "")
+
+
+def with_services(memory: Memory, seen: Seen) -> Memory:
+    """Return the memory with where services answer now, and with the model of those that were not seen
+    before."""
+    ready = {name: service for name, service in seen.services.items() if service.url}
+    served = {
+        name: Served(service.url, known.model if (known := memory.services.get(name)) else service.model)
+        for name, service in ready.items()
+    }
+    return replace(memory, services={**memory.services, **served})
+
+
 def gpu_seconds(spec: RunSpec, memory: Memory, now: float) -> float:
     """Return seconds times GPUs held so far. GPUs are held for as long as an engine's pods are asked for."""
     return memory.gpu_seconds + _gpu_seconds_since(spec, memory.engines_since, now)
@@ -153,7 +185,8 @@ def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], now
 
 
 def _gpus(spec: RunSpec) -> dict[str, int]:
-    return {engine.name: engine.vllm.gpus_per_replica * engine.vllm.replicas for engine in spec.engines}
+    servers = {engine.name: engine.vllm for engine in spec.engines if engine.vllm is not None}
+    return {name: vllm.gpus_per_replica * vllm.replicas for name, vllm in servers.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ def _past(memory: Memory, job: JobSeen) -> bool:
 
 
 def wanted_jobs(
-    spec: RunSpec, memory: Memory, seen: Seen, due: Step, then: tuple[Step, ...], *, engines_ready: bool
+    spec: RunSpec, memory: Memory, seen: Seen, due: Step, then: tuple[Step, ...], *, may_start: bool
 ) -> Wanted:
     """Return the Jobs for the step that is due, and for those after it that may be placed early.
 
@@ -172,7 +172,7 @@ def wanted_jobs(
     other's places under a quota for ever), and go again when one of its pods finds no place.
     """
     job = _job(memory, seen, due)
-    if job is None and KINDS[due.kind].asks_models and spec.queue is None and not engines_ready:
+    if job is None and KINDS[due.kind].asks_models and not may_start:
         return Wanted(memory, waiting="its engines are not ready yet")
     step = _equipped(due, spec, memory, early=False)
     placed = job is not None and job.placed and not job.held and not job.deleting

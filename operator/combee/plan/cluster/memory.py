@@ -67,6 +67,15 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """A model server that the run refers to, as it was ready last. The model stays that of the first time:
+    answers of two models do not go into one artifact."""
+
+    url: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What is remembered of a run. Times are seconds since 1970; 0 means not yet."""
 
@@ -113,6 +122,8 @@ class Memory:
     """where learning starts; only with ``initialPlaybook.activeVersion``."""
     images: Mapping[str, str] = field(default_factory=dict)
     """what the run's pods are made from, pinned when it started."""
+    services: Mapping[str, Served] = field(default_factory=dict)
+    """engine -> where the server that its ``ref`` names answers."""
     version: int = MEMORY_VERSION
 
     def to_status(self) -> dict[str, Any]:

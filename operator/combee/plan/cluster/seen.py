@@ -96,6 +96,17 @@ class EngineSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceSeen:
+    """A model server that the run refers to."""
+
+    url: str = ""
+    """its base address; empty while it is not ready."""
+    model: str = ""
+    waits_for: str = ""
+    """what it lacks, in words; empty when it is ready."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """One tick's facts. Times are seconds since 1970."""
 
@@ -109,5 +120,7 @@ class Seen:
     """Jobs of rollouts by object name; only with a task in a container."""
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
     """the frozen plan of the iteration under way, where there is one."""
+    services: Mapping[str, ServiceSeen] = field(default_factory=dict)
+    """engine -> the server that its ``ref`` names; empty while nothing is to be asked."""
     fetching: Mapping[str, Trouble] = field(default_factory=dict)
     """engine -> the state of the Job that fetches its weights, until it is complete."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.run import RunSpec
 from combee.api.status import Phase
 from combee.plan.cluster.decide import ClusterPlan
-from combee.plan.cluster.engines import engines_in_use
+from combee.plan.cluster.engines import engines_in_use, own_engines_in_use, waits_for
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
 from combee.plan.cluster.seen import Seen, Trouble
@@ -173,13 +174,16 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
         return "True", R.NO_ENGINES, "the run has none of its own"
     if down:
         return "False", R.SCALED_DOWN, "they are taken down"
-    absent = [name for name in used if name not in seen.engines]
+    if lacking := waits_for(seen):
+        return "False", R.NOT_READY, lacking
+    own = own_engines_in_use(spec)
+    absent = [name for name in own if name not in seen.engines]
     for name in absent:
         if (fetch := seen.fetching.get(name)) is not None:
             return "False", Reason(fetch.reason), f"engine {name}: {fetch.message}"
     if absent:
         return "Unknown", R.NOT_STARTED, f"not asked for yet: {', '.join(absent)}"
-    for name in used:
+    for name in own:
         engine = seen.engines[name]
         if not engine.replicas:
             return "False", R.SCALED_DOWN, f"engine {name} is taken down: it was idle"
@@ -190,8 +194,9 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
                 loading = f"{loading}; their startup probe says: {engine.probed}"
             message = engine.trouble.message if engine.trouble else loading
             return "False", reason, f"engine {name}: {message}"
-    counts = ", ".join(f"{n} {seen.engines[n].ready}/{seen.engines[n].replicas}" for n in used)
-    return "True", R.SERVING, f"servers ready: {counts}"
+    counts = [f"{n} {seen.engines[n].ready}/{seen.engines[n].replicas}" for n in own]
+    hosts = [f"{n} at {urlsplit(service.url).netloc}" for n, service in sorted(seen.services.items())]
+    return "True", R.SERVING, f"servers ready: {', '.join([*counts, *hosts])}"
 
 
 def _converging(memory: Memory) -> Stand:
