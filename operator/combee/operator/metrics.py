@@ -6,12 +6,16 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from combee.api.status import RunStatus
+from combee.api.parts import Models
+from combee.api.status import Phase, RunStatus
 from combee.operator.tick import Key
+from combee.plan.playbook.types import EVENTS
 
+DIRECTIONS = ("prompt_tokens", "completion_tokens")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
 STALE_AFTER_SECONDS = 180.0
 """The operator is not alive when there are runs and no tick has ended for so long (or for so many resyncs, if
@@ -73,6 +77,18 @@ class Metrics:
             ["event"],
             registry=to,
         )
+        self._begin()
+
+    def _begin(self) -> None:
+        """Let counters that alerts and people look at stand at 0 before anything happens: of a counter that
+        comes with its first event, Prometheus sees no increase."""
+        for event in EVENTS:
+            self.versions.labels(event)
+        for phase in Phase:
+            if phase.over:
+                self.finished.labels(phase.value)
+        for role, direction in product(Models.model_fields, DIRECTIONS):
+            self.tokens.labels(role, direction.removesuffix("_tokens"))
 
     def saw(self, key: Key, status: RunStatus | None) -> None:
         """Record a run's current status; None when the run is gone."""
@@ -93,7 +109,7 @@ class Metrics:
         self.rollouts.inc(max(0, after.spend.rollouts - before.spend.rollouts))
         for role, usage in after.usage.items():
             earlier = before.usage.get(role)
-            for direction in ("prompt_tokens", "completion_tokens"):
+            for direction in DIRECTIONS:
                 growth = getattr(usage, direction) - (getattr(earlier, direction) if earlier else 0)
                 self.tokens.labels(role, direction.removesuffix("_tokens")).inc(max(0, growth))
 

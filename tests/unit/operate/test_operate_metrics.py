@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from combee.gateway.metrics import Metrics as GatewayMetrics
 from combee.operator.metrics import Metrics
+from combee.plan.playbook.types import EVENTS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(combee_\w+)` \| ([\w, ]*) ?\| ", re.MULTILINE)
@@ -30,6 +31,7 @@ def test_the_page_and_the_programs_say_the_same() -> None:
         for name, labels in ROW.findall(PAGE)
     }
     assert written == named(Metrics().registry) | named(GatewayMetrics().registry)
+    assert f"| {', '.join(EVENTS)}; all begin at 0 |" in PAGE
 
 
 def test_dashboard_and_alerts_ask_for_nothing_that_is_not_there() -> None:

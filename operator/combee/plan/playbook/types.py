@@ -145,14 +145,27 @@ class CanaryWish:
     """the number of pairs still needed, as far as can be told."""
 
 
+EVENTS = (
+    "Promoted",
+    "RolledBack",
+    "Refused",
+    "Inconclusive",
+    "Restarted",
+    "RunCreated",
+    "CanaryBegan",
+    "CanaryPassed",
+    "NotJudged",
+    "QueryError",
+    "InvalidManifest",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An event, for the Playbook and for the version."""
+    """An event, for the Playbook and for the version. ``reason``: one of ``EVENTS``."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
-    """Promoted, RolledBack, Refused, Inconclusive, Restarted, RunCreated, CanaryBegan, CanaryPassed,
-    NotJudged, QueryError, InvalidManifest."""
     message: str
     digest: str = ""
 
