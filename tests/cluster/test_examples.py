@@ -33,7 +33,7 @@ LAPTOP = {
 """read files of this machine."""
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml") if path.name not in LAPTOP)
 FOREIGN = {"Application", "GitRepository", "Kustomization", "ResourceFlavor", "ClusterQueue", "LocalQueue"}
-FOREIGN |= {"Agent", "ModelConfig"}
+FOREIGN |= {"WorkloadPriorityClass", "Agent", "ModelConfig"}
 """of tools that are not here; their CRDs took these objects when they were written."""
 DRY_RUN = ("--dry-run=server", "--validate=strict", "--warnings-as-errors")
 

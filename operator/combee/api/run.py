@@ -20,6 +20,7 @@ from combee.api.common import (
     Model,
     NameRef,
     ObjectMeta,
+    ObjectName,
     StoreUri,
     Words,
     distinct,
@@ -193,6 +194,16 @@ class Store(Model):
     _secret_goes_with_uri = model_validator(mode="after")(secret_goes_with_uri)
 
 
+class Queue(NameRef):
+    """A LocalQueue of Kueue in the run's namespace, and the run's place in it."""
+
+    priority_class: ObjectName | None = Field(
+        default=None,
+        description="WorkloadPriorityClass: who goes first, and who gives way where the queue lets runs be "
+        "preempted. Absent: priority 0.",
+    )
+
+
 def default_store() -> Store:
     """Return the claim that the chart makes."""
     return Store(pvc=ClaimRef(claimName="combee-store"))
@@ -225,9 +236,7 @@ class RunSpec(Model):
     stopping: Stopping = Field(default_factory=Stopping, description="When learning is over early.")
     budget: Budget = Field(default_factory=Budget, description="Hard limits.")
     workers: Workers = Field(default_factory=Workers, description="Resources of the whole run.")
-    queue: NameRef | None = Field(
-        default=None, description="Kueue's local queue; on a laptop without meaning."
-    )
+    queue: Queue | None = Field(default=None, description="Kueue's local queue; on a laptop without meaning.")
     store: Store = Field(
         default_factory=default_store,
         description="Where results are kept; absent: the claim combee-store. On a laptop the output folder "

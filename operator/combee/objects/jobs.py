@@ -29,6 +29,7 @@ RETRIES = 6
 GRACE_SECONDS = 5
 """A worker stops at once: what it had finished is in the store."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 
 
 def step_job(
@@ -53,8 +54,7 @@ def step_job(
     meta = metadata(owner, names.attempt_name(step.name, attempt), step.kind, own)
     if has_desk(run, step.kind):
         own[names.LABEL_DESK] = "true"
-    if run.spec.queue is not None:
-        meta["labels"][QUEUE_LABEL] = run.spec.queue.name
+    meta["labels"] |= queue_labels(run)
     spec: Object = {
         "completionMode": "Indexed",
         "completions": step.shards,
@@ -68,6 +68,15 @@ def step_job(
     if run.spec.queue is not None:
         spec["suspend"] = True
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def queue_labels(run: PromptLearningRun) -> dict[str, str]:
+    """Return the labels by which Kueue finds a run's Jobs; none without a queue."""
+    queue = run.spec.queue
+    if queue is None:
+        return {}
+    priority = {} if queue.priority_class is None else {PRIORITY_LABEL: queue.priority_class}
+    return {QUEUE_LABEL: queue.name, **priority}
 
 
 def worker_image(run: PromptLearningRun, settings: Settings) -> str:

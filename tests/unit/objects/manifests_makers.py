@@ -153,7 +153,7 @@ FULL: dict[str, Any] = {
         "proposer": {"engineRef": {"name": "small"}, "sampling": {"temperature": 0.7}},
     },
     "workers": {"parallelism": 4, "template": TEMPLATE},
-    "queue": {"name": "team-a"},
+    "queue": {"name": "team-a", "priorityClass": "learning-low"},
     "store": {"uri": "s3://combee/runs", "secretRef": {"name": "s3-store"}},
     "seed": 7,
 }
