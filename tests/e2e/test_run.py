@@ -84,6 +84,12 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
     after = result_of(tmp_path / "out")
     assert {**before, "wallSeconds": 0, "budget": 0} == {**after, "wallSeconds": 0, "budget": 0}
 
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "out" / "store" / "memo", other / "store" / "memo")
+    assert learn(counting, path, other).returncode == first.returncode
+    assert sum(counting.answered().values()) == asked
+    assert (other / "prompt.md").read_bytes() == (tmp_path / "out" / "prompt.md").read_bytes()
+
 
 def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(
     quick: Sim, common: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path

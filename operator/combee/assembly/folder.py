@@ -133,9 +133,12 @@ def _look(path: Path, identity: RunIdentity) -> bool:
 
 
 def _is_leftover(entry: Path) -> bool:
-    """Return whether a run that died at its start left the entry: its empty lock, or a temporary file."""
+    """Return whether a run that died at its start left the entry, its empty lock or a temporary file; or
+    whether it is a store with nothing but a memo, whose answers a new run is given."""
     if entry.name == "lock":
         return entry.is_file() and entry.stat().st_size == 0
+    if entry.name == "store":
+        return entry.is_dir() and {inner.name for inner in entry.iterdir()} <= {"memo"}
     return entry.name.startswith(TEMPORARY)
 
 
