@@ -12,7 +12,14 @@ from combee.clients.kubernetes.kube import Kube, Object
 from combee.observe.complaints import Complaints
 from combee.observe.services import see_services
 from combee.plan.cluster.decide import Run
-from combee.plan.cluster.diagnose import being_set_up, diagnose, fetch_trouble, only_disrupted, probed
+from combee.plan.cluster.diagnose import (
+    being_set_up,
+    diagnose,
+    fetch_trouble,
+    held_because,
+    only_disrupted,
+    probed,
+)
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, JobSeen, RolloutsSeen, Seen, ServiceSeen, Trouble
 from combee.plan.types import IterationPlan, StepSummary
@@ -78,6 +85,9 @@ class Observer:
             summary = await self._summary(raw)
             if job.complete or summary is not None:
                 return job_seen(raw, summary=summary)
+        if job.live and job.held and age(raw, now) > PATIENCE_SECONDS:
+            events = await self.complaints.about_kind(raw["metadata"]["namespace"], "Workload")
+            return replace(job, held_because=held_because(job.name, events))
         waits = job.live and not job.held and not job.placed and age(raw, now) > PATIENCE_SECONDS
         if job.failed or waits:
             pods = await self._pods(raw)

@@ -102,6 +102,18 @@ async def test_the_pods_of_a_map_are_counted_by_their_job() -> None:
     assert (one.ended, one.live, cluster.listed) == (False, True, ["Job"])
 
 
+async def test_a_job_that_its_queue_holds_back_says_why_as_kueue_does() -> None:
+    held = job("map")
+    held["spec"]["suspend"] = True
+    cluster = Cluster(held)
+    about = {"kind": "Workload", "name": f"job-{held['metadata']['name']}-1f2e3"}
+    cluster.objects["Event"] = [{"reason": "Pending", "message": "no room", "involvedObject": about}]
+    at_once = await see(cluster)
+    (late,) = (await looked_at(cluster)).jobs.values()
+    assert (at_once.held, at_once.held_because, late.held_because) == (True, "", "no room")
+    assert cluster.listed == ["Job", "Job", "Event"]
+
+
 def rollouts(**status: Any) -> dict[str, Any]:
     labels = {names.LABEL_COMPONENT: names.ROLLOUT, names.LABEL_ATTEMPT: "2"}
     meta = {

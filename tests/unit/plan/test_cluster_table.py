@@ -86,7 +86,7 @@ def test_under_a_queue_the_job_comes_first_and_no_engine() -> None:
 def test_a_job_that_its_queue_holds_back_starts_no_engine_and_no_clock() -> None:
     got = ask(Memory(started=NOW - 9), job("profile", held=True), about={**GPUS, **QUEUE})
     assert got.engines == {}
-    assert got.waiting == f"queue team-a has not admitted {step('profile')} yet"
+    assert got.waiting == f"queue team-a has not admitted Job {step('profile')} yet"
     assert got.memory.elapsed(NOW) == 0.0
 
 

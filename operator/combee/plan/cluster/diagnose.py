@@ -73,6 +73,16 @@ def probed(events: Iterable[Object]) -> str:
     return one_line(causes[-1], MAX_QUOTED) if causes else ""
 
 
+def held_because(job: str, events: Iterable[Object]) -> str:
+    """Return why Kueue did not admit a Job when it last looked; empty while it has said nothing.
+
+    ``events`` are those of Workloads. Kueue names the Workload of a Job ``job-NAME-HASH``.
+    """
+    pending = _in_order(event for event in events if event.get("reason") == "Pending")
+    ours = [e for e in pending if e["involvedObject"]["name"].rpartition("-")[0] == f"job-{job}"]
+    return _quoted(ours[-1]) if ours else ""
+
+
 def _quoted(source: Object) -> str:
     """Return the message of a condition, an event or a container's state, as it is repeated to people."""
     return one_line(str(source.get("message", "")), MAX_QUOTED)

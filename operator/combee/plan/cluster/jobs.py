@@ -179,7 +179,7 @@ def wanted_jobs(
     followers = (_job(memory, seen, follower) for follower in then)
     waiting = [follower for follower in followers if follower is not None and follower.live]
     if not placed and waiting:
-        return _patience(memory, seen, step, waiting)
+        return replace(_patience(memory, seen, step, waiting), waiting=_queue(spec, job))
     memory = replace(memory, unplaced_since=0.0)
     if not placed or spec.workers.overlap == "Never":
         return Wanted(memory, (step,), waiting=_queue(spec, job))
@@ -189,7 +189,13 @@ def wanted_jobs(
 def _queue(spec: RunSpec, job: JobSeen | None) -> str:
     if spec.queue is None or job is None or not job.held:
         return ""
-    return f"queue {spec.queue.name} has not admitted {job.name} yet"
+    return not_admitted(spec.queue.name, job)
+
+
+def not_admitted(queue: str, job: JobSeen) -> str:
+    """Return the sentence about a Job that its queue holds back, with the reason where the queue gave one."""
+    because = f": {job.held_because}" if job.held_because else ""
+    return f"queue {queue} has not admitted Job {job.name} yet{because}"
 
 
 def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, ...]) -> Iterator[Step]:

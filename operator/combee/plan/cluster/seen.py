@@ -42,7 +42,9 @@ class JobSeen:
     disrupted: bool = False
     """whether its pods were only evicted, preempted, deleted or on a lost node, and none died by itself."""
     held: bool = False
-    """whether a queue holds it back: it is not admitted yet."""
+    """whether a queue holds it back: it is not admitted yet, or was preempted."""
+    held_because: str = ""
+    """why, in the queue's words; empty while it has said nothing."""
     deleting: bool = False
     expiring: bool = False
     """whether it deletes itself after a while."""

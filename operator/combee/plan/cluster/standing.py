@@ -11,6 +11,7 @@ from combee.api.run import RunSpec
 from combee.api.status import Phase
 from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.engines import engines_in_use, own_engines_in_use, waits_for
+from combee.plan.cluster.jobs import not_admitted
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
 from combee.plan.cluster.seen import Seen, Trouble
@@ -91,7 +92,9 @@ def standing(memory: Memory, plan: ClusterPlan, seen: Seen) -> End:
     else:
         phase = Phase.FINISHING
         activity = "the best artifact is compared with the start on gate, and published"
-    return End(phase, _WORK[phase], f"{activity}; {trouble.message}" if trouble else activity)
+    begun = state.phase != "Profiling"
+    hindrance = trouble.message if trouble else plan.waiting if begun else ""
+    return End(phase, _WORK[phase], f"{activity}; {hindrance}" if hindrance else activity)
 
 
 def _trouble(seen: Seen) -> Trouble | None:
@@ -145,17 +148,17 @@ def _quota(spec: RunSpec, seen: Seen, suspended: bool) -> Stand:
         return "False", R.SUSPENDED, "the run is suspended"
     if spec.queue is None:
         return "True", R.NO_QUEUE, "the run uses no queue"
-    held = sorted(job.name for job in seen.jobs.values() if job.live and job.held)
-    if held:
-        message = f"queue {spec.queue.name} has not admitted Job {held[0]} yet"
-        return "False", R.WAITING_FOR_QUOTA, message
+    live = sorted((job for job in seen.jobs.values() if job.live), key=lambda job: job.name)
+    # A Job that is there early may wait while the one before it works: the run does not.
+    if live and all(job.held for job in live):
+        return "False", R.WAITING_FOR_QUOTA, not_admitted(spec.queue.name, live[0])
     return "True", R.RESERVED, f"queue {spec.queue.name} admitted its Jobs"
 
 
 def _placed(seen: Seen, suspended: bool, over: bool) -> Stand:
     if suspended:
         return "False", R.SUSPENDED, "the run is suspended"
-    live = [job for job in seen.jobs.values() if job.live]
+    live = [job for job in seen.jobs.values() if job.live and not job.held]
     met = [job.trouble for job in sorted(live, key=lambda job: job.name)]
     for trouble in (*met, *(job.trouble for job in troubled(seen))):
         if trouble is not None and trouble.reason in _UNPLACED:
