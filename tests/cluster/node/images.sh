@@ -70,7 +70,8 @@ build() { # build [NAME...]
   build_pause
   write_builder
   BUILDER=$CACHE/builder/buildah BASE=$BASE SHELL_IMAGE=localhost/pause:1 CONTEXTS=$CACHE/contexts \
-    "$REPO/images/build.sh" "${NEEDED[@]}" "$@"
+    "$REPO/images/build.sh" "${NEEDED[@]}" "$@" ||
+    die "the images could not be built; those that are there are of another tree"
   forget_containers
 }
 
