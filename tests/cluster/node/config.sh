@@ -35,6 +35,7 @@ write_identities() {
     mv "$PKI/ca.crt.part" "$PKI/ca.crt"
   fi
   certificate apiserver "/O=system:masters/CN=kube-apiserver" # also what it shows to the kubelet, for logs and exec
+  certificate aggregator /CN=aggregator # what it shows to API servers that others add to it
   certificate admin "/O=system:masters/CN=admin"
   certificate controllers "/CN=system:kube-controller-manager"
   certificate scheduler "/CN=system:kube-scheduler"

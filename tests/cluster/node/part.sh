@@ -70,6 +70,10 @@ run_apiserver() {
     --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction --allow-privileged \
     --kubelet-certificate-authority="$PKI/ca.crt" --kubelet-preferred-address-types=InternalIP \
     --kubelet-client-certificate="$PKI/apiserver.crt" --kubelet-client-key="$PKI/apiserver.key" \
+    --proxy-client-cert-file="$PKI/aggregator.crt" --proxy-client-key-file="$PKI/aggregator.key" \
+    --requestheader-client-ca-file="$PKI/ca.crt" --requestheader-allowed-names=aggregator \
+    --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
+    --requestheader-extra-headers-prefix=X-Remote-Extra- \
     --audit-policy-file="$STATE/audit-policy.yaml" --audit-log-path="$LOG/audit.log" \
     --audit-log-maxsize=200 --audit-log-maxbackup=3
 }
