@@ -10,7 +10,7 @@ ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
 CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
+.PHONY: help demo demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
@@ -70,6 +70,10 @@ NODE := tests/cluster/node/node.sh
 
 cluster: $(VENV)/dev.stamp  ## bring up a real one-node Kubernetes here (root on Linux; twenty minutes once, then seconds), or check KUBECONFIG's
 	@PYTHON=$(abspath $(BIN))/python $(NODE) up
+
+kueue: cluster  ## install Kueue on that node from a folder with its release's manifests.yaml and image.tar (KUEUE=DIR, tried with 0.19.2), run the tests that need it, remove it
+	@tests/cluster/node/kueue.sh up "$(KUEUE)"
+	@$(BIN)/python -m pytest -m kueue tests/cluster/test_kueue.py; code=$$?; tests/cluster/node/kueue.sh down "$(KUEUE)"; exit $$code
 
 soak: cluster  ## kill what runs need 30 times at seeded random moments (KILLS=30 SEED=1), on that node; about half an hour
 	@eval "$$($(NODE) env)" && PYTHONPATH=operator:tests $(BIN)/python tests/cluster/soak.py --kills $(or $(KILLS),30) --seed $(or $(SEED),1)

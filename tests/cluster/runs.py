@@ -77,11 +77,12 @@ class Runs:
             print(self.cluster.kubectl("get", "pods,jobs", "-o", "wide", namespace=self.namespace))
             raise
 
-    def plans(self, folder: Path) -> Path:
-        """The frozen plans, as the folder that ``combee run --plans`` reads."""
+    def plans(self, folder: Path, name: str = "") -> Path:
+        """The frozen plans of a run, or of all, as the folder that ``combee run --plans`` reads."""
         folder.mkdir(parents=True)
         for item in self.cluster.get("configmap", namespace=self.namespace)["items"]:
-            if "plan.json" in item["data"]:
+            labels = item["metadata"].get("labels", {})
+            if name in ("", labels.get("combee.dev/run")) and "plan.json" in item["data"]:
                 plan = item["data"]["plan.json"]
                 (folder / f"i{json.loads(plan)['iteration']:03d}.json").write_text(plan)
         return folder
