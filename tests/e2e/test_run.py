@@ -46,6 +46,8 @@ def test_it_learns_and_leaves_all_its_files(quick: Sim, manifest: Manifest, rows
     gate = result.held_out.gate
     assert gate is not None and gate.gain >= 0.10
     assert gate.n == result.data.held_out.gate == 150
+    (changed,) = out.glob("store/runs/*/changed.md")
+    assert "Of 150 questions of gate" in changed.read_text() and "## Higher" in changed.read_text()
     assert "simulated model" in done.stdout
     assert "report.html" in done.stdout and "lessons.md" in done.stdout
     report = (out / "report.html").read_text()

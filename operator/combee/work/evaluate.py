@@ -1,7 +1,8 @@
 """evaluate: the one look at gate (and at test), for the best artifact and the untouched one.
 
 It leaves ``record`` (means and paired differences, and under ``scores`` the digest of a split's scores by
-example, so that runs can be compared with each other example by example) and the call graph ``calls``.
+example, so that runs can be compared with each other example by example) and the call graph ``calls``; in
+the run's folder it leaves a page of what changed on gate.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from combee.algo.stats import paired_difference
 from combee.plan.types import Step, StepSummary
 from combee.records import Example
 from combee.work.asker import Asker, modelled_seconds
+from combee.work.changed import PAGE, page
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
 from combee.work.rollouts import evaluate, mean
@@ -70,6 +72,9 @@ async def _pair(
     shown = {"baseline": context.rendered(baseline).shown, "best": context.rendered(best).shown}
     before = await evaluate(context, asker, examples, shown["baseline"], stage=f"{split} baseline")
     after = await evaluate(context, asker, examples, shown["best"], stage=f"{split} best")
+    if split == "gate":
+        changed = page(examples, before.answered, after.answered)
+        await context.store.aput(f"{context.prefix}/{PAGE}", changed.encode())
     paired = paired_difference(before.by_id, after.by_id, seed=step.seed)
     pair = {
         "baseline": mean(before.by_id),

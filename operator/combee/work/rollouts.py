@@ -143,6 +143,8 @@ class Scores:
     """scores in [0, 1] by example id. A failed example scores 0 and is never left out."""
     partial: float | None
     """the mean partial credit; None where the task has none."""
+    answered: list[Trajectory]
+    """what was done on those that were asked, in order; those whose score was known are not among them."""
 
 
 async def evaluate(
@@ -172,7 +174,7 @@ async def evaluate(
     refuse_a_bad_day([one.error for one in answered] + [""] * len(scores), f"rows of {stage}", stage)
     scores |= {one.example_id: (one.score, one.partial) for one in answered}
     by_id = {example.id: scores[example.id][0] for example in examples}
-    return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id))
+    return Scores(by_id, mean_partial(scores[example_id][1] for example_id in by_id), answered)
 
 
 def mean_partial(partials: Iterable[float | None]) -> float | None:

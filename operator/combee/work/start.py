@@ -102,22 +102,22 @@ def page(why: str, questions: Sequence[Question]) -> str:
 def _shown(question: Question) -> str:
     trajectory = question.trajectory
     messages = [
-        f"**{message.role}**\n\n{_fenced(message.content)}"
+        f"**{message.role}**\n\n{fenced(message.content)}"
         for message in (question.prompt.messages if question.prompt else ())
-    ] or [_fenced(trajectory.input)]
+    ] or [fenced(trajectory.input)]
     read = trajectory.answer if not trajectory.error else f"nothing ({trajectory.error})"
     parts = {
         "Prompt": "\n\n".join(messages),
-        "Reply": _fenced(question.reply or trajectory.output),
-        "What was read": _fenced(read),
-        "Target": _fenced(question.example.target),
+        "Reply": fenced(question.reply or trajectory.output),
+        "What was read": fenced(read),
+        "Target": fenced(question.example.target),
         "Score": f"{trajectory.score:.3f}. {' '.join(trajectory.feedback.split())}",
     }
     body = "\n\n".join(f"### {title}\n\n{text}" for title, text in parts.items())
     return f"## {question.example.id}\n\n{body}"
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
     """Return text as a block that nothing in it can end."""
     fence = "```"
     while fence in text:
