@@ -59,23 +59,16 @@ def _engine(
     url, where = engine_url(name)
     checked = checked_url(url, where)
     key, source = engine_key(name)
-    if engine.ref is not None:
-        return Endpoint(
-            url=checked,
-            model=engine.model,
-            api_key=SecretStr(key),
-            revision=engine.ref.revision or "",
-            key_source=source,
-            headers=tuple(flow_headers(engine.ref)),
-        )
+    ref = engine.ref
     return Endpoint(
         url=checked,
         model=engine.model,
         api_key=SecretStr(key),
-        revision=engine.server.revision or "",
-        engine_args=engine.served_with,
+        revision=(ref or engine.server).revision or "",
+        engine_args=() if ref else engine.served_with,
         key_source=source,
-        balanced=balanced,
+        balanced=balanced and ref is None,
+        headers=tuple(flow_headers(ref)) if ref else (),
     )
 
 

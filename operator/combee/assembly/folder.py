@@ -117,7 +117,7 @@ def _look(path: Path, identity: RunIdentity) -> bool:
     """Return whether the folder holds this run already, without writing. Raises UserError when it holds
     anything else."""
     try:
-        names = [entry.name for entry in path.iterdir() if not _is_leftover(entry)] if path.exists() else []
+        names = [entry.name for entry in path.iterdir() if not _may_lie_there(entry)] if path.exists() else []
     except OSError as error:
         raise _unusable(path, error) from None
     if "run.json" in names:
@@ -132,7 +132,7 @@ def _look(path: Path, identity: RunIdentity) -> bool:
     return False
 
 
-def _is_leftover(entry: Path) -> bool:
+def _may_lie_there(entry: Path) -> bool:
     """Return whether a run that died at its start left the entry, its empty lock or a temporary file; or
     whether it is a store with nothing but a memo, whose answers a new run is given."""
     if entry.name == "lock":

@@ -95,15 +95,7 @@ def prefetch_pod(engine: Engine, image: str, settings: Settings) -> Object:
         resources=resources_of(None, settings.prefetch_resources),
         settings=settings,
     )
-    spec = pod_spec(
-        fetch,
-        volumes=volumes,
-        account=settings.worker_account,
-        restart="Never",
-        grace_seconds=GRACE_SECONDS,
-        settings=settings,
-    )
-    return customised(spec, engine.template)
+    return _fetching(fetch, engine, volumes, settings)
 
 
 def copy_pod(engine: Engine, name: str, settings: Settings) -> Object:
@@ -138,8 +130,15 @@ def copy_pod(engine: Engine, name: str, settings: Settings) -> Object:
         resources=resources_of(None, settings.prefetch_resources),
         settings=settings,
     )
+    return _fetching(copy, engine, volumes, settings, before)
+
+
+def _fetching(
+    fetch: Object, engine: Engine, volumes: list[Object], settings: Settings, before: Sequence[Object] = ()
+) -> Object:
+    """Return the spec of a pod that puts weights into the claim, once; ``before``: its init containers."""
     spec = pod_spec(
-        copy,
+        fetch,
         volumes=volumes,
         account=settings.worker_account,
         restart="Never",
@@ -147,7 +146,7 @@ def copy_pod(engine: Engine, name: str, settings: Settings) -> Object:
         settings=settings,
     )
     if before:
-        spec["initContainers"] = before
+        spec["initContainers"] = list(before)
     return customised(spec, engine.template)
 
 

@@ -71,8 +71,7 @@ class Executor:
             await self._engine(name, wish, run, owner, settings, seen)
         for job in plan.jobs:
             if job.name not in seen.jobs:
-                services = {name: service.url for name, service in plan.memory.services.items()}
-                await self._start(job, run, owner, settings, seen, services)
+                await self._start(job, run, owner, settings, seen, plan.memory.service_urls)
         await self._rollouts(plan.rollouts, run, owner, settings, seen)
         for name in plan.expire:
             await self.kube.patch(

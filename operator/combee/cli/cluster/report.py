@@ -116,7 +116,7 @@ async def _pod(here: Here, run: LiveRun, *, calls: bool) -> Object:
         state=memory.to_status(),
         plans=[(number, plan) for number, plan in wanted if plan in configs],
         suffix=secrets.token_hex(3),
-        services={name: service.url for name, service in memory.services.items()},
+        services=memory.service_urls,
         settings=Settings(worker_image=status.pinned.image),
         calls=calls,
     )

@@ -126,6 +126,11 @@ class Memory:
     """engine -> where the server that its ``ref`` names answers."""
     version: int = MEMORY_VERSION
 
+    @property
+    def service_urls(self) -> dict[str, str]:
+        """engine -> the address of the server that its ``ref`` names."""
+        return {name: served.url for name, served in self.services.items()}
+
     def to_status(self) -> dict[str, Any]:
         """Return the memory as plain JSON values; under 24 KiB whatever the run is."""
         dumped: dict[str, Any] = _MEMORY.dump_python(self, mode="json")
