@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,3 +41,21 @@ def wait_until(
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.01)
     return value
+
+
+@contextmanager
+def looking(look: Callable[[], None], every_seconds: float) -> Iterator[None]:
+    """Look again and again beside what is done meanwhile."""
+    stop = threading.Event()
+
+    def keep() -> None:
+        while not stop.wait(every_seconds):
+            look()
+
+    thread = threading.Thread(target=keep, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

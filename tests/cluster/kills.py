@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import random
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +18,8 @@ from cluster_tools import Cluster, eventually
 from laptop import blob, locally
 from releases import Release
 from runs import ENDED, Runs
+
+from waiting import looking
 
 KINDS = ("operator pod", "worker pod", "engine pod", "a whole Job", "containerd", "API server")
 PARTS = {"containerd": "containerd", "API server": "apiserver"}
@@ -71,56 +72,50 @@ class Answer:
 
 
 @dataclass
-class AnswerLog:
-    """What the run's engines answered. Their logs are read through files that stay open: the folder of a
-    pod goes with the pod."""
+class OpenLogs:
+    """Logs in a folder, read through files that stay open: those of a pod go with the pod."""
 
-    kubelet: Path
-    name: str
-    _open: dict[Path, IO[str]] = field(default_factory=dict)
-
-    @property
-    def flag(self) -> str:
-        """What makes an engine write it, into the scratch volume of its pod."""
-        return f"--log=/tmp/{self.name}"
+    folder: Path
+    pattern: str
+    files: dict[Path, IO[str]] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Open the logs of engines that came up since."""
-        for path in self.kubelet.glob(f"pods/*/volumes/kubernetes.io~empty-dir/*/{self.name}"):
-            if path not in self._open:
-                self._open[path] = path.open()
+        """Open the logs that are there since."""
+        for path in self.folder.glob(self.pattern):
+            if path not in self.files:
+                self.files[path] = path.open(errors="replace")
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Look again and again: the servers go when the run is over."""
+        try:
+            with looking(self.look, 0.3):
+                yield
+        finally:
+            self.look()
+
+
+class AnswerLog(OpenLogs):
+    """What the run's engines answered."""
+
+    def __init__(self, kubelet: Path, name: str) -> None:
+        super().__init__(kubelet, f"pods/*/volumes/kubernetes.io~empty-dir/*/{name}")
+        self.flag = f"--log=/tmp/{name}"
+        """What makes an engine write it, into the scratch volume of its pod."""
 
     def answers(self) -> dict[str, list[Answer]]:
         """request -> its answers, in order."""
         found: dict[str, list[Answer]] = {}
-        for file in self._open.values():
+        for file in self.files.values():
             for request, answer in _answers(file):
                 found.setdefault(request, []).append(answer)
         return {request: sorted(given, key=lambda one: one.at) for request, given in found.items()}
 
     def together(self) -> bool:
         """Whether two servers answered at one time: each called before the other had answered its last."""
-        times = [[answer.at for _, answer in _answers(file)] for file in self._open.values()]
+        times = [[answer.at for _, answer in _answers(file)] for file in self.files.values()]
         spans = sorted((min(at), max(at)) for at in times if at)
         return any(later[0] < earlier[1] for earlier, later in pairwise(spans))
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Look again and again: the engines go when the run is over."""
-        stop = threading.Event()
-
-        def keep() -> None:
-            while not stop.wait(0.3):
-                self.look()
-
-        thread = threading.Thread(target=keep, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-            self.look()
 
 
 def _answers(log: IO[str]) -> Iterator[tuple[str, Answer]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from cluster_tools import Cluster
+
+from waiting import looking
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -25,22 +25,9 @@ class Stalls:
     of: str = ""
     _since: dict[str, float] = field(default_factory=dict)
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> AbstractContextManager[None]:
         """Look every second."""
-        stop = threading.Event()
-
-        def watch() -> None:
-            while not stop.wait(1.0):
-                self._look()
-
-        thread = threading.Thread(target=watch, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return looking(self._look, 1.0)
 
     def _look(self) -> None:
         try:

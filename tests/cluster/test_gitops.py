@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster_tools import REPOSITORY
+from neighbours import go
 from runs import quickstart
 
 from combee.api.conditions import TABLE, ConditionType, Reason
@@ -43,14 +42,8 @@ Manifest = dict[str, Any]
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Manifest]], list[dict[str, str]]]:
     """What each tool says of objects."""
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if go is None:
-        message = "no Go: the libraries of GitOps tools cannot be built (https://go.dev/dl)"
-        if os.environ.get("COMBEE_REQUIRE_CLUSTER") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
     program = tmp_path_factory.mktemp("gitops") / "health"
-    built = subprocess.run([go, "build", "-o", program, "."], cwd=SOURCE, capture_output=True, text=True)
+    built = subprocess.run([go(), "build", "-o", program, "."], cwd=SOURCE, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
 
     def ask(objects: list[Manifest]) -> list[dict[str, str]]:

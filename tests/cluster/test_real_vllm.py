@@ -7,16 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 import yaml
 from cluster_tools import NODE, REPOSITORY, Cluster, eventually
-from kills import AT_ONCE
+from kills import AT_ONCE, OpenLogs
 from laptop import Sims, environment
 from runs import Runs, operating
 
@@ -48,19 +45,12 @@ def objects() -> list[dict[str, Any]]:
     return [*made, {**rows, "data": {name: (OFFICE / name).read_text() for name in ROWS}}]
 
 
-class Logs:
+class Logs(OpenLogs):
     """What the servers of a run logged, the ones that were killed too."""
 
     def __init__(self, runs: Runs) -> None:
-        self.runs = runs
-        self.folder = Path(runs.cluster.part("log", "kubelet").strip()).parents[1] / "pod-logs"
-        self.files: dict[Path, IO[str]] = {}
-
-    def look(self) -> None:
-        """Open the logs of servers that came up since: they go with their pods."""
-        for path in self.folder.glob(f"{self.runs.namespace}_real-*-main-*/vllm/*.log"):
-            if path not in self.files:
-                self.files[path] = path.open(errors="replace")
+        kubelet = Path(runs.cluster.part("log", "kubelet").strip())
+        super().__init__(kubelet.parents[1] / "pod-logs", f"{runs.namespace}_real-*-main-*/vllm/*.log")
 
     def answers(self) -> list[int]:
         """How many calls each server answered, those of its own probe aside."""
@@ -70,23 +60,6 @@ class Logs:
             found = (ANSWERED.search(line) for line in file)
             counts.append(sum(1 for match in found if match and match[1] != PROBED))
         return counts
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        stop = threading.Event()
-
-        def keep() -> None:
-            while not stop.wait(0.3):
-                self.look()
-
-        thread = threading.Thread(target=keep, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-            self.look()
 
 
 def servers(runs: Runs, condition: str = "Ready") -> list[dict[str, Any]]:
