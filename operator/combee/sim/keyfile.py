@@ -1,8 +1,12 @@
 """Key files: the right answers, which only the simulator reads; and finding a question in a prompt.
 
-A key file is JSON: ``{"version": 1, "task", "topics": {topic: times asked}, "examples": {id: {"question",
-"target", "topic"}}}``; the id is the digest of the question. Questions are recognised verbatim (also inside
-JSON strings, and with other white space) wherever they stand.
+A key file is JSON: ``{"version": 1, "task", "topics": {topic: times asked}, "rules": {topic: {"right",
+"wrong", "name"}}, "examples": {id: {"question", "target", "topic"}}}``; the id is the digest of the question.
+Questions are recognised verbatim (also inside JSON strings, and with other white space) wherever they stand.
+
+A rule's ``right`` and ``wrong`` are what lessons say after "When a question uses X,": the correct way and the
+typical slip, each with one name in quotation marks. ``name`` says the topic in words, where it is no word
+itself. A topic that has no rule here gets a pair of conventions with codes.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,8 @@ _FIRST = re.compile(r"[\s\"*\\]*")
 _LONGEST_HEAD = 100
 """Questions of one data set may begin with the same words for long."""
 _WINDOW = 4_000
+_FORMULA_RULES = Path(__file__).with_name("formula.json")
+"""The rules of the Formula data's 50 formulas."""
 _FORMULA = re.compile(r"Use formula (.*?) to answer", re.S)
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
 _ANSWER = re.compile(r"[\s\"]*\.?\s*Answer:\s*$")
@@ -74,6 +80,17 @@ ROWS: dict[str, Callable[[str, str], tuple[str, str]]] = {
 """How to read a task's rows (context, target); a new task is a new line here and in ``params.TASK_LAWS``."""
 
 
+def _rules(
+    task: str, topics: Iterable[str], examples: Iterable[Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    if task == "finer":
+        return tags.rules(topics, tags.confusions(examples))
+    if task == "formula":
+        written = json.loads(_FORMULA_RULES.read_text(encoding="utf-8"))
+        return {topic: written[topic] for topic in topics if topic in written}
+    return {}
+
+
 def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
     """Return a key made from JSONL files given as (name, content). Raises DataError with file and line."""
     if task not in ROWS:
@@ -92,7 +109,13 @@ def build(task: str, data: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
                 raise DataError(f"not a {task} row ({error})", where=f"{name}:{number}") from error
             topics[topic] += 1
             examples[draws.digest(question)[:16]] = {"question": question, "target": target, "topic": topic}
-    return {"version": 1, "task": task, "topics": dict(sorted(topics.items())), "examples": examples}
+    return {
+        "version": 1,
+        "task": task,
+        "topics": dict(sorted(topics.items())),
+        "rules": _rules(task, sorted(topics), examples.values()),
+        "examples": examples,
+    }
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -1,54 +1,73 @@
 """The simulated model's sentences: lessons, entries and platitudes.
 
-Every specific lesson holds its topic and one anchor. A rule's anchor comes from its rulebook; a filler's is a
-note code that certifies itself (check letter and check digit), so that lessons can be found in any text
-without a list of those written. The only condition in a sentence is its first clause, and the only numbers
-and names are topic and anchor.
+Every specific lesson holds its topic and one anchor. A rule's anchor comes from its rulebook. A filler's is a
+note of five words, each from a fixed bank; every combination is a note and says which lesson it is, so that
+lessons can be found in any text without a list of those written. The only condition in a sentence is its
+first clause, and the only numbers and names are topic and anchor: the note is a name in quotation marks.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from combee.sim import draws
 
-NOTE = re.compile(r"[A-Z]{4}-\d{4}")
 PLATITUDE = "As a general habit, "
 LONGEST_LESSON = 200
 """Most tokens of a lesson at length; a longer reflection spends the rest on its diagnosis."""
-_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+NOTE_BANKS = tuple(
+    tuple(words.split())
+    for words in (
+        (
+            "check compare weigh test hold tally review measure verify read confirm gauge assess list "
+            "study reconcile match balance inspect examine note rank set place"
+        ),
+        (
+            "opening closing gross net quarterly yearly monthly weekly daily stated given implied "
+            "rounded signed interim prior largest smallest partial average median recent historic "
+            "budgeted planned expected actual nominal real fixed variable taxable adjusted restated "
+            "pooled weighted estimated reported audited listed quoted printed annual current deferred "
+            "accrued projected separate pretax recurring cumulative provisional final initial original "
+            "revised corrected unrounded intermediate pending"
+        ),
+        (
+            "amounts balances figures rates prices costs receipts payments percentages ratios dividends "
+            "fees charges flows holdings volumes quantities units periods terms margins spreads yields "
+            "returns losses gains sums differences products quotients weights counts values items "
+            "premiums discounts taxes wages rents loans deposits inventories sales revenues profits "
+            "expenses assets liabilities debts credits orders budgets forecasts numbers results inputs "
+            "changes shares outlays earnings"
+        ),
+        "against alongside",
+        (
+            "footnotes headings invoices statements contracts ledgers benchmarks precedents definitions "
+            "tables captions labels signs scales calendars records reports quotes memos schedules "
+            "columns rows totals averages limits targets norms standards thresholds denominators "
+            "numerators decimals fractions formulas symbols currencies months quarters years weeks days "
+            "deadlines peers rivals markets indices sectors regions filings appendices charts graphs "
+            "drafts sketches estimates guesses bounds ranges intervals medians extremes outliers "
+            "baselines histories trends cycles sources samples vouchers checklists worksheets accounts "
+            "subtotals comments plans journals registers tallies catalogs surveys"
+        ),
+    )
+)
+"""The words of a note by place: nearly 14 million notes, so that two fillers are hardly ever the same."""
+_BANKS = tuple(map(frozenset, NOTE_BANKS))
+_JOINT = re.compile(r" (?:against|alongside) ([a-z]+)(?!\w)")
+_BEFORE_JOINT = re.compile(r"(?<!\w)[a-z]+ [a-z]+ [a-z]+$")
+_REACH = max(map(len, NOTE_BANKS[0])) + max(map(len, NOTE_BANKS[1])) + max(map(len, NOTE_BANKS[2])) + 3
 
 _RULE_FORMS = (
-    (
-        "When a question uses {name}, {phrase}: settle unit, sign and scale by it at the outset, "
-        "since the common slip "
-        "drops it halfway through the working."
-    ),
-    (
-        "When a question uses {name}, {phrase}; settle unit, sign and scale by it at the start, "
-        "since the common slip "
-        "loses it halfway through the working."
-    ),
-    (
-        "When a question uses {name}, always {phrase}: settle unit, sign and scale by it at the "
-        "outset, as the common "
-        "slip drops it halfway through the calculation."
-    ),
-    (
-        "When a question uses {name}, {phrase}: fix unit, sign and scale by it at the outset, since "
-        "the usual slip "
-        "drops it midway through the working."
-    ),
+    "When a question uses {name}, {phrase}: settle this first, as the common slip starts here.",
+    "When a question uses {name}, {phrase}; settle this first, since the common slip starts here.",
+    "When a question uses {name}, always {phrase}: settle this at the outset, as the slip starts here.",
+    "When a question uses {name}, {phrase}: settle this early, as the usual slip starts here.",
 )
 _NOTE_FORMS = (
-    (
-        "When a question uses {name}, keep note {code} in mind: {advice}, and say in one line which "
-        "reading was taken."
-    ),
-    (
-        "When a question uses {name}, bear note {code} in mind: {advice}, and say in a line which "
-        "reading was taken."
-    ),
+    'When a question uses {name}, keep to "{note}": {advice}, and state the reading taken.',
+    'When a question uses {name}, hold to "{note}": {advice}, and state what reading was taken.',
 )
 _ADVICE = (
     "write the given figures down in the order in which they appear",
@@ -175,28 +194,34 @@ DIAGNOSES = (
 )
 
 
-def note_code(*key: str | int) -> str:
-    """Return a filler's own anchor, such as ``NXQT-4821``; its last letter and digit are checks."""
-    value = draws.number("note", *key)
-    letters = ""
-    for _ in range(3):
-        value, index = divmod(value, len(_LETTERS))
-        letters += _LETTERS[index]
-    return _with_checks(letters, f"{value % 1000:03d}")
+def note(*key: str | int) -> str:
+    """Return a filler's own anchor, such as ``compare quarterly figures against totals``."""
+    value, words = draws.number("note", *key), []
+    for bank in NOTE_BANKS:
+        value, index = divmod(value, len(bank))
+        words.append(bank[index])
+    return " ".join(words)
 
 
-def is_note(code: str) -> bool:
-    """Return whether a code of the form AAAA-0000 has valid checks.
+def is_note(text: str) -> bool:
+    """Return whether a text is a note: a word from each bank, with one blank between.
 
-    >>> is_note(note_code("17", 0)), is_note("GAAP-2019")
+    >>> is_note(note("17", 0)), is_note("compare everything against totals")
     (True, False)
     """
-    return NOTE.fullmatch(code) is not None and _with_checks(code[:3], code[5:8]) == code
+    words = text.split(" ")
+    return len(words) == len(NOTE_BANKS) and all(
+        word in bank for word, bank in zip(words, _BANKS, strict=True)
+    )
 
 
-def _with_checks(letters: str, digits: str) -> str:
-    total = sum(ord(c) * (index + 3) for index, c in enumerate(letters + digits))
-    return f"{letters}{_LETTERS[total % len(_LETTERS)]}-{digits}{total % 7 + total % 3}"
+def notes_in(text: str) -> Iterator[tuple[str, int]]:
+    """Yield (note, position) of every note in a text, wherever it stands."""
+    for joint in _JOINT.finditer(text):
+        if before := _BEFORE_JOINT.search(text, max(0, joint.start() - _REACH), joint.start()):
+            words = before.group() + joint.group()
+            if is_note(words):
+                yield words, before.start()
 
 
 def rule_entry(name: str, phrase: str, *luck: str | int) -> str:
@@ -204,10 +229,10 @@ def rule_entry(name: str, phrase: str, *luck: str | int) -> str:
     return draws.pick(_RULE_FORMS, "form", *luck).format(name=name, phrase=phrase)
 
 
-def note_entry(name: str, code: str, *luck: str | int) -> str:
-    """Return a filler as an entry of about 50 tokens; its advice follows from its code."""
-    advice = draws.pick(_ADVICE, "advice", code)
-    return draws.pick(_NOTE_FORMS, "form", *luck).format(name=name, code=code, advice=advice)
+def note_entry(name: str, note: str, *luck: str | int) -> str:
+    """Return a filler as an entry of about 50 tokens; its advice follows from its note."""
+    advice = draws.pick(_ADVICE, "advice", note)
+    return draws.pick(_NOTE_FORMS, "form", *luck).format(name=name, note=note, advice=advice)
 
 
 def platitude(name: str, *luck: str | int) -> str:

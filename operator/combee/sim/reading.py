@@ -56,7 +56,7 @@ def read(text: str, book: Rulebook) -> Reading:
         line = stating_lines.get(start)
         if line is None:
             line = stating_lines[start] = text[start : end if end >= 0 else len(text)]
-        if hit.kind in ("right", "wrong") and hit.key in line:
+        if hit.kind in ("right", "wrong") and book.rule(hit.key).named_in(line):
             id_match = _ID.match(line)
             lines.setdefault((start, hit.key, hit.kind), id_match.group(1) if id_match else "")
     rules: dict[str, Support] = {}

@@ -88,8 +88,8 @@ def reflect(
         if draws.unit(*key, "wrong", index) < law.wrong_share:
             state("wrong", *key, index)
         else:
-            code = lessons.note_code(*key, index)
-            entries.append((lessons.note_entry(rule.name, code, *key, index), code))
+            note = lessons.note(*key, index)
+            entries.append((lessons.note_entry(rule.name, note, *key, index), note))
     for name in (question.id, question.topic, "*"):
         if plant := plants.get(name):
             if plant == WRONG_PLANT:

@@ -1,8 +1,8 @@
 """The static rulebook: the rule of each topic, its statements, and where a text states it.
 
-A rule = topic + right anchor + one typically wrong anchor. Rules come from key files (any task) and, for the
-planted task, from the procedure's name. The rules that the model does not know are drawn by hash until their
-share of the questions is the task's.
+A rule = topic + right anchor + one typically wrong anchor. Rules come from key files (any task), which may
+state them in words, and for the planted task from the procedure's name. The rules that the model does not
+know are drawn by hash until their share of the questions is the task's.
 """
 
 from __future__ import annotations
@@ -10,21 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from combee.sim import draws, lessons, planted
 from combee.sim.params import TASK_LAWS, TaskLaw
 
-_CODES = re.compile(r"[A-Z]{2}(?:[A-Z]{2})?-\d{4}(?!\w)")
+_CODES = re.compile(r"(?<!\w)[A-Z]{2}-\d{4}(?!\w)")
+_NAMED = re.compile(r'"(?=([^"\\\n]{1,160})\\?")')
 _LINES = re.compile(r"multiply the input by (\d+) and add (\d+)")
-_TOPIC = re.compile(r"question uses ([^,\n]{1,160}),")
-_BLURRED = re.compile(re.escape(lessons.PLATITUDE) + r"[^\n.]{0,60}? on ([^,\n]{1,160}),")
+_TOPIC = re.compile(r"question uses ([^,\n]{1,200}),")
+_BLURRED = re.compile(re.escape(lessons.PLATITUDE) + r"[^\n.]{0,60}? on ([^,\n]{1,200}),")
 _BACK = 240
 _SOME_TOPIC = "this kind of task"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``name`` is the topic's name in sentences; a line states the rule when it holds topic and anchor."""
+    """``name`` is the topic's name in sentences; a line states the rule when it holds topic and anchor.
+
+    An anchor is what lessons say to do, or the code of a convention.
+    """
 
     task: str
     topic: str
@@ -33,10 +38,14 @@ class Rule:
     wrong: str
     known: bool
 
+    def named_in(self, line: str) -> bool:
+        """Return whether a line holds the topic."""
+        return self.topic in line or self.name in line
+
     def phrase(self, side: str) -> str:
         """Return the rule in words, with the anchor of ``side``, ``right`` or ``wrong``."""
         anchor = self.right if side == "right" else self.wrong
-        return anchor if self.task == "planted" else f"work under convention {anchor}"
+        return f"work under convention {anchor}" if _CODES.fullmatch(anchor) else anchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +63,18 @@ class Rulebook:
     """All rules, and how to find their statements in any text."""
 
     def __init__(
-        self, weights: Mapping[str, Mapping[str, float]], seed: int, plants: tuple[str, ...] = ()
+        self,
+        weights: Mapping[str, Mapping[str, float]],
+        seed: int,
+        plants: tuple[str, ...] = (),
+        stated: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
-        """``weights``: per task, how often each topic is asked. ``plants``: texts of planted lessons."""
+        """``weights``: per task, how often each topic is asked. ``plants``: texts of planted lessons.
+        ``stated``: rules in words by topic, as in a key file."""
         self._rules: dict[str, Rule] = {}
         self._anchors: dict[str, tuple[str, str]] = {}
+        self._by_mark: dict[str, list[tuple[str, str, str]]] = {}
+        """(statement, topic, side) by the name in it, as it stands in text and in a JSON string."""
         self._plants = plants
         self._seed = seed
         for task, topics in weights.items():
@@ -66,8 +82,20 @@ class Rulebook:
                 continue
             unknown = _unknown(topics, TASK_LAWS[task].unknown, seed, task)
             for topic in sorted(topics):
-                right, wrong = self._new_code(task, topic, "right"), self._new_code(task, topic, "wrong")
-                self._rules[topic] = Rule(task, topic, topic, right, wrong, topic not in unknown)
+                rule = stated.get(topic, {})
+                right, wrong = (self._anchor(task, topic, side, rule) for side in ("right", "wrong"))
+                name = rule.get("name", topic)
+                self._rules[topic] = Rule(task, topic, name, right, wrong, topic not in unknown)
+
+    def _anchor(self, task: str, topic: str, side: str, rule: Mapping[str, str]) -> str:
+        anchor = rule.get(side, "")
+        mark = _NAMED.search(anchor)
+        if mark is None or anchor in self._anchors:
+            return self._new_code(task, topic, side)
+        self._anchors[anchor] = (topic, side)
+        for text in (anchor, anchor.replace('"', '\\"')):
+            self._by_mark.setdefault(mark.group(1), []).append((text, topic, side))
+        return anchor
 
     def _new_code(self, task: str, topic: str, side: str) -> str:
         attempt = 0
@@ -101,6 +129,11 @@ class Rulebook:
         for match in _CODES.finditer(text):
             if anchor := self._anchors.get(match.group()):
                 yield anchor[0], anchor[1], match.start()
+        for match in _NAMED.finditer(text):
+            for statement, topic, side in self._by_mark.get(match.group(1), ()):
+                start = match.start() - statement.index('"')
+                if start >= 0 and text.startswith(statement, start):
+                    yield topic, side, start
         if "multiply the input by " in text:
             for match in _LINES.finditer(text):
                 if anchor := self._planted(text, match):
@@ -128,9 +161,8 @@ class Rulebook:
                 start = text.find(plant, start + len(plant))
         for topic, side, position in self.rules_in(text):
             hits.append(Hit(side, topic, position, self.rule(topic).name))
-        for match in lessons.NOTE.finditer(text):
-            if lessons.is_note(match.group()):
-                hits.append(Hit("note", match.group(), match.start(), _topic_before(text, match.start())))
+        for note, position in lessons.notes_in(text):
+            hits.append(Hit("note", note, position, _topic_before(text, position)))
         if lessons.PLATITUDE in text:
             for match in _BLURRED.finditer(text):
                 hits.append(Hit("blur", draws.digest(match.group())[:16], match.start(), match.group(1)))

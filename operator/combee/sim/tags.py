@@ -17,6 +17,9 @@ from combee.sim import draws
 
 _QUESTIONS = re.compile(r"^\s*1\. .*", re.S | re.M)
 _ANSWER = re.compile(r"\s*Output US GAAP tags:\s*$")
+MOST_WORDS = 4
+"""Most words with which a rule says what the other tag is about."""
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def row(context: str, target: str) -> tuple[str, str]:
@@ -49,6 +52,42 @@ def confusions(examples: Iterable[Mapping[str, str]]) -> dict[str, str]:
         neighbours = all_tags[max(0, index - 1) : index] + all_tags[index + 1 : index + 2]
         confused[tag] = max(neighbours, key=lambda other: _shared(tag, other), default=f"{tag}Other")
     return confused
+
+
+def words(tag: str) -> list[str]:
+    """Return the words that a tag is made of.
+
+    >>> words("ConcentrationRiskPercentage1")
+    ['concentration', 'risk', 'percentage']
+    """
+    return [word.lower() for word in _WORD.findall(tag)]
+
+
+def rules(topics: Iterable[str], confused: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the rule of each tag in words: its own tag is right, the one that it is confused with is wrong.
+
+    >>> rules(["DebtFace"], {"DebtFace": "DebtFairValue"})["DebtFace"]["right"]
+    'answer with "DebtFace" rather than the fair value'
+    """
+    return {tag: _rule(tag, confused[tag]) for tag in topics}
+
+
+def _rule(tag: str, other: str) -> dict[str, str]:
+    own, others = words(tag), words(other)
+    pairs = enumerate(zip(own, others, strict=False))
+    start = next((i for i, (a, b) in pairs if a != b), min(len(own), len(others)))
+    rest = " ".join(others[start:])
+    close = start > 0 and 0 < len(others) - start <= MOST_WORDS
+    return {
+        "name": f"the {' '.join(own)}",
+        "right": f'answer with "{_shown(tag)}" ' + (f"rather than the {rest}" if close else "itself"),
+        "wrong": f'answer with "{_shown(other)}" in place of the {" ".join(own[start:] or own)}',
+    }
+
+
+def _shown(tag: str) -> str:
+    """Return a tag as rules show it: of a single word, which texts about its topic hold anyway, as a tag."""
+    return tag if len(words(tag)) > 1 else f"tag {tag}"
 
 
 def _shared(tag: str, other: str) -> int:

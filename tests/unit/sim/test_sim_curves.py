@@ -35,9 +35,9 @@ class Scope:
     """How many seeds, and which batch sizes.
 
     An epoch's accuracy scatters by .02 to .03 over seeds. The tolerance of .03 is five standard errors of 16
-    seeds and two of 4; the seeds are the same each time, so what moves a mean is the simulator, not luck. The
-    few leave out what takes longest: batches of one, and on FiNER, of which each epoch has all examples, more
-    than two seeds."""
+    seeds; the seeds are the same each time, so what moves a mean is the simulator, not luck.
+    The few leave out what takes longest: batches of one, and on FiNER, of which each epoch has all examples,
+    more than four seeds."""
 
     seeds: int
     finer_seeds: int
@@ -46,7 +46,7 @@ class Scope:
     leaves: tuple[int, ...]
 
 
-FEW = Scope(4, 2, (5, 10, 50, 100), (5, 50, 100), (1, 2, 9))
+FEW = Scope(16, 4, (5, 10, 50, 100), (5, 50, 100), (1, 2, 9))
 ALL = Scope(16, 8, (*UPDATES, 25), (*FINER_UPDATES, 10, 25, 100), tuple(ABLATION))
 scopes = pytest.mark.parametrize(
     "scope", [pytest.param(FEW, id="few"), pytest.param(ALL, id="all", marks=pytest.mark.long)]

@@ -15,7 +15,6 @@ from combee.sim import keyfile, lessons, tags
 from combee.sim.keyfile import Questions
 from combee.sim.prompts import tokens
 from combee.sim.reflecting import missed, states
-from combee.sim.rulebook import Rulebook
 
 EVERY = [*rows("train", "finer"), *rows("heldout", "finer")]
 
@@ -62,10 +61,11 @@ def test_answers_are_a_list_of_tags_and_right_exactly_as_often_as_the_law_says()
 
 
 def test_a_reflection_is_315_tokens_on_average_and_long_where_it_has_a_lesson() -> None:
-    ask, seen = asker(finer_model(2)), []
+    served = finer_model(2)
+    ask, seen = asker(served), []
     for row in EVERY[:300]:
         said = learner.reflection(ask, row, "", 0)
-        seen.append((tokens(said), len(lessons.NOTE.findall(said)) + said.count("work under convention")))
+        seen.append((tokens(said), len(served.book.lessons_in(said))))
     sizes = [size for size, _ in seen]
     assert sum(sizes) / len(sizes) == pytest.approx(315, rel=0.1)
     assert all(size > 450 for size, count in seen if count) and all(
@@ -93,12 +93,12 @@ def test_a_rule_once_read_makes_its_rows_right() -> None:
 
 def test_the_longest_tag_is_found_in_notes_and_platitudes() -> None:
     longest = max(finer_key()["topics"], key=len)
-    book = Rulebook({"finer": {longest: 1.0}}, 0)
-    code = lessons.note_code("x")
-    text = "\n".join([lessons.note_entry(longest, code), lessons.platitude(longest)])
+    book = finer_model().book
+    name = book.rule(longest).name
+    text = "\n".join([lessons.note_entry(name, lessons.note("x")), lessons.platitude(name)])
     note, blur = book.lessons_in(text)
-    assert (note.kind, note.name, blur.kind) == ("note", longest, "blur")
-    assert blur.name.startswith(longest)
+    assert (note.kind, note.name, blur.kind) == ("note", name, "blur")
+    assert blur.name.startswith(name)
 
 
 def test_lists_are_told_apart_whatever_the_blanks() -> None:

@@ -120,7 +120,7 @@ def test_without_any_form_the_instructions_words_decide_and_the_answer_is_plain_
     assert (plain.role, plain.text) in ((roles.ROLLOUT, known.target), (roles.ROLLOUT, known.mistake))
     judged = served.respond(body(f"Be the judge.\nQuestion: {row['context']}\nGiven: {known.target}"))
     assert judged.role == roles.JUDGE
-    note = lessons.note_entry("it", lessons.note_code("x"))
+    note = lessons.note_entry("it", lessons.note("x"))
     for words in ("Summarise these lessons.", "Write a new instruction.", "Synthesize these proposals."):
         assert served.respond(body(f"{words}\n\n[r-1] {note}")).role == roles.AGGREGATE
     assert served.respond(body(f"{row['context']}\nWrite a new instruction.\n{note}")).role == roles.AGGREGATE
@@ -226,15 +226,15 @@ def test_a_reply_fills_the_schema_as_meant() -> None:
 )
 def test_items_are_found_in_any_layout_and_the_playbook_put_first_is_none(lay_out: Any) -> None:
     served = model()
-    codes = {i: lessons.note_code("layout", i) for i in range(3)}
-    items = [(i, lessons.note_entry("it", code)) for i, code in codes.items()]
-    standing = forms.playbook([lessons.note_entry("old", lessons.note_code("old", i)) for i in range(50)])
+    given = {i: lessons.note("layout", i) for i in range(3)}
+    items = [(i, lessons.note_entry("it", note)) for i, note in given.items()]
+    standing = forms.playbook([lessons.note_entry("old", lessons.note("old", i)) for i in range(50)])
     text = f"Keep the playbook.\n\n{standing}\n\n# REFLECTIONS (3)\n\n{lay_out(items)}\n"
     entries = [e for s in range(20) for e in json.loads(served.respond(body(text, s, LEAF)).text)["entries"]]
     assert len(entries) > 40
     for entry in entries:
-        code = lessons.NOTE.search(entry["text"]).group()
-        assert f"r-{next(i for i, c in codes.items() if c == code)}" in entry["reflections"]
+        ((note, _),) = lessons.notes_in(entry["text"])
+        assert f"r-{next(i for i, one in given.items() if one == note)}" in entry["reflections"]
 
 
 def test_questions_are_found_whole_in_part_quoted_and_laid_out_anew() -> None:

@@ -26,7 +26,7 @@ def with_keep(keep: dict[str, Any], name: str = "keep") -> dict[str, Any]:
 def given(count: int = 60, copies: int = 1, more: str = "") -> str:
     """Short entries: ``copies`` wordings of each of ``count`` notes."""
     lines = [
-        f"[u-{1 + i * copies + c}] (ADD) {lessons.note_entry('it', lessons.note_code('keep', i), c)}{more}"
+        f"[u-{1 + i * copies + c}] (ADD) {lessons.note_entry('it', lessons.note('keep', i), c)}{more}"
         for i in range(count)
         for c in range(copies)
     ]
@@ -42,8 +42,9 @@ def groups(said: dict[str, Any], text: str) -> set[str]:
     """The notes carried, kept or written, whichever way they are said."""
     lines = {line.partition("]")[0][1:]: line for line in text.split("\n") if line.startswith("[u-")}
     named = [one if isinstance(one, list) else [one] for one in said.get("keep", [])]
-    kept = {code for ids in named for id_ in ids if id_ in lines for code in lessons.NOTE.findall(lines[id_])}
-    return kept | {code for entry in said["entries"] for code in lessons.NOTE.findall(entry["text"])}
+    kept = [lines[id_] for ids in named for id_ in ids if id_ in lines]
+    written = [entry["text"] for entry in said["entries"]]
+    return {note for text in kept + written for note, _ in lessons.notes_in(text)}
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3])
@@ -75,7 +76,7 @@ def test_a_plain_list_cannot_say_that_two_are_one() -> None:
 def test_raw_reflections_and_items_of_several_lessons_are_written_anew() -> None:
     long = " And so on, at length." * 30
     assert not reply(given(20, more=long), with_keep(NESTED))["keep"]
-    two = "; " + lessons.note_entry("that", lessons.note_code("second"))
+    two = "; " + lessons.note_entry("that", lessons.note("second"))
     assert not reply(given(20, more=two), with_keep(NESTED))["keep"]
 
 

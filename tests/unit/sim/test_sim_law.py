@@ -144,14 +144,14 @@ def test_paired_answers_differ_by_the_slip_share_only() -> None:
     known, _ = split(served)
     a = [
         answered(
-            served, r, ["[x-1] helpful=0 harmful=0 :: " + lessons.note_entry("it", lessons.note_code("a"))], s
+            served, r, ["[x-1] helpful=0 harmful=0 :: " + lessons.note_entry("it", lessons.note("a"))], s
         )
         for r in known
         for s in range(8)
     ]
     b = [
         answered(
-            served, r, ["[x-1] helpful=0 harmful=0 :: " + lessons.note_entry("it", lessons.note_code("b"))], s
+            served, r, ["[x-1] helpful=0 harmful=0 :: " + lessons.note_entry("it", lessons.note("b"))], s
         )
         for r in known
         for s in range(8)
@@ -197,10 +197,10 @@ def test_the_share_of_wrong_lessons_is_of_the_other_lessons() -> None:
 
 
 def notes(count: int, tokens: int) -> list[str]:
-    codes = [lessons.note_code("test", i) for i in range(count)]
+    given = [lessons.note("test", i) for i in range(count)]
     return [
-        f"[r-{i:05d}] " + lessons.at_length(lessons.note_entry(f"topic {i}", code), tokens, code)
-        for i, code in enumerate(codes)
+        f"[r-{i:05d}] " + lessons.at_length(lessons.note_entry(f"topic {i}", note), tokens, note)
+        for i, note in enumerate(given)
     ]
 
 
@@ -226,8 +226,7 @@ def test_entries_cite_their_items_and_invent_an_id_now_and_then() -> None:
     assert len(invented) / len(entries) == pytest.approx(0.02, abs=0.01)
     for entry in entries:
         true = [items[int(id_[2:])] for id_ in entry["sources"] if id_ in ids]
-        code = lessons.NOTE.search(entry["content"])
-        assert true and (code is None or code.group() in true[0])
+        assert true and all(note in true[0] for note, _ in lessons.notes_in(entry["content"]))
 
 
 def test_an_entry_of_equal_lessons_cites_them_all_and_common_rules_are_salient() -> None:
@@ -247,7 +246,7 @@ def test_long_calls_blur_entries_into_platitudes_without_an_anchor() -> None:
     blurred = [entry for entry in entries if entry["content"].startswith(lessons.PLATITUDE)]
     length = sum(len(item.encode()) / 4 for item in items)
     assert len(blurred) / len(entries) == pytest.approx(1 - 1 / (1 + (length / 20_000) ** 2), abs=0.06)
-    assert all(not lessons.NOTE.search(entry["content"]) for entry in blurred)
+    assert all(not list(lessons.notes_in(entry["content"])) for entry in blurred)
     assert [hit.kind for hit in served.book.lessons_in(blurred[0]["content"])] == ["blur"]
 
 
@@ -287,7 +286,7 @@ def test_a_planted_lesson_is_stated_on_top_and_carried_verbatim() -> None:
     first, second = (learner.reflection(asker(served), r, forms.playbook([]), 0) for r in (row, other))
     assert leak in first
     assert leak not in second
-    assert served.book.rule(topic).wrong in second
+    assert [hit.key for hit in served.book.lessons_in(second) if hit.kind == "wrong"] == [topic]
     kept = [
         e["content"]
         for s in range(9)

@@ -96,11 +96,11 @@ def test_a_question_by_itself_is_still_answered(question: int) -> None:
 
 
 def test_feedback_that_gives_lessons_is_read_as_before() -> None:
-    told = "When a question uses Current Ratio, keep note " + lessons.note_code("x") + " in mind."
+    told = lessons.note_entry("Current Ratio", lessons.note("x"))
     ((question, *_),) = asked(1)
     text = f"Distil the reflections.\n\n# Reflections\n\n[r-1] Given: {question} | Feedback: wrong. {told}"
     found = drawn(text, law=ENDLESS)
-    assert len(found) == 1 and lessons.note_code("x") in str(found[0]["text"])
+    assert len(found) == 1 and lessons.note("x") in str(found[0]["text"])
 
 
 def test_equal_requests_get_equal_lessons() -> None:
