@@ -47,6 +47,8 @@ def _sum(stages: list[StageTime]) -> StageTime:
         max=max(stage.max for stage in stages),
         prompt_tokens=sum(stage.prompt_tokens for stage in stages),
         cached_tokens=sum(stage.cached_tokens for stage in stages),
+        cut=sum(stage.cut for stage in stages),
+        unparsable=sum(stage.unparsable for stage in stages),
         servers=_seen([stage.servers for stage in stages if stage.servers is not None]),
     )
 

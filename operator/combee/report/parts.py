@@ -128,8 +128,17 @@ class StageTime(Model):
     """Prompt tokens of all calls, as the server counted them."""
     cached_tokens: Count = 0
     """Prompt tokens that the server took from its prefix cache."""
+    cut: Count = 0
+    """Of the calls: the reply ended at its token limit and could not be used."""
+    unparsable: Count = 0
+    """Of the calls: the reply could not be read as it was."""
     servers: Servers | None = None
     """null where no metrics were seen: memory or a task's own program answered, or the servers have none."""
+
+    @property
+    def used(self) -> int:
+        """Of the calls: the reply was used as it was."""
+        return self.calls - self.cut - self.unparsable
 
 
 class LimitChange(Model):

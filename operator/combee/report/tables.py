@@ -12,7 +12,7 @@ from combee.algo.gates import score_interval
 from combee.report import views, words
 from combee.report.prefix import prefix_table
 from combee.report.result import IterationRecord, Paired, Result, Role
-from combee.report.tables_happened import faults, latency, path, servers
+from combee.report.tables_happened import faults, latency, path, replies, servers
 from combee.report.text import Table as Table
 from combee.report.text import amount, count, duration, percent, score, signed
 
@@ -32,6 +32,7 @@ def tables(result: Result) -> dict[str, Table]:
         latency(result),
         prefix_table(result),
         servers(result),
+        replies(result),
         faults(result),
         _levels(result),
         _lessons(result),

@@ -52,6 +52,22 @@ def latency(result: Result) -> Table:
     return Table("latency", "Latency of a call", columns, rows, "No call was recorded.", note)
 
 
+def replies(result: Result) -> Table:
+    """Return what became of the replies, by stage, unless every one was used."""
+    stages = happened.stage_sums(result)
+    listed = stages if any(one.used < one.calls for one in stages) else ()
+    rows = tuple(
+        (one.step, one.stage, *(f"{n:,}" for n in (one.calls, one.used, one.cut, one.unparsable)))
+        for one in listed
+    )
+    columns = ("step", "stage", "#replies", "#used", "#cut", "#unreadable")
+    note = (
+        "A reply that was cut ended at its token limit and was asked for once more, shorter. An unreadable "
+        "one was asked for again until it could be read, three times at most."
+    )
+    return Table("replies", "What became of the replies", columns, rows, "Every reply was used.", note)
+
+
 def servers(result: Result) -> Table:
     """Return what the servers were seen to do, by stage: their queue, KV cache and prefix cache."""
     rows = tuple(

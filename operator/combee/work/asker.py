@@ -87,6 +87,23 @@ class CallRow:
     look: tuple[int, float | None, int, int] | None = None
     """what the servers were seen to do after it: (requests waiting, share of the KV cache in use, prompt
     tokens and those of them that were cached since the look before)."""
+    unusable: str = ""
+    """``Fate.CUT`` or ``Fate.UNPARSABLE`` for a reply that could not be used as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    text: str
+    cut: bool
+    row: CallRow
+
+    def read(self, parse: Callable[[str], Parsed]) -> Parsed:
+        """Return the parsed text. Raises ParseError, and puts down why."""
+        try:
+            return parse(self.text)
+        except ParseError:
+            self.row.unusable = Fate.CUT if self.cut else Fate.UNPARSABLE
+            raise
 
 
 @dataclass(slots=True)
@@ -137,28 +154,29 @@ class Asker:
 
     async def _answer(
         self,
-        call: Callable[[Prompt], Awaitable[tuple[str, bool]]],
+        call: Callable[[Prompt], Awaitable[_Reply]],
         prompt: Prompt,
         parse: Callable[[str], Parsed],
     ) -> Parsed:
-        text, cut = await call(prompt)
+        reply = await call(prompt)
         usable: list[Parsed] = []
         try:
-            usable.append(parse(text))
-            if cut or not is_broken_json(text):
+            usable.append(reply.read(parse))
+            if reply.cut or not is_broken_json(reply.text):
                 return usable[0]
+            reply.row.unusable = Fate.UNPARSABLE
             reason = "it is no valid JSON"
         except ParseError as broken:
             reason = broken.what
         self.repaired += 1
-        if cut:
+        if reply.cut:
             return await _cut_again(call, prompt, parse)
         for round_number in range(1, REPAIR_ROUNDS + 1):
             try:
-                text, cut = await call(repair_prompt(prompt, text, reason, round_number))
-                return parse(text)
+                reply = await call(repair_prompt(prompt, reply.text, reason, round_number))
+                return reply.read(parse)
             except ParseError as broken:
-                if cut and not usable:
+                if reply.cut and not usable:
                     return await _cut_again(call, prompt, parse)
                 if round_number == REPAIR_ROUNDS and not usable:
                     raise
@@ -172,8 +190,7 @@ class Asker:
 
     async def _call(
         self, role: str, sampling: Sampling, stage: str, chain: int, ordinal: int, prompt: Prompt
-    ) -> tuple[str, bool]:
-        """Return the text of an answer, and whether it was cut."""
+    ) -> _Reply:
         client = self.clients.get(role)
         if client is None:
             raise EndpointError(f"no model is given for the role {role}", where=f"spec.models.{role}")
@@ -182,38 +199,42 @@ class Asker:
         if (context_tokens := client.context_tokens) is not None:
             check_room(request, context_tokens, self.token_factor, f"models.{role}")
         answered = await client.ask(request)
-        self.record(role, stage, chain, answered)
+        row = self.record(role, stage, chain, answered)
         if self.replies.get((stage, chain)) == "":
             self.replies[stage, chain] = answered.completion.text
         if (context_tokens := client.context_tokens) is not None:
-            check_cut(request, answered.completion, context_tokens, f"models.{role}")
-        return answered.completion.text, answered.completion.finish_reason == "length"
+            try:
+                check_cut(request, answered.completion, context_tokens, f"models.{role}")
+            except ContextLengthError:
+                row.unusable = Fate.CUT
+                raise
+        return _Reply(answered.completion.text, answered.completion.finish_reason == "length", row)
 
     def begin(self, stage: str) -> None:
         """Add a stage unless it has begun; stages are in the order of their first calls."""
         if stage not in self.stages:
             self.stages.append(stage)
 
-    def record(self, role: str, stage: str, chain: int, answered: Answered) -> None:
-        """Put an answered call into the call graph."""
+    def record(self, role: str, stage: str, chain: int, answered: Answered) -> CallRow:
+        """Put an answered call into the call graph, and return its row."""
         completion = answered.completion
-        self.rows.append(
-            CallRow(
-                role=role,
-                stage=stage,
-                chain=chain,
-                seconds=completion.latency_seconds,
-                prompt_tokens=completion.prompt_tokens,
-                completion_tokens=completion.completion_tokens,
-                cached_tokens=completion.cached_tokens,
-                hit=answered.hit,
-                attempts=completion.attempts,
-                retried_for=completion.retried_for,
-                hedged=completion.hedged,
-                limits=tuple((c.call, c.before, c.after, c.reason) for c in answered.limit_changes),
-                look=None if answered.look is None else astuple(answered.look),
-            )
+        row = CallRow(
+            role=role,
+            stage=stage,
+            chain=chain,
+            seconds=completion.latency_seconds,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+            cached_tokens=completion.cached_tokens,
+            hit=answered.hit,
+            attempts=completion.attempts,
+            retried_for=completion.retried_for,
+            hedged=completion.hedged,
+            limits=tuple((c.call, c.before, c.after, c.reason) for c in answered.limit_changes),
+            look=None if answered.look is None else astuple(answered.look),
         )
+        self.rows.append(row)
+        return row
 
     def take_in(self, part: Asker, first_chain: int) -> None:
         """Put the calls of ``part`` into the call graph, with its chains numbered from ``first_chain``."""
@@ -248,20 +269,20 @@ class Asker:
     def encode(self) -> bytes:
         """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
         attempts; then, only where something happened, why it was asked again, whether it was raced, how the
-        role's concurrency changed, and what the servers were seen to do."""
+        role's concurrency changed, what the servers were seen to do, and why the reply could not be used."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
 
 
 async def _cut_again(
-    call: Callable[[Prompt], Awaitable[tuple[str, bool]]], prompt: Prompt, parse: Callable[[str], Parsed]
+    call: Callable[[Prompt], Awaitable[_Reply]], prompt: Prompt, parse: Callable[[str], Parsed]
 ) -> Parsed:
     """Return the parsed answer to the same question, asked once more for a shorter one."""
-    text, cut = await call(shorter_prompt(prompt))
+    reply = await call(shorter_prompt(prompt))
     try:
-        return parse(text)
+        return reply.read(parse)
     except ParseError as broken:
-        if cut:
+        if reply.cut:
             raise CutError(
                 f"the answer was cut at {prompt.max_output_tokens} tokens, and so was a shorter one",
                 fix="Raise sampling.maxTokens, or give a reasoning model sampling.reasoningTokens",
@@ -273,7 +294,7 @@ def _cells(row: CallRow) -> list[object]:
     """Return a row's cells; those at the end are left out where nothing happened."""
     tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
     cells = [row.role, row.stage, row.chain, round(row.seconds, 6), *tokens, row.hit, row.attempts]
-    more: list[object] = [row.retried_for, row.hedged, row.limits, row.look]
+    more: list[object] = [row.retried_for, row.hedged, row.limits, row.look, row.unusable]
     last = max((place for place, cell in enumerate(more, 1) if cell), default=0)
     return cells + more[: max(last, 2) if last else 0]
 

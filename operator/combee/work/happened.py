@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from combee.tasks.container import Fault
-from combee.work.asker import CallRow, modelled_seconds
+from combee.work.asker import CallRow, Fate, modelled_seconds
 
 STRAGGLER = 4.0
 """A call counts at most this many times the median of its stage and role."""
@@ -63,6 +63,8 @@ def _stage(step: str, stage: str, rows: list[CallRow], slots: int) -> dict[str, 
         "max": round(latencies[-1], 6),
         "promptTokens": sum(row.prompt_tokens for row in rows),
         "cachedTokens": sum(row.cached_tokens for row in rows),
+        "cut": sum(row.unusable == Fate.CUT for row in rows),
+        "unparsable": sum(row.unusable == Fate.UNPARSABLE for row in rows),
         **_servers([row.look for row in rows if row.look is not None]),
     }
 

@@ -260,6 +260,17 @@ def test_where_the_time_went_and_how_long_calls_took(drawn):
     assert "time of an iteration (s)" in drawn["path"].svg
 
 
+def test_what_became_of_the_replies_is_said_by_stage_where_some_were_not_used():
+    assert tables(made_up.result())["replies"].rows == ()
+    base = made_up.iteration(1, 0.5, 10)
+    stages = [{**one, "cut": 3, "unparsable": 1} if one["step"] == "map" else one for one in base["stages"]]
+    rows = {
+        row[1]: row[2:]
+        for row in tables(made_up.result(iterations=[{**base, "stages": stages}]))["replies"].rows
+    }
+    assert rows["map"] == ("20", "16", "3", "1") and rows["merge"][1:] == (rows["merge"][0], "0", "0")
+
+
 def test_faults_are_said_in_one_line_and_a_table():
     result = made_up.result()
     said = words.faults(result)

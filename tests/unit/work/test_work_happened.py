@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -170,6 +171,7 @@ async def test_a_reply_that_the_context_cut_is_no_answer_but_is_charged() -> Non
     with pytest.raises(ContextLengthError, match="a prompt of 1,040 tokens leaves 5 of the model's 1,045"):
         await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
     assert asker.usage()["task"].prompt_tokens == 1040
+    assert [row.unusable for row in asker.rows] == ["cut"]
 
 
 async def test_rows_carry_what_happened_and_old_rows_are_read() -> None:
@@ -240,11 +242,35 @@ def test_a_cache_that_no_server_speaks_of_is_not_empty_but_unknown() -> None:
     assert stage["servers"]["kvUseMost"] is None
 
 
+@pytest.mark.parametrize(
+    ("texts", "finish", "fates"),
+    [
+        ([GOOD], "stop", [""]),
+        ([GOOD], "length", [""]),
+        ([BROKEN, GOOD], "stop", ["unparsable", ""]),
+        ([BROKEN, ""], "stop", ["unparsable", "unparsable"]),
+        (["", "", "", GOOD], "stop", ["unparsable", "unparsable", "unparsable", ""]),
+        ([CUT, GOOD], "length", ["cut", ""]),
+        ([CUT, ""], "length", ["cut", "cut"]),
+    ],
+)
+async def test_every_reply_that_could_not_be_used_is_counted_in_its_stage(texts, finish, fates) -> None:
+    asker = Asker({"task": Scripted(*texts, finish=finish)}, {})
+    with contextlib.suppress(ParseError):
+        await asker.ask("task", SHAPED, AceMethod().parse_rollout, stage="map", chain=0)
+    rows = decode_rows(asker.encode())
+    assert [row.unusable for row in rows] == fates
+    (stage,) = happened({"map": rows}, slots=1)["stages"]
+    told = (stage["calls"], stage["cut"], stage["unparsable"])
+    assert told == (len(fates), fates.count("cut"), fates.count("unparsable"))
+
+
+@pytest.mark.parametrize("unusable", ["", "cut"])
 @pytest.mark.parametrize("look", [None, (0, None, 0, 0), (3, 0.5, 10, 4)])
 @pytest.mark.parametrize("limits", [(), ((7, 8, 4, "429"),)])
 @pytest.mark.parametrize("hedged", [False, True])
-def test_looks_are_kept_with_the_calls(look, limits, hedged) -> None:
-    row = CallRow("task", "rollout", 0, 1.0, 10, 5, 2, False, 1, ("429",), hedged, limits, look)
+def test_looks_are_kept_with_the_calls(unusable, look, limits, hedged) -> None:
+    row = CallRow("task", "rollout", 0, 1.0, 10, 5, 2, False, 1, ("429",), hedged, limits, look, unusable)
     plain = CallRow("task", "rollout", 1, 1.0, 10, 5, 2, False, 1)
     asker = Asker({}, {}, stages=["rollout"], rows=[row, plain])
     assert decode_rows(asker.encode()) == [row, plain]
