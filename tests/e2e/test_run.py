@@ -93,6 +93,31 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
     assert (other / "prompt.md").read_bytes() == (tmp_path / "out" / "prompt.md").read_bytes()
 
 
+def test_a_recorded_run_asks_nobody_and_says_what_it_lacks(
+    counting: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
+) -> None:
+    path = manifest(
+        train=rows(20),
+        held_out=few,
+        batching={"mode": "Fixed", "size": 20, "reason": "test"},
+        workers={"hedgeBudget": 0},
+    )
+    first = learn(counting, path, tmp_path / "out")
+    asked = sum(counting.answered().values())
+    for name in ("same", "another"):
+        shutil.copytree(tmp_path / "out" / "store" / "memo", tmp_path / name / "store" / "memo")
+    same = combee("run", "-f", path, "-o", tmp_path / "same", "--recorded")
+    assert same.returncode == first.returncode, same.stderr
+    assert (tmp_path / "same" / "prompt.md").read_bytes() == (tmp_path / "out" / "prompt.md").read_bytes()
+    assert result_of(tmp_path / "same")["models"]["task"]["servedBy"] == "recorded answers"
+    path.write_text(
+        yaml.safe_dump({**(run := yaml.safe_load(path.read_text())), "spec": {**run["spec"], "seed": 8}})
+    )
+    another = combee("run", "-f", path, "-o", tmp_path / "another", "--recorded")
+    assert another.returncode == 2 and "--recorded: the memo has no answer" in another.stderr
+    assert sum(counting.answered().values()) == asked
+
+
 def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(
     quick: Sim, common: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:

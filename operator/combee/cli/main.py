@@ -125,6 +125,13 @@ def run(
             "64000), or me: with your own rights.",
         ),
     ] = "",
+    recorded: Annotated[
+        bool,
+        typer.Option(
+            "--recorded",
+            help="Ask no model: take every answer from the memo in DIR/store, which an earlier run left.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Learn a playbook on this machine. Stop it with Ctrl-C and go on with the same command.
@@ -134,7 +141,9 @@ def run(
     """
     from combee.cli.run import run_run
 
-    raise typer.Exit(run_run(filename, output, given, plans, task_user=task_user, as_json=json))
+    raise typer.Exit(
+        run_run(filename, output, given, plans, task_user=task_user, recorded=recorded, as_json=json)
+    )
 
 
 comparing.register(app)

@@ -29,11 +29,12 @@ def run_run(
     plans: Path | None,
     *,
     task_user: str = "",
+    recorded: bool = False,
     as_json: bool,
 ) -> int:
     """Check, work and show; return the exit code of the outcome."""
     try:
-        prepared = prepare(path, parse_stand_ins(given, task_user), plans)
+        prepared = prepare(path, parse_stand_ins(given, task_user), plans, recorded=recorded)
     except CombeeError as error:
         say(error, as_json=as_json)
         return USER_ERROR

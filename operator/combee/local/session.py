@@ -30,6 +30,7 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.sandbox.sandbox import Sandbox
 from combee.clients.store.store import Store
+from combee.errors import UserError
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Listener, Meter
 from combee.local.sources import (
@@ -66,6 +67,8 @@ class Prepared:
     plans: Mapping[int, IterationPlan] = field(default_factory=dict)
     sandbox: Sandbox | None = None
     """what rolls out, for a task in a container."""
+    recorded: bool = False
+    """whether no model is asked, and the memo has every answer."""
 
     @property
     def facts(self) -> DataFacts:
@@ -78,9 +81,18 @@ class Prepared:
         return data_info(self.facts, [text for split in self.splits.values() for text in split.warnings])
 
 
-def prepare(path: Path, given: StandIns, plans: Path | None = None, *, for_preview: bool = False) -> Prepared:
-    """Read and check all inputs. Raises UserErrors only. ``for_preview`` asks for no endpoint."""
-    return prepare_run(read_run(path), path.resolve().parent, given, plans, for_preview=for_preview)
+def prepare(
+    path: Path,
+    given: StandIns,
+    plans: Path | None = None,
+    *,
+    for_preview: bool = False,
+    recorded: bool = False,
+) -> Prepared:
+    """Read and check all inputs. Raises UserErrors only. ``for_preview`` asks for no endpoint, ``recorded``
+    for the address of none."""
+    run, base = read_run(path), path.resolve().parent
+    return prepare_run(run, base, given, plans, for_preview=for_preview, recorded=recorded)
 
 
 def prepare_run(
@@ -90,23 +102,26 @@ def prepare_run(
     plans: Path | None = None,
     *,
     for_preview: bool = False,
+    recorded: bool = False,
 ) -> Prepared:
     """The same for a run that is read already; its paths are relative to ``base``."""
     sandbox, run = None, with_engine_models(run, given)
     check_keys(given)
-    if for_preview:
+    if for_preview or recorded:
         check_readable(run, given.names())
     else:
         check_stand_ins(run, given)
+    if not for_preview:
         sandbox = sandbox_of(run, given.task_user, base)
     splits = read_splits(run, task_of(run.spec.task), given, base)
     prepared = Prepared(
         run=run,
         splits=splits,
-        endpoints={} if for_preview else endpoints(run, given),
+        endpoints={} if for_preview else endpoints(run, given, recorded=recorded),
         initial_playbook=read_initial_playbook(run, given, base),
         plans=given_plans(plans) if plans else {},
         sandbox=sandbox,
+        recorded=recorded,
     )
     if not for_preview:
         refuse_too_small(splits)
@@ -150,13 +165,26 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     return info
 
 
+def recorded_models(prepared: Prepared) -> dict[str, ModelInfo]:
+    """Return what is known of models that nobody asks."""
+    return {role: model_info(one.model, "", "recorded answers") for role, one in prepared.endpoints.items()}
+
+
+async def _not_recorded() -> None:
+    raise UserError(
+        "the memo has no answer to a call of this run",
+        where="--recorded",
+        fix="Leave --recorded out, or take the manifest, data and version of the recording.",
+    )
+
+
 async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Result:
     """Work until there is an outcome, then write result, playbook and reports into ``out``.
 
     Raises UserErrors (before any work, or a store that stops taking writes). Cancelled, it writes
     what there is with outcome Stopped and returns.
     """
-    info = await check_endpoints(prepared)
+    info = recorded_models(prepared) if prepared.recorded else await check_endpoints(prepared)
     if prepared.sandbox is not None:
         await prepared.sandbox.check()
     run = prepared.run
@@ -221,6 +249,9 @@ async def _contexts(
     accounts = Accounts(store, run_prefix(who.name, who.uid), meter.on_call, guard, meter)
     models = open_models(spec.workers, with_agent(spec, prepared.endpoints), accounts)
     meter.limits = models.limits
+    if prepared.recorded:
+        for client in models.clients.values():
+            client.ready = _not_recorded
     place = None if prepared.sandbox is None else Place(prepared.sandbox)
     try:
         async with rolling_out(spec, place, models, accounts, Share()) as runner:

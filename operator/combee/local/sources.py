@@ -26,6 +26,10 @@ OPENAI_HOST = "api.openai.com"
 OPENAI_KEY = "OPENAI_API_KEY"
 
 
+NOWHERE = "http://nowhere.invalid/v1"
+"""the address of an engine that nobody asks; names under .invalid are no host's (RFC 2606)."""
+
+
 @dataclass(frozen=True, slots=True)
 class StandIns:
     """The flags of ``StandInFlags``, parsed."""
@@ -118,14 +122,17 @@ def _serving(engine: Engine, model: str) -> Engine:
     return engine.model_copy(update={"vllm": engine.server.model_copy(update={**other, "args": ()})})
 
 
-def endpoints(run: PromptLearningRun, given: StandIns) -> dict[str, Endpoint]:
-    """Role -> endpoint, for the roles in use."""
+def endpoints(run: PromptLearningRun, given: StandIns, *, recorded: bool = False) -> dict[str, Endpoint]:
+    """Role -> endpoint, for the roles in use. Where nobody asks them, an engine needs no address and a
+    model no key."""
 
     def engine_url(engine: str) -> tuple[str, str]:
-        return given.engines[engine], f"--engine {engine}"
+        return NOWHERE if recorded else given.engines[engine], f"--engine {engine}"
 
     def engine_key(engine: str) -> tuple[str, str]:
         flag = f"--engine-key {engine}"
+        if recorded:
+            return "", ""
         if engine in given.engine_keys:
             variable = given.engine_keys[engine]
             return _key_in(variable, flag), f"{flag}=env:{variable}"
@@ -134,6 +141,8 @@ def endpoints(run: PromptLearningRun, given: StandIns) -> dict[str, Endpoint]:
         return "", ""
 
     def key_of(_role: str, ref: SecretKeyRef) -> tuple[str, str]:
+        if recorded:
+            return "", ""
         name = f"{ref.name}/{ref.key}"
         variable = given.secrets[name]
         return _key_in(variable, f"--secret {name}"), f"--secret {name}=env:{variable}"
