@@ -12,7 +12,7 @@ WAIT_SECONDS=${WAIT_SECONDS:-900}
 run=quickstart what="120 real rows, a simulated model, no GPU" numbers="numbers of a simulated model"
 images=() allowed=localhost/combee-sim
 if [ -n "${REAL:-}" ]; then
-  run=real what="40 questions about an office, SmolLM2-135M behind two vLLM servers, no GPU, no model hub"
+  run=real what="42 questions about an office, SmolLM2-135M behind two vLLM servers, no GPU, no model hub"
   numbers="numbers of a small real model" images=(vllm-cpu smollm2 office) WAIT_SECONDS=3600
   allowed=localhost/combee-vllm-cpu,localhost/combee-smollm2
 fi

@@ -4,13 +4,12 @@ from combee.tasks.dataset import Fields, read_jsonl
 
 FACTS = {
     "tiger": "The wifi password is tiger.",
-    "4417": "The help desk extension is 4417.",
-    "lisbon": "The head office is in Lisbon.",
-    "friday": "The cleaning day is Friday.",
+    "rocket": "The printer is called Rocket.",
+    "maple": "The meeting room is called Maple.",
+    "olive": "The training room is called Olive.",
     "pepper": "The office cat is called Pepper.",
     "green": "The visitor badge is green.",
-    "nine": "The library is on floor nine.",
-    "cocoa": "The drink in the lobby is cocoa.",
+    "amber": "The fire signal is amber.",
 }
 
 
@@ -31,4 +30,4 @@ class Office:
     def score(self, answer: str, example: Example) -> Score:
         """Right is the fact that was asked for, and no other one beside it."""
         right = [fact for fact in FACTS if fact in answer] == [example.target]
-        return Score(float(right), right, "" if right else f"Right would have been: {FACTS[example.target]}")
+        return Score(float(right), right, "" if right else f"The right answer is: {FACTS[example.target]}")
