@@ -181,6 +181,12 @@ def test_an_answer_is_the_same_whether_it_came_whole_or_in_pieces() -> None:
     assert kept["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"at": "[an e-mail address]"}'}
 
 
+def test_a_stream_that_says_why_it_ended_is_whole_without_a_last_word() -> None:
+    pieces: list[dict[str, Any]] = [{"delta": {"content": "a"}}, {"finish_reason": "stop"}]
+    kept = answer_record(events(*pieces, done=False), streamed=True)
+    assert kept == answer_record(events(*pieces), streamed=True) == {"content": "a", "finish_reason": "stop"}
+
+
 def test_tokens_are_kept_where_they_are_told() -> None:
     usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9, "secret": "x"}
     raw = {"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}], "usage": usage}

@@ -112,16 +112,17 @@ def _from_object(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def _from_events(body: bytes) -> tuple[dict[str, Any], Any]:
-    """Put the pieces of the first choice together from server-sent events."""
+    """Put the pieces of the first choice together from server-sent events.
+
+    It is whole where it says why it ended: some servers end a stream without ``[DONE]``.
+    """
     content, refusal, finish, usage = [], [], None, None
     calls: dict[int, dict[str, Any]] = {}
-    done = False
     for event in re.split(rb"\r?\n\r?\n", body):
         data = b"\n".join(line[5:].strip() for line in event.splitlines() if line.startswith(b"data:"))
-        if not data or done:
-            continue
         if data == b"[DONE]":
-            done = True
+            break
+        if not data:
             continue
         raw = json.loads(data)
         usage = _usage(raw) or usage
@@ -133,8 +134,6 @@ def _from_events(body: bytes) -> tuple[dict[str, Any], Any]:
             refusal.append(delta.get("refusal") or "")
             _add_calls(calls, delta.get("tool_calls") or ())
             finish = choice.get("finish_reason") or finish
-    if not done:
-        raise ValueError("broken off")
     message: dict[str, Any] = {"content": "".join(content), "finish_reason": finish}
     message |= {"refusal": "".join(refusal)} if any(refusal) else {}
     message |= {"tool_calls": [calls[index] for index in sorted(calls)]} if calls else {}
