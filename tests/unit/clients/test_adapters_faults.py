@@ -215,6 +215,41 @@ async def test_a_server_that_complains_about_it_still_is_believed(bench: Bench) 
     assert len(bench.server.asked) == 2
 
 
+async def test_a_server_that_ignores_schemas_gets_them_in_words(bench: Bench) -> None:
+    bench.server.always = reply(answer("It is 42."))
+    client = bench.client()
+    for text in "abcd":
+        done = (await client.ask(ask(text, schema=True))).completion
+        assert (done.text, done.attempts) == ("It is 42.", 1), "what was answered stands, and is charged"
+    assert ["response_format" in sent for sent in bench.server.asked] == [True, True, True, False]
+    assert "follow this JSON schema" in bench.server.asked[3]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(answer('Here it is: {"answer" = 42'), id="an object, if broken"),
+        pytest.param(answer("It is", finish_reason="length"), id="cut"),
+        pytest.param(answer(""), id="nothing"),
+    ],
+)
+async def test_what_shows_no_ignored_schema_changes_nothing(bench: Bench, kept: dict[str, Any]) -> None:
+    bench.server.always = reply(kept)
+    client = bench.client()
+    for text in "abcd":
+        await client.ask(ask(text, schema=True))
+    assert all("response_format" in sent for sent in bench.server.asked) and len(bench.server.asked) == 4
+
+
+async def test_a_server_that_once_followed_a_schema_is_believed_for_good(bench: Bench) -> None:
+    bench.server.script = [reply(answer("It is 42.")), reply(answer('{"answer": "42"}'))]
+    bench.server.always = reply(answer("It is 42."))
+    client = bench.client()
+    for text in "abcdef":
+        await client.ask(ask(text, schema=True))
+    assert all("response_format" in sent for sent in bench.server.asked)
+
+
 async def test_a_server_that_takes_no_bounds_gets_the_schema_without_them(bench: Bench) -> None:
     """As OpenAI refuses keywords in strict schemas."""
     entry = {"type": "object", "properties": {"maxLength": {"type": "string", "maxLength": 9}}}
@@ -222,6 +257,7 @@ async def test_a_server_that_takes_no_bounds_gets_the_schema_without_them(bench:
         "type": "object",
         "properties": {"entries": {"type": "array", "items": entry, "maxItems": 3}},
     }
+    bench.server.always = reply(answer('{"entries": []}'))
     refusal = "Invalid schema for response_format 'x': In context=(), 'maxLength' is not permitted."
     bench.server.script = [refuse(400, refusal, param="response_format")]
     await bench.client().ask(ChatRequest(Prompt((Message("user", "q"),), "x", schema)))
@@ -263,7 +299,7 @@ async def test_a_reply_without_usage_or_with_odd_text_is_read(bench: Bench) -> N
 
 async def test_the_check_gives_the_servers_own_words(bench: Bench) -> None:
     served = await bench.client().check()
-    assert (served.id, served.owned_by, served.max_model_len) == ("m", "tests", 4096)
+    assert (served.id, served.owned_by, served.context_tokens) == ("m", "tests", 4096)
     assert bench.server.asked == []
 
 
@@ -283,8 +319,27 @@ async def test_the_check_says_what_is_wrong(
     server: Server, bench: Bench, behaviour: Behaviour, words: str
 ) -> None:
     server.models_script = [behaviour]
+    server.always = refuse(404)
     with pytest.raises(EndpointError, match=words):
         await bench.client().check()
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [refuse(404), refuse(405), refuse(500), refuse(501), reply(b"<html>"), reply({"data": []})],
+)
+@pytest.mark.parametrize("role", ["task", "embedder"])
+async def test_a_server_without_a_list_is_asked_for_a_token(
+    bench: Bench, behaviour: Behaviour, role: str
+) -> None:
+    bench.server.models_script = [behaviour] * 2
+    served = await bench.client(role).check()
+    assert (served.id, served.context_tokens) == ("m", None)
+    (asked,) = bench.server.asked
+    assert asked.get("max_tokens", 1) == 1 and ("input" in asked) == (role == "embedder")
+    bench.server.always = refuse(401)
+    with pytest.raises(EndpointError, match="API key is refused"):
+        await bench.client(role).check()
 
 
 async def test_the_check_waits_for_a_server_that_is_starting(bench: Bench) -> None:
@@ -293,4 +348,11 @@ async def test_the_check_waits_for_a_server_that_is_starting(bench: Bench) -> No
     assert len(bench.time.waits) == 2
     bench.server.models_script = [refuse(503)] * 3
     with pytest.raises(TransientError, match="503, 503, 503"):
+        await bench.client().check()
+
+
+async def test_a_server_that_answers_nothing_yet_is_starting(bench: Bench) -> None:
+    bench.server.models_script = [refuse(500)] * 3
+    bench.server.always = refuse(500)
+    with pytest.raises(TransientError, match="500, 500, 500"):
         await bench.client().check()

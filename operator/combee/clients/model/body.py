@@ -20,7 +20,7 @@ THINKING = "thinking_token_budget"
 BOUNDS = "maxLength"
 LEFT_OUT = frozenset({SEED, EFFORT, THINKING})
 QUIRKS = (RESPONSE_FORMAT, BOUNDS, MAX_TOKENS, *sorted(LEFT_OUT))
-"""Parameters that some servers refuse. Without ``response_format`` the schema goes into the last
+"""Parameters that some servers refuse, or ignore. Without ``response_format`` the schema goes into the last
 message; without ``maxLength`` it has no bounds; ``max_tokens`` becomes ``max_completion_tokens``; the others
 are left out: repeats without ``seed`` still have their own keys, and thinking without a budget of its own is
 held by the reply's."""
@@ -111,6 +111,19 @@ def read_reply(content: bytes, prompt: Prompt) -> Reply | str:
         cached_tokens=counted(counts[2], 0),
         finish_reason=finish,
     )
+
+
+def follows_schema(reply: Reply, prompt: Prompt) -> bool | None:
+    """Return whether the reply shows that the server held the model to the prompt's schema; None where it
+    shows neither.
+
+    A reply that the model itself ended has an object where a schema is enforced, and prose has none.
+    """
+    if prompt.schema is None or prompt.schema.get("type") != "object":
+        return None
+    if "{" in reply.text:
+        return True
+    return False if reply.text.strip() and reply.finish_reason == "stop" else None
 
 
 def _in_words(schema: dict[str, Any]) -> str:

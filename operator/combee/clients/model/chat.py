@@ -18,14 +18,24 @@ from dataclasses import dataclass, field, replace
 
 from combee.clients.backoff import wait_seconds
 from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
-from combee.clients.model.body import QUIRKS, Reply, prompt_tokens
+from combee.clients.model.body import LEFT_OUT, QUIRKS, RESPONSE_FORMAT, Reply, follows_schema, prompt_tokens
 from combee.clients.model.connection import Connection, ConnectionPool, ServedModel
+from combee.clients.model.embedding import PROBE
 from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
-from combee.clients.model.forms import form_of
+from combee.clients.model.forms import CHAT, EMBEDDINGS, form_of
 from combee.clients.model.limits import Clock, RunLimits, Sleep
 from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger, Race
-from combee.clients.model.refusals import Again, Query, Quirk, about_model, meaning_of, shown, unknown_model
+from combee.clients.model.refusals import (
+    Again,
+    Query,
+    Quirk,
+    about_model,
+    meaning_of,
+    refused_key,
+    shown,
+    unknown_model,
+)
 from combee.clients.model.wire import (
     Answered,
     Budget,
@@ -37,6 +47,7 @@ from combee.clients.model.wire import (
     OnCall,
 )
 from combee.errors import BugError, CombeeError, EndpointError, TransientError, UnreachableError
+from combee.records import Message, Prompt
 
 __all__ = [
     "Answered",
@@ -52,6 +63,9 @@ __all__ = [
 MAX_TIMEOUTS = 2
 """How many attempts of one call may run into the deadline; more would only hold a slot."""
 _CHECK_ATTEMPTS = 3
+_NO_LIST = frozenset({404, 405, 500, 501})
+"""The statuses of a server that cannot say which models it serves."""
+_ONE_TOKEN = Prompt((Message("user", "Say yes."),), max_output_tokens=1)
 OVERLOADS = frozenset({"429", "503", "timeout"})
 """The retry reasons that show that the server is overloaded."""
 
@@ -140,33 +154,54 @@ class ChatClient:
         return self._connection.context_tokens(self.endpoint.model)
 
     async def check(self) -> ServedModel:
-        """Check that the endpoint answers, accepts the key and serves the model, without using tokens.
+        """Check that the endpoint answers, accepts the key and serves the model.
 
-        Returns the server's row for the model. Raises EndpointError with the fix otherwise.
+        Returns the server's row for the model. One that lists no models is asked for a token instead, which
+        is the only one that this costs. Raises EndpointError with the fix otherwise.
         """
         question = Query(self.endpoint, self.role)
         for attempt in range(1, _CHECK_ATTEMPTS + 1):
+            names: tuple[str, ...] | None = None
+            refusal: StatusError | None = None
             try:
                 served = await self._connection.models(again=True)
+                names = tuple(model.id for model in served)
             except NoAnswerError as error:
                 raise _unreachable(question, error) from None
             except ValueError:
-                raise unknown_model(question, None) from None
+                served = ()
             except StatusError as error:
-                if error.status_code in (404, 405):
-                    raise unknown_model(question, None) from None
-                meaning = meaning_of(error, question, self.wall_clock())
-                if not isinstance(meaning, Again):
-                    raise _final(meaning, error, question) from None
-                if attempt == _CHECK_ATTEMPTS:
-                    raise _spent(question, [meaning.reason] * attempt) from None
-                await self.sleep(wait_seconds("check", attempt, meaning.after))
-                continue
+                served, refusal = (), error
             for model in served:
                 if model.id == self.endpoint.model:
                     return model
-            raise unknown_model(question, tuple(model.id for model in served))
+            listless = not names and (refusal is None or refusal.status_code in _NO_LIST)
+            if listless and await self._answers(question):
+                return ServedModel(self.endpoint.model, "", None)
+            if refusal is None or refusal.status_code in (404, 405):
+                raise unknown_model(question, names) from None
+            meaning = meaning_of(refusal, question, self.wall_clock())
+            if not isinstance(meaning, Again):
+                raise _final(meaning, refusal, question) from None
+            if attempt == _CHECK_ATTEMPTS:
+                raise _spent(question, [meaning.reason] * attempt) from None
+            await self.sleep(wait_seconds("check", attempt, meaning.after))
         raise BugError("the preflight ended without a verdict")
+
+    async def _answers(self, question: Query) -> bool:
+        """Return whether the model answers, of a server whose list of models does not tell."""
+        form, prompt = (EMBEDDINGS, PROBE) if self._form is EMBEDDINGS else (CHAT, _ONE_TOKEN)
+        body = form.body(self.endpoint.model, ChatRequest(prompt), LEFT_OUT)
+        try:
+            async with asyncio.timeout(self.deadline_seconds):
+                await self._connection.post(form.path, body)
+        except (NoAnswerError, TimeoutError):
+            return False
+        except StatusError as error:
+            if error.status_code in (401, 403):
+                raise refused_key(error.status_code, question) from None
+            return False
+        return True
 
     async def aclose(self) -> None:
         """Close the connections if this client made its own pool."""
@@ -279,6 +314,8 @@ class ChatClient:
             return Again(reply)
         if reservation is not None:
             reservation.settle(reply.prompt_tokens + reply.completion_tokens)
+        if RESPONSE_FORMAT not in quirks:
+            self._connection.weigh_schema(follows_schema(reply, request.prompt))
         return Completion(
             text=reply.text,
             prompt_tokens=reply.prompt_tokens,

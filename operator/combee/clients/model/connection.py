@@ -11,6 +11,7 @@ import asyncio
 import json
 import ssl
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -19,12 +20,15 @@ import httpx2
 
 from combee import __version__
 from combee.clients.model.balance import SERVER, BalancedTransport
+from combee.clients.model.body import RESPONSE_FORMAT
 from combee.clients.model.failures import NoAnswerError, NotInTimeError, StatusError
 from combee.clients.model.lanes import LaneTransport
 from combee.clients.model.looks import Looks
 from combee.clients.model.wire import Endpoint
 
 CONNECT_SECONDS = 15.0
+IGNORED = 3
+"""How many replies without an object show that a server holds no model to a schema."""
 _MODELS_SECONDS = 30.0
 
 
@@ -34,7 +38,8 @@ class ServedModel:
 
     id: str
     owned_by: str
-    max_model_len: int | None
+    context_tokens: int | None
+    """The length of the model's context; None where the server does not say it."""
 
 
 class Connection:
@@ -45,7 +50,9 @@ class Connection:
         self.looks = Looks(self._metrics_pages) if looking else None
         """What is looked at after answers; None where nothing is."""
         self.quirks: set[str] = set()
-        """The parameters that this server refuses (see ``body.QUIRKS``), learned once for all calls."""
+        """The parameters that this server refuses or ignores (``body.QUIRKS``), learned for all calls."""
+        self._schemas_ignored = 0
+        self._schemas_followed = False
         key = endpoint.api_key.get_secret_value()
         self._headers = {
             "Accept": "application/json",
@@ -66,9 +73,22 @@ class Connection:
         """
         return await self._send("POST", path, content=body)
 
+    def weigh_schema(self, followed: bool | None) -> None:
+        """Take note of whether a reply followed its schema; None says nothing.
+
+        A server that ignored ``IGNORED`` schemas and never followed one gets them in words from then on. What
+        it answered until then stands, and is asked for again where it cannot be read.
+        """
+        if followed is None:
+            return
+        self._schemas_followed |= followed
+        self._schemas_ignored += not followed
+        if self._schemas_ignored >= IGNORED and not self._schemas_followed:
+            self.quirks.add(RESPONSE_FORMAT)
+
     def context_tokens(self, model: str) -> int | None:
         """Return the length of a model's context; None where ``models`` did not say, or was not asked yet."""
-        return next((one.max_model_len for one in self._models or () if one.id == model), None)
+        return next((one.context_tokens for one in self._models or () if one.id == model), None)
 
     async def models(self, *, again: bool = False) -> tuple[ServedModel, ...]:
         """Return what ``GET /models`` lists. The server is asked once, unless ``again``.
@@ -152,15 +172,16 @@ def _served(content: bytes) -> tuple[ServedModel, ...]:
     try:
         rows = json.loads(content)["data"]
         return tuple(
-            ServedModel(
-                str(row["id"]),
-                str(row.get("owned_by") or ""),
-                int(row["max_model_len"]) if row.get("max_model_len") else None,
-            )
-            for row in rows
+            ServedModel(str(row["id"]), str(row.get("owned_by") or ""), _context_tokens(row)) for row in rows
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("not a list of models") from error
+
+
+def _context_tokens(row: dict[str, Any]) -> int | None:
+    """Return the length that a row of ``/models`` has under one of the names for it that are in use."""
+    length = row.get("max_model_len") or (row.get("meta") or {}).get("n_ctx")
+    return int(length) if length else None
 
 
 def _http_client(endpoint: Endpoint, balanced: BalancedTransport | None) -> httpx2.AsyncClient:

@@ -30,6 +30,7 @@ _CONTEXT = (
     "maximum context length",
     "context length",
     "context window",
+    "context size",
     "max_model_len",
     "maximum input length",
     "prompt is too long",
@@ -38,6 +39,7 @@ _CONTEXT = (
 )
 _OUTPUT = ("fewer output tokens", "max_tokens is too large", "max_completion_tokens is too large")
 """Here the prompt may be as short as it likes: it is the answer's room that is too large."""
+_SEED = re.compile(r"(?<![a-z])seed(?![a-z])")
 _QUOTA = ("insufficient_quota", "insufficient balance", "exceeded your current quota", "billing")
 _FORMAT = ("response_format", "json_schema", "guided", "structured output", "structured_output")
 
@@ -188,6 +190,6 @@ def _quirk(error: StatusError, text: str) -> str | None:
     unwelcome = any(
         word in text for word in ("unsupported", "not supported", "unknown", "extra", "unrecognized")
     )
-    if error.param == SEED or (unwelcome and "seed" in text.replace("_", " ").split()):
+    if error.param == SEED or (unwelcome and _SEED.search(text)):
         return SEED
     return next((name for name in (EFFORT, THINKING) if error.param == name or name in text), None)
