@@ -106,3 +106,36 @@ def test_a_stream_is_put_together_again(name: str) -> None:
     assert kept is not None
     assert (kept["content"], kept["finish_reason"]) == ("The colour of the", "length")
     assert kept["usage"]["completion_tokens"] == 4
+
+
+def facts(name: str) -> dict[str, bool]:
+    """Return what a server's replies say of the rows of the table in docs/engines.md."""
+    body = {what: one["body"] for what, one in RECORDED[name].items()}
+    status = {what: one["status"] for what, one in RECORDED[name].items()}
+    row, usage = body["models"]["data"][0], body["seed"]["usage"]
+    parts = body["stream"].split('"content":"')[1:]
+    return {
+        "`json_schema`": body["schema"]["choices"][0]["message"]["content"].startswith("{"),
+        "`seed`": not body["seed"]["choices"][0]["message"]["content"].startswith("The colour of the"),
+        "usage": usage["prompt_tokens"] == 37,
+        "cached tokens": "cached_tokens" in usage.get("prompt_tokens_details", {}),
+        "streaming": status["stream"] == 200 and len(parts) >= 4,
+        "embeddings": status["embeddings"] == 200,
+        "list of models": row["id"] == MODEL,
+        "context length": "n_ctx" in row.get("meta", {}),
+        "a longer prompt": status["too long"] == 400,
+    }
+
+
+@EVERY
+def test_the_table_says_what_the_servers_do(name: str) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()
+    table = [line.strip("| ").split(" | ") for line in text.split("\n") if line.startswith("| ")]
+    heads = next(row for row in table if "llama.cpp's server" in row)
+    column = next(place for place, head in enumerate(heads, 1) if name in head)
+    said_of = {
+        row[0]: row[column].split(":")[0].split(",")[0].split(";")[0] for row in table if len(row) == 5
+    }
+    assert {what: said_of[what] for what in facts(name)} == {
+        what: "yes" if holds else "no" for what, holds in facts(name).items()
+    }
