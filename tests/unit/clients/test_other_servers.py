@@ -20,11 +20,11 @@ from combee.clients.model.embedding import PROBE
 from combee.clients.model.wire import ChatRequest
 from combee.errors import ContextLengthError, EndpointError
 from combee.work.traffic.record import answer_record
+from record_servers import MODEL, NAMES, facts
 
 RECORDED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("servers.json").read_text())
-LLAMA, TRANSFORMERS, LITELLM = "llama.cpp", "transformers serve", "LiteLLM"
-EVERY = pytest.mark.parametrize("name", [LLAMA, TRANSFORMERS, LITELLM])
-MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+LLAMA, TRANSFORMERS, LITELLM = NAMES
+EVERY = pytest.mark.parametrize("name", NAMES)
 
 
 def said(name: str, what: str) -> Behaviour:
@@ -108,25 +108,6 @@ def test_a_stream_is_put_together_again(name: str) -> None:
     assert kept["usage"]["completion_tokens"] == 4
 
 
-def facts(name: str) -> dict[str, bool]:
-    """Return what a server's replies say of the rows of the table in docs/engines.md."""
-    body = {what: one["body"] for what, one in RECORDED[name].items()}
-    status = {what: one["status"] for what, one in RECORDED[name].items()}
-    row, usage = body["models"]["data"][0], body["seed"]["usage"]
-    parts = body["stream"].split('"content":"')[1:]
-    return {
-        "`json_schema`": body["schema"]["choices"][0]["message"]["content"].startswith("{"),
-        "`seed`": not body["seed"]["choices"][0]["message"]["content"].startswith("The colour of the"),
-        "usage": usage["prompt_tokens"] == 37,
-        "cached tokens": "cached_tokens" in usage.get("prompt_tokens_details", {}),
-        "streaming": status["stream"] == 200 and len(parts) >= 4,
-        "embeddings": status["embeddings"] == 200,
-        "list of models": row["id"] == MODEL,
-        "context length": "n_ctx" in row.get("meta", {}),
-        "a longer prompt": status["too long"] == 400,
-    }
-
-
 @EVERY
 def test_the_table_says_what_the_servers_do(name: str) -> None:
     text = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()
@@ -136,6 +117,6 @@ def test_the_table_says_what_the_servers_do(name: str) -> None:
     said_of = {
         row[0]: row[column].split(":")[0].split(",")[0].split(";")[0] for row in table if len(row) == 5
     }
-    assert {what: said_of[what] for what in facts(name)} == {
-        what: "yes" if holds else "no" for what, holds in facts(name).items()
+    assert {what: said_of[what] for what in facts(RECORDED[name])} == {
+        what: "yes" if holds else "no" for what, holds in facts(RECORDED[name]).items()
     }
