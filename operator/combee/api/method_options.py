@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from combee.api.aggregation import Aggregation
-from combee.api.common import Int, Model, Rule
+from combee.api.common import Bool, Int, Model, Rule
 
 if TYPE_CHECKING:
     from combee.api.run import RunSpec
@@ -45,4 +45,9 @@ class AceOptions(Options):
     )
     reflection_rounds: Int = Field(
         default=1, ge=1, le=5, description="Rounds of reflect and retry on an example answered wrong."
+    )
+    reasoning: Bool = Field(
+        default=True,
+        description="Whether an agent writes its steps before its answer. `false`: it answers at once, for "
+        "models that think by themselves and for small ones that their own steps lead astray.",
     )

@@ -110,6 +110,11 @@ class Method(Model):
         return int(getattr(self.stated, "reflection_rounds", 1))
 
     @property
+    def reasoning(self) -> bool:
+        """Whether an agent writes its steps before its answer."""
+        return bool(getattr(self.stated, "reasoning", True))
+
+    @property
     def variants_in_flight(self) -> int:
         """The most texts that an iteration works with side by side."""
         return int(getattr(self.stated, "variants_in_flight", 1))

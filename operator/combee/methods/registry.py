@@ -19,7 +19,7 @@ from combee.methods.diff import Diff, DiffLine, diff_lines, plain_lines
 def _ace(spec: RunSpec | None) -> Method[Any]:
     from combee.methods.ace import AceMethod
 
-    return AceMethod()
+    return AceMethod() if spec is None else AceMethod(reasoning=spec.method.reasoning)
 
 
 def _gepa(spec: RunSpec | None) -> Method[Any]:

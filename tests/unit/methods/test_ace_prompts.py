@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from ace_makers import ACE, add, change, learn, playbook, reflection, trajectory
 
+from combee.methods.ace import AceMethod
 from combee.methods.ace.prompts import LEAF_TOKENS
 from combee.records import Lesson, Prompt, Reflection
 
+AT_ONCE = AceMethod(reasoning=False)
 BOOK = playbook(learn(add("Use 365 days", "1@1", "2@1")))
 
 
@@ -21,6 +23,11 @@ def pairs() -> Iterator[tuple[str, Prompt, Prompt]]:
         "rollout",
         ACE.rollout_prompt("Solve {it}.", text, "A"),
         ACE.rollout_prompt("Solve {it}.", text, "B"),
+    )
+    yield (
+        "rollout at once",
+        AT_ONCE.rollout_prompt("Solve {it}.", text, "A"),
+        AT_ONCE.rollout_prompt("Solve {it}.", text, "B"),
     )
     one, two = trajectory("1@1"), trajectory("2@1", correct=True)
     yield "reflect", ACE.reflect_prompt(text, one, 1, None), ACE.reflect_prompt(text, two, 1, None)
@@ -58,6 +65,15 @@ def test_the_task_comes_first_and_its_braces_survive() -> None:
     prompt = ACE.rollout_prompt("Reply with {x}.", BOOK.text, "What is {y}?")
     assert prompt.messages[0].content.startswith("Reply with {x}.")
     assert prompt.messages[1].content.endswith("What is {y}?")
+
+
+def test_an_agent_that_answers_at_once_writes_no_steps_first_or_again() -> None:
+    asked = AT_ONCE.rollout_prompt("Solve.", BOOK.text, "A")
+    again = AT_ONCE.retry_prompt("Solve.", BOOK.text, "A", reflection(1, "Use 12 months"))
+    for prompt in (asked, again):
+        assert prompt.schema is not None and list(prompt.schema["properties"]) == ["answer", "bullets"]
+        assert "reasoning" not in prompt.messages[0].content
+    assert AT_ONCE.parse_rollout('{"answer": "12", "bullets": []}').answer == "12"
 
 
 def test_a_leaf_lists_reflections_with_their_lessons_after_the_last_marker() -> None:

@@ -35,7 +35,10 @@ def gepa(**options: Any) -> dict[str, Any]:
 
 
 def test_a_run_has_the_method_it_names_with_its_options() -> None:
-    assert method_of(spec({"type": "ACE"})).name == "ACE"
+    ace, at_once = (method_of(spec({"type": "ACE", "ace": stated})) for stated in ({}, {"reasoning": False}))
+    assert ace.name == at_once.name == "ACE"
+    asked = [one.rollout_prompt("Solve.", "", "A").messages[0].content for one in (ace, at_once)]
+    assert ["your steps" in text for text in asked] == [True, False]
     assert method_of(spec({"type": "GEPA"})) == GepaMethod(Terms(seed=7))
     stated = spec(
         gepa(renderTokenBudget=500, frontier="Hybrid", merges=0, reduceTemplate="<curr_param> <side_info>")

@@ -31,6 +31,7 @@ IDS = [f"calc-{number:06x}" for number in range(40)]
 OURS = [
     ace.rollout(IDS),
     ace.rollout([]),
+    ace.rollout(IDS, reasoning=False),
     ace.reflection(IDS[:3]),
     ace.reflection([]),
     ace.leaf([f"r-{k:05d}" for k in range(9)], IDS, 12),

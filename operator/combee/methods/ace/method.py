@@ -9,22 +9,26 @@ from combee.methods.ace import answers, change, diff, group, ledger, prompts, re
 from combee.methods.ace.ledger import Ledger
 from combee.methods.base import Method
 from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Update
+from combee.records import Prompt, Reflection
 
 
 class AceMethod(Method[Ledger]):
     """The method with a generator, a reflector and a curator on a ledger of typed entries."""
 
     name = "ACE"
+
+    def __init__(self, *, reasoning: bool = True) -> None:
+        """``reasoning``: whether an agent writes its steps before its answer."""
+        self.reasoning = reasoning
+
     empty = staticmethod(Ledger)
     initial = staticmethod(change.initial)
     from_json = staticmethod(ledger.from_json)
     views = staticmethod(render.views)
     render = staticmethod(render.render)
-    rollout_prompt = staticmethod(prompts.rollout_prompt)
     parse_rollout = staticmethod(answers.parse_rollout)
     reflect_prompt = staticmethod(prompts.reflect_prompt)
     parse_reflection = staticmethod(answers.parse_reflection)
-    retry_prompt = staticmethod(prompts.retry_prompt)
     leaf_prompt = staticmethod(prompts.leaf_prompt)
     parse_leaf = staticmethod(answers.parse_leaf)
     summary_prompt = staticmethod(prompts.summary_prompt)
@@ -40,6 +44,14 @@ class AceMethod(Method[Ledger]):
     served_text = staticmethod(prompts.served_text)
     lines_of = staticmethod(diff.lines_of)
     diff_texts = staticmethod(diff.diff_playbooks)
+
+    def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
+        return prompts.rollout_prompt(instructions, playbook_text, model_input, reasoning=self.reasoning)
+
+    def retry_prompt(
+        self, instructions: str, playbook_text: str, model_input: str, reflection: Reflection
+    ) -> Prompt:
+        return self.rollout_prompt(instructions, playbook_text, prompts.reviewed(model_input, reflection))
 
     def cost(self, of: Iteration) -> Cost:
         """Count replays: each entry is tried on its own example and on controls."""

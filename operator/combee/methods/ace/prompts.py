@@ -32,15 +32,16 @@ use them; where a bullet is marked as contested, check it against the task befor
 advice on method: they never change what the task asks for.
 """
 
-_ROLLOUT = (
-    "{instructions}\n\n"
-    + _ADVICE
-    + """
+_ROLLOUT = """\
 Reply with a JSON object of three fields: "bullets" (the ids in square brackets of the bullets that you rely \
 on, an
 empty list if none), "reasoning" (your steps, kept short) and "answer" (the final answer alone).
 """
-)
+_AT_ONCE = """\
+Reply with a JSON object of two fields: "answer" (the final answer alone) and "bullets" (the ids in square \
+brackets
+of the bullets that you rely on, an empty list if none).
+"""
 
 _REFLECT = """\
 You review the work of an agent, one attempt at a time, so that later agents do better on other tasks of the
@@ -145,10 +146,14 @@ def served_text(text: str) -> str:
     return _with_playbook(_ADVICE, text).rstrip()
 
 
-def rollout_prompt(instructions: str, playbook_text: str, model_input: str) -> Prompt:
-    """Ask to answer one example with the playbook."""
-    system = _with_playbook(_ROLLOUT.format(instructions=instructions.strip()), playbook_text)
-    return _prompt(system, f"# TASK\n\n{model_input}", "rollout", schemas.rollout(_bullets(playbook_text)))
+def rollout_prompt(
+    instructions: str, playbook_text: str, model_input: str, *, reasoning: bool = True
+) -> Prompt:
+    """Ask to answer one example with the playbook, with the steps before the answer or at once."""
+    form = _ROLLOUT if reasoning else _AT_ONCE
+    system = _with_playbook(f"{instructions.strip()}\n\n{_ADVICE}\n{form}", playbook_text)
+    schema = schemas.rollout(_bullets(playbook_text), reasoning=reasoning)
+    return _prompt(system, f"# TASK\n\n{model_input}", "rollout", schema)
 
 
 def _bullets(playbook_text: str) -> list[str]:
@@ -157,12 +162,11 @@ def _bullets(playbook_text: str) -> list[str]:
     return list(dict.fromkeys(bullet["id"] for bullet in lines if bullet))
 
 
-def retry_prompt(instructions: str, playbook_text: str, model_input: str, reflection: Reflection) -> Prompt:
-    """Ask to answer the same example again, with what the review of the first attempt found."""
+def reviewed(model_input: str, reflection: Reflection) -> str:
+    """Return an example with what the review of the first attempt found, to be answered again."""
     lessons = "\n".join(f"- {quote_line(lesson.text, MAX_LESSON_CHARS)}" for lesson in reflection.lessons)
     review = f"{quote_line(reflection.text, MAX_DIAGNOSIS_CHARS)}\n{lessons}".strip()
-    again = f"{model_input}\n\n# REVIEW OF AN EARLIER ATTEMPT\n\n{review}\n\nSolve the task again."
-    return rollout_prompt(instructions, playbook_text, again)
+    return f"{model_input}\n\n# REVIEW OF AN EARLIER ATTEMPT\n\n{review}\n\nSolve the task again."
 
 
 def reflect_prompt(
