@@ -215,12 +215,15 @@ async def test_a_server_that_complains_about_it_still_is_believed(bench: Bench) 
     assert len(bench.server.asked) == 2
 
 
+PROSE = "It is $\\frac{84}{2}$."
+
+
 async def test_a_server_that_ignores_schemas_gets_them_in_words(bench: Bench) -> None:
-    bench.server.always = reply(answer("It is 42."))
+    bench.server.always = reply(answer(PROSE))
     client = bench.client()
     for text in "abcd":
         done = (await client.ask(ask(text, schema=True))).completion
-        assert (done.text, done.attempts) == ("It is 42.", 1), "what was answered stands, and is charged"
+        assert (done.text, done.attempts) == (PROSE, 1), "what was answered stands, and is charged"
     assert ["response_format" in sent for sent in bench.server.asked] == [True, True, True, False]
     assert "follow this JSON schema" in bench.server.asked[3]["messages"][-1]["content"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +114,9 @@ def read_reply(content: bytes, prompt: Prompt) -> Reply | str:
     )
 
 
+_OBJECT = re.compile(r'\{\s*["}]')
+
+
 def follows_schema(reply: Reply, prompt: Prompt) -> bool | None:
     """Return whether the reply shows that the server held the model to the prompt's schema; None where it
     shows neither.
@@ -121,7 +125,7 @@ def follows_schema(reply: Reply, prompt: Prompt) -> bool | None:
     """
     if prompt.schema is None or prompt.schema.get("type") != "object":
         return None
-    if "{" in reply.text:
+    if _OBJECT.search(reply.text):
         return True
     return False if reply.text.strip() and reply.finish_reason == "stop" else None
 

@@ -180,8 +180,9 @@ def _served(content: bytes) -> tuple[ServedModel, ...]:
 
 def _context_tokens(row: dict[str, Any]) -> int | None:
     """Return the length that a row of ``/models`` has under one of the names for it that are in use."""
-    length = row.get("max_model_len") or (row.get("meta") or {}).get("n_ctx")
-    return int(length) if length else None
+    meta = row.get("meta")
+    length = row.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
+    return length if isinstance(length, int) and length > 0 else None
 
 
 def _http_client(endpoint: Endpoint, balanced: BalancedTransport | None) -> httpx2.AsyncClient:
