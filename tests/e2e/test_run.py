@@ -109,13 +109,17 @@ def test_a_recorded_run_asks_nobody_and_says_what_it_lacks(
     same = combee("run", "-f", path, "-o", tmp_path / "same", "--recorded")
     assert same.returncode == first.returncode, same.stderr
     assert (tmp_path / "same" / "prompt.md").read_bytes() == (tmp_path / "out" / "prompt.md").read_bytes()
-    assert result_of(tmp_path / "same")["models"]["task"]["servedBy"] == "recorded answers"
+    told = result_of(tmp_path / "same")["models"]["task"]
+    assert told["simulated"] and told["servedBy"].endswith("(recorded)") and "simulated model" in same.stdout
     path.write_text(
         yaml.safe_dump({**(run := yaml.safe_load(path.read_text())), "spec": {**run["spec"], "seed": 8}})
     )
     another = combee("run", "-f", path, "-o", tmp_path / "another", "--recorded")
     assert another.returncode == 2 and "--recorded: the memo has no answer" in another.stderr
     assert sum(counting.answered().values()) == asked
+    (tmp_path / "another" / "store" / "memo" / "servers.json").unlink()
+    unknown = combee("run", "-f", path, "-o", tmp_path / "another", "--recorded")
+    assert unknown.returncode == 2 and "does not say what served" in unknown.stderr
 
 
 def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(

@@ -7,6 +7,7 @@ mistake (exit 2) leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -106,7 +107,8 @@ def prepare_run(
 ) -> Prepared:
     """The same for a run that is read already; its paths are relative to ``base``."""
     sandbox, run = None, with_engine_models(run, given)
-    check_keys(given)
+    if not recorded:
+        check_keys(given)
     if for_preview or recorded:
         check_readable(run, given.names())
     else:
@@ -165,16 +167,46 @@ async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
     return info
 
 
-def recorded_models(prepared: Prepared) -> dict[str, ModelInfo]:
-    """Return what is known of models that nobody asks."""
-    return {role: model_info(one.model, "", "recorded answers") for role, one in prepared.endpoints.items()}
+SERVERS = "memo/servers.json"
+"""What the servers said of themselves whose answers are in the memo, by model."""
+
+
+def recorded_models(prepared: Prepared, store: Store) -> dict[str, ModelInfo]:
+    """Return what is known of models that nobody asks: what was put down when they were asked.
+
+    Raises UserError where nothing was: numbers of a simulated model must say so.
+    """
+    served, info = _servers(store), {}
+    for role, one in prepared.endpoints.items():
+        if one.model not in served:
+            raise UserError(
+                f"the memo does not say what served {one.model}",
+                where="--recorded",
+                fix="Name a folder with -o in which combee run asked that model, or a copy of its store/memo",
+            )
+        info[role] = model_info(one.model, "", f"{served[one.model]} (recorded)")
+    return info
+
+
+def remember_servers(store: Store, info: Mapping[str, ModelInfo]) -> None:
+    """Put down beside the answers what served them. One simulated server makes all of a model's simulated."""
+    served = _servers(store)
+    served |= {
+        one.model: one.served_by for one in info.values() if "simulated" not in served.get(one.model, "")
+    }
+    store.put(SERVERS, json.dumps(served, sort_keys=True).encode())
+
+
+def _servers(store: Store) -> dict[str, str]:
+    return dict(json.loads(store.get(SERVERS) or b"{}"))
 
 
 async def _not_recorded() -> None:
     raise UserError(
         "the memo has no answer to a call of this run",
         where="--recorded",
-        fix="Leave --recorded out, or take the manifest, data and version of the recording.",
+        fix="Leave --recorded out, or take the manifest, data and version of the recording. "
+        "A call that was lost then has no answer either",
     )
 
 
@@ -184,7 +216,10 @@ async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Resu
     Raises UserErrors (before any work, or a store that stops taking writes). Cancelled, it writes
     what there is with outcome Stopped and returns.
     """
-    info = recorded_models(prepared) if prepared.recorded else await check_endpoints(prepared)
+    if prepared.recorded:
+        info = recorded_models(prepared, Store.open(str(out / "store")))
+    else:
+        info = await check_endpoints(prepared)
     if prepared.sandbox is not None:
         await prepared.sandbox.check()
     run = prepared.run
@@ -211,6 +246,8 @@ async def _work(
     store = Store.open(str(folder.path / "store"))
     guard = BudgetGuard(limits_of(spec), lambda: time.monotonic() - started)
     meter = Meter(run.name, spec, prepared.facts, listener, guard)
+    if not prepared.recorded:
+        remember_servers(store, info)
     meter.simulated = any(model.simulated for model in info.values())
     listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
     for warning in preview(spec, data_shape(prepared)).warnings:

@@ -96,7 +96,8 @@ def served_by(result: Result) -> tuple[str, ...]:
     lines = []
     for role, model in result.models.items():
         words = model.served_by or "the server says nothing about itself"
-        lines.append(f"{role}: {model.model} at {model.endpoint_host}, served by: {words}")
+        at = f" at {model.endpoint_host}" if model.endpoint_host else ""
+        lines.append(f"{role}: {model.model}{at}, served by: {words}")
     return tuple(lines)
 
 
