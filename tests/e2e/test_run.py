@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import shutil
@@ -184,13 +185,20 @@ def test_a_rollout_budget_is_never_overrun_and_exits_4(
     assert (tmp_path / "out" / "report.html").exists()
 
 
-def test_nothing_better_than_the_start_exits_3(
+def test_nothing_better_than_the_start_exits_3_and_shows_what_was_tried(
     quick: Sim, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
-    path = manifest(train=rows(2), held_out=few, batching={"mode": "Fixed", "size": 2, "reason": "test"})
+    path = manifest(train=rows(6), held_out=few, batching={"mode": "Fixed", "size": 6, "reason": "test"})
     done = learn(quick, path, tmp_path / "out")
     assert done.returncode == 3, done.stderr
-    assert result_of(tmp_path / "out")["outcome"] == "NothingBetter"
+    result = result_of(tmp_path / "out")
+    assert result["outcome"] == "NothingBetter" and result["playbook"]["entries"] == 0
+    tried = result["entries"]
+    assert tried and all(not one["rendered"] and one["leftOut"] for one in tried)
+    (iteration,) = result["iterations"]
+    assert len(result["refusals"]) == iteration["verification"]["refused"]
+    assert "Read the entries that were tried" in done.stdout
+    assert tried[0]["text"] in html.unescape((tmp_path / "out" / "report.html").read_text())
 
 
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(

@@ -43,6 +43,8 @@ def variants_of(views: Sequence[VariantView]) -> tuple[VariantRecord, ...]:
     )
 
 
+NO_BETTER = "select"
+"""Why an entry is left out that was shown to agents and helped none."""
 NAMED = 8
 """The most ids that are named one by one; the rest is counted. result.json has them all."""
 LEFT_OUT = {
@@ -55,6 +57,7 @@ LEFT_OUT = {
     "superseded": "what replaced it stands",
     "paraphrase": "another wording of it stands",
     "budget": "it did not fit the token budget",
+    NO_BETTER: "no playbook with it scored above the start on select",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pydantic.alias_generators import to_snake
@@ -13,12 +13,12 @@ from pydantic.alias_generators import to_snake
 from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
 from combee.api.run import Batching, PromptLearningRun
-from combee.methods.protocol import OVER_BUDGET, Rendered
+from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import Delay, delay_of
 from combee.plan.decide import Identity
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
-from combee.report.entries import SHORT, entries_of, variants_of
+from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
     Baseline,
     Best,
@@ -74,6 +74,8 @@ class _Records:
     """the records of profile and evaluate, as far as they were reached."""
     ledger: Any = None
     rendered: Rendered | None = None
+    written: Any = None
+    """what the run had at its end, which need not be what was best."""
 
 
 async def result_of(session: Session) -> Result:
@@ -134,7 +136,9 @@ async def _records(session: Session) -> _Records:
     spec = session.run.spec
     budget_tokens = spec.method.render_token_budget
     rendered = session.context.method.render(ledger, budget_tokens=budget_tokens, verify=spec.verify)
-    return _Records(iterations, evaluation, around, ledger, rendered)
+    last = session.state.artifact
+    written = ledger if last in ("", best.artifact) else await load_artifact(session.context, last)
+    return _Records(iterations, evaluation, around, ledger, rendered, written)
 
 
 def _setup(run: PromptLearningRun) -> Setup:
@@ -310,10 +314,22 @@ def _learned(session: Session, records: _Records) -> dict[str, Any]:
     )
     return {
         "playbook": playbook,
-        "entries": entries_of(method.views(ledger, rendered, verify=session.run.spec.verify)),
+        "entries": entries_of(_views(session, records, rendered)),
         "variants": variants_of(method.variants(ledger, rendered)),
-        "refusals": tuple(RefusalRecord.of(refusal) for refusal in method.refusals(ledger)),
+        "refusals": tuple(RefusalRecord.of(refusal) for refusal in method.refusals(records.written)),
     }
+
+
+def _views(session: Session, records: _Records, rendered: Rendered) -> list[EntryView]:
+    """Return the entries of the playbook and, where none was better than the start, those that were tried."""
+    spec, method, written = session.run.spec, session.context.method, records.written
+    views = method.views(records.ledger, rendered, verify=spec.verify)
+    if session.outcome.name != "NothingBetter" or written is records.ledger:
+        return views
+    known, budget_tokens = {view.digest for view in views}, spec.method.render_token_budget
+    shown = method.render(written, budget_tokens=budget_tokens, verify=spec.verify)
+    tried = [one for one in method.views(written, shown, verify=spec.verify) if one.digest not in known]
+    return [*views, *(replace(one, rendered=False, left_out=one.left_out or NO_BETTER) for one in tried)]
 
 
 def data_info(facts: DataFacts | None, warnings: Iterable[str] = ()) -> DataInfo:

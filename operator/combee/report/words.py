@@ -201,10 +201,7 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
     if result.outcome == "BudgetExhausted":
         steps.append(f"Raise the limit under spec.budget and {again}, or use the playbook as it is.")
     if result.outcome == "NothingBetter":
-        steps.append(
-            "Read the refusals and the levels where lessons were lost: they say what to change first."
-        )
-        steps.append("Try more examples, another proposer model, or a smaller batching.sizes.")
+        steps += _nothing_better(result)
     if result.outcome == "NothingBetter" and not _scored(result):
         steps.append(
             'Give more traces of the same kind, or show what one trace alone taught with verify: "Off".'
@@ -215,6 +212,34 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
         steps.append("Add examples to heldOut before relying on this gain: its interval includes zero.")
     steps.extend(_from_the_numbers(result))
     return tuple(steps)
+
+
+WEAK = 0.1
+"""A score on select below which a model probably lacks the skill that the task asks for."""
+
+
+def _nothing_better(result: Result) -> list[str]:
+    """Return why nothing was better, as far as the numbers say, and what to try."""
+    steps = []
+    scores = [it.select for it in result.iterations if it.select is not None]
+    if result.held_out and result.held_out.baseline and scores:
+        start, most = result.held_out.baseline.select, max(scores)
+        if max(start, most) < WEAK:
+            steps.append(
+                f"On select the task model scores {score(start)} without a playbook and at most "
+                f"{score(most)} with one: it probably lacks the skill, which no lesson brings. "
+                "Try a stronger task model."
+            )
+    kept = [it.retention for it in result.iterations if it.retention is not None]
+    distinct, carried = sum(one.distinct for one in kept), sum(one.carried for one in kept)
+    if carried < distinct:
+        steps.append(
+            f"Of {count(distinct, 'distinct lesson')} the aggregator brought {carried:,} into the ledger: "
+            "the levels show where the others were lost."
+        )
+    if result.entries or result.refusals:
+        steps.append("Read the entries that were tried, and why each was left out or refused.")
+    return [*steps, "Try more examples, another proposer model, or a smaller batching.sizes."]
 
 
 def _read(book: PlaybookInfo) -> str:

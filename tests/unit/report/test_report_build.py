@@ -298,6 +298,25 @@ def test_faults_are_said_in_one_line_and_a_table():
     assert words.faults(made_up.bare()) == ""
 
 
+def test_nothing_better_says_why_as_far_as_the_numbers_do():
+    weak = made_up.iteration(1, 0.02, 10)
+    lost = {**weak["retention"], "distinct": 9, "carried": 2}
+    start = {"baseline": {"select": 0.04}, "best": {"select": 0.04, "iteration": 0}}
+    common = {"outcome": "NothingBetter", "exitCode": 3, "heldOut": start}
+    why = words.next_steps(made_up.result(**common, iterations=[{**weak, "retention": lost}]))
+    assert why[0].startswith(
+        "On select the task model scores 0.040 without a playbook and at most 0.020 with"
+    )
+    assert "Of 9 distinct lessons the aggregator brought 2" in why[1] and why[2].startswith(
+        "Read the entries"
+    )
+    able = {**made_up.iteration(1, 0.5, 10), "retention": {**lost, "carried": 9}}
+    (only,) = words.next_steps(
+        made_up.result(**common, iterations=[able], entries=[], refusals=[], playbook=None)
+    )
+    assert only.startswith("Try more examples")
+
+
 def test_concurrency_that_followed_the_server_is_shown_with_the_faults():
     limits = [
         {"role": "task", "call": 64, "before": 64, "after": 32, "reason": "429"},
