@@ -81,14 +81,14 @@ def facts(replies: dict[str, dict[str, Any]]) -> dict[str, bool]:
     drawn, parts = body["seed"]["choices"][0]["message"]["content"], body["stream"].split('"content":"')[1:]
     return {
         "`json_schema`": body["schema"]["choices"][0]["message"]["content"].startswith("{"),
-        "`seed`": not drawn.startswith(GREEDY),
+        "a draw by `temperature` and `seed`": not drawn.startswith(GREEDY),
         "usage": usage["prompt_tokens"] > 0,
         "cached tokens": "cached_tokens" in (usage.get("prompt_tokens_details") or {}),
         "streaming": len(parts) >= 4,
         "embeddings": replies["embeddings"]["status"] == 200,
         "list of models": row["id"] == MODEL,
         "context length": "n_ctx" in row.get("meta", {}),
-        "a longer prompt": replies["too long"]["status"] == 400,
+        "refuses a prompt over the context": replies["too long"]["status"] == 400,
     }
 
 
