@@ -26,12 +26,13 @@ import sys, yaml
 run = next(one for one in yaml.safe_load_all(open("examples/real.yaml")) if one["kind"] == "PromptLearningRun")
 print(*run["spec"]["engines"][0]["vllm"]["args"], sep="\n")')
 HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=auto \
-  PATH=$PWD/$REAL/venv/bin:$PATH setsid "$REAL/venv/bin/vllm" serve "$REAL/weights" --host 127.0.0.1 --port "$port" --served-model-name "$MODEL" \
+  PATH=$(realpath "$REAL")/venv/bin:$PATH setsid "$REAL/venv/bin/vllm" serve "$REAL/weights" --host 127.0.0.1 --port "$port" --served-model-name "$MODEL" \
   --enable-prompt-tokens-details "${arguments[@]}" >"$OUT/vllm.log" 2>&1 &
 server=$!
 trap 'kill -- -$server 2>/dev/null || true; wait $server 2>/dev/null || true' EXIT
-until "$BIN/python" -c "import urllib.request as u; u.urlopen('http://127.0.0.1:$port/v1/models', timeout=5)" 2>/dev/null; do
-  kill -0 $server 2>/dev/null || { tail -n 20 "$OUT/vllm.log"; echo "vLLM did not start; its whole log is $OUT/vllm.log"; exit 1; }
+listed="import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:$port/v1/models', timeout=5)"
+until "$BIN/python" -c "$listed" 2>/dev/null; do
+  { kill -0 $server 2>/dev/null && [ $((SECONDS - begun)) -lt 1800 ]; } || { tail -n 20 "$OUT/vllm.log"; echo "vLLM did not start; its whole log is $OUT/vllm.log"; exit 1; }
   sleep 1
   printf '\r  %s s' $((SECONDS - begun))
 done
@@ -45,11 +46,11 @@ printf '$ PYTHONPATH=%s %s\n' "$OFFICE" "${command[*]}"
 code=0
 PYTHONPATH=$OFFICE "$BIN/${command[0]}" "${command[@]:1}" || code=$?
 
-changed=$(find "$OUT/run/store" -name changed.md | head -n 1)
-if [ -n "$changed" ]; then
-  say "One question that nothing was learned from, without the playbook and with it"
+for changed in "$OUT"/run/store/runs/*/changed.md; do
+  [ -f "$changed" ] || continue
+  say "A held-out question, without the playbook and with it"
   awk '/^### /{shown++} shown == 1' "$changed"
-fi
+done
 say "Done in $(((SECONDS - begun) / 60)) min $(((SECONDS - begun) % 60)) s, with a real model of 135 million parameters in both roles. Look at"
 printf '  %-34s %s\n' "$OUT/run/report.html" "the whole story, with figures" \
   "$OUT/run/prompt.md" "what the model is shown now" "$OUT/vllm.log" "what vLLM said"
