@@ -28,8 +28,6 @@ from combee.report.result import Result
 from combee.report.text import duration, score, signed
 from combee.steps import EVALUATE
 
-LINES = "| {} |"
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the page. Exit code 0; a comparison that is not whole raises."""
@@ -64,12 +62,9 @@ def wall_seconds(result: Result) -> float:
     return result.wall_seconds - (result.evaluation.wall_seconds if result.evaluation else 0.0)
 
 
-def _charged(result: Result) -> list[StageTime]:
-    return [one for one in stage_sums(result) if one.step != EVALUATE.name]
-
-
-def _path_seconds(result: Result) -> float:
-    return sum(one.scheduled_seconds for one in _charged(result))
+def path_seconds(result: Result) -> float:
+    """Return the critical path of the same: its recorded calls, list-scheduled on the run's slots."""
+    return sum(one.scheduled_seconds for one in stage_sums(result) if one.step != EVALUATE.name)
 
 
 def _strategies(facts: dict[str, list[CellFacts]], targets: Mapping[str, str]) -> str:
@@ -128,7 +123,7 @@ def _runs(facts: dict[str, list[CellFacts]]) -> str:
         for one in cells:
             result, gate = one.result, one.result.held_out and one.result.held_out.gate
             generated = sum(usage.completion_tokens for usage in result.usage.values())
-            wall, path = wall_seconds(result), _path_seconds(result)
+            wall, path = wall_seconds(result), path_seconds(result)
             speed = generated / result.wall_seconds
             rows.append(
                 (
@@ -166,7 +161,7 @@ def _replies(facts: dict[str, list[CellFacts]]) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(LINES.format(" | ".join(line)) for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _parser() -> argparse.ArgumentParser:
