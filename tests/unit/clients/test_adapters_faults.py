@@ -345,6 +345,29 @@ async def test_a_server_without_a_list_is_asked_for_a_token(
         await bench.client(role).check()
 
 
+async def test_a_server_without_a_list_that_refuses_the_token_says_why(bench: Bench) -> None:
+    bench.server.models_script = [refuse(404)] * 4
+    bench.server.script = [refuse(400, "no chat template"), refuse(429), refuse(503), reply(answer())]
+    with pytest.raises(EndpointError, match="no chat template"):
+        await bench.client().check()
+    served = await bench.client().check()
+    assert served.id == "m" and len(bench.time.waits) == 2
+
+
+async def test_a_server_without_a_list_may_want_another_parameter_for_the_token(bench: Bench) -> None:
+    bench.server.models_script = [refuse(404)]
+    bench.server.script = [refuse(400, "max_tokens is unsupported: use max_completion_tokens")]
+    assert (await bench.client().check()).id == "m"
+
+
+async def test_a_server_without_a_list_that_gives_no_token_is_waited_for_once(bench: Bench) -> None:
+    bench.server.models_script = [refuse(404)]
+    bench.server.always = slow(LATE)
+    with pytest.raises(TransientError, match=r"no answer after 1 attempt \(timeout\)"):
+        await bench.client(deadline_seconds=0.1).check()
+    assert len(bench.server.asked) == 1 and bench.time.waits == []
+
+
 async def test_the_check_waits_for_a_server_that_is_starting(bench: Bench) -> None:
     bench.server.models_script = [refuse(503), refuse(503)]
     await bench.client().check()

@@ -32,7 +32,6 @@ from combee.clients.model.refusals import (
     Quirk,
     about_model,
     meaning_of,
-    refused_key,
     shown,
     unknown_model,
 )
@@ -157,7 +156,8 @@ class ChatClient:
         """Check that the endpoint answers, accepts the key and serves the model.
 
         Returns the server's row for the model. One that lists no models is asked for a token instead, which
-        is the only one that this costs. Raises EndpointError with the fix otherwise.
+        is the only one that this costs. Raises EndpointError with the fix otherwise, and TransientError where
+        the server is too busy to say.
         """
         question = Query(self.endpoint, self.role)
         for attempt in range(1, _CHECK_ATTEMPTS + 1):
@@ -175,33 +175,37 @@ class ChatClient:
             for model in served:
                 if model.id == self.endpoint.model:
                     return model
-            listless = not names and (refusal is None or refusal.status_code in _NO_LIST)
-            if listless and await self._answers(question):
-                return ServedModel(self.endpoint.model, "", None)
-            if refusal is None or refusal.status_code in (404, 405):
+            if not names and (refusal is None or refusal.status_code in _NO_LIST):
+                refusal = await self._refusal_of_a_token(question)
+                if refusal is None:
+                    return ServedModel(self.endpoint.model, "", None)
+            if refusal is None or refusal.status_code == 405 or about_model(refusal):
                 raise unknown_model(question, names) from None
             meaning = meaning_of(refusal, question, self.wall_clock())
+            if isinstance(meaning, Quirk):  # only of a parameter: it serves the model, and ``ask`` adapts
+                return ServedModel(self.endpoint.model, "", None)
             if not isinstance(meaning, Again):
-                raise _final(meaning, refusal, question) from None
+                raise meaning from None
             if attempt == _CHECK_ATTEMPTS:
                 raise _spent(question, [meaning.reason] * attempt) from None
             await self.sleep(wait_seconds("check", attempt, meaning.after))
         raise BugError("the preflight ended without a verdict")
 
-    async def _answers(self, question: Query) -> bool:
-        """Return whether the model answers, of a server whose list of models does not tell."""
+    async def _refusal_of_a_token(self, question: Query) -> StatusError | None:
+        """Ask a server whose list of models does not tell for one token. Return its refusal, None where it
+        answers. Raises UnreachableError, and TransientError after one wait of ``deadline_seconds``."""
         form, prompt = (EMBEDDINGS, PROBE) if self._form is EMBEDDINGS else (CHAT, _ONE_TOKEN)
         body = form.body(self.endpoint.model, ChatRequest(prompt), LEFT_OUT)
         try:
             async with asyncio.timeout(self.deadline_seconds):
                 await self._connection.post(form.path, body)
-        except (NoAnswerError, TimeoutError):
-            return False
         except StatusError as error:
-            if error.status_code in (401, 403):
-                raise refused_key(error.status_code, question) from None
-            return False
-        return True
+            return error
+        except TimeoutError:
+            raise _spent(question, ["timeout"]) from None
+        except NoAnswerError as error:
+            raise _unreachable(question, error) from None
+        return None
 
     async def aclose(self) -> None:
         """Close the connections if this client made its own pool."""
@@ -371,7 +375,7 @@ def _final(meaning: EndpointError | Quirk, error: StatusError, question: Query) 
 
 def _spent(question: Query, reasons: list[str]) -> TransientError:
     return TransientError(
-        f"no answer after {len(reasons)} attempts ({', '.join(reasons)})",
+        f"no answer after {len(reasons)} attempt{'s' * (len(reasons) > 1)} ({', '.join(reasons)})",
         where=question.where,
         fix="See the server's log; lower workers.concurrency if it is overloaded.",
     )
