@@ -130,16 +130,20 @@ def _pod_template(
 
 
 def _env(run: PromptLearningRun, owner: Owner, step: Step, services: Mapping[str, str]) -> list[Object]:
-    roles = KINDS[step.kind].roles
-    made = [
-        plain("COMBEE_STEP", _json(asdict(step))),
-        plain("COMBEE_STORE", store_address(run.spec)),
-        plain("COMBEE_ENGINES", _json(engine_urls(run.spec, owner, roles, services))),
-        plain("HOME", SCRATCH),
-    ]
+    made = step_env(run, step, engine_urls(run.spec, owner, KINDS[step.kind].roles, services))
     if has_desk(run, step.kind):
         made.append({"name": "COMBEE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
     return made
+
+
+def step_env(run: PromptLearningRun, step: Step, engines: Mapping[str, str]) -> list[Object]:
+    """Return the variables of every pod that does a step. ``engines``: name -> URL of those it may ask."""
+    return [
+        plain("COMBEE_STEP", _json(asdict(step))),
+        plain("COMBEE_STORE", store_address(run.spec)),
+        plain("COMBEE_ENGINES", _json(engines)),
+        plain("HOME", SCRATCH),
+    ]
 
 
 def _json(value: object) -> str:

@@ -5,22 +5,20 @@ It sees the run, its plans and its store, read-only. It sees no data, no model's
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from combee import names
 from combee.api.run import PromptLearningRun
 from combee.names import STORE_FOLDER
 from combee.objects.addresses import NO_SERVICES, engine_urls
-from combee.objects.jobs import CONTAINER, GRACE_SECONDS
+from combee.objects.jobs import CONTAINER, GRACE_SECONDS, step_env
 from combee.objects.meta import labels, owner_reference
 from combee.objects.overrides import customised, pod_labels_and_annotations, resources_of, user_env
 from combee.objects.plans import PLAN_KEY, RUN_KEY
-from combee.objects.pods import SCRATCH, container, plain, pod_spec, scratch
+from combee.objects.pods import container, pod_spec, scratch
 from combee.objects.types import Object, Settings
-from combee.objects.volumes import RUN_FOLDER, Mounts, store_address
+from combee.objects.volumes import RUN_FOLDER, Mounts
 from combee.plan.types import Step
 from combee.records import Owner
 
@@ -56,7 +54,7 @@ def report_pod(
         CONTAINER,
         image=settings.worker_image,
         command=["combee-worker", "report"],
-        env=[*user_env(template), *_env(run, step, engine_urls(run.spec, owner, ROLES, services))],
+        env=[*user_env(template), *step_env(run, step, engine_urls(run.spec, owner, ROLES, services))],
         mounts=made.mounts,
         resources=resources_of(template, settings.worker_resources),
         settings=settings,
@@ -81,15 +79,6 @@ def report_pod(
         },
         "spec": customised({**spec, **_ENDS}, template, keep_account=True),
     }
-
-
-def _env(run: PromptLearningRun, step: Step, engines: Mapping[str, str]) -> list[Object]:
-    return [
-        plain("COMBEE_STEP", json.dumps(asdict(step), sort_keys=True, separators=(",", ":"))),
-        plain("COMBEE_STORE", store_address(run.spec)),
-        plain("COMBEE_ENGINES", json.dumps(engines, sort_keys=True)),
-        plain("HOME", SCRATCH),
-    ]
 
 
 def _step(run: PromptLearningRun, owner: Owner, iterations: int, params: dict[str, Any]) -> Step:
