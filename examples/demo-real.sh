@@ -14,7 +14,6 @@ SEED=${SEED:-7}
 [ -z "${RECORD:-}" ] || SEED=7 # that of real.yaml, which `make demo` and the test read
 SEEDS=${SEEDS:-7,8,9}
 STRATEGIES=${STRATEGIES:-Sequential,ParallelScan@14,ParallelScan@42,Naive@42}
-MODEL=HuggingFaceTB/SmolLM2-135M-Instruct
 OFFICE=examples/office
 bold='' plain='' begun=$SECONDS
 [ ! -t 1 ] || { bold=$(tput bold 2>/dev/null || true) plain=$(tput sgr0 2>/dev/null || true); }
@@ -25,15 +24,9 @@ say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 mkdir -p "$OUT"
 REAL=$REAL PYTHON=$PYTHON bash examples/real-model.sh
 
-say "Starting vLLM with $MODEL (a minute or two)"
+say "Starting vLLM with SmolLM2-135M-Instruct (a minute or two)"
 port=$("$BIN/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-mapfile -t arguments < <("$BIN/python" -c '
-import sys, yaml
-run = next(one for one in yaml.safe_load_all(open("examples/real.yaml")) if one["kind"] == "PromptLearningRun")
-print(*run["spec"]["engines"][0]["vllm"]["args"], sep="\n")')
-HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=auto \
-  PATH=$(realpath "$REAL")/venv/bin:$PATH setsid "$REAL/venv/bin/vllm" serve "$REAL/weights" --host 127.0.0.1 --port "$port" --served-model-name "$MODEL" \
-  --enable-prompt-tokens-details "${arguments[@]}" >"$OUT/vllm.log" 2>&1 &
+BIN=$BIN REAL=$REAL setsid bash examples/serve-real.sh "$port" >"$OUT/vllm.log" 2>&1 &
 server=$!
 trap 'kill -- -$server 2>/dev/null || true; wait $server 2>/dev/null || true' EXIT
 listed="import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:$port/v1/models', timeout=5)"

@@ -96,21 +96,10 @@ def _lists(url: str) -> bool:
 
 @contextmanager
 def vllm(real: Path, folder: Path) -> Iterator[str]:
-    run = next(
-        one
-        for one in yaml.safe_load_all((ROOT / "examples" / "real.yaml").read_text())
-        if one["kind"] == "PromptLearningRun"
-    )
-    port, arguments = free_port(), run["spec"]["engines"][0]["vllm"]["args"]
-    command = [real / "venv/bin/vllm", "serve", real / "weights", "--served-model-name", MODEL, *arguments]
-    with started(
-        [*command, "--host", "127.0.0.1", "--port", port, "--enable-prompt-tokens-details"],
-        f"http://127.0.0.1:{port}/v1",
-        folder / "vllm.log",
-        PATH=f"{real}/venv/bin:{os.environ['PATH']}",
-        VLLM_CPU_KVCACHE_SPACE="1",
-        VLLM_CPU_OMP_THREADS_BIND="auto",
-    ) as url:
+    port, script = free_port(), ROOT / "examples" / "serve-real.sh"
+    places = {"BIN": str(Path(sys.executable).parent), "REAL": str(real)}
+    url = f"http://127.0.0.1:{port}/v1"
+    with started(["bash", script, port], url, folder / "vllm.log", **places) as url:
         yield url
 
 
