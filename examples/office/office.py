@@ -1,4 +1,6 @@
 """Made-up facts of one office, each asked about in many words: the model cannot know them, a playbook can tell."""
+import re
+
 from combee.records import Example, Score
 from combee.tasks.dataset import Fields, read_jsonl
 
@@ -29,5 +31,5 @@ class Office:
 
     def score(self, answer: str, example: Example) -> Score:
         """Right is the fact that was asked for, and no other one beside it."""
-        right = [fact for fact in FACTS if fact in answer] == [example.target]
+        right = FACTS.keys() & set(re.findall(r"\w+", answer)) == {example.target}
         return Score(float(right), right, "" if right else f"The right answer is: {FACTS[example.target]}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from pathlib import Path
 
 import pytest
 from e2e_support import ROOT, environment, result_of
 
+from combee.clients.store.store import Store
+from combee.compare.collect import read_steps
+from combee.steps import EVALUATE
 from warm import run_program
 
 pytestmark = pytest.mark.e2e
@@ -25,5 +29,17 @@ def test_it_learns_what_it_learnt(tmp_path: Path) -> None:
     # Prompts, schemas or rows have changed where an answer is missing: make demo-real RECORD=1 records anew.
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "prompt.md").read_bytes() == (RECORDED / "prompt.md").read_bytes()
-    gate = result_of(tmp_path)["heldOut"]["gate"]
-    assert gate["low"] > 0, gate
+    result = result_of(tmp_path)
+    assert result["heldOut"]["gate"]["low"] > 0, result["heldOut"]
+    assert _facts_that_are_right(tmp_path) == {"pepper", "olive", "amber"}, "examples/demo.sh says which"
+
+
+def _facts_that_are_right(folder: Path) -> set[str]:
+    """Return the targets of the questions of gate that the learned playbook answers right."""
+    lines = (EXAMPLES / "office" / "heldout.jsonl").read_text().splitlines()
+    targets = {row["id"]: row["target"] for row in map(json.loads, lines)}
+    store = Store.open(str(folder / "store"))
+    (look,) = (step for step in read_steps(folder) if step.kind == EVALUATE.name)
+    record = json.loads(store.get_blob(look.outputs["record"]))
+    scores = json.loads(store.get_blob(record["scores"]["gate"]))["best"]
+    return {targets[key] for key, score in scores.items() if score}
