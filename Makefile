@@ -48,7 +48,7 @@ demo-cluster: $(VENV)/dev.stamp  ## the same on a real Kubernetes: cluster, imag
 evidence: $(VENV)/run.stamp  ## compare strategies on Formula and FiNER over 10 seeds with simulated models, about an hour on two busy cores; goes on where it stopped
 	@BIN=$(BIN) OUT=$(OUT)/evidence bash examples/evidence.sh
 
-evidence-real: $(VENV)/run.stamp  ## compare strategies by the clock with the small real model of demo-real: an hour on two idle cores (SEEDS=7,8,9 STRATEGIES=...); goes on where it stopped
+evidence-real: $(VENV)/run.stamp  ## compare strategies by the clock with the small real model of demo-real: an hour and a half on two idle cores (SEEDS=3 STRATEGIES=...); goes on where it stopped
 	@COMPARE=1 BIN=$(BIN) OUT=$(OUT)/evidence-real PYTHON=$(PYTHON) SEEDS=$(SEEDS) STRATEGIES=$(STRATEGIES) bash examples/demo-real.sh
 
 # Four workers where there is a cluster, whose tests mostly wait; tests/balance.py divides the tests among them.

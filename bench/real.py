@@ -1,6 +1,6 @@
 """What a comparison with a real model measured, by the clock: `make evidence-real` ends with it.
 
-    python -m bench.real MANIFEST DIR HELDOUT --strategies Sequential,ParallelScan@14 --seeds 7,8,9
+    python -m bench.real MANIFEST DIR HELDOUT --strategies Sequential,ParallelScan@14 --seeds 3
 
 `combee compare` has made DIR. Its own page counts time by the latency law of one GPU; this one says what the
 servers really took: seconds of the whole run but for its last look at gate, which is the comparison's own.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,9 +20,11 @@ from statistics import mean
 
 from combee.algo.latency import LatencyLaw
 from combee.algo.stats import Paired, paired_difference
+from combee.cli.compare import parse_seeds
 from combee.compare.cells import make_cells, read_tasks
 from combee.compare.collect import CellFacts, collect
 from combee.compare.strategies import REFERENCE, parse_strategies
+from combee.names import PROMPT_KEY
 from combee.report.happened import stage_sums
 from combee.report.parts import StageTime
 from combee.report.result import Result
@@ -33,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the page. Exit code 0; a comparison that is not whole raises."""
     asked = _parser().parse_args(arguments)
     tasks = read_tasks([asked.manifest])
-    seeds = [int(seed) for seed in asked.seeds.split(",")]
-    cells = make_cells(tasks, parse_strategies(asked.strategies, ()), seeds, asked.dir, {})
+    strategies = parse_strategies(asked.strategies, ())
+    cells = make_cells(tasks, strategies, parse_seeds(asked.seeds), asked.dir, {})
     slots = tasks[0].run.spec.workers.concurrency
     facts: dict[str, list[CellFacts]] = defaultdict(list)
     for cell in cells:
@@ -74,7 +77,8 @@ def _strategies(facts: dict[str, list[CellFacts]], targets: Mapping[str, str]) -
     for name, cells in facts.items():
         by_example, by_target = gain(cells, str), gain(cells, targets.__getitem__)
         times = [base[one.cell.seed] / wall_seconds(one.result) for one in cells if one.cell.seed in base]
-        faster = f"{mean(times):.1f}x ({min(times):.1f} to {max(times):.1f})" if times else ""
+        spread = f" ({min(times):.1f} to {max(times):.1f})" if len(times) > 1 else ""
+        faster = f"{mean(times):.1f}x{spread}" if times else ""
         rows.append(
             (
                 name,
@@ -101,7 +105,8 @@ def _strategies(facts: dict[str, list[CellFacts]], targets: Mapping[str, str]) -
 
 
 def _targets(facts: dict[str, list[CellFacts]], targets: Mapping[str, str]) -> str:
-    """Return the right answers on gate by target, all seeds together, and what one answer to all is worth."""
+    """Return the right answers on gate by target, all seeds together, how many playbooks name the target (a
+    model may learn more than it can follow), and what one answer to every question is worth."""
     rows, names = [], list(dict.fromkeys(targets.values()))
     asked: Counter[str] = Counter()
     for name, cells in facts.items():
@@ -111,9 +116,12 @@ def _targets(facts: dict[str, list[CellFacts]], targets: Mapping[str, str]) -> s
             for key, value in one.scores["best"].items():
                 right[targets[key]] += round(value)
                 asked[targets[key]] += 1
-        rows.append((name, *(f"{right[target]} of {asked[target]}" for target in names)))
+        rows.append((f"{name}: right answers", *(f"{right[target]} of {asked[target]}" for target in names)))
+        shown = [set(re.findall(r"\w+", (one.cell.folder / PROMPT_KEY).read_text().lower())) for one in cells]
+        named = (sum(target in words for words in shown) for target in names)
+        rows.append((f"{name}: playbooks that name it", *(f"{count} of {len(cells)}" for count in named)))
     constant = (score(asked[target] / max(1, asked.total())) for target in names)
-    return _table(("right answers", *names), [*rows, ("that answer to every question", *constant)])
+    return _table(("", *names), [*rows, ("score of always giving that answer", *constant)])
 
 
 def _runs(facts: dict[str, list[CellFacts]]) -> str:
@@ -170,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("dir", type=Path, help="the folder that combee compare made")
     parser.add_argument("held_out", type=Path, help="its heldOut rows, with id and target")
     parser.add_argument("--strategies", required=True, help="as of combee compare")
-    parser.add_argument("--seeds", required=True, help="as of combee compare, with commas")
+    parser.add_argument("--seeds", required=True, help="as of combee compare")
     return parser
 
 

@@ -111,7 +111,7 @@ def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
     for name, row in by_name.items():
         assert int(whole[name][4]) == round(row["calls"])
         assert [line[1] for line in runs if line[0] == name] == ["0", "1"]
-        right = next(line[1:] for line in told if line[0] == name and " of " in line[1])
+        right = next(line[1:] for line in told if line[0] == f"{name}: right answers")
         counts = [tuple(map(int, cell.split(" of "))) for cell in right]
         assert sum(asked for _, asked in counts) == 2 * 20
         assert sum(right for right, _ in counts) == pytest.approx(2 * 20 * row["heldOut"]["mean"])
