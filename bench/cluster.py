@@ -21,6 +21,7 @@ from typing import Any
 
 from bench.harness import Row
 from bench.timeline import PHASES, STEP, Event, Watch, means, moments, phases, quantile, reactions
+from combee.compare.launch import FINISHED_OUTCOMES
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 NAME = "cluster: seconds of an iteration that are not model time, overlap / in series"
@@ -156,7 +157,7 @@ def _measure(connected: Any, overlap: str, folder: Path) -> Measured:
         ):
             runs.apply(change)
             status = _ended(runs)
-            if status["phase"] not in ("Learned", "NothingBetter"):
+            if status["phase"] not in FINISHED_OUTCOMES:
                 raise RuntimeError(status["message"])
         return _judged(list(watch.events), _logs(connected, name), overlap)
 

@@ -23,6 +23,7 @@ from combee.clients.data.rows import read_lines
 from combee.clients.model.body import request_body
 from combee.clients.model.wire import Answered, ChatRequest, Completion
 from combee.clients.store.store import Store
+from combee.compare.launch import FINISHED_OUTCOMES
 from combee.errors import BugError, ContextLengthError
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Meter
@@ -274,7 +275,7 @@ async def learn(run: PromptLearningRun, splits: tuple[Dataset, Dataset], model: 
     )
     executor = LocalExecutor(context, who, _Folder(), meter, guard)
     outcome = await executor.run()
-    if outcome.name not in ("Learned", "NothingBetter"):
+    if outcome.name not in FINISHED_OUTCOMES:
         raise BugError(f"{run.name} ended with {outcome.name}: {outcome.reason}")
     return await _looked_at(executor, held_out)
 

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from bench.harness import COMBEE, FORMULA, Row, environment, formula_key, formula_rows, manifest, simulated
+from combee.compare.launch import FINISHED
 
 CONCURRENCY = 8
 TEST = "tests/e2e/test_kill.py"
@@ -60,7 +61,7 @@ def _finish(path: Path, out: Path, url: str) -> bytes:
     done = subprocess.run(
         _command(path, out, url), capture_output=True, text=True, env=environment(), check=False
     )
-    if done.returncode not in (0, 3):
+    if done.returncode not in FINISHED:
         raise RuntimeError(f"combee run ended with {done.returncode}: {done.stderr[-1000:]}")
     digest = json.loads((out / "result.json").read_text())["playbook"]["digest"]
     return (out / "prompt.md").read_bytes() + str(digest).encode()

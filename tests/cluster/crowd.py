@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_tools import Cluster
-from runs import ENDED, Runs
+from runs import ENDED, FINISHED, Runs
 
 Object = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Crowd:
             self._watch(runs, objects)
             if all(one.get("status", {}).get("phase") in ENDED for one in runs):
                 phases = {one["status"]["phase"] for one in runs}
-                assert phases <= {"Learned", "NothingBetter"}, [one["status"]["message"] for one in runs]
+                assert phases <= {*FINISHED}, [one["status"]["message"] for one in runs]
                 return runs
             for pod in objects:
                 self._evict(pod)

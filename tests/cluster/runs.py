@@ -16,7 +16,9 @@ from cluster_tools import REPOSITORY, Cluster, eventually
 from warm import Program
 
 FORMULA = REPOSITORY / "examples" / "data" / "formula"
-ENDED = ("Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped")
+FINISHED = ("Learned", "Unsure", "NothingBetter")
+"""The phases of a run that came to its own end."""
+ENDED = (*FINISHED, "BudgetExhausted", "Failed", "Stopped")
 
 
 def quickstart() -> list[dict[str, Any]]:

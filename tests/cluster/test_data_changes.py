@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cluster_tools import Cluster, eventually, run_python
 from playbooks import Playbooks
-from runs import Runs, operating, quickstart, template
+from runs import FINISHED, Runs, operating, quickstart, template
 from test_s3_run import BUCKET, CLIENT, KEYS, WITH_KEYS
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("minio")]
@@ -67,7 +67,7 @@ def test_one_run_follows_a_changed_object_and_none_one_that_was_only_written_aga
         there.apply(learn={"trigger": "OnChange", "pollSeconds": POLL_SECONDS, "template": made})
         (first,) = eventually("a run is made for the template", names, seconds=180)
         before = eventually("both objects are marked", lambda: len(marks()) == 2 and marks(), seconds=180)
-        assert runs.ended(first)["phase"] in ("Learned", "NothingBetter")
+        assert runs.ended(first)["phase"] in FINISHED
 
         put(cluster, namespace, "text")
         known = polls()
@@ -78,7 +78,7 @@ def test_one_run_follows_a_changed_object_and_none_one_that_was_only_written_aga
         eventually("a run is made for the changed object", lambda: len(names()) == 2, seconds=180)
         (second,) = set(names()) - {first}
         assert marks() != before
-        assert runs.ended(second)["phase"] in ("Learned", "NothingBetter")
+        assert runs.ended(second)["phase"] in FINISHED
         known = polls()
         eventually("two more looks", lambda: len(polls() - known) >= 2, seconds=180)
         assert set(names()) == {first, second}

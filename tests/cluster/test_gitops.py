@@ -112,6 +112,7 @@ RUNS: dict[str, RunStatus | None] = {
     "failed": over("Failed", "Store"),
     "spent its budget, with the best until then": over("BudgetExhausted"),
     "learned something better": over("Learned"),
+    "is unsure: chance could have made its gain": over("Unsure"),
     "found nothing better than the start": over("NothingBetter", usage={"task": RoleUsage(calls=1)}),
 }
 

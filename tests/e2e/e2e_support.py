@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FORMULA = ROOT / "examples" / "data" / "formula"
 MODEL = "openai/gpt-oss-120b"
 COMBEE = [sys.executable, "-m", "combee.cli.main"]
+ENDED = (0, 3, 6)
+"""Learned, nothing better, or unsure: the run came to its own end."""
 
 
 def environment(**extra: str) -> dict[str, str]:

@@ -14,14 +14,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from e2e_support import ROOT, Sim, environment, process, result_of
+from e2e_support import ENDED, ROOT, Sim, environment, process, result_of
 from kill_at_writes import ends_of, names_of
 
 from combee.plan.types import StepSummary
 from warm import Program, run_program
-
-ENDED = (0, 3)
-"""Learned, or nothing better was found."""
 
 
 @dataclass(frozen=True)

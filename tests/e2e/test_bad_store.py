@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from checks import bytes_of, refused
-from e2e_support import COMBEE, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
+from e2e_support import COMBEE, ENDED, FORMULA, Manifest, Sim, Sims, combee, environment, result_of
 
 from waiting import wait_until
 from warm import Program
@@ -128,7 +128,7 @@ def test_two_runs_on_one_folder(sim: Sim, slow: Sim, path: Path, start: Start, t
         refused(combee("gc", out, "--yes"), "another run is working")
         assert bytes_of(out) == before
     _, stderr = first.communicate(timeout=240)
-    assert first.returncode in (0, 3) and stderr == "", stderr
+    assert first.returncode in ENDED and stderr == "", stderr
 
 
 def test_a_folder_that_takes_no_writes(sim: Sim, path: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_disk_that_fills_up_in_mid_run_loses_nothing(
     sim: Sim, slow: Sim, path: Path, start: Start, tmp_path: Path
 ) -> None:
     whole = combee(*run_flags(path, tmp_path / "whole", sim))
-    assert whole.returncode in (0, 3), whole.stderr
+    assert whole.returncode in ENDED, whole.stderr
     with disk(tmp_path / "small", "size=18m") as where:
         before, slowly = sim.answered(), slow.answered()
         out = where / "out"
@@ -185,7 +185,7 @@ def test_a_signal_stops_cleanly_and_the_same_command_goes_on(
     assert "again to go on" in " ".join(stdout.split())  # its lines end where the path says so
     assert result_of(out)["outcome"] == "Stopped"
     done = combee(*run_flags(path, out, sim))
-    assert done.returncode in (0, 3) and done.stderr == "", done.stderr
+    assert done.returncode in ENDED and done.stderr == "", done.stderr
 
 
 def test_a_second_ctrl_c_stops_at_once(
@@ -204,7 +204,7 @@ def test_a_second_ctrl_c_stops_at_once(
     assert process.returncode == 130 and "Traceback" not in stdout + stderr
     sim = sims.start("--key", key, "--time-scale", "0")
     done = combee(*run_flags(path, out, sim))
-    assert done.returncode in (0, 3) and done.stderr == "", done.stderr
+    assert done.returncode in ENDED and done.stderr == "", done.stderr
 
 
 def test_ctrl_c_while_the_endpoint_is_being_asked_leaves_nothing(
@@ -233,7 +233,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(
     assert process.stdout.readline()
     process.stdout.close()
     stderr = process.stderr.read()
-    assert process.wait(240) in (0, 3) and stderr == "", stderr
+    assert process.wait(240) in ENDED and stderr == "", stderr
     assert (out / "result.json").exists() and (out / "report.html").exists()
 
 

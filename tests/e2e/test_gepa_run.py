@@ -167,7 +167,7 @@ async def test_every_strategy_ends_in_a_new_text(
         batching={"mode": "Fixed", "size": size, "reason": "test"},
     )
     result = await learn(quick.url, path, tmp_path / "out")
-    assert result.outcome in ("Learned", "NothingBetter"), result.reason
+    assert result.outcome in ("Learned", "Unsure", "NothingBetter"), result.reason
     tried = [one.verification for one in result.iterations if one.verification is not None]
     assert sum(one.replayed for one in tried) >= 1
     assert all(one.retention.levels for one in result.iterations)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_support import COMBEE, FORMULA, MODEL, Manifest, Sim, Sims, environment, process, result_of
+from e2e_support import COMBEE, ENDED, FORMULA, MODEL, Manifest, Sim, Sims, environment, process, result_of
 
 pytestmark = pytest.mark.e2e
 
@@ -193,7 +193,7 @@ def test_a_whole_run_with_failures_on_the_way(
     echo.fault = lambda request, raw, key: None if next(counted) % 9 else flaky(request, raw, key)
     out = tmp_path / "out"
     done = run(path, out, *flags, **LOUD)
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     is_private(done, out, echo)
     blobs = b"".join(file.read_bytes() for file in (out / "store").rglob("*") if file.is_file())
     assert MARK.encode() in blobs, "the test looks for a mark that never came"
@@ -243,7 +243,7 @@ def test_without_a_terminal_there_are_no_escape_codes(echo: Echo, path: Path, tm
     done = subprocess.run(
         words, env=environment(COMBEE_TEST_KEY=KEY, **ascii_only), capture_output=True, text=True, timeout=500
     )
-    assert done.returncode in (0, 3) and done.stderr == "", done.stderr
+    assert done.returncode in ENDED and done.stderr == "", done.stderr
     assert "\x1b" not in done.stdout and "\r" not in done.stdout and done.stdout.isascii()
     is_private(done, tmp_path / "out", echo)
 
@@ -274,7 +274,7 @@ def test_on_a_dumb_terminal_there_are_no_escape_codes(echo: Echo, path: Path, tm
     except OSError:
         assert sys.platform == "linux"  # EIO is how a terminal ends here
     os.close(leader)
-    assert process.wait(300) in (0, 3), shown
+    assert process.wait(300) in ENDED, shown
     assert b"\x1b" not in shown
     done = subprocess.CompletedProcess(arguments, process.returncode, shown.decode(), "")
     is_private(done, tmp_path / "out", echo)

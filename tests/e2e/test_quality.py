@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e_support import FORMULA, Manifest, Sim, Sims, combee, result_of
+from e2e_support import ENDED, FORMULA, Manifest, Sim, Sims, combee, result_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -17,7 +17,7 @@ PRIVATE = "Ask Jane Roe at jane.roe@example.com, card 4111 1111 1111 1111, for t
 
 def run(path: Path, out: Path, sim: Sim) -> dict:
     done = combee("run", "-f", path, "-o", out, "--engine", f"main={sim.url}")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     return result_of(out)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e_support import Manifest, Sim, combee, result_of
+from e2e_support import ENDED, Manifest, Sim, combee, result_of
 from heard import heard
 
 from combee.names import COMPONENTS_KEY, LESSONS_FILE, PROMPT_KEY
@@ -80,7 +80,7 @@ def test_another_run_starts_from_it_and_shows_the_same_bytes(
     again = starting_from(first / file, method, examples=20, held_out=few, name="again")
     with heard(quick.url) as model:
         done = combee("run", "-f", again, "-o", second, "--engine", f"main={model.url}")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     assert f"\n\n{(first / PROMPT_KEY).read_bytes().decode()}\n" in model.systems[0]
 
 
@@ -92,7 +92,7 @@ def test_notes_for_people_are_refused_before_any_call(
     given.write_text(OWN)
     path = starting_from(given, method, examples=20, held_out=few)
     made = combee("run", "-f", path, "-o", out, "--engine", f"main={quick.url}")
-    assert made.returncode in (0, 3), made.stderr
+    assert made.returncode in ENDED, made.stderr
     notes = starting_from(out / LESSONS_FILE, method, examples=20, held_out=few, name="again")
     with heard(quick.url) as model:
         flags = ("-f", notes, "--engine", f"main={model.url}")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from checks import refused
-from e2e_support import FORMULA, MODEL, Manifest, Sim, Sims, combee, result_of
+from e2e_support import ENDED, FORMULA, MODEL, Manifest, Sim, Sims, combee, result_of
 from pods import UID, Cluster
 
 from combee.names import step_name
@@ -72,13 +72,13 @@ def test_at_another_pace_it_learns_the_same(
     path = manifest(train=small["train"], held_out=small["heldOut"], **spec(strategy))
     words = ["run", "-f", str(path), "--engine", f"main={sim.url}", "-o"]
     done = combee(*words, tmp_path / "whole")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     wanted = learned(tmp_path / "whole")
 
     alone = spec(strategy, workers={"concurrency": 1, "hedgeBudget": 0})
     slow = manifest(name="alone", train=small["train"], held_out=small["heldOut"], **alone)
     done = combee("run", "-f", slow, "--engine", f"main={quick.url}", "-o", tmp_path / "alone")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     assert learned(tmp_path / "alone") == wanted
 
 
@@ -89,7 +89,7 @@ def test_what_it_cost_and_left_out_is_in_the_result(
     sim = sims.start("--key", key, "--time-scale", "0")
     path = manifest(train=small["train"], held_out=small["heldOut"], **spec(strategy))
     done = combee("run", "-f", path, "--engine", f"main={sim.url}", "-o", tmp_path / "out")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     result = result_of(tmp_path / "out")
     assert result["setup"]["strategy"] == strategy
     retention = [iteration["retention"] for iteration in result["iterations"]]
@@ -138,7 +138,7 @@ def test_pods_learn_what_a_laptop_learns(
     for number, plan in cluster.plans.items():
         (plans / f"i{number:03d}.json").write_bytes(plan.to_json())
     done = combee("run", "-f", local, "-o", out, "--engine", f"main={sim.url}", "--plans", plans)
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     outputs = {
         kind: [cluster.summaries[step_name("pods", UID, number, kind)].outputs for number in cluster.plans]
         for kind in ("reduce", "finish")
@@ -203,5 +203,5 @@ def test_an_embedder_that_is_not_used_is_not_asked(
     given = spec("Naive", models=models, engines=engines)
     path = manifest(train=small["train"], held_out=small["heldOut"], **given)
     done = combee("run", "-f", path, "-o", tmp_path / "out", "--engine", f"main={sim.url}")
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     assert "embedder" not in result_of(tmp_path / "out")["models"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from e2e_support import FORMULA, Manifest, Sim, Sims, combee, result_of
+from e2e_support import ENDED, FORMULA, Manifest, Sim, Sims, combee, result_of
 from pods import UID, Cluster, Pod
 
 from combee.clients.store.store import Store
@@ -92,7 +92,7 @@ def test_pods_learn_what_a_laptop_learns_and_a_killed_one_changes_nothing(
         (plans / f"i{number:03d}.json").write_bytes(plan.to_json())
     laptop = sims.start("--key", key, "--time-scale", "0")
     done = combee("run", "-f", local, "-o", out, "--engine", f"main={laptop.url}", "--plans", plans)
-    assert done.returncode in (0, 3), done.stderr
+    assert done.returncode in ENDED, done.stderr
     own, other = Store.open(str(cluster.folder / "store")), Store.open(str(out / "store"))
     mine = [cluster.summaries[step_name("pods", UID, n, "finish")].outputs for n in sorted(cluster.plans)]
     steps = sorted((out / "steps").glob("*-finish-a0.json"))

@@ -50,7 +50,9 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended"
     """spec.suspend is true."""
     LEARNED = "Learned"
-    """a better artifact than the start was found."""
+    """a better artifact than the start was found, or, without heldOut, something was learned."""
+    UNSURE = "Unsure"
+    """an artifact scored above the start by a gain that chance could make."""
     NOTHING_BETTER = "NothingBetter"
     """no artifact was better than the start."""
     ALREADY_LEARNED = "AlreadyLearned"
@@ -136,7 +138,7 @@ class Reason(StrEnum):
 Status = Literal["True", "False", "Unknown"]
 R, T = Reason, ConditionType
 _WORKING = (R.PENDING, R.PREPARING, R.LEARNING, R.FINISHING)
-_DONE = (R.LEARNED, R.NOTHING_BETTER, R.ALREADY_LEARNED)
+_DONE = (R.LEARNED, R.UNSURE, R.NOTHING_BETTER, R.ALREADY_LEARNED)
 _COMPLETE = (*_DONE, R.BUDGET_SPENT, R.STOPPED)
 _UNFIT = (R.INVALID_MANIFEST, R.NOT_AVAILABLE, R.INVALID_DATA, R.DATA_OVERLAP, R.HELD_OUT_MOVED)
 _FAILED = (

@@ -33,6 +33,7 @@ class Phase(StrEnum):
     FINISHING = "Finishing"
     SUSPENDED = "Suspended"
     LEARNED = "Learned"
+    UNSURE = "Unsure"
     NOTHING_BETTER = "NothingBetter"
     BUDGET_EXHAUSTED = "BudgetExhausted"
     FAILED = "Failed"
@@ -44,7 +45,16 @@ class Phase(StrEnum):
         return self in _OVER
 
 
-_OVER = frozenset({Phase.LEARNED, Phase.NOTHING_BETTER, Phase.BUDGET_EXHAUSTED, Phase.FAILED, Phase.STOPPED})
+_OVER = frozenset(
+    {
+        Phase.LEARNED,
+        Phase.UNSURE,
+        Phase.NOTHING_BETTER,
+        Phase.BUDGET_EXHAUSTED,
+        Phase.FAILED,
+        Phase.STOPPED,
+    }
+)
 
 
 class Part(Model):

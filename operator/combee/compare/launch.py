@@ -22,7 +22,8 @@ from combee.local.flags import StandInFlags
 from combee.plan.types import EXIT_CODES
 from combee.report.bundle import RESULT_FILE
 
-FINISHED = (EXIT_CODES["Learned"], EXIT_CODES["NothingBetter"])
+FINISHED_OUTCOMES = ("Learned", "Unsure", "NothingBetter")
+FINISHED = tuple(EXIT_CODES[name] for name in FINISHED_OUTCOMES)
 GRACE_SECONDS = 20.0
 """The time that a cell may take to write what it has when it is told to stop."""
 _TAIL_BYTES = 2000

@@ -9,6 +9,7 @@ deterministic, so asking again is harmless).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -265,13 +266,19 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
     if summary.error:
         return _failed(state, summary)
     state = charge(state, summary)
-    gain = summary.scores["gateBest"] - summary.scores["gateBaseline"]
-    if stop.name == "BudgetExhausted":
-        return _done(state, stop)
+    return _done(state, stop if stop.name == "BudgetExhausted" else _gated(summary.scores, stop))
+
+
+def _gated(scores: Mapping[str, float], stop: Outcome) -> Outcome:
+    """Return what the look at gate shows: a gain, one that chance could make, or none."""
+    gain, low, high = scores["gateBest"] - scores["gateBaseline"], scores["gateLow"], scores["gateHigh"]
     if gain <= 0:
         reason = f"the best artifact on select does not hold on gate ({gain:+.3f}); {stop.reason}"
-        return _done(state, Outcome("NothingBetter", reason))
-    return _done(state, Outcome("Learned", f"held-out gate rose by {gain:+.3f}; {stop.reason}"))
+        return Outcome("NothingBetter", reason)
+    rose = f"held-out gate rose by {gain:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
+    if low > 0:
+        return Outcome("Learned", f"{rose}; {stop.reason}")
+    return Outcome("Unsure", f"{rose}, a gain that chance could make; {stop.reason}")
 
 
 def _no_gain(state: RunState, stop: Outcome) -> Outcome:

@@ -204,7 +204,7 @@ class Outcome:
     """How a run ended."""
 
     name: str
-    """Learned | NothingBetter | BudgetExhausted | Failed | Stopped"""
+    """Learned | Unsure | NothingBetter | BudgetExhausted | Failed | Stopped"""
     reason: str
 
 
@@ -213,5 +213,6 @@ EXIT_CODES: Mapping[str, int] = {
     "NothingBetter": 3,
     "BudgetExhausted": 4,
     "Failed": 5,
+    "Unsure": 6,
     "Stopped": 130,
 }

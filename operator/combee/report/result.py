@@ -29,7 +29,7 @@ from combee.report.parts import StageTime as StageTime
 from combee.report.parts import StepRecord as StepRecord
 from combee.report.parts import Verification as Verification
 
-Outcome = Literal["Learned", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
+Outcome = Literal["Learned", "Unsure", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
 Role = Literal["task", "proposer", "evaluator", "embedder"]
 Verified = Literal["replay", "support", "initial", "no"]
 RefusalKind = Literal["leak", "injection", "replay", "support"]
@@ -315,7 +315,7 @@ class Result(Model):
     manifest_digest: str
     outcome: Outcome
     exit_code: int
-    """0 Learned, 3 NothingBetter, 4 BudgetExhausted, 5 Failed, 130 Stopped."""
+    """0 Learned, 3 NothingBetter, 4 BudgetExhausted, 5 Failed, 6 Unsure, 130 Stopped."""
     reason: str
     """The reason why the run ended, in one sentence."""
     setup: Setup = Setup()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from combee.algo.gates import examples_needed
 from combee.api.methods import budget_field
 from combee.api.stakes import TUNED_ON
 from combee.names import LESSONS_FILE
@@ -20,6 +21,7 @@ SIMULATED_BANNER = "Numbers made with a simulated model"
 
 _TITLES = {
     "Learned": "learned a better playbook",
+    "Unsure": "found a gain that chance could make",
     "NothingBetter": "found nothing better than the start",
     "BudgetExhausted": "stopped at its budget",
     "Failed": "failed",
@@ -45,7 +47,7 @@ def headline(result: Result) -> Headline:
     if result.outcome == "Learned" and not _scored(result):
         title = "learned a playbook that nothing has scored"
     if result.outcome in {"BudgetExhausted", "Stopped"} and gain is not None and gain.gain > 0:
-        title += ", with a better playbook so far"
+        title += f", with {'a better playbook' if gain.low > 0 else 'a gain that chance could make'} so far"
     tone = {"Learned": "good", "Failed": "bad"}.get(result.outcome, "neutral")
     keeper = f" {result.setup.steward} keeps heldOut." if result.setup.steward else ""
     return Headline(title, _sentence(result.reason), f"{verdict(result)}{keeper}", tone)
@@ -209,9 +211,24 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
     if result.playbook is not None and ((gate is not None and gate.gain > 0) or not _scored(result)):
         steps.append(_read(result.playbook))
     if gate is not None and gate.low <= 0 < gate.gain:
-        steps.append("Add examples to heldOut before relying on this gain: its interval includes zero.")
+        steps.append(_more_rows(gate))
+    if result.outcome == "Unsure":
+        steps.append(
+            "No gate of a Playbook promotes it by itself. A person who has read it may: "
+            "`kubectl combee playbook promote`."
+        )
     steps.extend(_from_the_numbers(result))
     return tuple(steps)
+
+
+def _more_rows(gate: Paired) -> str:
+    """Return how many rows of heldOut, half of which are gate, would show a true gain as large as this."""
+    share = min(1.0, max(gate.gain, gate.discordant / gate.n))
+    rows = 2 * examples_needed(gate.gain, discordance=share, confidence=0.95)
+    return (
+        "Do not rely on this gain: its interval includes zero. A true gain as large shows in four of five "
+        f"runs with about {rows:,} heldOut rows."
+    )
 
 
 WEAK = 0.1

@@ -109,6 +109,7 @@ def test_a_status_of_a_newer_version_is_read() -> None:
 def test_phases_that_are_over() -> None:
     assert {p for p in Phase if p.over} == {
         "Learned",
+        "Unsure",
         "NothingBetter",
         "BudgetExhausted",
         "Failed",

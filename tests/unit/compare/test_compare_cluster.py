@@ -112,13 +112,15 @@ def test_runs_that_are_not_over_are_named_with_what_to_do(tmp_path: Path) -> Non
     made = [yaml.safe_load(path.read_text()) for path in write_runs(request(tmp_path), "methods")]
     members = [
         _member(found_in({**one, **_placed(one, phase)}), tmp_path)
-        for one, phase in zip(made, ["Learned", "NothingBetter", "Failed", "Learning"], strict=False)
+        for one, phase in zip(
+            made, ["Learned", "NothingBetter", "Failed", "Learning", "Unsure"], strict=False
+        )
     ]
     here: Any = Here(None, "team", Place())  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="2 of 4 runs have no result") as told:
+    with pytest.raises(UserError, match="2 of 5 runs have no result") as told:
         _refuse_unfinished(members, here)
     assert f"kubectl combee why {made[2]['metadata']['name']}" in told.value.fix
-    _refuse_unfinished(members[:2], here)
+    _refuse_unfinished([*members[:2], members[4]], here)
 
 
 @pytest.mark.parametrize(

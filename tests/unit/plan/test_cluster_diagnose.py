@@ -22,6 +22,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import EngineSeen, JobSeen, Trouble
 from combee.plan.playbook.conditions import READY
 from combee.plan.playbook.conditions import TABLE as OF_PLAYBOOKS
+from combee.plan.types import Outcome
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "troubleshooting.md").read_text()
 TEXT = " ".join(PAGE.replace("  - ", " ").split())
@@ -204,6 +205,20 @@ def test_a_run_whose_job_was_preempted_says_what_it_waits_for_and_asks_for_no_po
     assert (quota.status, quota.reason.value, quota.message) == ("False", "WaitingForQuota", waits)
     assert (pods.status, pods.reason.value) == ("Unknown", "NotStarted")
     assert end.message.endswith(f"; {waits}"), end.message
+
+
+@pytest.mark.parametrize("name", ["Learned", "Unsure", "NothingBetter"])
+def test_a_run_that_came_to_its_own_end_is_ready_with_the_word_of_its_outcome(name: str) -> None:
+    run, over = run_of(), replace(LEARNING, phase="Complete", outcome=Outcome(name, "because"))
+    facts = seen()
+    plan = decide_cluster(run, memory(over, ended=facts.now), facts)
+    end = standing.standing(plan.memory, plan, facts)
+    told = {c.type: c for c in standing.conditions(run.spec, plan.memory, plan, facts, end)}
+    assert (end.phase.value, end.reason.value) == (name, name)
+    for type in (ConditionType.READY, ConditionType.COMPLETE):
+        assert (told[type].status, told[type].reason.value) == ("True", name)
+    for type in (ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.FAILED):
+        assert (told[type].status, told[type].reason.value) == ("False", name)
 
 
 def test_a_run_at_work_waits_for_no_quota_though_its_next_job_does() -> None:

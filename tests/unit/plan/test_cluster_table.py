@@ -210,6 +210,15 @@ def test_nothing_better_publishes_nothing(scores: dict[str, float], outcome: str
     assert (got.outcome and got.outcome.name, got.jobs, got.memory.published) == (outcome, (), "")
 
 
+def test_a_gain_that_chance_could_make_is_published_all_the_same() -> None:
+    said = summary("evaluate", 3)
+    second = ask(STOPPED, done("evaluate", 3, summary=replace(said, scores={**said.scores, "gateLow": -0.1})))
+    assert names(second) == ["i003-publish-a0"]
+    last = ask(second.memory, done("publish", 3))
+    assert last.outcome is not None and last.outcome.name == "Unsure"
+    assert last.memory.published == "formula-a3"
+
+
 def test_a_run_that_never_beat_its_start_ends_without_a_look_at_the_gate() -> None:
     got = ask(replace(STOPPED, best=LEARNING.best))
     assert got.outcome is not None and got.outcome.name == "NothingBetter"

@@ -221,10 +221,9 @@ def test_nothing_better_never_looks_at_the_gate() -> None:
     assert got.outcome is not None and got.outcome.name == "NothingBetter"
 
 
-def evaluation(best: float) -> StepSummary:
-    return StepSummary(
-        "formula-3fa9c1d2-i002-evaluate-a0", "evaluate", scores={"gateBaseline": 0.5, "gateBest": best}
-    )
+def evaluation(best: float, low: float = 0.1, high: float = 0.3) -> StepSummary:
+    scores = {"gateBaseline": 0.5, "gateBest": best, "gateLow": low, "gateHigh": high}
+    return StepSummary("formula-3fa9c1d2-i002-evaluate-a0", "evaluate", scores=scores)
 
 
 BETTER = replace(STOPPED, best=Best("A2", 0.7, 1))
@@ -236,16 +235,33 @@ def test_the_best_artifact_gets_one_look_at_the_gate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("best", "name", "reason"),
+    ("best", "low", "high", "name", "reason"),
     [
-        (0.7, "Learned", "held-out gate rose by +0.200; 1 epoch done"),
-        (0.5, "NothingBetter", "the best artifact on select does not hold on gate (+0.000); 1 epoch done"),
-        (0.4, "NothingBetter", "the best artifact on select does not hold on gate (-0.100); 1 epoch done"),
+        (0.7, 0.1, 0.3, "Learned", "rose by +0.200 (95 % interval +0.100 to +0.300)"),
+        (0.7, 0.01, 0.39, "Learned", "rose by +0.200 (95 % interval +0.010 to +0.390)"),
+        (
+            0.7,
+            0.0,
+            0.4,
+            "Unsure",
+            "rose by +0.200 (95 % interval +0.000 to +0.400), a gain that chance could make",
+        ),
+        (
+            0.51,
+            -0.1,
+            0.12,
+            "Unsure",
+            "rose by +0.010 (95 % interval -0.100 to +0.120), a gain that chance could make",
+        ),
+        (0.5, -0.1, 0.1, "NothingBetter", "the best artifact on select does not hold on gate (+0.000)"),
+        (0.4, -0.2, 0.0, "NothingBetter", "the best artifact on select does not hold on gate (-0.100)"),
     ],
 )
-def test_the_gate_decides(best: float, name: str, reason: str) -> None:
-    got = ask(BETTER, Snapshot({evaluation(best).step: evaluation(best)}))
-    assert got.outcome == Outcome(name, reason)
+def test_the_gate_decides(best: float, low: float, high: float, name: str, reason: str) -> None:
+    seen = evaluation(best, low, high)
+    got = ask(BETTER, Snapshot({seen.step: seen}))
+    head = "held-out gate " if reason.startswith("rose") else ""
+    assert got.outcome == Outcome(name, f"{head}{reason}; 1 epoch done")
     assert got.state.phase == "Complete"
 
 

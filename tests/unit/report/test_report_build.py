@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import made_up
 import pytest
 
+from combee.algo.gates import examples_needed
 from combee.report import views, words
 from combee.report.build import build_report, lessons_markdown
 from combee.report.figures import figures
@@ -67,6 +68,14 @@ def drawn():
     return figures(made_up.result())
 
 
+def unsure(**change):
+    """A result whose gain on gate is one example of 125: seven came right, six went wrong."""
+    held_out = json.loads(to_bytes(made_up.result()))["heldOut"]
+    few = {"best": 0.648, "gain": 0.008, "low": -0.048, "high": 0.064, "discordant": 13}
+    change = {"outcome": "Unsure", "exitCode": 6, **change}
+    return made_up.result(heldOut={**held_out, "gate": {**held_out["gate"], **few}}, **change)
+
+
 def ends():
     gate = json.loads(to_bytes(made_up.result()))["heldOut"]
     no_gate = {**gate, "gate": None}
@@ -75,6 +84,7 @@ def ends():
         "failed at once": made_up.bare(),
         "stopped": made_up.bare("Stopped", 130, reason="stopped by Ctrl-C"),
         "budget": made_up.result(outcome="BudgetExhausted", exitCode=4, heldOut=no_gate, costPerPoint=None),
+        "unsure": unsure(),
         "nothing better": made_up.result(
             outcome="NothingBetter", exitCode=3, entries=[], refusals=[], playbook=None
         ),
@@ -296,6 +306,25 @@ def test_faults_are_said_in_one_line_and_a_table():
         "the endpoint: 3 slow calls raced; nothing was lost"
     )
     assert words.faults(made_up.bare()) == ""
+
+
+def test_unsure_says_how_many_rows_would_show_the_gain_and_that_a_person_may_promote_it():
+    head = words.headline(unsure())
+    assert (head.title, head.tone) == ("found a gain that chance could make", "neutral")
+    assert head.verdict.startswith("The interval includes zero: the difference can be chance.")
+    read, rows, promote, *_ = words.next_steps(unsure())
+    needed = 2 * examples_needed(0.008, discordance=13 / 125, confidence=0.95)
+    assert read.startswith("Read lessons.md") and f"about {needed:,} heldOut rows" in rows
+    assert "kubectl combee playbook promote" in promote
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("BudgetExhausted", 4), ("Stopped", 130)])
+def test_a_run_that_ended_early_claims_a_better_playbook_only_where_it_is_shown(outcome, code):
+    shown = made_up.result(outcome=outcome, exitCode=code)
+    assert words.headline(shown).title.endswith("with a better playbook so far")
+    doubtful = unsure(outcome=outcome, exitCode=code)
+    assert words.headline(doubtful).title.endswith("with a gain that chance could make so far")
+    assert not any("playbook promote" in step for step in words.next_steps(doubtful))
 
 
 def test_nothing_better_says_why_as_far_as_the_numbers_do():

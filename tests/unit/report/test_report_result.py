@@ -52,7 +52,8 @@ def test_a_wrong_value_is_named(change, path):
 
 
 def test_every_outcome_has_its_exit_code():
-    assert EXIT_CODES == {"Learned": 0, "NothingBetter": 3, "BudgetExhausted": 4, "Failed": 5, "Stopped": 130}
+    codes = {"Learned": 0, "NothingBetter": 3, "BudgetExhausted": 4, "Failed": 5, "Unsure": 6, "Stopped": 130}
+    assert codes == EXIT_CODES
 
 
 def test_generated_files_are_up_to_date():

@@ -22,7 +22,7 @@ from combee.cli.where import Place
 from combee.compare.cells import Cell, CompareTask
 from combee.compare.collect import CellFacts, facts_of, read_steps
 from combee.compare.gate import Scores
-from combee.compare.launch import finished_digest
+from combee.compare.launch import FINISHED_OUTCOMES, finished_digest
 from combee.compare.page import Terms
 from combee.compare.run import write_pages
 from combee.compare.strategies import parse_strategies
@@ -96,16 +96,13 @@ def _member(run: LiveRun, out: Path) -> Member:
 
 
 def _refuse_unfinished(members: Sequence[Member], here: Here) -> None:
-    waiting = [one.run for one in members if one.run.status.phase not in FINISHED_PHASES]
+    waiting = [one.run for one in members if one.run.status.phase not in FINISHED_OUTCOMES]
     if waiting:
         shown = ", ".join(f"{one.name} is {one.status.phase or 'Pending'}" for one in waiting[:NAMED])
         raise UserError(
             f"{len(waiting)} of {len(members)} runs have no result to compare: {shown}",
             fix=f"See what the first waits for or died of: {here.command(f'why {waiting[0].name}')}",
         )
-
-
-FINISHED_PHASES = ("Learned", "NothingBetter")
 
 
 def _is_here(member: Member) -> bool:

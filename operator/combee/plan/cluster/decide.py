@@ -236,7 +236,7 @@ def _published(
     facts, best = memory.run.facts, memory.run.best
     unscored = facts is not None and not facts.held_out_rows and best is not None and best.iteration >= 0
     better = memory.gate is not None and memory.gate.gain > 0
-    if outcome.name not in ("Learned", "BudgetExhausted") or not (better or unscored):
+    if outcome.name not in ("Learned", "Unsure", "BudgetExhausted") or not (better or unscored):
         return _Published(outcome)
     step = publish_step(run, memory)
     summary = summaries.get(step.name)

@@ -37,6 +37,7 @@ ERRORS: Mapping[str, Reason] = {
 """An error's code -> the reason of a failed run; any other code is an internal error."""
 _ENDS: Mapping[str, tuple[Phase, Reason]] = {
     "Learned": (Phase.LEARNED, R.LEARNED),
+    "Unsure": (Phase.UNSURE, R.UNSURE),
     "NothingBetter": (Phase.NOTHING_BETTER, R.NOTHING_BETTER),
     "BudgetExhausted": (Phase.BUDGET_EXHAUSTED, R.BUDGET_SPENT),
     "Stopped": (Phase.STOPPED, R.STOPPED),
@@ -108,7 +109,7 @@ def _trouble(seen: Seen) -> Trouble | None:
 
 def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end: End) -> Iterator[Condition]:
     over, failed = end.phase.over, end.phase is Phase.FAILED
-    good = end.reason in (R.LEARNED, R.NOTHING_BETTER, R.ALREADY_LEARNED)
+    good = end.reason in (R.LEARNED, R.UNSURE, R.NOTHING_BETTER, R.ALREADY_LEARNED)
     suspended = end.phase is Phase.SUSPENDED
     yield condition(T.READY, "True" if good else "False", end.reason, end.message)
     working = not over and not suspended
