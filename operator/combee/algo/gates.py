@@ -26,6 +26,8 @@ from combee.algo.stats import paired_difference, score_difference, wilson
 from combee.algo.verdict import Judgement, Outcome, number, spoken
 from combee.errors import BugError
 
+CONFIDENCE = 0.95
+"""confidence of the interval on gate that decides whether a run ends as Learned."""
 POWER = 0.8
 """probability with which the number of examples said to be needed would decide."""
 
@@ -156,7 +158,7 @@ def held_out_verdict(
         parts.append(f"a gain over {number(min_gain)} is asked for")
     else:
         outcome, reason = "Inconclusive", "TooFewExamples"
-        needed = _more(compared, min_gain, confidence)
+        needed = examples_missing(compared, min_gain, confidence)
         parts.append(_too_few(compared, min_gain, needed))
     return Judgement(
         outcome, reason, "; ".join(parts), compared.score, gain, low, high, compared.rows, needed
@@ -170,8 +172,15 @@ def _too_few(compared: Compared, min_gain: float, needed: int | None) -> str:
     return f"{claim}; about {needed:,} more examples would show one of {compared.gain:.3f}"
 
 
-def _more(compared: Compared, min_gain: float, confidence: float) -> int | None:
-    """Return the examples missing for the gain measured; None where no gain was measured."""
+def examples_missing(compared: Compared, min_gain: float, confidence: float) -> int | None:
+    """Return the examples still missing to show the gain measured; None where no gain was measured.
+
+    Arguments as ``held_out_verdict``, source and cost as ``examples_needed``. BugError for confidence outside
+    (0, 1).
+
+    >>> examples_missing(Compared(0.61, 0.6, -0.02, 0.04, 300, discordant=30), 0.0, 0.95)
+    7549
+    """
     effect = compared.gain - min_gain
     if not compared.rows or effect <= 0:
         return None

@@ -103,7 +103,8 @@ class VersionPolicy(Model):
 
 
 class HeldOutGate(Model):
-    """What a candidate must show on heldOut."""
+    """What a candidate must show on heldOut. Whatever stands here, none passes whose own run did not show a
+    gain: the 95 % interval of what it measured on gate must lie above 0."""
 
     min_score: Float | None = Field(default=None, ge=0, le=1, description="Least score; absent: any.")
     min_gain: Float = Field(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from combee.algo.gates import examples_needed
+from combee.algo.gates import CONFIDENCE, examples_needed
 from combee.api.methods import budget_field
 from combee.api.stakes import TUNED_ON
 from combee.names import LESSONS_FILE
@@ -224,7 +224,7 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
 def _more_rows(gate: Paired) -> str:
     """Return how many rows of heldOut, half of which are gate, would show a true gain as large as this."""
     share = min(1.0, max(gate.gain, gate.discordant / gate.n))
-    rows = 2 * examples_needed(gate.gain, discordance=share, confidence=0.95)
+    rows = 2 * examples_needed(gate.gain, discordance=share, confidence=CONFIDENCE)
     return (
         "Do not rely on this gain: its interval includes zero. A true gain as large shows in four of five "
         f"runs with about {rows:,} heldOut rows."

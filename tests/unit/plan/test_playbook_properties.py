@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playbook_bench import CANARY, World, digest_of, gate
 
+from combee.algo.gates import compare
 from combee.algo.verdict import Judgement
 from combee.errors import UserError
 from combee.methods.content import leak_corpus
@@ -19,7 +20,7 @@ from combee.plan.playbook.serving import Version, Wanted, serving
 
 NAMES = ("a", "b", "c", "d")
 STEPS = st.one_of(
-    st.tuples(st.just("add"), st.sampled_from(NAMES), st.sampled_from([-0.2, 0.0, 0.1, 0.2])),
+    st.tuples(st.just("add"), st.sampled_from(NAMES), st.sampled_from([-0.2, 0.0, 0.01, 0.1, 0.2])),
     st.tuples(
         st.just("decide"), st.sampled_from(NAMES), st.sampled_from(["Auto", "Approve", "Promote", "Refuse"])
     ),
@@ -28,6 +29,7 @@ STEPS = st.one_of(
     st.tuples(st.just("wait"), st.just(""), st.sampled_from([1.0, 100.0, 4000.0])),
     st.tuples(st.just("epsilon"), st.just(""), st.sampled_from([0.05, 0.1])),
     st.tuples(st.just("judge"), st.just(""), st.sampled_from(["judge", "another"])),
+    st.tuples(st.just("heldOut"), st.just(""), st.sampled_from([{}, {"minGain": -0.3}, {"confidence": 0.6}])),
     st.tuples(st.just("policy"), st.just(""), st.sampled_from(["Automatic", "Manual"])),
     st.tuples(st.just("reapply"), st.just(""), st.just("")),
     st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just("")),
@@ -54,6 +56,8 @@ def do(world: World, step: tuple[str, str, Any]) -> None:
     elif kind == "judge":
         evaluator = {**CANARY["evaluator"], "model": value}
         world.change(canary={**CANARY, "watchSeconds": 3600, "evaluator": evaluator})
+    elif kind == "heldOut":
+        world.change(heldOut=value)
     elif kind == "policy":
         world.change(version={**world.spec.get("version", {}), "policy": value})
     elif kind == "delete":
@@ -95,6 +99,11 @@ def test_whatever_happens(steps: list[tuple[str, str, Any]]) -> None:
         if active:
             assert world.phases[active] == "Active"
             assert world.versions[active].spec.decision != "Refuse"
+        # No gate promotes a version whose own run's gain can be chance, whatever the thresholds are.
+        for version in world.versions.values():
+            if version.status.promoted_by == "Gates":
+                assert version.gate is not None
+                assert compare(version.gate.best, version.gate.baseline, confidence=0.95).low > 0
         # What was refused is never active again unless it is named.
         if active in gone:
             assert world.versions[active].spec.decision == "Promote"

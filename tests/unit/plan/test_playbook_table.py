@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +13,11 @@ from playbook_bench import CANARY, GATEWAY, HELD_OUT, World, digest_of, gate
 
 from combee.algo.canary import LeftOut
 from combee.api.playbook import PlaybookSpec
-from combee.api.playbook_status import PlaybookStatus
+from combee.api.playbook_status import PlaybookStatus, Thresholds
 from combee.methods.findings import Finding
 from combee.plan.playbook import memory
 from combee.plan.playbook.conditions import ORDER
+from combee.plan.playbook.heldout import version_verdict
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.serving import Version, Wanted, serving
 
@@ -77,7 +79,7 @@ def test_a_better_version_replaces_the_active_one_which_is_kept() -> None:
         (0.2, {"heldOut": {"minScore": 0.7}}, ("True", "HeldOutPassed"), "Active"),
         (0.2, {"heldOut": {"minGain": 0.19}}, ("Unknown", "TooFewExamples"), "Inconclusive"),
         (0.2, {"heldOut": {"minGain": 0.3}}, ("False", "NotBetter"), "Refused"),
-        (0.01, {"heldOut": {"minGain": -0.05}}, ("True", "HeldOutPassed"), "Active"),
+        (0.03, {"heldOut": {"minGain": -0.05}}, ("True", "HeldOutPassed"), "Active"),
         (None, {}, ("False", "NotMeasured"), "Inconclusive"),
     ],
 )
@@ -87,6 +89,48 @@ def test_heldout(better: float | None, spec: dict[str, object], reason: tuple[st
     assert world.phases["b"] == phase
     assert world.active == ("b" if phase == "Active" else "a")
     assert world.status.candidate_digest == ""
+
+
+def unshown(how: str) -> World:
+    """``a`` is active; ``b`` meets every threshold of the Playbook, and its own run's gain can be chance."""
+    world = World().add("a").settle()
+    if how == "another base":
+        world.add("c", parent="a", scores=gate(0.1, base=0.7)).settle()
+        return world.add("b", parent="a", scores=gate(0.01, base=0.85)).settle()
+    if how == "confidence":
+        return world.change(heldOut={"confidence": 0.8}).add("b", parent="a", better=0.02).settle()
+    world.change(heldOut={"minGain": -0.05})
+    if how == "minGain":
+        return world.add("b", parent="a", better=0.01).settle()
+    record = {"baseline": 0.6, "best": 0.61, "low": 0.0, "high": 0.03, "rows": 300, "discordant": 3}
+    origin = {"dataDigests": {"heldOut": HELD_OUT}}
+    spec = world.add("b", parent="a", better=None, origin=origin).versions["b"].spec
+    recorded = type(spec).model_validate({**spec.dump(), "scores": {"gate": record}})
+    return world.change_version("b", spec=recorded).settle()
+
+
+UNSHOWN = ("minGain", "confidence", "another base", "record alone")
+
+
+@pytest.mark.parametrize("canary", [False, True], ids=["heldOut alone", "canary"])
+@pytest.mark.parametrize("how", UNSHOWN)
+def test_a_gain_that_chance_could_make_passes_no_gate_whatever_its_thresholds(how: str, canary: bool) -> None:
+    world = unshown(how)
+    if canary:
+        world.change(canary=CANARY).settle()
+    assert (world.active, world.phases["b"]) == ("c" if how == "another base" else "a", "Inconclusive")
+    assert world.why("HeldOutPassed", "b") == ("Unknown", "TooFewExamples")
+    assert world.why("Promoted", "b") == ("False", "Inconclusive")
+    assert "its own run's gain, +0.0" in world.says("HeldOutPassed", "b")
+    assert "can be chance" in world.says("Promoted", "b")
+    verdict = world.versions["b"].status.held_out
+    assert verdict is not None and verdict.needed is not None and verdict.needed > 0
+
+
+@pytest.mark.parametrize("how", UNSHOWN)
+def test_a_person_promotes_or_pins_it_all_the_same(how: str) -> None:
+    assert unshown(how).decide("b", "Promote").settle().active == "b"
+    assert unshown(how).change(version={"pinnedDigest": digest_of("b")}).settle().active == "b"
 
 
 def test_the_record_of_a_version_will_do_where_its_configmap_has_no_scores() -> None:
@@ -890,3 +934,13 @@ def test_the_largest_epsilons_are_reckoned_with() -> None:
     world.tick()
     world.judged("b", BAD).tick(100)
     assert world.active == "b"
+
+
+def test_a_version_whose_scores_are_gone_since_it_was_compared_waits_for_a_person() -> None:
+    world = World().add("a").add("b", parent="a", origin={"dataDigests": {"heldOut": HELD_OUT}})
+    active, version = world.versions["a"], world.versions["b"]
+    passed = version_verdict(version, active, thresholds=Thresholds(), pinned="")
+    assert passed.judgement.outcome == "Passed"
+    gone = replace(version, gate=None)
+    later = version_verdict(gone, active, thresholds=Thresholds(), pinned="", before=passed.comparison)
+    assert (later.judgement.outcome, later.judgement.reason) == ("Error", "NotMeasured")

@@ -4,15 +4,18 @@ A run compares what it learned with what it started from. Where that is today's 
 holds. Where it is not (``StaleBase``), the scores of the candidate and the active version on the same
 examples are compared; both brought them along in their ConfigMaps. On another heldOut nothing can be
 compared. No model is asked.
+
+Whatever thresholds the Playbook has, a version passes only where its own run showed a gain, as ``Learned``
+has it: the 95 % interval of what that run measured on gate lies above 0. Any other waits for a person.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from combee.algo.gates import Compared, compare, held_out_verdict
-from combee.algo.verdict import Judgement
+from combee.algo.gates import CONFIDENCE, Compared, compare, examples_missing, held_out_verdict
+from combee.algo.verdict import Judgement, spoken
 from combee.api.playbook_status import Comparison, Thresholds
 from combee.plan.playbook.types import VersionSeen
 
@@ -66,7 +69,34 @@ def version_verdict(
         confidence=thresholds.confidence,
         against="active" if active is not None else "the start",
     )
-    return HeldOut(judgement, comparison, stale)
+    return HeldOut(_shown(judgement, version), comparison, stale)
+
+
+def _shown(judgement: Judgement, version: VersionSeen) -> Judgement:
+    """Return ``judgement``, or that the version's own run did not show a gain where only that is amiss."""
+    if judgement.outcome != "Passed":
+        return judgement
+    own = _own(version)
+    if isinstance(own, Judgement):
+        return own
+    if own.low > 0:
+        return judgement
+    needed = examples_missing(own, 0.0, CONFIDENCE)
+    numbers = spoken(own.gain, own.low, own.high, own.rows, "its start")
+    more = "" if needed is None else f": about {needed:,} more examples would show it"
+    message = (
+        f"{judgement.message}; its own run's gain, {numbers}, can be chance{more}; or promote it by name"
+    )
+    return replace(judgement, outcome="Inconclusive", reason="TooFewExamples", message=message, needed=needed)
+
+
+def _own(version: VersionSeen) -> Compared | Judgement:
+    """Return what the version's own run measured on gate, by its record or else example by example; or why
+    nothing says it: the scores of a version that was compared once may be gone since."""
+    if version.spec.scores.gate is None and version.gate is not None:
+        return compare(version.gate.best, version.gate.baseline, confidence=CONFIDENCE)
+    recorded = _recorded(version, "")
+    return Compared(**_figures(recorded)) if isinstance(recorded, Comparison) else recorded
 
 
 def _again(
