@@ -80,8 +80,8 @@ def preview(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what a run would do and cost: batches, tree, calls, tokens, the smallest gain it can
-    detect. Reads the data; spends nothing. The flags of `combee run` are checked, and the next command has
+    """Show what a run would do and cost: batches, tree, calls, tokens, and which outcomes its heldOut can
+    show. Reads the data; spends nothing. The flags of `combee run` are checked, and the next command has
     them.
 
     Exit codes: 0 shown, 2 the manifest or its data is wrong.

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
+from combee.algo.gates import POWER
 from combee.api.local import lacking
 from combee.cli.errors import guarded
 from combee.local.flags import StandInFlags
@@ -73,12 +74,19 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
 
 
 def _held_out(shown: Preview) -> list[str]:
-    if shown.detectable_gain is None:
+    outlook = shown.outlook
+    if outlook is None:
         return ["heldOut                           none: what is learned from traces is scored on nothing"]
-    return [
+    least = "none" if outlook.detectable_gain is None else f"{outlook.detectable_gain:.3f}"
+    ends = f"ends as Learned in {100 * outlook.power:.0f} % of runs, else as Unsure or NothingBetter"
+    lines = [
         f"heldOut                           {shown.held_out[0]} rows select, {shown.held_out[1]} rows gate",
-        f"smallest detectable gain          {shown.detectable_gain:.3f} on gate (paired, power 0.8 at 5 %)",
+        f"smallest detectable gain          {least} on gate (paired, power {POWER} at 5 %)",
+        f"{f'a true gain of {outlook.target_gain:g}, the target':<34}{ends}",
     ]
+    if outlook.rows_needed:
+        lines.append(f"{f'heldOut rows for power {POWER}':<34}about {outlook.rows_needed:,}")
+    return lines
 
 
 def _key(batch: Batch) -> tuple[object, ...]:

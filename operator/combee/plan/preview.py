@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from combee import strategies
+from combee.algo.gates import CONFIDENCE, POWER, examples_needed
 from combee.algo.ranges import Range, total
-from combee.algo.stats import detectable_gain
+from combee.algo.stats import detectable_gain, discordance_of, gate_power
 from combee.api.run import RunSpec
 from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
@@ -40,6 +41,33 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """Which outcome a run may have whose true gain is ``target_gain``, stopping.targetGain."""
+
+    gate_rows: int
+    target_gain: float
+    power: float
+    """the probability that it ends as Learned; otherwise it ends as Unsure or NothingBetter."""
+    detectable_gain: float | None
+    """the smallest gain with which it does so with probability POWER; None where no gain has that."""
+    rows_needed: int | None
+    """the heldOut rows, half of them gate, that would do so for the target; None for a target of 0."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether the rows are enough for the target; for a target of 0, whether they are for any gain."""
+        return self.power >= POWER if self.target_gain else self.detectable_gain is not None
+
+    def __str__(self) -> str:
+        gain, least = f"{self.target_gain:g}", self.detectable_gain
+        given = f"with {self.gate_rows} gate rows a true gain of {gain} (stopping.targetGain)"
+        ends = f"ends as Learned in {100 * self.power:.0f} % of runs, else as Unsure or NothingBetter"
+        enough = "no gain" if least is None else f"one of {least:.3f}"
+        rows = f"; about {self.rows_needed:,} heldOut rows would do for {gain}" if self.rows_needed else ""
+        return f"{given} {ends}; {enough} does in {100 * POWER:.0f} %{rows}"
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What a run would do."""
 
@@ -49,8 +77,8 @@ class Preview:
     aggregator_calls: Range
     reflections: Range
     tokens: Range
-    detectable_gain: float | None
-    """the smallest gain that gate can show; None where nothing is scored."""
+    outlook: Outlook | None
+    """what gate can show; None where nothing is scored."""
     held_out: tuple[int, int]
     """the rows of select and of gate."""
     warnings: tuple[str, ...] = ()
@@ -76,7 +104,8 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     batches, reason = _batches(spec, shape)
     calls = total([batch.aggregator_calls for batch in batches])
     rollouts, reflections = _work(spec, shape, batches)
-    gain = detectable_gain(facts.gate_rows) if facts.gate_rows else math.inf
+    outlook = outlook_of(facts.gate_rows, spec.stopping.target_gain) if spec.rolls_out else None
+    short = outlook is not None and not outlook.shown
     return Preview(
         batches=tuple(batches),
         batch_reason=reason,
@@ -84,9 +113,9 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         aggregator_calls=calls,
         reflections=reflections,
         tokens=_tokens(spec, shape, rollouts, reflections, calls),
-        detectable_gain=gain if spec.rolls_out else None,
+        outlook=outlook,
         held_out=(facts.select_rows, facts.gate_rows),
-        warnings=(*shape.warnings, *(_warnings(spec, facts, gain) if spec.rolls_out else ())),
+        warnings=(*shape.warnings, *((f"heldOut is small: {outlook}",) if short else ())),
         refused=facts.refusal if spec.rolls_out else "",
     )
 
@@ -110,14 +139,19 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     return rollouts, Range(examples, learning * rounds) if cost.reflects else Range(0, 0)
 
 
-def _warnings(spec: RunSpec, facts: DataFacts, gain: float) -> list[str]:
-    target = spec.stopping.target_gain
-    if gain <= target:
-        return []
-    needed = math.ceil(2 * facts.gate_rows * (gain / target) ** 2) if target else 0
-    advice = f"; about {needed:,} heldOut rows would show it" if needed else ""
-    least = f"the smallest gain that {facts.gate_rows} gate rows can show is {gain:.3f}"
-    return [f"{least}, larger than stopping.targetGain {target}{advice}"]
+def outlook_of(gate_rows: int, target_gain: float) -> Outlook:
+    """Return what ``gate_rows`` examples can show of a true gain of ``target_gain``, in [0, 1]."""
+    discordance, least = discordance_of(target_gain), detectable_gain(gate_rows, power=POWER)
+    needed = None
+    if target_gain:
+        needed = 2 * examples_needed(target_gain, discordance=discordance, confidence=CONFIDENCE)
+    return Outlook(
+        gate_rows=gate_rows,
+        target_gain=target_gain,
+        power=gate_power(gate_rows, target_gain, discordance=discordance),
+        detectable_gain=least if math.isfinite(least) else None,
+        rows_needed=needed,
+    )
 
 
 def _batches(spec: RunSpec, shape: DataShape) -> tuple[list[Batch], str]:

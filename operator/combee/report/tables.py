@@ -61,7 +61,7 @@ def _paired(result: Result) -> Table:
         "Discordant: examples whose verdict changed."
     )
     if smallest is not None:
-        note += f" Smallest gain that the gate half can show: {score(smallest)}."
+        note += f" Smallest true gain that the gate half shows in four of five runs: {score(smallest)}."
     note += "".join(
         f" {split}{words.partial_words(pair)}." for split, pair in looks if pair and words.partial_words(pair)
     )

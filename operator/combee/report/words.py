@@ -72,9 +72,9 @@ def verdict(result: Result) -> str:
     else:
         text = "The interval includes zero: the difference can be chance."
     smallest = result.smallest_detectable_gain
-    if smallest is not None and 0 <= gate.gain < smallest:
+    if smallest is not None and gate.low <= 0 <= gate.gain < smallest:
         text += (
-            f" With {count(gate.n, 'example')} only gains from {score(smallest)} on can be told from chance."
+            f" With {count(gate.n, 'example')} a true gain of {score(smallest)} shows in four of five runs."
         )
     return text
 
@@ -177,8 +177,8 @@ def warnings(result: Result) -> tuple[str, ...]:
         texts.append(TUNED_ON)
     held_out, gate = result.held_out, result.gate
     smallest = result.smallest_detectable_gain
-    if smallest is not None and smallest > 0.1:
-        texts.append(f"heldOut is small: gains under {score(smallest)} cannot be told from chance")
+    if smallest is not None and smallest > SMALL:
+        texts.append(f"heldOut is small: gains under {score(smallest)} show in fewer than four of five runs")
     if held_out and held_out.best and held_out.baseline and gate:
         drop = (held_out.best.select - held_out.baseline.select) - gate.gain
         if drop > 0.05:
@@ -231,6 +231,8 @@ def _more_rows(gate: Paired) -> str:
     )
 
 
+SMALL = 0.15
+"""The smallest gain shown from which on heldOut is called small."""
 WEAK = 0.1
 """A score on select below which a model probably lacks the skill that the task asks for."""
 

@@ -18,7 +18,7 @@ from combee.algo.gates import (
     held_out_verdict,
     score_interval,
 )
-from combee.algo.stats import detectable_gain, paired_difference
+from combee.algo.stats import gate_power, paired_difference
 from combee.algo.verdict import number, spoken
 from combee.errors import BugError
 
@@ -29,7 +29,7 @@ VERDICTS = [
     ("score exactly", Compared(0.85, 0.64, 0.1, 0.3, 300), 0.85, 0.0, "Passed", "HeldOutPassed", None),
     ("score too low", BETTER, 0.9, 0.0, "Failed", "ScoreTooLow", None),
     ("gain is larger than asked for", BETTER, None, 0.17, "Passed", "HeldOutPassed", None),
-    ("gain asked for is within the interval", BETTER, None, 0.2, "Inconclusive", "TooFewExamples", 3634),
+    ("gain asked for is within the interval", BETTER, None, 0.2, "Inconclusive", "TooFewExamples", 3752),
     ("gain asked for is above the interval", BETTER, None, 0.3, "Failed", "NotBetter", None),
     ("worse", Compared(0.5, 0.6, -0.15, -0.05, 300), None, 0.0, "Failed", "NotBetter", None),
     ("a worse one that may be a little worse", Compared(0.5, 0.51, -0.02, 0.0, 300), None, -0.03, "Passed",
@@ -37,9 +37,9 @@ VERDICTS = [
     ("equal", Compared(0.6, 0.6, -0.04, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive", "TooFewExamples",
      None),
     ("doubtful", Compared(0.61, 0.6, -0.02, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive", "TooFewExamples",
-     7549),
+     7786),
     ("on the edge of doubt", Compared(0.61, 0.6, 0.0, 0.04, 300, 0.95, 30), None, 0.0, "Inconclusive",
-     "TooFewExamples", 7549),
+     "TooFewExamples", 7786),
     ("no examples", Compared(0.0, 0.0, -1.0, 1.0, 0), 0.85, 0.0, "Inconclusive", "TooFewExamples", None),
 ]  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_sentences() -> None:
     said = held_out_verdict(doubtful, min_score=None, min_gain=0.0, confidence=0.95)
     assert said.message == (
         "+0.010 [-0.020, 0.040] vs active, n=300; a gain over 0.000 cannot be told from chance; "
-        "about 7,549 more examples would show one of 0.010"
+        "about 7,786 more examples would show one of 0.010"
     )
 
 
@@ -151,7 +151,8 @@ def test_what_passes_holds_and_what_fails_does_not(
 @pytest.mark.parametrize(("gain", "share"), [(0.1, 0.3), (0.2, 0.4), (0.15, 0.2)])
 def test_the_examples_needed_detect_the_gain(gain: float, share: float) -> None:
     needed = examples_needed(gain, discordance=share, confidence=0.95)
-    assert detectable_gain(needed, discordance=share) <= gain
+    assert gate_power(needed, gain, discordance=share) >= 0.8
+    assert gate_power(needed - max(2, needed // 50), gain, discordance=share) < 0.82
     rng = np.random.default_rng(5)
     shown = 0
     for _ in range(200):
@@ -160,6 +161,11 @@ def test_the_examples_needed_detect_the_gain(gain: float, share: float) -> None:
         new = {str(i): float(d > 0) for i, d in enumerate(draws)}
         shown += compare(new, old, confidence=0.95).low > 0
     assert 0.7 <= shown / 200 <= 0.95
+
+
+def test_a_gain_beyond_what_differs_and_one_too_small_for_any_data_get_a_number_at_once() -> None:
+    assert examples_needed(2.0, discordance=1.0, confidence=0.95) == 6
+    assert examples_needed(1e-6, discordance=0.1, confidence=0.95) > 10**11
 
 
 def test_what_cannot_be_needed_is_refused() -> None:

@@ -2,17 +2,21 @@
 
 import math
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from combee.algo.stats import (
     Paired,
     can_ever_detect,
     detectable_gain,
+    discordance_of,
+    gate_power,
     mean_interval,
     paired_difference,
     sign_test,
@@ -166,15 +170,73 @@ def test_can_ever_detect_is_all_wins(n: int, alpha: float) -> None:
     assert can_ever_detect(n, alpha) == (n > 0 and sign_test(n, 0) <= alpha)
 
 
-@given(st.integers(1, 10**6), st.floats(0.01, 0.99))
-def test_detectable_gain_shrinks_with_the_root_of_n(n: int, discordance: float) -> None:
-    gain = detectable_gain(n, discordance=discordance)
-    assert gain == pytest.approx(2.8016 * math.sqrt(discordance / n), rel=1e-4)
-    assert detectable_gain(4 * n, discordance=discordance) == pytest.approx(gain / 2)
+@cache
+def shown(n: int) -> list[tuple[int, int]]:
+    """The wins and losses on n examples with which the interval lies above 0."""
+    counts = [(wins, losses) for wins in range(n + 1) for losses in range(n + 1 - wins)]
+    return [
+        (wins, losses)
+        for wins, losses in counts
+        if paired_difference(*versions(wins, losses, n - wins - losses), seed=1).low > 0
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 16), st.floats(0.01, 1.0), st.floats(0.0, 1.0))
+def test_power_is_the_probability_that_the_interval_lies_above_zero(
+    n: int, discordance: float, of: float
+) -> None:
+    gain = discordance * of
+    win, loss, tie = (discordance + gain) / 2, (discordance - gain) / 2, 1 - discordance
+    expected = math.fsum(
+        math.comb(n, wins)
+        * math.comb(n - wins, losses)
+        * win**wins
+        * loss**losses
+        * tie ** (n - wins - losses)
+        for wins, losses in shown(n)
+    )
+    assert gate_power(n, gain, discordance=discordance) == pytest.approx(expected, abs=1e-9)
+
+
+def test_power_on_many_examples_is_that_of_the_sign_test() -> None:
+    n, gain, discordance = 700, 0.04, 0.12
+    expected, losses = 0.0, 0
+    for differ in range(1, n + 1):
+        while sign_test(differ - losses - 1, losses + 1) <= 0.05 and 2 * (losses + 1) < differ:
+            losses += 1
+        if sign_test(differ - losses, losses) > 0.05:
+            continue
+        likely = stats.binom.pmf(differ, n, discordance)
+        expected += likely * stats.binom.cdf(losses, differ, (discordance - gain) / (2 * discordance))
+    assert gate_power(n, gain, discordance=discordance) == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.integers(1, 5000), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_a_larger_gain_shows_more_often(n: int, one: float, other: float) -> None:
+    less, more = sorted((one, other))
+    assert gate_power(n, less, discordance=discordance_of(less)) <= 1e-9 + gate_power(
+        n, more, discordance=discordance_of(more)
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(6, 100_000))
+def test_the_detectable_gain_is_the_least_that_has_the_power(n: int) -> None:
+    gain = detectable_gain(n)
+    assert gate_power(n, gain, discordance=discordance_of(gain)) >= 0.8
+    less = gain - 2e-4
+    assert less < 0 or gate_power(n, less, discordance=discordance_of(less)) < 0.8
+    if n > 200:
+        assert gain == pytest.approx(2.8016 * math.sqrt(discordance_of(gain) / n), rel=0.05)
 
 
 def test_nonsense_is_our_bug() -> None:
-    for name in ("discordance", "alpha", "power"):
+    for gain, discordance, alpha in ((0.2, 0.1, 0.05), (-0.1, 0.1, 0.05), (0.0, 0.0, 0.05), (0.1, 0.2, 1.0)):
+        with pytest.raises(BugError):
+            gate_power(10, gain, discordance=discordance, alpha=alpha)
+    assert gate_power(0, 0.1, discordance=0.2) == 0.0
+    for name in ("alpha", "power"):
         for value in (0.0, 1.0, math.nan):
             with pytest.raises(BugError):
                 detectable_gain(10, **{name: value})
@@ -182,4 +244,4 @@ def test_nonsense_is_our_bug() -> None:
         paired_difference({}, {}, seed=1, confidence=1.0)
     with pytest.raises(BugError):
         paired_difference({}, {}, seed=1, resamples=0)
-    assert detectable_gain(0) == math.inf
+    assert detectable_gain(0) == detectable_gain(5) == math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from combee.algo.gates import POWER
 from combee.cli import run as run_command
 from combee.cli.main import _exit_code
 from combee.errors import UserError
@@ -58,6 +60,25 @@ def next_command(printed: str) -> list[str]:
 def test_it_is_valid(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _exit_code(["validate", "-f", f"examples/{name}"]) == 0
     assert f"examples/{name}: valid" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_its_heldout_is_large_enough_for_the_gain_it_aims_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, words = stated(name)
+    if path:
+        monkeypatch.syspath_prepend(str(ROOT / path))
+    for document in yaml.safe_load_all((ROOT / "examples" / name).read_text()):
+        if "heldout.jsonl" in document.get("data", {}):  # the rows that the run has on a cluster
+            own = tmp_path / "heldout.jsonl"
+            own.write_text(document["data"]["heldout.jsonl"])
+            words = [f"heldOut={own}" if word.startswith("heldOut=") else word for word in words]
+    assert _exit_code([*words, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["outlook"] is None) == (name == "traces.yaml")
+    assert shown["outlook"] is None or shown["outlook"]["power"] >= POWER, shown["outlook"]
+    assert not [warning for warning in shown["warnings"] if warning.startswith("heldOut is small")]
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -139,7 +139,7 @@ def test_gepa_has_nothing_to_try_out() -> None:
 def test_a_preview_counts_reflections_and_no_rollout() -> None:
     shown = preview(traces().spec, DataShape(FACTS, 2000.0))
     assert (shown.rollouts, shown.reflections, shown.refused) == (Range(0, 0), Range(100, 100), "")
-    assert shown.detectable_gain is None
+    assert shown.outlook is None
     assert not shown.warnings
     assert sum(batch.replays.high for batch in shown.batches) == 0
 

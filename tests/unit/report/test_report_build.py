@@ -387,7 +387,7 @@ def test_the_playbook_names_every_source():
     ("low", "high", "gain", "said"),
     [
         (0.01, 0.2, 0.1, "more than chance"),
-        (-0.02, 0.1, 0.04, "can be chance. With 125 examples only gains from 0.079 on"),
+        (-0.02, 0.1, 0.04, "can be chance. With 125 examples a true gain of 0.079 shows"),
         (-0.2, -0.05, -0.1, "does harm"),
     ],
 )
