@@ -136,9 +136,9 @@ def run(
 ) -> None:
     """Learn a playbook on this machine. Stop it with Ctrl-C and go on with the same command.
 
-    Exit codes: 0 learned; 2 a mistake found before any work, or a store that takes no writes; 3
-    nothing better than the start was found; 4 the budget is spent; 5 failed; 6 unsure: a gain that
-    chance could make; 130 stopped.
+    Exit codes: 0 learned; 2 a mistake found before any work, a store that takes no writes, or with
+    --recorded a call that was not recorded; 3 nothing better than the start was found; 4 the budget
+    is spent; 5 failed; 6 unsure: a gain that chance could make; 130 stopped.
     """
     from combee.cli.run import run_run
 
