@@ -218,7 +218,8 @@ class Reader:
             for group in self._get(root, ALL_KINDS)["items"]:
                 for version in group["versions"]:
                     name = [group["metadata"].get("name", ""), version["version"]]
-                    yield root, "/".join(filter(None, name)), version["resources"]
+                    # An API that another server gives has none until that server answers.
+                    yield root, "/".join(filter(None, name)), version.get("resources", [])
 
     def _get(self, path: str, form: str = JSON) -> Any:
         try:
