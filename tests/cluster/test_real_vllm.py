@@ -14,7 +14,7 @@ import pytest
 import yaml
 from cluster_tools import NODE, REPOSITORY, Cluster, eventually
 from kills import AT_ONCE, OpenLogs
-from laptop import Sims, environment
+from laptop import ENDED, Sims, environment
 from runs import FINISHED, Runs, operating
 
 from warm import run_program
@@ -99,7 +99,7 @@ def locally(runs: Runs, folder: Path) -> tuple[str, str]:
         done = run_program(words, {**environment(), "PYTHONPATH": str(OFFICE)}, seconds=400)
     finally:
         sim.stop()
-    assert done.returncode in (0, 3, 6), done.stdout + done.stderr
+    assert done.returncode in ENDED, done.stdout + done.stderr
     asked = sim.log.read_text() if sim.log.exists() else ""
     return (folder / "out" / "prompt.md").read_text(), asked
 

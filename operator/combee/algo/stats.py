@@ -76,10 +76,9 @@ def gate_power(n: int, gain: float, *, discordance: float, alpha: float = 0.05) 
     logs = gammaln(n + 1) - gammaln(differ + 1) - gammaln(n - differ + 1)
     share = np.exp(logs + xlogy(differ, discordance) + xlog1py(n - differ, -discordance))
     able = 2 * 0.5**differ <= alpha
-    losses = np.floor(
-        bdtrik(alpha / 2, np.where(able, differ, n + 64), 0.5)
-    )  # the most that the test rejects
-    shown = bdtr(np.minimum(losses, differ), differ, (discordance - gain) / (2 * discordance))
+    # The most losses with which the test rejects; where it never does, any number stands in.
+    most = np.floor(bdtrik(alpha / 2, np.where(able, differ, n + 64), 0.5))
+    shown = bdtr(np.minimum(most, differ), differ, (discordance - gain) / (2 * discordance))
     return float(np.sum(share[able] * shown[able]))
 
 

@@ -40,12 +40,15 @@ def stopped_before_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_command, "run_session", run_session)
 
 
-def stated(name: str) -> tuple[str, list[str]]:
-    """The command that an example states for its preview: PYTHONPATH and the words after ``combee``."""
+def stated(name: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words after ``combee`` of the command that an example states for its preview; its PYTHONPATH is
+    searched from then on."""
     text = (ROOT / "examples" / name).read_text()
     (line,) = re.findall(r"^#   ((?:PYTHONPATH=\S+ )?combee preview .*)$", text, re.MULTILINE)
     path, _, command = line.rpartition("combee ")
-    return path.strip().removeprefix("PYTHONPATH="), shlex.split(command)
+    if path:
+        monkeypatch.syspath_prepend(str(ROOT / path.strip().removeprefix("PYTHONPATH=")))
+    return shlex.split(command)
 
 
 def next_command(printed: str) -> list[str]:
@@ -66,9 +69,7 @@ def test_it_is_valid(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_its_heldout_is_large_enough_for_the_gain_it_aims_for(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, words = stated(name)
-    if path:
-        monkeypatch.syspath_prepend(str(ROOT / path))
+    words = stated(name, monkeypatch)
     for document in yaml.safe_load_all((ROOT / "examples" / name).read_text()):
         if "heldout.jsonl" in document.get("data", {}):  # the rows that the run has on a cluster
             own = tmp_path / "heldout.jsonl"
@@ -86,9 +87,7 @@ def test_its_heldout_is_large_enough_for_the_gain_it_aims_for(
 def test_its_preview_ends_with_a_command_that_starts_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, words = stated(name)
-    if path:
-        monkeypatch.syspath_prepend(str(ROOT / path))
+    words = stated(name, monkeypatch)
     assert _exit_code(words) == 0
     printed = capsys.readouterr()
     assert printed.err == "" and "iterations at the sizes known now" in printed.out
