@@ -1,6 +1,7 @@
 """`python -m bench [ROW ...] [--json PATH] [--peer NAME=DIR ...]`: measure, print a table, write JSON.
 
-Nothing fails for being slow. Without rows named, all but those of memory, which take minutes."""
+Nothing fails for being slow. Without rows named, all but those of memory and of
+worlds, which take minutes; ``worlds`` names all of the latter."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench.core import BY_NAME_ONLY, NO_CLOCK, ROWS
+from bench.core import BY_NAME_ONLY, GROUPS, NO_CLOCK, ROWS
 from bench.harness import Row
 from bench.peers import rows as peer_rows
 
@@ -30,7 +31,7 @@ def main() -> int:
     """Exit code 1 only when a row could not be measured at all."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "rows", nargs="*", metavar="ROW", help="which ones (default: all but the memory ones)"
+        "rows", nargs="*", metavar="ROW", help="which ones (default: all but those that take minutes)"
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here, too")
     parser.add_argument(
@@ -43,10 +44,11 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     rows = {**ROWS, **peer_rows.rows(given)}
-    unknown = sorted(set(asked.rows) - set(rows))
+    wanted = [row for name in asked.rows for row in GROUPS.get(name, (name,))]
+    unknown = sorted(set(wanted) - set(rows))
     if unknown:
-        parser.error(f"no row {unknown[0]}; there are {', '.join(rows)}")
-    names = asked.rows or [name for name in rows if name not in BY_NAME_ONLY]
+        parser.error(f"no row {unknown[0]}; there are {', '.join([*rows, *GROUPS])}")
+    names = wanted or [name for name in rows if name not in BY_NAME_ONLY]
     started = time.monotonic()
     found, failed = measure({name: rows[name] for name in names})
     seconds = round(time.monotonic() - started)

@@ -29,6 +29,7 @@ from bench.harness import (
 from bench.killed import killed
 from bench.learning import learning_speed
 from bench.prefix import prefix
+from bench.worlds import WORLDS
 from combee.algo.schedule import list_schedule
 from combee.algo.tree import Caps, plan_leaves, plan_levels
 
@@ -257,9 +258,12 @@ ROWS = {
     "memory-batches": memory_in_batches,
     "memory-one": memory_in_one_batch,
     "cluster": cluster,
+    **WORLDS,
 }
 """Name on the command line -> row."""
-BY_NAME_ONLY = frozenset({"memory-batches", "memory-one"})
+GROUPS = {"worlds": tuple(WORLDS)}
+"""Name on the command line -> the rows that it stands for."""
+BY_NAME_ONLY = frozenset({"memory-batches", "memory-one", *WORLDS})
 """Minutes of both cores each: only when named."""
-NO_CLOCK = frozenset({"learning", "kept", "controller", "killed"})
+NO_CLOCK = frozenset({"learning", "kept", "controller", "killed", *WORLDS})
 """Their figures are counts, scores or modelled seconds: how busy the machine is changes none of them."""

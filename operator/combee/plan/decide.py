@@ -266,10 +266,10 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
     if summary.error:
         return _failed(state, summary)
     state = charge(state, summary)
-    return _done(state, stop if stop.name == "BudgetExhausted" else _gated(summary.scores, stop))
+    return _done(state, stop if stop.name == "BudgetExhausted" else gated(summary.scores, stop))
 
 
-def _gated(scores: Mapping[str, float], stop: Outcome) -> Outcome:
+def gated(scores: Mapping[str, float], stop: Outcome) -> Outcome:
     """Return what the look at gate shows: a gain, one that chance could make, or none."""
     gain, low, high = scores["gateBest"] - scores["gateBaseline"], scores["gateLow"], scores["gateHigh"]
     if gain <= 0:

@@ -1,0 +1,15 @@
+"""`make bench ROWS=worlds`: worlds in which a naive rule learns, claims or promotes what is not so.
+docs/trust.md has their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bench.harness import Row
+from bench.worlds.outcomes import outcomes
+
+WORLDS: Mapping[str, Callable[[Path], Row]] = {
+    "worlds-outcomes": outcomes,
+}
+"""Name on the command line -> row."""
