@@ -19,9 +19,12 @@ SEEDS = 3
 """The fewest that have an interval over seeds; `make evidence` takes ten."""
 ROWS = 250
 SLOTS = 256
-SEQUENTIAL, AT_100, BEST = "Sequential", "ParallelScan:Duplicate@100", "ParallelScan:Duplicate@250"
-STRATEGIES = (SEQUENTIAL, "ParallelScan@100", AT_100, BEST)
-TARGET_AT_100, TARGET_BEST = 12.0, 25.0
+OTHER_SLOTS = (64, 8)
+SEQUENTIAL, AHEAD, SHIPPED = "Sequential", "Sequential, 8 at once", "ParallelScan"
+PLAIN = ("Naive@10", "Naive@25")
+AT_100, BEST = "ParallelScan:Duplicate@100", "ParallelScan:Duplicate@250"
+OURS = (SHIPPED, "ParallelScan@100", AT_100, BEST)
+STRATEGIES = (SEQUENTIAL, *PLAIN, *OURS)
 MARGIN = -0.02
 """No worse: the mean difference is not below this. Three seeds cannot show a smaller one."""
 
@@ -36,24 +39,33 @@ def worlds(folder: Path) -> Iterator[list[str]]:
 
 
 @cache
-def comparison() -> tuple[dict[str, Any], Path, tempfile.TemporaryDirectory[str]]:
-    """(compare.json, its folder, what keeps the folder): made once, every row reads it."""
+def comparison() -> tuple[dict[int, dict[str, Any]], Path, tempfile.TemporaryDirectory[str]]:
+    """(compare.json by slots, its folder, what keeps the folder): made once, every row reads it."""
     kept = tempfile.TemporaryDirectory(prefix="combee-bench-")
     folder = Path(kept.name)
     path = _manifest(folder)
     asked = ["compare", "-f", str(path), "--strategies", ",".join(STRATEGIES), "--seeds", str(SEEDS)]
+    tables = {}
     with worlds(folder) as urls:
         engines = [word for url in urls for word in ("--engine", f"main={url}")]
-        done = subprocess.run(
-            [*COMBEE, *asked, "--jobs", "2", "-o", str(folder / "out"), *engines],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            check=False,
-        )
-    if done.returncode:
-        raise RuntimeError(f"combee compare: {done.stdout[-500:]}{done.stderr[-1500:]}")
-    return json.loads((folder / "out" / "compare.json").read_text()), folder / "out", kept
+        # Runs are made once; other slots only time their calls anew.
+        for slots in (*OTHER_SLOTS, SLOTS):
+            words = [
+                *COMBEE,
+                *asked,
+                "--slots",
+                str(slots),
+                "--jobs",
+                "2",
+                "-o",
+                str(folder / "out"),
+                *engines,
+            ]
+            done = subprocess.run(words, capture_output=True, text=True, env=environment(), check=False)
+            if done.returncode:
+                raise RuntimeError(f"combee compare: {done.stdout[-500:]}{done.stderr[-1500:]}")
+            tables[slots] = json.loads((folder / "out" / "compare.json").read_text())
+    return tables, folder / "out", kept
 
 
 def _manifest(folder: Path) -> Path:
@@ -70,36 +82,52 @@ def _manifest(folder: Path) -> Path:
 
 
 def learning_speed(folder: Path) -> Row:
-    """Sequential's modelled time over ours, held-out beside it."""
-    found, _, _ = comparison()
-    rows = {row["strategy"]: row for row in found["rows"]}
-    at_100 = max(rows[name]["speedUp"]["mean"] for name in STRATEGIES[1:3])
-    best = rows[BEST]["speedUp"]["mean"]
-    worst = min(rows[name]["difference"]["overSeeds"]["mean"] for name in STRATEGIES[1:])
+    """The fastest plain loop's modelled time over that of the shipped manifest, held-out beside it."""
+    tables, _, _ = comparison()
+    rows = {slots: {row["strategy"]: row for row in table["rows"]} for slots, table in tables.items()}
+    plain = fastest_plain(rows[SLOTS])
+    shipped = plain["modelledSeconds"] / rows[SLOTS][SHIPPED]["modelledSeconds"]
+    worst = min(_difference(rows[SLOTS][name]) for name in OURS)
     return Row(
-        name="learning speed, simulated model: Sequential's modelled time / ours",
-        figure=round(best, 1),
-        target=f">= {TARGET_AT_100:g} at b = 100, >= {TARGET_BEST:g} at best",
+        name="learning speed, simulated model: the best plain loop's modelled time / the shipped manifest's",
+        figure=round(shipped, 2),
+        target="> 1",
         unit="x",
-        met=at_100 >= TARGET_AT_100 and best >= TARGET_BEST and worst >= MARGIN,
+        met=shipped > 1 and worst >= MARGIN,
         how=f"combee compare, {ROWS} Formula rows, {SEEDS} seeds each with a simulated model of its own, "
-        f"{SLOTS} "
-        "slots; the recorded call graph through the latency law, no clock in it; profiling, verification and "
+        f"{SLOTS} slots; plain loops: one at a time, {AHEAD.partition(', ')[2]}, batches of 10 and 25 in one "
+        "call; the recorded call graph through the latency law, no clock in it; profiling, verification and "
         "select charged; held-out on gate, rendered playbook (docs/evidence has ten seeds)",
-        detail={"speedUpAt100": round(at_100, 1), "bestStrategy": BEST}
-        | {name: _shown(rows[name]) for name in STRATEGIES},
+        detail={"bestPlain": plain["strategy"]}
+        | {
+            f"{strategy}, {slots} slots": _shown(row, fastest_plain(table))
+            for slots, table in rows.items()
+            for strategy, row in table.items()
+            # The controller chose its sizes for the slots of the run.
+            if slots == SLOTS or strategy != SHIPPED
+        },
     )
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    difference = row["difference"]["overSeeds"]["mean"] if row["difference"] else 0.0
+def fastest_plain(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The fastest plain loop whose mean held-out is no worse than Sequential's by more than MARGIN."""
+    good = [rows[name] for name in (SEQUENTIAL, AHEAD, *PLAIN) if _difference(rows[name]) >= MARGIN]
+    return min(good, key=lambda row: row["modelledSeconds"])
+
+
+def _difference(row: dict[str, Any]) -> float:
+    return row["difference"]["overSeeds"]["mean"] if row["difference"] else 0.0
+
+
+def _shown(row: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
     return {
         "heldOut": round(row["heldOut"]["mean"], 3),
-        "difference": round(difference, 3),
+        "difference": round(_difference(row), 3),
         "modelledSeconds": round(row["modelledSeconds"], 1),
-        "speedUp": round(row["speedUp"]["mean"], 1) if row["speedUp"] else 1.0,
-        "calls": row["calls"],
-        "tokens": row["tokens"],
-        "lessonsCarried": row["lessons"]["carried"],
-        "lessonsDistinct": row["lessons"]["distinct"],
+        "overSequential": round(row["speedUp"]["mean"], 1) if row["speedUp"] else 1.0,
+        "overPlain": round(plain["modelledSeconds"] / row["modelledSeconds"], 2),
+        "calls": round(row["calls"]),
+        "tokens": round(row["tokens"]),
+        "lessonsCarried": round(row["lessons"]["carried"]),
+        "lessonsDistinct": round(row["lessons"]["distinct"]),
     }

@@ -11,7 +11,7 @@ OUT=$(realpath -m "${OUT:-out/evidence}")
 SEEDS=${SEEDS:-10}
 ROWS=${ROWS:-formula=250 finer=350}
 JOBS=${JOBS:-3}
-STRATEGIES=${STRATEGIES:-Sequential,Naive@100,TopK@100,Summarize@100,ParallelScan@100,ParallelScan:Duplicate@100,ParallelScan:Model:Sqrt:Duplicate@100,ParallelScan@all,ParallelScan:Duplicate@all}
+STRATEGIES=${STRATEGIES:-Sequential,Naive@10,Naive@25,Naive@100,TopK@100,Summarize@100,ParallelScan,ParallelScan@100,ParallelScan:Duplicate@100,ParallelScan:Model:Sqrt:Duplicate@100,ParallelScan@all,ParallelScan:Duplicate@all}
 MANIFESTS=${MANIFESTS:-examples/formula.yaml examples/finer.yaml}
 SLOTS=${SLOTS:-256}
 METHODS=${METHODS:-}

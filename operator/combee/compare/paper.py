@@ -72,7 +72,10 @@ _SMALLEST = "b = 5"
 
 def published(task_type: str, strategy: Strategy) -> PaperPoint | None:
     """Return the paper's GEPA run that matches a strategy; None where there is none. Its smallest batch
-    matches ``Sequential``; its single call for a whole batch matches ``Naive`` of that size."""
+    matches ``Sequential``, which begins nothing ahead; its single call for a whole batch matches ``Naive`` of
+    that size."""
+    if strategy.ahead:
+        return None
     wanted_name = {
         "Sequential": _SMALLEST,
         "Naive": f"b = {strategy.size}",

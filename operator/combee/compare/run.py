@@ -23,7 +23,8 @@ from combee.compare.cells import (
     read_tasks,
     write_manifest,
 )
-from combee.compare.collect import CellFacts, collect
+from combee.compare.collect import collect
+from combee.compare.facts import CellFacts
 from combee.compare.gate import score_start
 from combee.compare.launch import Launcher
 from combee.compare.page import ALL, Terms, html_page, markdown_page
@@ -145,12 +146,13 @@ async def compare(request: Request, tell: Tell) -> Compared:
     await launcher.run(cells)
     law = LatencyLaw()
     slots = {task.name: request.slots or task.run.spec.workers.concurrency for task in tasks}
-    facts = [await _facts(cell, slots[cell.task.name], law, request.given) for cell in cells]
+    by_cell = [await _facts(cell, slots[cell.task.name], law, request.given) for cell in cells]
+    facts = [one for cell_facts in by_cell for one in cell_facts]
     terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, note)
     return await asyncio.to_thread(write_pages, request.out, facts, law, terms)
 
 
-async def _facts(cell: Cell, slots: int, law: LatencyLaw, given: StandInFlags) -> CellFacts:
+async def _facts(cell: Cell, slots: int, law: LatencyLaw, given: StandInFlags) -> list[CellFacts]:
     """Return a cell's facts. If it found nothing better it did not look at gate: score the start there."""
     outputs = json.loads((cell.folder / "result.json").read_bytes())
     if (outputs.get("heldOut") or {}).get("gate") is None:

@@ -28,6 +28,7 @@ NUMBERED = {"leaf": ("leafSize", 1, 1000), "fan": ("maxFanIn", 2, 1000)}
 """Words that end in a number, such as ``leaf4``: the field that each sets, and its bounds."""
 FORM = "Name[:word...][@size], such as ParallelScan:Model:Sqrt@100"
 REFERENCE = "Sequential"
+PLAIN = (REFERENCE, "Naive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,20 @@ class Strategy:
     name: str
     words: tuple[str, ...] = ()
     size: int | None = None
+    ahead: int = 0
+    """``Sequential`` alone: the examples worked on at once; nobody writes it, a comparison adds it."""
 
     @property
     def label(self) -> str:
         """The strategy as it is written."""
         at = f"@{self.size}" if self.size is not None and self.name != REFERENCE else ""
-        return ":".join((self.name, *self.words)) + at
+        ahead = f", {self.ahead} at once" if self.ahead else ""
+        return ":".join((self.name, *self.words)) + at + ahead
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a loop that anybody would write: one at a time, or one call for a whole batch."""
+        return self.name in PLAIN
 
     @property
     def slug(self) -> str:

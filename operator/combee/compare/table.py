@@ -9,16 +9,18 @@ share a playbook, so the second is the more careful one, and verdicts rest on it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from combee.algo.latency import LatencyLaw
 from combee.algo.stats import MeanInterval, Paired, mean_interval, paired_difference
-from combee.compare.collect import CellFacts, mean
+from combee.compare.facts import CellFacts, mean
 from combee.compare.strategies import REFERENCE
 
 VERSION = 1
 PAIRING_SEED = 7
+MARGIN = 0.02
+"""A strategy counts as no worse when its interval over seeds lies at most this far below the reference."""
 FEWEST_SEEDS = 3
 """Two seeds can agree by chance, and their interval would then show no variation."""
 
@@ -29,6 +31,15 @@ class Difference:
 
     by_example: Paired
     over_seeds: MeanInterval
+
+
+@dataclass(frozen=True, slots=True)
+class OverPlain:
+    """The fastest plain strategy shown to be no worse than the reference, and its modelled time divided by
+    this one's, seed by seed."""
+
+    strategy: str
+    ratio: MeanInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,10 @@ class Row:
     """The strategy's label, after the method's name where methods are compared."""
     reference: bool
     """Whether the others of its task and method are compared with it."""
+    plain: bool
+    """Whether it is a loop that anybody would write."""
+    ahead: bool
+    """Whether it is the reference with examples begun ahead, which learns the same."""
     cells: tuple[CellFacts, ...]
     score: MeanInterval
     start: float
@@ -72,6 +87,8 @@ class Row:
     seconds: float
     speed_up: MeanInterval | None
     """The reference's modelled time divided by this one's, seed by seed."""
+    over_plain: OverPlain | None
+    """Its speed against the best plain strategy; None for a plain one, and without one to compare with."""
     tokens_per_point: float | None
     """The tokens for each point (0.01) gained over the start; None without a gain."""
     parts: tuple[PartMean, ...]
@@ -84,7 +101,7 @@ def make_rows(facts: Sequence[CellFacts]) -> list[Row]:
     for cell_facts in facts:
         key = cell_facts.cell.task.name, cell_facts.cell.learns_by, cell_facts.cell.strategy.label
         grouped.setdefault(key, []).append(cell_facts)
-    return [
+    rows = [
         _row(
             cells,
             {cell_facts.cell.seed: cell_facts for cell_facts in grouped.get((task, method, REFERENCE), [])},
@@ -92,6 +109,38 @@ def make_rows(facts: Sequence[CellFacts]) -> list[Row]:
         )
         for (task, method, _), cells in grouped.items()
     ]
+    return [replace(row, over_plain=_over_plain(row, rows)) for row in rows]
+
+
+def _over_plain(row: Row, rows: Sequence[Row]) -> OverPlain | None:
+    """Return the row's speed against the fastest plain row of its task and method that is no worse."""
+    others = [
+        other
+        for other in rows
+        if other.plain and no_worse(other) and (other.task, other.method) == (row.task, row.method)
+    ]
+    if row.plain or not others:
+        return None
+    best = min(others, key=lambda other: other.seconds)
+    seconds = {facts.cell.seed: facts.seconds for facts in best.cells}
+    ratios = [
+        seconds[facts.cell.seed] / facts.seconds
+        for facts in row.cells
+        if facts.cell.seed in seconds and facts.seconds > 0
+    ]
+    return OverPlain(best.strategy, mean_interval(ratios)) if ratios else None
+
+
+def no_worse(row: Row) -> bool:
+    """Return whether a row is the reference, learns what it does, or is at most MARGIN below, as shown."""
+    if row.difference is None:
+        return row.reference or row.ahead
+    return not _too_few(row.difference.over_seeds) and row.difference.over_seeds.low >= -MARGIN
+
+
+def _too_few(over_seeds: MeanInterval) -> bool:
+    """Return whether seeds say nothing of chance: too few of them, or all the same run."""
+    return over_seeds.n < FEWEST_SEEDS or over_seeds.low == over_seeds.high
 
 
 def _start_partials(facts: Sequence[CellFacts]) -> dict[tuple[str, int], float]:
@@ -121,7 +170,8 @@ def _row(
 ) -> Row:
     cell = cells[0].cell
     paired = [(reference[facts.cell.seed], facts) for facts in cells if facts.cell.seed in reference]
-    compared = bool(paired) and cell.strategy.name != REFERENCE
+    strategy = cell.strategy
+    compared = bool(paired) and strategy.label != REFERENCE
     speed = [base.seconds / facts.seconds for base, facts in paired if facts.seconds > 0]
     start, best = mean([facts.baseline for facts in cells]), [facts.best for facts in cells]
     gained_points = 100 * (mean(best) - start)
@@ -134,12 +184,14 @@ def _row(
         task=cell.task.name,
         method=cell.learns_by,
         strategy=cell.label,
-        reference=cell.strategy.name == REFERENCE,
+        reference=strategy.label == REFERENCE,
+        plain=strategy.plain,
+        ahead=bool(strategy.ahead),
         cells=tuple(cells),
         score=mean_interval(best),
         start=start,
         partial=_partial(cells, starts),
-        difference=_difference(paired) if compared else None,
+        difference=_difference(paired) if compared and not strategy.ahead else None,
         distinct=mean([sum(r.distinct for r in iterations) for iterations in retention]),
         carried=mean([sum(r.carried for r in iterations) for iterations in retention]),
         entries=mean([len(facts.result.entries) for facts in cells]),
@@ -151,6 +203,7 @@ def _row(
         tokens=tokens,
         seconds=mean([facts.seconds for facts in cells]),
         speed_up=mean_interval(speed) if compared and speed else None,
+        over_plain=None,
         tokens_per_point=tokens / gained_points if gained_points > 0 else None,
         parts=_parts(cells),
     )
@@ -193,11 +246,15 @@ def grouped(rows: Sequence[Row], field: Literal["task", "method"]) -> dict[str, 
 
 def verdict(row: Row) -> str:
     """Return the verdict on a row in words, by its interval over seeds."""
+    if row.ahead:
+        return "learns what the reference learns"
     if row.difference is None:
         return "the reference" if row.reference else "no Sequential to compare with"
     interval = row.difference.over_seeds
     if interval.n < FEWEST_SEEDS:
         return "too few seeds to say"
+    if _too_few(interval):
+        return "all seeds are equal: too few to say"
     if interval.high < 0:
         return "worse"
     if interval.low > 0:
@@ -242,6 +299,9 @@ def _row_json(row: Row) -> dict[str, Any]:
         "embeddings": _embeddings(row.cells),
         "modelledSeconds": row.seconds,
         "speedUp": _interval(row.speed_up) if row.speed_up else None,
+        "overPlain": {"strategy": row.over_plain.strategy, **_interval(row.over_plain.ratio)}
+        if row.over_plain
+        else None,
         "tokensPerPoint": row.tokens_per_point,
         "criticalPath": [
             {"stage": part.name, "seconds": part.seconds, "calls": part.calls, "stages": part.stages}

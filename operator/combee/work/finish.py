@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from combee.algo.seeds import digest_of
 from combee.methods.findings import findings_json
 from combee.methods.protocol import Refusal, Rendered
 from combee.methods.verification import Verified
@@ -81,8 +82,7 @@ async def run_finish(
             scores["partialSelect"] = evaluated.partial
     if (partial := mean_partial(t.partial for t in inputs.trajectories.values())) is not None:
         scores["partialTrain"] = partial
-    built_on = tuple(text.variant for text in shown if len(shown) > 1)
-    iteration = _Iteration(plan, inputs, applied, rendered, asker, scores, started, built_on)
+    iteration = _Iteration(plan, inputs, applied, rendered, asker, scores, started, shown)
     return await _write(context, step, iteration)
 
 
@@ -97,8 +97,8 @@ class _Iteration:
     asker: Asker
     scores: dict[str, float]
     started: float
-    built_on: tuple[str, ...]
-    """the variants in flight, where there were several."""
+    shown: Sequence[Rendered]
+    """the texts that its agents saw."""
 
     def total(self, count: str) -> int:
         """Return one count, added up over the earlier steps and this one."""
@@ -196,6 +196,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
         outputs={
             "artifact": artifact,
             "playbook": await context.store.aput_blob(text.encode()),
+            "shown": digest_of([one.shown.text for one in iteration.shown]),
             "calls": await context.store.aput_blob(asker.encode()),
             "record": await put_json(context, record),
             "engine": engine_digest(context.spec),
@@ -239,7 +240,7 @@ def _step_walls(receipts: list[StepSummary]) -> dict[str, float]:
 def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list[CallRow]) -> dict[str, Any]:
     """Return what the report shows of this iteration; it holds no text of data or prompts."""
     applied, verified = iteration.applied, iteration.applied.verified
-    levels = iteration.inputs.retention["levels"]
+    levels, shown = iteration.inputs.retention["levels"], iteration.shown
     counts = ("rollouts", "lostCalls", "unknownIds", "failed", "repaired", "lost", "cut", "unparsable")
     return {
         **{name: iteration.total(name) for name in counts},
@@ -265,7 +266,7 @@ def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list
         },
         "playbookTokens": iteration.rendered.tokens,
         "batch": iteration.plan.batch_size,
-        **({"builtOn": iteration.built_on} if iteration.built_on else {}),
+        **({"builtOn": [text.variant for text in shown]} if len(shown) > 1 else {}),
     }
 
 

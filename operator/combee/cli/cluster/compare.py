@@ -19,8 +19,10 @@ from combee.api.run import manifest_digest
 from combee.cli.cluster.place import Here, LiveRun, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
 from combee.cli.where import Place
+from combee.compare.ahead import with_ahead
 from combee.compare.cells import Cell, CompareTask
-from combee.compare.collect import CellFacts, facts_of, read_steps
+from combee.compare.collect import read_steps
+from combee.compare.facts import CellFacts
 from combee.compare.gate import Scores
 from combee.compare.launch import FINISHED_OUTCOMES, finished_digest
 from combee.compare.page import Terms
@@ -116,7 +118,7 @@ def _compared(members: Sequence[Member], out: Path, slots: int | None) -> str:
     tasks = {one.cell.task.name: one.cell.task.run.spec for one in members}
     at = {name: slots or spec.workers.concurrency for name, spec in tasks.items()}
     starts = _starts(members)
-    facts = [_facts(one.cell, at[one.cell.task.name], law, starts) for one in members]
+    facts = [one for member in members for one in _facts(member.cell, at[member.cell.task.name], law, starts)]
     terms = Terms(
         {name: spec.task.type for name, spec in tasks.items()}, at, max(one.every for one in members), SHARED
     )
@@ -142,7 +144,7 @@ def _scores(cell: Cell) -> Scores | None:
     return scores
 
 
-def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int], Scores]) -> CellFacts:
+def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int], Scores]) -> list[CellFacts]:
     """Return a cell's facts. If it did not look at gate, its scores are another cell's of the start."""
     file = cell.folder / RESULT_FILE
     result = read_result(file.read_bytes(), where=str(file))
@@ -156,4 +158,4 @@ def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int]
         )
     steps = read_steps(cell.folder)
     rows = {step.step: decode_rows((cell.folder / calls_file(step.step)).read_bytes()) for step in steps}
-    return facts_of(cell, result, steps, rows, scores, slots, law)
+    return with_ahead(cell, result, steps, rows, scores, slots, law)
