@@ -21,6 +21,8 @@ from bench.peers.score import halves, score
 from combee.algo.latency import LatencyLaw, retime
 
 LOOPS = Path(__file__).parent
+AGGREGATE = "aggregate"
+"""The label of gepa's aggregator calls, as its loop notes them."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ def _one_seed(peer: Peer, given: Checkouts, folder: Path, url: str, seed: int) -
     return {
         "heldOut": scored.held_out,
         "modelledSeconds": modelled(calls),
+        "secondsWithLevelOneAtOnce": modelled(level_one_at_once(calls)),
         "calls": len(calls),
         "stages": calls[-1][0],
         "tokens": sum(prompt + completion for _, _, prompt, _, completion in calls),
@@ -176,6 +179,18 @@ def modelled(calls: Sequence[Sequence[Any]]) -> float:
         for _, together in groupby(calls, key=lambda call: call[0])
     ]
     return retime(stages, SLOTS, LatencyLaw()).seconds
+
+
+def level_one_at_once(calls: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """The same calls, those of gepa's first level side by side: of aggregator calls that follow each
+    other the last is the second level. ACE has none."""
+    found: list[Sequence[Any]] = []
+    for label, group in groupby(calls, key=lambda call: call[1]):
+        *first, last = group
+        together = first if label == AGGREGATE else []
+        apart = [] if together else first
+        found += [*apart, *([together[0][0], *call[1:]] for call in together), last]
+    return found
 
 
 def from_arguments(named: Sequence[str], python: str | None) -> Checkouts:

@@ -64,3 +64,13 @@ def test_calls_of_the_main_thread_follow_each_other_and_those_of_workers_run_tog
     assert [row[0] for row in recorder.rows] == [1, 2, 3, 3, 3, 4]
     one, three = 100 * (0.0163 + 0.000094), 100 * (0.0163 + 3 * 0.000094)
     assert modelled(recorder.rows) == pytest.approx(3 * one + three)
+
+
+def test_gepas_first_level_can_be_timed_side_by_side() -> None:
+    """Of aggregator calls that follow each other the last is the second level; nothing else is moved."""
+    from bench.peers.rows import level_one_at_once
+
+    labels = ["rollout", "aggregate", "aggregate", "aggregate", "rollout", "aggregate", "call", "call"]
+    calls = [[stage, label, 10, 0, 5] for stage, label in enumerate(labels, start=1)]
+    assert [row[0] for row in level_one_at_once(calls)] == [1, 2, 2, 4, 5, 6, 7, 8]
+    assert [row[1:] for row in level_one_at_once(calls)] == [row[1:] for row in calls]
