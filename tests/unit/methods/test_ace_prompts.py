@@ -135,6 +135,15 @@ def test_aggregators_may_answer_at_length() -> None:
     assert ACE.summary_prompt([]).max_output_tokens < LEAF_TOKENS
 
 
+def test_one_call_for_a_whole_batch_has_room_for_an_entry_of_each_lesson() -> None:
+    """The single call of Naive is no strawman: nothing is cut where the model could write on."""
+    tokens = [
+        ACE.leaf_prompt(BOOK, [reflection(k, f"Rule {k}") for k in range(n)]).max_output_tokens
+        for n in (8, 32, 100, 1000)
+    ]
+    assert tokens == [LEAF_TOKENS, LEAF_TOKENS, 100 * 128, 16_384]
+
+
 def test_nobody_elses_field_is_left_unfilled() -> None:
     for _, prompt, _ in pairs():
         assert (

@@ -25,6 +25,9 @@ MAX_LESSON_CHARS = 800
 LEAF_TOKENS = 4096
 MERGE_TOKENS = 2048
 """Most tokens of an answer of an aggregator: reduce levels are decode-bound, and this is the lever."""
+ENTRY_TOKENS, MOST_LEAF_TOKENS = 128, 16_384
+"""Room for an entry of each lesson, where a call is given more of them than a leaf is: no strategy loses
+lessons to a limit of ours."""
 
 _ADVICE = """\
 A playbook of rules learned from earlier work follows. Look for the bullets that apply to the task at hand and
@@ -207,7 +210,8 @@ def leaf_prompt(playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt
     system = _with_playbook(_LEAF.format(sections=", ".join(SECTIONS)), playbook.text)
     lessons = sum(len(reflection.lessons) for reflection in reflections)
     schema = schemas.leaf([reflection.id for reflection in reflections], list(playbook.ids), lessons)
-    return _prompt(system, _listed(reflections), "playbook_entries", schema, LEAF_TOKENS)
+    tokens = min(MOST_LEAF_TOKENS, max(LEAF_TOKENS, ENTRY_TOKENS * lessons))
+    return _prompt(system, _listed(reflections), "playbook_entries", schema, tokens)
 
 
 def summary_prompt(reflections: Sequence[Reflection]) -> Prompt:
