@@ -213,10 +213,8 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
     if gate is not None and gate.low <= 0 < gate.gain:
         steps.append(_more_rows(gate))
     if result.outcome == "Unsure":
-        steps.append(
-            "No gate of a Playbook promotes it by itself. A person who has read it may: "
-            "`kubectl combee playbook promote`."
-        )
+        may = "use it" if command else "promote it: `kubectl combee playbook promote`"
+        steps.append(f"No gate of a Playbook promotes it by itself. A person who has read it may {may}.")
     steps.extend(_from_the_numbers(result))
     return tuple(steps)
 

@@ -316,6 +316,8 @@ def test_unsure_says_how_many_rows_would_show_the_gain_and_that_a_person_may_pro
     needed = 2 * examples_needed(0.008, discordance=13 / 125, confidence=0.95)
     assert read.startswith("Read lessons.md") and f"about {needed:,} heldOut rows" in rows
     assert "kubectl combee playbook promote" in promote
+    here = words.next_steps(unsure(), command="combee run -f run.yaml -o out")[2]
+    assert "may use it" in here and "kubectl" not in here, "a laptop has no Playbook"
 
 
 @pytest.mark.parametrize(("outcome", "code"), [("BudgetExhausted", 4), ("Stopped", 130)])
