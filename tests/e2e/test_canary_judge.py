@@ -15,7 +15,7 @@ import pytest
 from e2e_support import FORMULA, MODEL, Sim, Sims, environment
 
 from answering import Request
-from combee.algo.canary import Tally
+from combee.algo.tally import Tally
 from combee.plan.playbook.judging import read_pairs
 from combee.sim import keyfile, lessons
 from combee.sim.model import Model

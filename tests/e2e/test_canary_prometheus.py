@@ -15,7 +15,8 @@ from e2e_support import environment
 from prometheus_real import prometheus
 
 from answering import Request
-from combee.algo.canary import Rules, Tally
+from combee.algo.canary import Rules
+from combee.algo.tally import Tally
 from combee.api.prometheus import Prometheus
 from combee.plan.playbook.judging import read_pairs
 from combee.plan.playbook.readings import Reading, read_reading, reading_verdict

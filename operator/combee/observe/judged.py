@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from combee import names
-from combee.algo.canary import LeftOut, Pair
+from combee.algo.tally import LeftOut, Pair
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.plan.playbook.judging import read_left_out, read_pairs
 from combee.plan.playbook.readings import Reading, read_reading

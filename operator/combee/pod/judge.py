@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from combee import names
-from combee.algo.canary import LeftOut, Pair
+from combee.algo.tally import LeftOut, Pair
 from combee.api.common import one_line
 from combee.assembly.context import keep_libraries_quiet
 from combee.assembly.endpoints import checked_url

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from combee.algo.canary import REPEATED, UNJUDGED, LeftOut, Pair
+from combee.algo.tally import REPEATED, UNJUDGED, LeftOut, Pair
 from combee.names import traffic_folder
 from combee.plan.playbook.judging import JudgeTask
 from combee.work.judge import Sampled, Unjudged, read_samples, root_of

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from combee.algo.canary import Pair
+from combee.algo.tally import Pair
 from combee.api.prometheus import Prometheus
 from combee.assembly.endpoints import checked_url
 from combee.clients.prometheus import PrometheusApi, TooMuchError

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import httpx2
 
-from combee.algo.canary import REPEATED, LeftOut
+from combee.algo.tally import REPEATED, LeftOut
 from combee.api.gateway import Upstream
 from combee.assembly.endpoints import checked_url
 from combee.clients.backoff import retry_after_seconds, wait_seconds

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from combee.algo.canary import WHY_FAILED, Pair
+from combee.algo.tally import WHY_FAILED, Pair
 from combee.errors import ContextLengthError, TransientError
 from combee.methods.judging import judge_prompt, parse_verdict, shown_answer
 from combee.methods.protocol import ParseError

@@ -12,20 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combee.algo.canary import (
-    ALPHA,
-    MAX_SPANS,
-    MAX_STREAMS,
-    REPEATED,
-    LeftOut,
-    Pair,
-    Rules,
-    Tally,
-    still_needed,
-    tally_verdict,
-)
+from combee.algo.canary import ALPHA, Rules, still_needed, tally_verdict
 from combee.algo.power import decidable_epsilon, pairs_needed, power
 from combee.algo.sequence import BETS, GRID, LARGEST_BET, above, below, interval, log_capital, on_grid
+from combee.algo.tally import MAX_SPANS, MAX_STREAMS, REPEATED, LeftOut, Pair, Tally
 from combee.errors import BugError
 
 CANARIES = 500

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from test_algo_canary import first_at, gridded
 
-from combee.algo.canary import LeftOut, Pair, Rules, Tally, tally_verdict
+from combee.algo.canary import Rules, tally_verdict
 from combee.algo.power import least_pairs
 from combee.algo.sequence import above
+from combee.algo.tally import LeftOut, Pair, Tally
 from combee.algo.verdict import Words
 
 EPSILON = 0.05

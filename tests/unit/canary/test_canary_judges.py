@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from combee.algo.canary import LeftOut, Pair, Tally
+from combee.algo.tally import LeftOut, Pair, Tally
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
 from combee.objects.types import Settings

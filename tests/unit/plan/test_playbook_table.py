@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playbook_bench import CANARY, GATEWAY, HELD_OUT, World, digest_of, gate
 
-from combee.algo.canary import LeftOut
+from combee.algo.tally import LeftOut
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus, Thresholds
 from combee.methods.findings import Finding

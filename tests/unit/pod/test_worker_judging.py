@@ -11,7 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combee.algo.canary import UNJUDGED, LeftOut, Pair, Rules, Tally, tally_verdict
+from combee.algo.canary import Rules, tally_verdict
+from combee.algo.tally import UNJUDGED, LeftOut, Pair, Tally
 from combee.plan.playbook.judges import LONGEST_PAUSE_SECONDS, SLOT_SECONDS, JudgeJob, next_job_seconds
 from combee.plan.playbook.judging import JudgeTask, read_left_out, read_pairs, write_pairs
 from combee.pod.judge import config_map

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from answering import Answering, Reply, Request, answering
-from combee.algo.canary import Pair
+from combee.algo.tally import Pair
 from combee.clients.prometheus import ATTEMPTS, MOST_BYTES, PrometheusApi, TooMuchError
 from combee.errors import EndpointError, TransientError
 from combee.plan.playbook.judging import JudgeTask

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from answering import Reply, Request, answering
-from combee.algo.canary import LeftOut, Tally
+from combee.algo.tally import LeftOut, Tally
 from combee.clients.store.store import Store
 from combee.errors import EndpointError, TransientError
 from combee.methods.registry import served_text

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.algo.canary import Pair
+from combee.algo.tally import Pair
 from combee.errors import ContextLengthError, EndpointError, TransientError
 from combee.methods.judging import (
     MAX_ANSWER_CHARS,

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from combee.algo.canary import REPEATED, UNJUDGED, WHY_FAILED, LeftOut, Pair
+from combee.algo.tally import REPEATED, UNJUDGED, WHY_FAILED, LeftOut, Pair
 from combee.api.common import Int, Label, Line, Model, Str, refuse
 from combee.api.gateway import Upstream
 from combee.api.parts import DataSource, Endpoint

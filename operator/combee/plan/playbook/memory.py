@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from combee.algo.canary import Tally
+from combee.algo.tally import Tally
 from combee.errors import BugError
 from combee.plan.playbook.curve import Curve, curves_in
 from combee.plan.playbook.readings import Reading

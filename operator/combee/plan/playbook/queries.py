@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from combee.algo.canary import Pair
 from combee.algo.power import least_pairs
+from combee.algo.tally import Pair
 from combee.algo.verdict import number
 from combee.api.common import one_line
 from combee.api.playbook import Canary

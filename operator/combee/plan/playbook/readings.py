@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal, get_args
 
-from combee.algo.canary import Rules, Tally, tally_verdict
+from combee.algo.canary import Rules, tally_verdict
+from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, Words
 from combee.api.common import one_line
 from combee.api.prometheus import Prometheus

@@ -11,9 +11,10 @@ import math
 from dataclasses import replace
 from typing import Literal
 
-from combee.algo.canary import ALPHA, Rules, Tally, tally_verdict
+from combee.algo.canary import ALPHA, Rules, tally_verdict
 from combee.algo.curve import Look
 from combee.algo.power import ASSUMED_SD, decidable_epsilon, pairs_needed
+from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, number
 from combee.api.playbook import Canary, PlaybookSpec
 from combee.api.playbook_status import Thresholds, TrafficComparison

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from combee.algo.canary import LeftOut, Pair
+from combee.algo.tally import LeftOut, Pair
 from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
 from combee.api.run import RunSpec
