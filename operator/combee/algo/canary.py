@@ -6,12 +6,15 @@ so one may look after each pair and stop at will:
 
 - Failed as soon as its upper end is at or below -epsilon;
 - Passed when its lower end is at or above -epsilon (a mean of -epsilon is refuted), *and* enough pairs came,
-  *and* the shortest duration is over, *and* the candidate's answers are not too slow;
+  *and* the shortest duration is over, *and* the candidate's answers are not too slow, *and* the blocks of
+  time say so, too (``blocks``);
 - Inconclusive otherwise; for good at the deadline. Time alone never passes anything.
 
 A candidate at or under active - epsilon passes with probability ALPHA / 2 at most, however often one looks.
 The assumption: given the pairs before, each one's expected difference is that mean. Turns of one conversation
-are more alike than that, so the caller hands in one pair per conversation (``work.judge.root_of``).
+are more alike than that, so the caller hands in one pair per conversation (``work.judge.root_of``). Hours are
+more alike than that, so their blocks must agree with one mean; where they do not, it is Unstable: nothing
+passes before SETTLED times the shortest duration, and then by the blocks' own interval.
 """
 
 from __future__ import annotations
@@ -20,12 +23,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from combee.algo.blocks import LEAST_BLOCKS, Grid
 from combee.algo.sequence import above, below, interval, log_capital
 from combee.algo.tally import REPEATED, UNJUDGED, Tally
 from combee.algo.verdict import PAIRS, Judgement, Words, number, spoken
 
 ALPHA = 0.05
 """error probability of the confidence sequence, both ends together."""
+DAY_SECONDS = 86_400.0
+"""A cycle of traffic: a duration of a day or more is rounded up to whole ones."""
+LONGEST_BLOCK_SECONDS = 3600.0
+BLOCKS_IN_DURATION = 24
+SETTLED = 3
+"""Blocks that do not agree with one mean tell by themselves after this many times the duration."""
 _FAR = 1e6
 """no forecast beyond this multiple of the pairs received so far."""
 
@@ -40,6 +50,44 @@ class Rules:
     deadline_seconds: float
     max_latency_ratio: float = math.inf
     alpha: float = ALPHA
+    by_time: bool = False
+    """whether pairs are those of live traffic and say when they were asked, so that blocks are compared."""
+    late_seconds: float = 0.0
+    """how long after the beginning nothing counts, since labels come late."""
+
+    @property
+    def span_seconds(self) -> float:
+        """The shortest time that must be seen: whole days from a day on, as far as the deadline allows.
+
+        >>> [Rules(0.01, 200, day * 86_400, 259_200).span_seconds / 86_400 for day in (0.5, 1, 1.5, 3)]
+        [0.5, 1.0, 2.0, 3.0]
+        """
+        if self.duration_seconds < DAY_SECONDS:
+            return self.duration_seconds
+        days = math.ceil(self.duration_seconds / DAY_SECONDS)
+        return max(self.duration_seconds, min(days * DAY_SECONDS, self.deadline_seconds - self.late_seconds))
+
+    @property
+    def shortest_seconds(self) -> float:
+        """The shortest time that it takes."""
+        return self.late_seconds + self.span_seconds
+
+    @property
+    def settled_seconds(self) -> float:
+        """From when on blocks tell that do not agree with one mean."""
+        return self.late_seconds + SETTLED * self.span_seconds
+
+    @property
+    def block_seconds(self) -> float:
+        """The length of a block: a part of the duration, an hour at most; 0 where none are compared."""
+        block = min(LONGEST_BLOCK_SECONDS, self.duration_seconds / BLOCKS_IN_DURATION)
+        return block if self.by_time else 0.0
+
+    def grid(self, since: float) -> Grid | None:
+        """Return where the blocks of a canary lie that began at ``since``; None where it has none."""
+        if not self.block_seconds:
+            return None
+        return Grid(since, self.block_seconds, since + self.deadline_seconds)
 
 
 def tally_verdict(
@@ -58,7 +106,7 @@ def tally_verdict(
 
     >>> tally = Tally({0: 4000, 100: 30, -100: 30})
     >>> tally_verdict(tally, Rules(0.01, 200, 60, 600), 90).message
-    '+0.000 [-0.007, 0.007] vs active, n=4,060: the lower end is above -0.010'
+    '+0.000 [-0.007, 0.007] vs active, n=4,060: the lower end is above -0.010; no whole day was seen'
     """
     mean, count = tally.mean, tally.pairs
     low, high = interval(tally.counts, rules.alpha)
@@ -75,7 +123,8 @@ def tally_verdict(
         return say("Failed", "CanaryWorse", f"the upper end is below {floor}")
     missing = _missing(tally, rules, elapsed_seconds, needed, words)
     if missing is None:
-        return say("Passed", "CanaryPassed", f"the lower end is above {floor}")
+        whole_day = "" if elapsed_seconds >= DAY_SECONDS else "; no whole day was seen"
+        return say("Passed", "CanaryPassed", f"the lower end is above {floor}{whole_day}")
     if elapsed_seconds >= rules.deadline_seconds:
         cause = f"the deadline of {_span(rules.deadline_seconds)} is over with {count:,} {words.many}"
         return say("Inconclusive", "DeadlineExceeded", f"{cause}; {missing[1]}")
@@ -126,9 +175,32 @@ def _missing(
     if ratio is not None and ratio > rules.max_latency_ratio:
         limit = number(rules.max_latency_ratio)
         return "TooSlow", f"answers take {ratio:.2f} times as long, {limit} is allowed"
-    if elapsed < rules.duration_seconds:
-        return "TooEarly", f"it takes {_span(rules.duration_seconds)} at least"
-    return None
+    if elapsed < rules.shortest_seconds:
+        return "TooEarly", f"it takes {_span(rules.shortest_seconds)} at least"
+    return _missing_in_blocks(tally, rules, elapsed, words) if rules.block_seconds else None
+
+
+def _missing_in_blocks(tally: Tally, rules: Rules, elapsed: float, words: Words) -> tuple[str, str] | None:
+    """Return what the blocks of time lack to agree that it is no worse; None when nothing."""
+    look = tally.blocks.look(rules.block_seconds, elapsed, tally.variance)
+    length, floor = _span(tally.blocks.seconds(rules.block_seconds)), words.amount(-rules.epsilon)
+    if look.count < LEAST_BLOCKS:
+        few = f"{look.count} of the {LEAST_BLOCKS} that are needed at least have {words.many} and are closed"
+        return "TooEarly", f"by blocks of {length}: {few}"
+    # The time that the blocks stand for: not that in which nothing came any more.
+    seen = min(elapsed, look.until_seconds + rules.span_seconds / 2)
+    if seen < rules.shortest_seconds:
+        return "TooEarly", f"no {words.one} has come since {_span(look.until_seconds)} after it began"
+    if look.low >= -rules.epsilon and (look.steady or seen >= rules.settled_seconds):
+        return None
+    low = words.amount(round(look.low, 3))
+    lower = f"by blocks of {length} the lower end must be above {floor}, it is {low}"
+    if look.steady:
+        return "NeedPairs", lower
+    least, most = (words.amount(round(end, 3)) for end in (min(look.quarters), max(look.quarters)))
+    moves = f"the mean moves with time, from {least} to {most} between quarters of it"
+    later = f"blocks tell from {_span(rules.settled_seconds)} on"
+    return "Unstable", f"{moves}; {lower if seen >= rules.settled_seconds else later}"
 
 
 def still_needed(tally: Tally, rules: Rules) -> int | None:

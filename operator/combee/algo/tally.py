@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from combee.algo.blocks import Blocks, Grid
 from combee.algo.sequence import GRID, on_grid
 from combee.errors import BugError
 
@@ -46,6 +47,8 @@ class Pair:
     failed: str = ""
     """why one of the answers is missing: a status, or another reason. It is the candidate's where the
     difference is -1, and the other's where it is 1."""
+    time: float | None = None
+    """when it was asked, in seconds since 1970; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ class Tally:
     folded: str = ""
     """the last stream whose numbers were dropped; streams up to it that are not in ``spans`` are ignored."""
     folded_streams: int = 0
+    blocks: Blocks = field(default_factory=Blocks)
+    """the pairs by time, as far as it is known."""
 
     @property
     def pairs(self) -> int:
@@ -96,18 +101,28 @@ class Tally:
         return sum(v * n for v, n in self.counts.items()) / GRID / self.pairs if self.counts else 0.0
 
     @property
+    def variance(self) -> float:
+        """Variance of the differences; 0 without pairs."""
+        if not self.counts:
+            return 0.0
+        square = sum(v * v * n for v, n in self.counts.items()) / GRID**2 / self.pairs
+        return max(0.0, square - self.mean**2)
+
+    @property
     def latency_ratio(self) -> float | None:
         """Geometric mean of the latency ratios; None while nothing was timed."""
         return math.exp(self.log_ratio / 1e6 / self.timed) if self.timed else None
 
-    def with_pairs(self, comparison: str, pairs: Iterable[Pair]) -> Tally:
-        """Return a tally with those of ``pairs`` that are not in it yet. ``comparison`` seeds the rounding.
+    def with_pairs(self, comparison: str, pairs: Iterable[Pair], grid: Grid | None = None) -> Tally:
+        """Return a tally with those of ``pairs`` that are not in it yet. ``comparison`` seeds the rounding;
+        ``grid``: where the blocks lie, None where there are none.
 
         BugError for a difference outside [-1, 1], a negative number or an impossible latency ratio.
         """
         counts, streams = dict(self.counts), _Streams(dict(self.spans), self.folded, self.folded_streams)
         timed, log_ratio = self.timed, self.log_ratio
         failed, other_failed = dict(self.failed), dict(self.other_failed)
+        placed: list[tuple[int, int]] = []
         for pair in sorted(pairs, key=lambda pair: (pair.stream, pair.number)):
             if pair.number < 0 or (pair.latency_ratio is not None and not 0 < pair.latency_ratio < math.inf):
                 raise BugError(f"pair {pair} cannot be", where="Tally.with_pairs")
@@ -117,6 +132,8 @@ class Tally:
             if not streams.came(pair):
                 continue
             counts[value] = counts.get(value, 0) + 1
+            if grid is not None and (block := grid.block(pair.time)) is not None:
+                placed.append((block, value))
             if pair.failed:
                 failures = failed if pair.difference < 0 else other_failed
                 failures[pair.failed] = failures.get(pair.failed, 0) + 1
@@ -130,6 +147,7 @@ class Tally:
             log_ratio=log_ratio,
             failed=failed,
             other_failed=other_failed,
+            blocks=self.blocks.plus(placed),
         )
 
     def with_left_out(self, requests: Iterable[LeftOut]) -> Tally:
@@ -158,6 +176,7 @@ class Tally:
             "timed": self.timed,
             "logRatio": self.log_ratio,
             **({"folded": [self.folded, self.folded_streams]} if self.folded else {}),
+            **({"blocks": self.blocks.to_json()} if self.blocks.sums else {}),
             **{
                 name: {str(key): counts[key] for key in sorted(counts, key=str)}
                 for name, counts in optional.items()
@@ -182,6 +201,7 @@ class Tally:
                 other_failed={str(why): int(count) for why, count in raw.get("otherFailed", {}).items()},
                 folded=str(folded),
                 folded_streams=int(streams),
+                blocks=Blocks.from_json(raw["blocks"]) if "blocks" in raw else Blocks(),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BugError(f"a tally cannot be read ({type(error).__name__})", where="Tally") from None

@@ -114,4 +114,12 @@ class Prometheus(Model):
         le=86_400,
         description="How long after its end a window is asked for: scrapes and remote writes take a while.",
     )
+    label_delay_seconds: Int = Field(
+        default=0,
+        ge=0,
+        le=2_592_000,
+        description="How long after an answer the latest word on it comes, such as a complaint. Windows that "
+        "end sooner after the comparison began are not asked for, and durationSeconds begins after it: the "
+        "candidate's bad answers would be missing in them.",
+    )
     sides: Sides = Field(default_factory=Sides, description="What $(side) stands for.")

@@ -56,7 +56,7 @@ class Looking:
             ) from None
         finally:
             await api.aclose()
-        pairs, reading = compare(prometheus, answers, due, now)
+        pairs, reading = compare(prometheus, answers, due, now, self.task.begins)
         await asyncio.to_thread(self.publish, pairs, reading)
         self._counts = {"windows": len(due), "compared": len(pairs)}
         if reading.trouble is not None:

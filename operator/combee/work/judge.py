@@ -19,6 +19,7 @@ from combee.algo.tally import WHY_FAILED, Pair
 from combee.errors import ContextLengthError, TransientError
 from combee.methods.judging import judge_prompt, parse_verdict, shown_answer
 from combee.methods.protocol import ParseError
+from combee.times import seconds_of
 from combee.work.asker import Asker
 from combee.work.pool import pooled
 
@@ -42,6 +43,8 @@ class Sampled:
     """the seconds of the tested version's answer over those of the other's."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """side -> why it gave no answer; at most one side, since no pair can be made where both failed."""
+    time: float | None = None
+    """when it was asked, in seconds since 1970; None where the record does not say."""
 
     def __repr__(self) -> str:
         return f"Sampled({self.stream!r}, {self.number})"
@@ -98,7 +101,15 @@ def _sample(line: bytes, comparison: str) -> Sampled | None:
     mappings = all(isinstance(part, Mapping) for part in (*answers.values(), request))
     if not (right and named and known and mappings):
         return None
-    return Sampled(stream, number, request, answers["tested"], answers["against"], ratio, failed)
+    time = _time(raw.get("time"))
+    return Sampled(stream, number, request, answers["tested"], answers["against"], ratio, failed, time)
+
+
+def _time(written: Any) -> float | None:
+    try:
+        return seconds_of(written)
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _ratio(tested: Any, against: Any) -> float | None:
@@ -135,17 +146,19 @@ async def judge_all(
 
 
 async def _judge(asker: Asker, sample: Sampled, comparison: str, chain: int) -> Pair:
+    identity = sample.stream, sample.number
     for side, why in sample.failed.items():
         difference = -1.0 if side == "tested" else 1.0
-        return Pair(sample.stream, sample.number, difference, sample.latency_ratio, why)
+        return Pair(*identity, difference, sample.latency_ratio, why, sample.time)
     if shown_answer(sample.tested) == shown_answer(sample.against):
-        return Pair(sample.stream, sample.number, 0.0, sample.latency_ratio)
+        return Pair(*identity, 0.0, sample.latency_ratio, time=sample.time)
     scores = {}
-    for side in drawn_order(comparison, sample.stream, sample.number):
+    for side in drawn_order(comparison, *identity):
         answer = sample.tested if side == "tested" else sample.against
         prompt = judge_prompt(sample.request, answer)
         scores[side] = await asker.ask(ROLE, prompt, parse_verdict, stage=STAGE, chain=chain)
-    return Pair(sample.stream, sample.number, scores["tested"] - scores["against"], sample.latency_ratio)
+    difference = scores["tested"] - scores["against"]
+    return Pair(*identity, difference, sample.latency_ratio, time=sample.time)
 
 
 def drawn_order(comparison: str, stream: str, number: int) -> Sequence[str]:

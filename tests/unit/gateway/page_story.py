@@ -104,7 +104,8 @@ def _judge(
     for _ in range(looks):
         if world.versions[name].status.test is None or world.active == name:
             return
-        world.judged(name, draws.choices(differences, k=draws.randint(10, 40)))
+        within = world.now, world.now + 1200
+        world.judged(name, draws.choices(differences, k=draws.randint(10, 40)), within=within)
         if also:
             world.judged(also, draws.choices([0, 0, 0.25, -0.25], k=draws.randint(10, 40)))
         world.tick(1200)

@@ -3,6 +3,7 @@ tick."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +28,8 @@ CANARY: dict[str, Any] = {
     "watchSeconds": 0,
     "evaluator": {"url": "http://judge/v1", "model": "judge"},
 }
+MIX = (math.sqrt(5) - 1) / 2
+"""Its multiples modulo 1 fill the unit interval evenly, in any stretch of them."""
 GATEWAY: dict[str, Any] = {"gateway": {"enabled": True, "upstream": {"url": "http://llm/v1"}}}
 
 
@@ -169,13 +172,25 @@ class World:
                 return self
         raise AssertionError("it does not settle")
 
-    def judged(self, name: str, differences: Iterable[float], *, latency: float | None = None) -> World:
-        """Pairs of the test of a version come in, numbered on from those before."""
-        test = self.versions[name].status.test
-        assert test is not None, "no test is under way"
+    def judged(
+        self,
+        name: str,
+        differences: Iterable[float],
+        *,
+        latency: float | None = None,
+        within: tuple[float, float] | None = None,
+    ) -> World:
+        """Pairs of the test of a version come in, numbered on from those before. They were asked ``within``
+        two times, mixed well: in the canary's shortest time where that is not given."""
+        test, thresholds = self.versions[name].status.test, self.versions[name].status.thresholds
+        assert test is not None and thresholds is not None, "no test is under way"
         before = self.pairs.get(test.id, ())
+        since = float(test.since[1:])
+        first, last = within or (since, since + thresholds.duration_seconds)
         new = tuple(
-            Pair("gateway-0", len(before) + i, difference, latency)
+            Pair(
+                "gateway-0", len(before) + i, difference, latency, time=first + (last - first) * (MIX * i % 1)
+            )
             for i, difference in enumerate(differences)
         )
         self.pairs[test.id] = (*before, *new)

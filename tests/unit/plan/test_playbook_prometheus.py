@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -61,7 +63,7 @@ def measured(
         query: dict.fromkeys(wanted, values[query.what, query.side])
         for query in queries(asked, digest_of("b"), digest_of("a"))
     }
-    pairs, reading = compare(asked, answers, wanted, world.now)
+    pairs, reading = compare(asked, answers, wanted, world.now, begins)
     world.pairs[test.id] = tuple(pairs)
     world.readings[test.id] = (reading,)
     return True
@@ -104,6 +106,38 @@ def test_an_equal_candidate_is_promoted_when_windows_are_enough_and_never_by_tim
     assert (world.active, world.why("CanaryPassed", "b")) == ("b", ("True", "CanaryPassed"))
     assert "percent vs active, n=179 windows: the lower end is above -5.000 percent" in said
     assert "last 120 windows: 97.5 against 97.5 percent, 200 against 200 ms" in said
+
+
+def test_windows_count_only_once_their_labels_can_have_come() -> None:
+    """Complaints come within an hour: in the first one the candidate has none yet."""
+    late = {**ASKED, "labelDelaySeconds": 3600}
+    world = two(prometheus=late)
+    since = VersionMemory.from_json(world.versions["b"].status.state).since
+    assert 0 <= begins_at(since, _asked(world)) - (since + 3600) < 60
+    world.now += 3600
+    assert not measured(world, 97.5, 97.5)
+    world.now += 9000
+    measured(world, 97.5, 97.5)
+    world.tick()
+    assert world.active == "b" and "n=149 windows" in world.says("CanaryPassed", "b")
+    early = two(prometheus=late, durationSeconds=7200, epsilon=0.1)
+    early.now += 3600 + 6600
+    measured(early, 97.5, 97.5)
+    early.tick()
+    assert early.why("CanaryPassed") == ("Unknown", "TooEarly")
+    assert "it takes 3 h at least" in early.says("CanaryPassed")
+
+
+def test_a_comparison_goes_on_under_an_operator_that_knows_of_late_labels() -> None:
+    """The digest of what is asked is the one of before where the field is not set."""
+    asked = two().versions["b"].status.thresholds
+    delayed = two(prometheus={**ASKED, "labelDelaySeconds": 60}).versions["b"].status.thresholds
+    assert asked is not None and delayed is not None
+    identity = Prometheus.model_validate(ASKED).model_dump(
+        mode="json", exclude={"token_secret_ref", "delay_seconds", "label_delay_seconds"}
+    )
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    assert asked.asked == hashlib.sha256(text.encode()).hexdigest()[:16] != delayed.asked
 
 
 def test_a_worse_one_is_refused_with_numbers_in_their_units() -> None:

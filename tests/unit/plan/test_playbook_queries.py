@@ -176,10 +176,10 @@ def test_windows_in_which_both_have_all_are_compared() -> None:
         latency_candidate={0: 2.0, 1: 0.0, 2: 1.0},
         latency_active={0: 1.0, 1: 0.0, 2: 1.0},
     )
-    pairs, reading = compare(asked, told, range(3), 99.0)
-    assert [(p.stream, p.number, round(p.difference, 9), p.latency_ratio) for p in pairs] == [
-        (STREAM, 0, -0.1, 2.0),
-        (STREAM, 1, 0.0, 1.0),
+    pairs, reading = compare(asked, told, range(3), 99.0, 600)
+    assert [(p.stream, p.number, round(p.difference, 9), p.latency_ratio, p.time) for p in pairs] == [
+        (STREAM, 0, -0.1, 2.0, 600),
+        (STREAM, 1, 0.0, 1.0, 660),
     ]
     assert (reading.first, reading.last, reading.compared, reading.trouble) == (0, 2, 2, None)
     assert reading.score == pytest.approx((0.85, 0.9)) and reading.latency == (1.0, 0.5)
@@ -190,7 +190,7 @@ def test_windows_in_which_both_have_all_are_compared() -> None:
 def test_a_window_that_is_no_number_is_left_out_and_told(odd: float, where: str) -> None:
     asked, good = asking(), {0: 0.5, 1: 0.5}
     values = {f"{what}_{side}": good for what in ("score", "latency") for side in ("candidate", "active")}
-    pairs, reading = compare(asked, answers(asked, **{**values, where: {0: odd, 1: 0.5}}), range(2), 9.0)
+    pairs, reading = compare(asked, answers(asked, **{**values, where: {0: odd, 1: 0.5}}), range(2), 9.0, 0)
     assert [pair.number for pair in pairs] == [1]
     assert reading.trouble is not None and reading.trouble.problem == "NotANumber"
     assert f"{reading.trouble.what}_{reading.trouble.side}" == where
@@ -201,7 +201,7 @@ def test_a_number_outside_of_its_unit_makes_the_whole_answer_unusable() -> None:
     values = {f"{what}_{side}": good for what in ("score", "latency") for side in ("candidate", "active")}
     for where, number in (("score_active", 97.5), ("latency_candidate", -1.0)):
         pairs, reading = compare(
-            asked, answers(asked, **{**values, where: {0: 0.5, 1: number}}), range(2), 9.0
+            asked, answers(asked, **{**values, where: {0: 0.5, 1: number}}), range(2), 9.0, 0
         )
         assert pairs == [] and reading.trouble is not None
         assert (reading.trouble.problem, reading.trouble.detail) == ("OutOfRange", f"{number:g}")
@@ -215,7 +215,7 @@ number = st.floats(allow_nan=True, allow_infinity=True)
 def test_every_pair_can_be_and_a_reading_survives_being_written(values: list[dict[int, float]]) -> None:
     asked = asking()
     told = dict(zip(queries(asked, CANDIDATE, ACTIVE), values, strict=True))
-    pairs, reading = compare(asked, told, range(10), 12.0)
+    pairs, reading = compare(asked, told, range(10), 12.0, 0)
     assert all(-1 <= pair.difference <= 1 for pair in pairs)
     assert all(pair.latency_ratio is None or 0 < pair.latency_ratio <= 1000 for pair in pairs)
     assert {pair.number for pair in pairs} <= set.intersection(*(set(one) for one in values))

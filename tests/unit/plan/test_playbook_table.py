@@ -296,6 +296,42 @@ def test_slow_answers_are_not_promoted() -> None:
     assert (world.active, world.why("CanaryPassed")) == ("a", ("Unknown", "TooSlow"))
 
 
+def test_a_candidate_whose_hours_do_not_agree_is_unstable_and_waits() -> None:
+    """It is better at first and worse in the end; its pairs alone would pass it."""
+    world = two(deadlineSeconds=120)
+    world.tick()
+    since = world.now
+    for part, difference in enumerate((0.2, 0.1, -0.05, -0.1)):
+        within = since + 15 * part, since + 15 * (part + 1)
+        world.judged("b", [difference, 0.0] * 200, within=within)
+    world.tick(65)
+    assert (world.active, world.phases["b"]) == ("a", "Candidate")
+    assert world.why("CanaryPassed") == ("Unknown", "Unstable")
+    assert "the mean moves with time, from -0.050 to 0.100" in world.says("CanaryPassed")
+    world.tick(60)
+    assert (world.active, world.phases["b"]) == ("a", "Inconclusive")
+    assert world.why("CanaryPassed", "b") == ("False", "DeadlineExceeded")
+    assert "the mean moves with time" in world.says("CanaryPassed", "b")
+
+
+def test_requests_that_are_repeated_have_no_hours_to_agree() -> None:
+    world = two(mode="Replay", replay={"requests": {"configMap": {"name": "asked", "key": "r.jsonl"}}})
+    world.tick()
+    world.judged("b", GOOD, within=(world.now, world.now + 1)).tick(61)
+    assert world.active == "b"
+    assert "no whole day was seen" in world.says("CanaryPassed", "b")
+
+
+def test_pairs_that_came_all_at_once_tell_nothing_of_time() -> None:
+    world = two()
+    world.tick()
+    world.judged("b", GOOD, within=(world.now, world.now + 1)).tick(61)
+    assert (world.active, world.why("CanaryPassed")) == ("a", ("Unknown", "TooEarly"))
+    assert "by blocks of 2.5 s: 1 of the 8 that are needed at least have pairs" in world.says("CanaryPassed")
+    world.judged("b", GOOD, within=(world.now, world.now + 60)).tick(90)
+    assert world.active == "b"
+
+
 def test_changed_thresholds_begin_the_canary_anew_and_say_so() -> None:
     world = two()
     world.tick()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -276,6 +276,19 @@ def test_pairs_survive_being_written_whatever_their_order() -> None:
     assert read_pairs('{"version": 1, "pairs": [["x", 1, 7, null], ["x", 0, 0, 1], 4]}') == (
         Pair("x", 0, 0.0, 1.0),
     )
+
+
+def test_the_time_of_a_pair_goes_along_and_rows_of_an_earlier_judge_have_none() -> None:
+    pairs = (Pair("x", 1, 0.5, time=1_800_000_000.4), Pair("x", 2, 0.0))
+    text = write_pairs(pairs)
+    assert [pair.time for pair in read_pairs(text)] == [1_800_000_000.0, None]
+    # An earlier operator reads the rows as before, and no more.
+    assert (
+        json.loads(text)["pairs"] == json.loads(write_pairs([replace(p, time=None) for p in pairs]))["pairs"]
+    )
+    rows = '"pairs": [["x", 1, 0, null], ["x", 2, 0, null]]'
+    for times in ("", ', "times": [1]', ', "times": 7', ', "times": [-1, "now"]', ', "times": [true, 1e999]'):
+        assert [pair.time for pair in read_pairs(f'{{"version": 1, {rows}{times}}}')] == [None, None]
 
 
 # -- when the next Job is made ----------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_both_are_asked_for_the_windows_that_are_over_and_a_configmap_has_what_c
     }
     assert {request.path for request in scene.asked} == {"/prom/api/v1/query_range"}
     assert {request.headers["Authorization"] for request in scene.asked} == {f"Bearer {TOKEN}"}
-    assert scene.pairs == [Pair("prometheus", n, 0.0, 2.0) for n in range(5)]
+    assert scene.pairs == [Pair("prometheus", n, 0.0, 2.0, time=BEGINS + 60 * n) for n in range(5)]
     (made,) = scene.made
     assert made["immutable"] and made["metadata"]["labels"]["combee.dev/canary"] == "test-1"
     reading = json.loads(made["data"]["reading.json"])

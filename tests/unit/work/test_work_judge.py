@@ -274,3 +274,22 @@ def test_a_version_without_an_answer_has_lost_and_no_model_is_asked(side: str, d
         {side: {"failed": "<script>"}},
     ):
         assert read_samples(json.dumps({**told, **sides, **wrong}).encode(), "test-1") == ([], 1)
+
+
+def test_a_pair_has_the_time_of_its_request_however_it_is_judged() -> None:
+    told = {"version": 1, "request": REQUEST, "test": "test-1", "stream": "g"}
+    sides = {"tested": {"answer": answer("4")}, "against": {"answer": answer("5")}}
+    same = {"tested": {"answer": answer("4")}, "against": {"answer": answer("4")}}
+    lost = {**same, "tested": {"failed": "timeout"}}
+    came = [(sides, "2027-01-15T08:00:00Z"), (same, "2027-01-15T08:00:01Z"), (lost, "2027-01-15T08:00:02Z")]
+    came += [(same, "t"), (same, 7)]
+    lines = [{**told, **one, "number": number, "time": time} for number, (one, time) in enumerate(came)]
+    samples, unreadable = read_samples("\n".join(map(json.dumps, lines)).encode(), "test-1")
+    found = outcomes(Judge(lambda text: verdict(True)), samples)
+    assert unreadable == 0 and [one.time for one in found if isinstance(one, Pair)] == [
+        1_800_000_000.0,
+        1_800_000_001.0,
+        1_800_000_002.0,
+        None,
+        None,
+    ]

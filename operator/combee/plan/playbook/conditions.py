@@ -62,6 +62,7 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
         "NeedPairs",
         "TooSlow",
         "TooEarly",
+        "Unstable",
         "WaitingForApproval",
         "NotJudged",
         "QueryError",

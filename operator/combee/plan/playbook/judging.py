@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -72,6 +73,8 @@ def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
     ]
     refused = sorted(left_out, key=lambda request: (request.stream, request.number))
     body: dict[str, Any] = {"version": 1, "pairs": rows}
+    if any(pair.time is not None for pair in ordered):
+        body["times"] = [None if pair.time is None else round(pair.time) for pair in ordered]
     if refused:
         body["leftOut"] = [[request.stream, request.number, request.status] for request in refused]
     return json.dumps(body, separators=(",", ":"))
@@ -79,7 +82,10 @@ def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
 
 def read_pairs(text: str) -> tuple[Pair, ...]:
     """Return the pairs in ``text``; those that cannot be are left out: a ConfigMap can be anybody's."""
-    return tuple(pair for row in _rows(text, "pairs") if (pair := _pair(row)) is not None)
+    rows, times = _rows(text, "pairs"), _rows(text, "times")
+    known = times if len(times) == len(rows) else [None] * len(rows)
+    pairs = ((_pair(row), time) for row, time in zip(rows, known, strict=True))
+    return tuple(replace(pair, time=_time(time)) for pair, time in pairs if pair is not None)
 
 
 def read_left_out(text: str) -> tuple[LeftOut, ...]:
@@ -122,6 +128,11 @@ def _pair(row: Any) -> Pair | None:
     fits = fits and (ratio is None or 0 < ratio < 1e6) and len(more) <= 1
     known = not more or (abs(difference) == 1 and isinstance(failed, str) and WHY_FAILED.fullmatch(failed))
     return Pair(stream, number, difference, ratio, failed) if fits and known else None
+
+
+def _time(value: Any) -> float | None:
+    """Return a time in seconds since 1970; None for what is none."""
+    return float(value) if type(value) is int and 0 < value < 2**40 else None
 
 
 def _short(ratio: float | None) -> float | None:

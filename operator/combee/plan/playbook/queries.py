@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from combee.algo.power import least_pairs
@@ -79,9 +79,10 @@ def _filled(text: str, prometheus: Prometheus, digest: str, side: str) -> str:
 
 
 def begins_at(since: float, prometheus: Prometheus) -> int:
-    """Return when window 0 of a canary that began at ``since`` begins: at a multiple of the window's length,
-    since some servers move the times they are asked about to such multiples."""
-    return math.ceil(since / prometheus.window_seconds) * prometheus.window_seconds
+    """Return when window 0 of a canary that began at ``since`` begins: after the labels' delay, at a multiple
+    of the window's length, since some servers move the times they are asked about to such multiples."""
+    first = since + prometheus.label_delay_seconds
+    return math.ceil(first / prometheus.window_seconds) * prometheus.window_seconds
 
 
 def end_of(prometheus: Prometheus, begins: int, window: int) -> int:
@@ -163,10 +164,14 @@ def share_of(score: ScoreQuery, value: float) -> float | None:
 
 
 def compare(
-    prometheus: Prometheus, answers: Mapping[Query, Values | Trouble], looked_at: range, at: float
+    prometheus: Prometheus,
+    answers: Mapping[Query, Values | Trouble],
+    looked_at: range,
+    at: float,
+    begins: int,
 ) -> tuple[list[Pair], Reading]:
     """Return the pairs of the windows ``looked_at``, and the reading of them. ``at``: when they were asked
-    for.
+    for; ``begins``: when window 0 began.
 
     There are no pairs where an answer cannot be used. Windows that lack a number are left out. A number that
     is NaN or infinite is trouble besides: other windows count, and nothing passes on this reading.
@@ -186,7 +191,10 @@ def compare(
     trouble = None if odd is None else odd.trouble("NotANumber")
     numbers = values.values()
     complete = [w for w in looked_at if all(math.isfinite(by.get(w, math.nan)) for by in numbers)]
-    pairs = [_pair(prometheus, values, window) for window in complete]
+    pairs = [
+        replace(_pair(prometheus, values, window), time=begins + window * prometheus.window_seconds)
+        for window in complete
+    ]
     latency = _means(values, "latency", complete) if prometheus.latency is not None else None
     return pairs, Reading(first, last, at, len(pairs), trouble, _means(values, "score", complete), latency)
 
@@ -194,8 +202,12 @@ def compare(
 def query_warnings(canary: Canary, prometheus: Prometheus) -> tuple[str, ...]:
     """Return what the canary can hardly get: enough windows in time, and windows that do not overlap."""
     warnings = []
-    expected, seconds = canary.deadline_seconds // prometheus.window_seconds, f"{prometheus.window_seconds} s"
+    counted = max(0, canary.deadline_seconds - prometheus.label_delay_seconds)
+    expected, seconds = counted // prometheus.window_seconds, f"{prometheus.window_seconds} s"
     least = least_pairs(canary.epsilon)
+    if counted < canary.duration_seconds:
+        cause = f"canary.prometheus.labelDelaySeconds {prometheus.label_delay_seconds:,}"
+        warnings.append(f"{cause}: durationSeconds begins after it, and ends after deadlineSeconds")
     if least is None:
         warnings.append("canary.epsilon 0: no number of windows would show an equal candidate to be no worse")
     elif least > expected:

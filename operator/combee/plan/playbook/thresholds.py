@@ -15,6 +15,8 @@ from combee.api.playbook_status import Thresholds
 _RULES = ("epsilon", "min_samples", "duration_seconds", "deadline_seconds", "max_latency_ratio")
 _LATER = ("evaluator", "asked")
 """Fields that earlier operators did not record: a comparison that began under one of them goes on."""
+_BY_TIME = ("Shadow", "Prometheus")
+"""Modes whose pairs are live traffic; Replay asks as fast as it can, given requests in a hash's order."""
 _SOURCES = {"Replay": "the requests or the upstream", "Prometheus": "what Prometheus is asked"}
 
 
@@ -59,7 +61,9 @@ def changes(before: Thresholds, after: Thresholds) -> str:
 
 
 def rules_of(thresholds: Thresholds) -> Rules:
-    return Rules(**{name: getattr(thresholds, name) for name in _RULES})
+    """Return the rules of a comparison under ``thresholds``."""
+    figures = {name: getattr(thresholds, name) for name in _RULES}
+    return Rules(**figures, by_time=thresholds.mode in _BY_TIME)
 
 
 def _digest(thresholds: Thresholds, spec: PlaybookSpec, *, leave: tuple[str, ...] = ()) -> str:
@@ -89,6 +93,8 @@ def _sources(spec: PlaybookSpec, canary: Canary) -> str:
         }
     elif canary.mode == "Prometheus" and canary.prometheus is not None:
         identity = canary.prometheus.model_dump(mode="json", exclude={"token_secret_ref", "delay_seconds"})
+        if not canary.prometheus.label_delay_seconds:
+            del identity["label_delay_seconds"]  # the digest is then the one that earlier operators computed
     else:
         return ""
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))

@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
+from combee.algo.blocks import Grid
 from combee.algo.canary import ALPHA, Rules, tally_verdict
 from combee.algo.curve import Look
 from combee.algo.power import ASSUMED_SD, decidable_epsilon, pairs_needed
@@ -45,17 +46,17 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
     old, nothing = record.status.canary, not board.active
     if old is not None and old.outcome == "Passed" and old.against == board.active:
         return Judgement("Passed", old.reason, old.message, None, old.gain, old.low, old.high, old.samples)
-    rules = rules_of(record.status.thresholds or board.thresholds)
+    rules = _rules(board, record, canary)
     _begin(board, record, canary, "Promotion", board.active, rules.deadline_seconds)
     if (spent := _spent(board, record, rules)) is not None:
         return spent
     elapsed = board.seen.now - record.memory.since
-    for seconds in (rules.duration_seconds, rules.deadline_seconds):
+    for seconds in (rules.shortest_seconds, rules.deadline_seconds):
         board.wakes.append(record.memory.since + seconds)
     if canary.mode == "Manual" or (canary.prometheus is not None and nothing):
         # Services count by version: where none is active, there is nothing to ask Prometheus about.
         return _by_hand(record, rules, elapsed)
-    _take(board, record)
+    _take(board, record, rules.grid(record.memory.since))
     tally = record.memory.tally
     if canary.prometheus is None:
         judgement = tally_verdict(tally, rules, elapsed, against="no playbook" if nothing else "active")
@@ -65,6 +66,13 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
             _warn_once(board, record, "QueryError", judgement.message)
     _look(board, record, judgement)
     return _with_trouble(board, record, judgement)
+
+
+def _rules(board: Board, record: Record, canary: Canary) -> Rules:
+    """Return what the candidate is judged by. Windows before the labels' delay is over do not count."""
+    rules = rules_of(record.status.thresholds or board.thresholds)
+    delay = canary.prometheus.label_delay_seconds if canary.prometheus is not None else 0
+    return replace(rules, late_seconds=delay)
 
 
 def _warn_once(board: Board, record: Record, reason: str, message: str) -> None:
@@ -153,12 +161,13 @@ def refreeze(board: Board, record: Record, why: str) -> None:
     record.remember(comparison="")
 
 
-def _take(board: Board, record: Record) -> None:
-    """Count the pairs that came for its comparison, and the requests that none can be made of."""
+def _take(board: Board, record: Record, grid: Grid | None = None) -> None:
+    """Count the pairs that came for its comparison, by time on ``grid``, and the requests that none can be
+    made of."""
     comparison, seen, memory = record.status.test, board.seen, record.memory
     if comparison is None:
         return
-    tally = memory.tally.with_pairs(comparison.id, seen.pairs.get(comparison.id, ()))
+    tally = memory.tally.with_pairs(comparison.id, seen.pairs.get(comparison.id, ()), grid)
     tally = tally.with_left_out(seen.left_out.get(comparison.id, ()))
     canary, reading = board.about.spec.canary, memory.reading
     came = seen.readings.get(comparison.id, ())
