@@ -92,6 +92,9 @@ def test_kubectl_apply_warns_names_the_pairs_and_proposes_an_epsilon(cluster: Cl
     (said,) = told(cluster, place, playbook("Prometheus", deadlineSeconds=36_000, durationSeconds=0))
     print(said)
     assert "about 1300 windows" in said and "about 600 come before the deadline: epsilon 0.015" in said
+    late = {**PROMETHEUS, "labelDelaySeconds": 18_000}
+    short = playbook("Prometheus", deadlineSeconds=36_000, durationSeconds=0, prometheus=late)
+    assert "about 300 come before the deadline" in told(cluster, place, short)[0]
 
 
 def test_it_warns_when_the_canary_changes_and_not_each_time_something_does(
