@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench.harness import Row
+from bench.worlds.canaries import canaries
 from bench.worlds.outcomes import outcomes
 
 WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-outcomes": outcomes,
+    "worlds-canaries": canaries,
 }
 """Name on the command line -> row."""
