@@ -1,8 +1,8 @@
 """What a held-out comparison can show: paired differences, intervals, and their limits.
 
-Pairs are matched by example id, never by order. A second look at the same gate raises the rate of false
-promotions, so DESIGN allows one look per promoted digest; patience and choice look at ``select`` and are no
-evidence.
+Pairs are matched by example id, never by order. Each further look at the same gate raises the rate of false
+promotions, so a version is looked at once, and each look is judged more strictly than the one before
+(``spending``); patience and choice look at ``select`` and are no evidence.
 """
 
 from __future__ import annotations

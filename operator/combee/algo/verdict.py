@@ -29,6 +29,8 @@ class Judgement:
     """estimate of the examples or pairs still needed to decide."""
     final: bool = True
     """False while the gate waits for more data."""
+    shrunk_gain: float | None = None
+    """the gain as it probably is, of a candidate that passed (``shrinkage``)."""
 
 
 @dataclass(frozen=True, slots=True)
