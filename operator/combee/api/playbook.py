@@ -104,7 +104,8 @@ class VersionPolicy(Model):
 
 class HeldOutGate(Model):
     """What a candidate must show on heldOut. Whatever stands here, none passes whose own run did not show a
-    gain: the 95 % interval of what it measured on gate must lie above 0."""
+    gain: the 95 % interval of what it measured on gate must lie above 0. Each further candidate on the same
+    heldOut must show more."""
 
     min_score: Float | None = Field(default=None, ge=0, le=1, description="Least score; absent: any.")
     min_gain: Float = Field(
@@ -113,7 +114,13 @@ class HeldOutGate(Model):
         le=1,
         description="Least gain over the active version, at the interval's lower end.",
     )
-    confidence: Float = Field(default=0.95, ge=0.5, lt=1, description="Confidence of the interval.")
+    confidence: Float = Field(
+        default=0.95,
+        ge=0.5,
+        lt=1,
+        description="Confidence of the first candidate's interval. Later ones are judged by wider intervals: "
+        "of Playbooks whose candidates gain nothing, 1 - confidence at most ever promote one on a heldOut.",
+    )
     digest: Digest | None = Field(
         default=None,
         description="The heldOut that versions are compared on; absent: the first one's. Changed data are "

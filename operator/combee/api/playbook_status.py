@@ -53,6 +53,10 @@ class Verdict(Part):
     gain: float | None = Field(default=None, description="Score minus the active version's.")
     low: float | None = Field(default=None, description="Lower end of the gain's confidence interval.")
     high: float | None = Field(default=None, description="Upper end of it.")
+    shrunk_gain: float | None = Field(
+        default=None,
+        description="The gain as it probably is: what passed was chosen for its gain, which is too large.",
+    )
     samples: int = Field(default=0, ge=0, description="Examples or requests compared.")
     needed: int | None = Field(
         default=None,
@@ -74,6 +78,26 @@ class Comparison(Part):
     confidence: float = Field(default=0.95, description="Confidence of that interval.")
     rows: int = Field(ge=0, description="Examples compared.")
     discordant: int | None = Field(default=None, ge=0, description="Examples on which the two differ.")
+
+
+class Look(Part):
+    """Which look at a heldOut a version is. It is counted once and never changes."""
+
+    held_out_digest: str = Field(default="", description="Digest of heldOut.")
+    number: int = Field(ge=1, description="Its number, from 1: the higher, the more must be shown.")
+
+
+class ErrorBudget(Part):
+    """How much of the error that heldOut.confidence allows was spent on one heldOut."""
+
+    held_out_digest: str = Field(default="", description="Digest of heldOut.")
+    looks: int = Field(default=0, ge=0, description="Candidates looked at on it.")
+    spent: float = Field(default=0.0, description="Part of 1 - confidence that they spent.")
+    left: float = Field(default=0.0, description="What is left of it for all that come.")
+    next_confidence: float = Field(
+        default=0.0, description="Confidence of the interval that the next candidate is judged by."
+    )
+    message: str = Field(default="", description="The same in a sentence, and what to do when it is used up.")
 
 
 class Thresholds(Part):
@@ -139,6 +163,9 @@ class VersionStatus(Part):
         description="How often its comparison began anew because thresholds or the other version changed.",
     )
     comparison: Comparison | None = Field(default=None, description="What was measured on heldOut.")
+    look: Look | None = Field(
+        default=None, description="Which look at heldOut it is; absent: it was not compared."
+    )
     content: Verdict | None = Field(default=None, description="What the leak and injection checks say.")
     held_out: Verdict | None = Field(default=None, description="What heldOut says.")
     canary: Verdict | None = Field(default=None, description="What the canary says.")
@@ -169,6 +196,9 @@ class PlaybookShown(Part):
     active: str = Field(default="", description="First 12 digits of the active digest.")
     candidate: str = Field(default="", description="First 12 digits of the candidate's.")
     gain: str = Field(default="", description="Gain on heldOut over the active version, such as +0.221.")
+    next_look: str = Field(
+        default="", description="Confidence that the next candidate is judged by, such as 99.82 %."
+    )
 
 
 class PlaybookStatus(Part):
@@ -184,6 +214,9 @@ class PlaybookStatus(Part):
     candidate_digest: str = Field(default="", description="The version that is compared.")
     held_out_digest: str = Field(default="", description="The heldOut that versions are compared on.")
     held_out: Verdict | None = Field(default=None, description="What heldOut says of the candidate.")
+    error_budget: ErrorBudget | None = Field(
+        default=None, description="What the candidates of its life may still err on this heldOut."
+    )
     canary: Verdict | None = Field(default=None, description="What the canary says of the candidate.")
     watch: Verdict | None = Field(default=None, description="What traffic says of the active version since.")
     run_name: str = Field(default="", description="The latest run made from learn.template.")

@@ -175,10 +175,11 @@ def unreadable(observed: Observed) -> ClusterError | None:
 
 def run_seen(raw: Object) -> RunSeen:
     """Return a run made from the template in the form for ``decide_playbook``."""
-    phase = (raw.get("status") or {}).get("phase")
-    meta = raw["metadata"]
-    over = any(phase == member.value and member.over for member in Phase)
-    return RunSeen(meta["name"], meta["creationTimestamp"], over=over)
+    status, meta = raw.get("status") or {}, raw["metadata"]
+    over = any(status.get("phase") == member.value and member.over for member in Phase)
+    without_version = over and status.get("gate") is not None and not status.get("published")
+    looked_at = (status.get("heldOut") or {}).get("digest", "") if without_version else ""
+    return RunSeen(meta["name"], meta["creationTimestamp"], over=over, looked_at=str(looked_at))
 
 
 def delivered(playbook: str, spec: PlaybookSpec) -> str:

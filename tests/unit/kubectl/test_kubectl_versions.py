@@ -93,9 +93,22 @@ def test_the_history_is_a_table_and_what_happened() -> None:
         "by": "Gates",
         "message": "0.861",
     }
-    status = PlaybookStatus.model_validate({"history": [event]})
-    text = history("formula", status, [shown(version(A, phase="Active"))])
-    assert "aaaaaaaaaaaa   Active   Auto       0.861   +0.221 [0.180, 0.260]" in text
+    left = {
+        "heldOutDigest": C,
+        "looks": 6,
+        "spent": 0.043,
+        "left": 0.007,
+        "message": "6 looks at this heldOut",
+    }
+    status = PlaybookStatus.model_validate({"history": [event], "errorBudget": left})
+    raw = version(A, phase="Active", look={"heldOutDigest": C, "number": 4}, heldOut={"shrunkGain": 0.183})
+    lines = [line.split() for line in history("formula", status, [shown(raw)]).splitlines()]
+    assert lines[0][3:7] == ["LOOK", "SCORE", "GAIN", "CORRECTED"]
+    assert lines[1][3:10] == ["4", "0.861", "+0.221", "[0.180,", "0.260]", "+0.183", "-"]
+    text = history("formula", status, [shown(raw)])
+    assert "heldOut abababababab: 6 looks at this heldOut" in text
+    assert "error budget: 0.7 of 5 % left for all that come" in text
+    assert "error budget" not in history("formula", PlaybookStatus(), [shown(version(A))])
     assert "Promoted by gates: 0.861" in text
     assert "has no versions yet" in history("formula", PlaybookStatus(), [])
 

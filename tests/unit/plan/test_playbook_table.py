@@ -13,11 +13,11 @@ from playbook_bench import CANARY, GATEWAY, HELD_OUT, World, digest_of, gate
 
 from combee.algo.tally import LeftOut
 from combee.api.playbook import PlaybookSpec
-from combee.api.playbook_status import PlaybookStatus, Thresholds
+from combee.api.playbook_status import Comparison, PlaybookStatus, Thresholds
 from combee.methods.findings import Finding
 from combee.plan.playbook import memory
 from combee.plan.playbook.conditions import ORDER
-from combee.plan.playbook.heldout import version_verdict
+from combee.plan.playbook.heldout import measured_on, version_verdict
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.serving import Version, Wanted, serving
 
@@ -58,7 +58,8 @@ def test_the_first_version_that_passes_heldout_is_active_and_delivered() -> None
     assert world.why("Ready") == ("True", "Delivered")
     assert world.why("CanaryPassed") == ("Unknown", "NoCanary")
     assert world.status.canary is not None and world.status.canary.outcome is None
-    assert world.says("HeldOutPassed") == "+0.200 [0.145, 0.255] vs the start, n=200"
+    said = "+0.200 [0.145, 0.255] vs the start, n=200; corrected for passing +0.200"
+    assert world.says("HeldOutPassed") == said
     assert world.status.shown.gain == "+0.200"
 
 
@@ -79,7 +80,7 @@ def test_a_better_version_replaces_the_active_one_which_is_kept() -> None:
         (0.2, {"heldOut": {"minScore": 0.7}}, ("True", "HeldOutPassed"), "Active"),
         (0.2, {"heldOut": {"minGain": 0.19}}, ("Unknown", "TooFewExamples"), "Inconclusive"),
         (0.2, {"heldOut": {"minGain": 0.3}}, ("False", "NotBetter"), "Refused"),
-        (0.03, {"heldOut": {"minGain": -0.05}}, ("True", "HeldOutPassed"), "Active"),
+        (0.04, {"heldOut": {"minGain": -0.05}}, ("True", "HeldOutPassed"), "Active"),
         (None, {}, ("False", "NotMeasured"), "Inconclusive"),
     ],
 )
@@ -98,7 +99,7 @@ def unshown(how: str) -> World:
         world.add("c", parent="a", scores=gate(0.1, base=0.7)).settle()
         return world.add("b", parent="a", scores=gate(0.01, base=0.85)).settle()
     if how == "confidence":
-        return world.change(heldOut={"confidence": 0.8}).add("b", parent="a", better=0.02).settle()
+        return world.change(heldOut={"confidence": 0.8}).add("b", parent="a", better=0.025).settle()
     world.change(heldOut={"minGain": -0.05})
     if how == "minGain":
         return world.add("b", parent="a", better=0.01).settle()
@@ -975,8 +976,10 @@ def test_the_largest_epsilons_are_reckoned_with() -> None:
 def test_a_version_whose_scores_are_gone_since_it_was_compared_waits_for_a_person() -> None:
     world = World().add("a").add("b", parent="a", origin={"dataDigests": {"heldOut": HELD_OUT}})
     active, version = world.versions["a"], world.versions["b"]
-    passed = version_verdict(version, active, thresholds=Thresholds(), pinned="")
-    assert passed.judgement.outcome == "Passed"
+    before = measured_on(version, active, confidence=0.95, pinned="")
+    assert isinstance(before, Comparison)
+    assert version_verdict(version, before, thresholds=Thresholds(), look=1).outcome == "Passed"
     gone = replace(version, gate=None)
-    later = version_verdict(gone, active, thresholds=Thresholds(), pinned="", before=passed.comparison)
-    assert (later.judgement.outcome, later.judgement.reason) == ("Error", "NotMeasured")
+    assert measured_on(gone, active, confidence=0.95, pinned="", before=before) == before
+    later = version_verdict(gone, before, thresholds=Thresholds(), look=1)
+    assert (later.outcome, later.reason) == ("Error", "NotMeasured")

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from combee.api.playbook import VersionSpec
-from combee.api.playbook_status import PlaybookStatus, VersionStatus
+from combee.api.playbook_status import ErrorBudget, PlaybookStatus, VersionStatus
 from combee.methods.diff import Diff
 from combee.report.text import columns, visible
 
 SHORT = 12
 """The number of digits of a digest that people see."""
 LABEL = 15
-COLUMNS = ("VERSION", "PHASE", "DECISION", "SCORE", "GAIN", "CANARY", "RUN", "MADE")
+COLUMNS = ("VERSION", "PHASE", "DECISION", "LOOK", "SCORE", "GAIN", "CORRECTED", "CANARY", "RUN", "MADE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,8 @@ def history(name: str, status: PlaybookStatus, versions: Sequence[VersionShown])
         *(_row(one) for one in sorted(versions, key=lambda v: (v.created, v.short), reverse=True)),
     ]
     lines = columns(rows)
+    if status.error_budget is not None:
+        lines += ["", *_budget(status.error_budget)]
     if status.history:
         lines += ["", "What happened, newest last:"]
         for event in status.history:
@@ -48,6 +50,12 @@ def history(name: str, status: PlaybookStatus, versions: Sequence[VersionShown])
                 f"  {event.time}  {event.digest[:SHORT]}  {event.event}{by}: {visible(event.message)}"
             )
     return "\n".join(lines)
+
+
+def _budget(budget: ErrorBudget) -> Iterator[str]:
+    whole = budget.spent + budget.left
+    yield f"heldOut {budget.held_out_digest[:SHORT]}: {visible(budget.message)}"
+    yield f"error budget: {100 * budget.left:.2g} of {100 * whole:.2g} % left for all that come"
 
 
 def _row(one: VersionShown) -> tuple[str, ...]:
@@ -59,15 +67,18 @@ def _row(one: VersionShown) -> tuple[str, ...]:
     elif gate is not None:
         score = f"{gate.best:.3f}"
         gain = f"{gate.best - gate.baseline:+.3f} [{gate.low:.3f}, {gate.high:.3f}]"
-    canary = one.status.canary
+    canary, verdict, look = one.status.canary, one.status.held_out, one.status.look
+    shrunk = verdict.shrunk_gain if verdict is not None else None
     run = one.spec.run_ref.name if one.spec.run_ref is not None else "(by hand)"
     outcome = canary.outcome if canary is not None and canary.outcome else "-"
     return (
         one.short,
         one.status.phase.value,
         one.spec.decision,
+        "-" if look is None else str(look.number),
         score,
         gain,
+        "-" if shrunk is None else f"{shrunk:+.3f}",
         outcome,
         visible(run),
         one.created,

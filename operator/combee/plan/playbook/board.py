@@ -20,6 +20,7 @@ from combee.api.playbook_status import (
     VersionPhase,
     VersionStatus,
 )
+from combee.plan.playbook.heldout import held_out_of
 from combee.plan.playbook.memory import PlaybookMemory, VersionMemory
 from combee.plan.playbook.serving import Version
 from combee.plan.playbook.thresholds import thresholds_of
@@ -124,6 +125,12 @@ class Board:
         """``spec.version.pinnedDigest``."""
         return self.about.spec.version.pinned_digest or ""
 
+    @property
+    def compared_on(self) -> str:
+        """The digest of the heldOut that versions are compared on; empty while there is none."""
+        given, active = self.about.spec.held_out.digest or self.held_out_digest, self.get(self.active)
+        return given or (held_out_of(active.seen) if active is not None else "")
+
     def latest_first(self) -> Iterator[Record]:
         return iter(sorted(self.records.values(), key=lambda record: record.age, reverse=True))
 
@@ -170,6 +177,7 @@ def verdict_of(judgement: Judgement, against: str = "") -> Verdict:
         gain=_short(judgement.gain),
         low=_short(judgement.low),
         high=_short(judgement.high),
+        shrunk_gain=_short(judgement.shrunk_gain),
         samples=judgement.samples,
         needed=judgement.needed,
         against=against,

@@ -18,13 +18,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from combee.api.playbook_status import PlaybookStatus, VersionPhase
+from combee.api.playbook_status import Comparison, PlaybookStatus, VersionPhase
 from combee.methods.findings import content_verdict
 from combee.names import delivered_name
 from combee.plan.playbook.board import NO_CANARY, Board, By, Record, verdict_of
-from combee.plan.playbook.heldout import SHORT, held_out_of, version_verdict
+from combee.plan.playbook.heldout import SHORT, held_out_of, is_stale, measured_on, version_verdict
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
 from combee.plan.playbook.learn import learning
+from combee.plan.playbook.looks import error_budget, look_at, settle_looks, warn_of
 from combee.plan.playbook.serving import Wanted, ranking
 from combee.plan.playbook.standing import playbook_status, version_status
 from combee.plan.playbook.thresholds import changes, filled_in, unchanged
@@ -43,6 +44,7 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
     board = Board.of(about, status, seen)
     _refusals(board)
     _recall(board)
+    settle_looks(board)
     if about.unreadable or board.opaque(board.active):
         held = _serve(board)
         board.candidate = _still_waits(board)
@@ -56,7 +58,9 @@ def decide_playbook(about: About, status: PlaybookStatus, seen: PlaybookSeen) ->
     settled = not (about.unreadable or board.opaque(board.active))
     pruned = prunable(board) if settled else ()
     emptied = prunable_contents(board) if settled else ()
-    after = playbook_status(board, learned, delivery, held)
+    budget = error_budget(board)
+    warn_of(board, budget)
+    after = playbook_status(board, learned, delivery, held, budget)
     versions = {r.seen.name: version_status(board, r, held) for r in board.records.values()}
     later = [time - seen.now for time in board.wakes if time > seen.now]
     return PlaybookPlan(
@@ -288,19 +292,27 @@ def _content(board: Board, record: Record) -> bool:
 def _held_out(board: Board, record: Record) -> bool:
     """Return whether heldOut is passed; the status gets what it says."""
     active = board.get(board.active)
-    pinned = board.about.spec.held_out.digest or board.held_out_digest
-    if not pinned and active is not None:
-        pinned = held_out_of(active.seen)
-    seen, base, before = record.seen, active.seen if active is not None else None, record.status.comparison
-    held_out = version_verdict(seen, base, thresholds=board.thresholds, pinned=pinned, before=before)
-    judgement = held_out.judgement
-    if held_out.stale and judgement.outcome != "Error":
-        parent = (seen.spec.parent_digest or "")[:SHORT] or "an empty playbook"
-        stale = f"StaleBase: learned from {parent}, compared with today's active"
-        judgement = replace(judgement, message=f"{judgement.message}; {stale}")
-    record.update(comparison=held_out.comparison, held_out=verdict_of(judgement, board.active))
+    seen, base, thresholds = record.seen, active.seen if active is not None else None, board.thresholds
+    judgement = measured_on(
+        seen,
+        base,
+        confidence=thresholds.confidence,
+        pinned=board.compared_on,
+        before=record.status.comparison,
+    )
+    record.update(comparison=None)
+    if isinstance(judgement, Comparison):
+        record.update(comparison=judgement)
+        # Its number is given before its verdict is read, whatever that will be.
+        look = look_at(board, record, judgement.held_out_digest)
+        judgement = version_verdict(seen, judgement, thresholds=thresholds, look=look)
     if judgement.outcome != "Error":
         board.held_out_digest = board.held_out_digest or held_out_of(seen)
+        if is_stale(seen, base):
+            parent = (seen.spec.parent_digest or "")[:SHORT] or "an empty playbook"
+            stale = f"StaleBase: learned from {parent}, compared with today's active"
+            judgement = replace(judgement, message=f"{judgement.message}; {stale}")
+    record.update(held_out=verdict_of(judgement, board.active))
     if judgement.outcome == "Failed":
         board.refuse(record, "Gates", judgement.message)
     elif judgement.outcome != "Passed":

@@ -5,16 +5,28 @@ holds. Where it is not (``StaleBase``), the scores of the candidate and the acti
 examples are compared; both brought them along in their ConfigMaps. On another heldOut nothing can be
 compared. No model is asked.
 
-Whatever thresholds the Playbook has, a version passes only where its own run showed a gain, as ``Learned``
-has it: the 95 % interval of what that run measured on gate lies above 0. Any other waits for a person.
+Each candidate is one look at its heldOut, and is judged as the look of its number (``looks``). Whatever
+thresholds the Playbook has, a version passes only where its own run showed a gain, as ``Learned`` has it: the
+interval of what that run measured on gate lies above 0, at 95 % and at what its look asks for. Where the run
+began with the active version that is the same comparison, and at 95 % alone luck would pass it in the end
+whenever ``minGain`` is below 0. Any other waits for a person.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
-from combee.algo.gates import CONFIDENCE, Compared, compare, examples_missing, held_out_verdict
+from combee.algo.gates import (
+    CONFIDENCE,
+    Compared,
+    at_confidence,
+    compare,
+    corrected_gain,
+    examples_missing,
+    held_out_verdict,
+)
+from combee.algo.spending import look_confidence
 from combee.algo.verdict import Judgement, spoken
 from combee.api.playbook_status import Comparison, Thresholds
 from combee.plan.playbook.types import VersionSeen
@@ -23,65 +35,72 @@ SHORT = 12
 """The number of digits of a digest in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """The verdict, and what it rests on."""
-
-    judgement: Judgement
-    comparison: Comparison | None = None
-    stale: bool = False
-    """whether it was learned from another version than the active one."""
-
-
 def held_out_of(version: VersionSeen) -> str:
     """Return the digest of the heldOut that a version was scored on; empty where nobody said."""
     return version.gate.held_out if version.gate else version.spec.origin.data_digests.get("heldOut", "")
 
 
-def version_verdict(
+def measured_on(
     version: VersionSeen,
     active: VersionSeen | None,
     *,
-    thresholds: Thresholds,
+    confidence: float,
     pinned: str,
     before: Comparison | None = None,
-) -> HeldOut:
-    """Return what heldOut says of ``version`` against ``active`` (None: no version is active).
+) -> Comparison | Judgement:
+    """Return how ``version`` compares with ``active`` (None: no version is active), or why it cannot be told.
 
     ``pinned``: the digest of the heldOut that versions are compared on; empty while there is none.
     ``before``: an earlier comparison, which is used again where it still counts.
     """
-    measured = held_out_of(version)
+    held_out = held_out_of(version)
     scored = version.gate is not None or version.spec.scores.gate is not None
-    if pinned and scored and measured != pinned:
-        return HeldOut(_moved(pinned, measured))
-    stale = active is not None and (version.spec.parent_digest or "") != active.digest
-    comparison = _again(before, active, measured, thresholds.confidence)
-    if comparison is None:
-        measurement = _measured(version, active, thresholds.confidence, stale=stale)
-        if isinstance(measurement, Judgement):
-            return HeldOut(measurement, stale=stale)
-        comparison = measurement
-    judgement = held_out_verdict(
+    if pinned and scored and held_out != pinned:
+        return _moved(pinned, held_out)
+    comparison = _again(before, active, held_out, confidence)
+    return comparison or _measured(version, active, confidence, stale=is_stale(version, active))
+
+
+def is_stale(version: VersionSeen, active: VersionSeen | None) -> bool:
+    """Return whether a version was learned from another version than the active one."""
+    return active is not None and (version.spec.parent_digest or "") != active.digest
+
+
+def version_verdict(
+    version: VersionSeen, comparison: Comparison, *, thresholds: Thresholds, look: int
+) -> Judgement:
+    """Return what heldOut says of ``version``, the ``look``-th candidate that is compared on it."""
+    compared, min_gain, confidence = (
         Compared(**_figures(comparison)),
-        min_score=thresholds.min_score,
-        min_gain=thresholds.min_gain,
-        confidence=thresholds.confidence,
-        against="active" if active is not None else "the start",
+        thresholds.min_gain,
+        thresholds.confidence,
     )
-    return HeldOut(_shown(judgement, version), comparison, stale)
-
-
-def _shown(judgement: Judgement, version: VersionSeen) -> Judgement:
-    """Return ``judgement``, or that the version's own run did not show a gain where only that is amiss."""
+    judgement = held_out_verdict(
+        compared,
+        min_score=thresholds.min_score,
+        min_gain=min_gain,
+        confidence=confidence,
+        look=look,
+        against="active" if comparison.against else "the start",
+    )
+    if judgement.outcome == "Passed":
+        judgement = _shown(judgement, version, max(CONFIDENCE, look_confidence(confidence, look)))
     if judgement.outcome != "Passed":
         return judgement
+    corrected = corrected_gain(compared, min_gain=min_gain, confidence=confidence, look=look)
+    message = f"{judgement.message}; corrected for passing {corrected:+.3f}"
+    return replace(judgement, message=message, shrunk_gain=corrected)
+
+
+def _shown(judgement: Judgement, version: VersionSeen, confidence: float) -> Judgement:
+    """Return ``judgement``, or that the version's own run did not show a gain where only that is amiss."""
     own = _own(version)
     if isinstance(own, Judgement):
         return own
+    own = at_confidence(own, confidence)
     if own.low > 0:
         return judgement
-    needed = examples_missing(own, 0.0, CONFIDENCE)
+    needed = examples_missing(own, 0.0, confidence)
     numbers = spoken(own.gain, own.low, own.high, own.rows, "its start")
     more = "" if needed is None else f": about {needed:,} more examples would show it"
     message = (

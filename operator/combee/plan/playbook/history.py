@@ -68,8 +68,11 @@ def prunable(board: Board) -> tuple[str, ...]:
     """Return the names of the versions beyond the history's limit, oldest first.
 
     It never returns one that is refused, active, previous, pinned, compared or waiting, nor one that
-    somebody decided on: what was refused must be known for ever, and the rest is in use.
+    somebody decided on: what was refused must be known for ever, and the rest is in use. Nor does it return
+    the last one that was looked at on a heldOut, from which a Playbook that is applied again counts on.
     """
+    looks = [record.status.look for record in board.records.values() if record.status.look is not None]
+    last = {look.held_out_digest: look for look in sorted(looks, key=lambda look: look.number)}
     idle = [
         record
         for record in board.latest_first()
@@ -78,7 +81,8 @@ def prunable(board: Board) -> tuple[str, ...]:
         and record.digest not in (board.active, board.previous, board.candidate, board.pinned)
     ]
     limit = board.about.spec.version.history_limit
-    return tuple(record.seen.name for record in reversed(idle[limit:]))
+    beyond = [record for record in reversed(idle[limit:]) if record.status.look not in last.values()]
+    return tuple(record.seen.name for record in beyond)
 
 
 _KEPT = (("version", "pinnedDigest"), ("delivery", "configMap"), ("delivery", "deletionPolicy"))

@@ -18,6 +18,11 @@ from combee.plan.playbook.readings import Reading
 MAX_REFUSED = 500
 """The most digests; the oldest go first. Each is on its PlaybookVersion, too, which is never pruned."""
 MAX_MADE = 200
+MAX_HELD_OUTS = 50
+"""The most heldOuts whose looks are remembered; the one looked at longest ago goes first."""
+MAX_LOOKED = 200
+"""The most looks of which it is remembered whose they were. A version has its own number, too, and no more
+than a hundred finished runs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,10 @@ class PlaybookMemory:
     """place of the template's data -> its last mark (``datawatch``)."""
     change: str = ""
     """the name of the last change of data; empty while none was seen."""
+    looks: tuple[tuple[str, int], ...] = ()
+    """digest of a heldOut -> the number of looks at it, the one looked at last at the end."""
+    looked: tuple[tuple[str, int], ...] = ()
+    """key of a look (``looks``) -> its number, the last one at the end."""
 
     def recalling(self, digest: str) -> PlaybookMemory:
         """Return the memory with a digest of long ago, where there is room. One that went to make room does
@@ -44,7 +53,12 @@ class PlaybookMemory:
         return self if full else replace(self, refused=(digest, *self.refused))
 
     def to_json(self) -> dict[str, Any]:
-        optional = {"marks": dict(self.marks), "change": self.change}
+        optional: dict[str, Any] = {
+            "marks": dict(self.marks),
+            "change": self.change,
+            "looks": [list(one) for one in self.looks[-MAX_HELD_OUTS:]],
+            "looked": [list(one) for one in self.looked[-MAX_LOOKED:]],
+        }
         return {
             "refused": list(self.refused[-MAX_REFUSED:]),
             "made": list(self.made[-MAX_MADE:]),
@@ -64,6 +78,7 @@ class PlaybookMemory:
                 float(raw.get("scheduled", 0.0)),
                 {str(key): str(mark) for key, mark in raw.get("marks", {}).items()},
                 str(raw.get("change", "")),
+                *(tuple((str(of), int(n)) for of, n in raw.get(name, ())) for name in ("looks", "looked")),
             )
         except (TypeError, ValueError, AttributeError) as error:
             raise _unreadable("Playbook", error) from None

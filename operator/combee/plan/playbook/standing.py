@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from combee.algo.spending import percent
 from combee.api.common import one_line
-from combee.api.playbook_status import PlaybookShown, PlaybookStatus, Verdict, VersionPhase, VersionStatus
+from combee.api.playbook_status import (
+    ErrorBudget,
+    PlaybookShown,
+    PlaybookStatus,
+    Verdict,
+    VersionPhase,
+    VersionStatus,
+)
 from combee.plan.playbook.board import NO_CANARY, Board, Record
 from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Statement, merge
 from combee.plan.playbook.learn import Learning
@@ -15,7 +23,9 @@ MAX_SENTENCE = 500
 """The most bytes of a sentence."""
 
 
-def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: str) -> PlaybookStatus:
+def playbook_status(
+    board: Board, learned: Learning, delivery: Delivery, held: str, budget: ErrorBudget | None
+) -> PlaybookStatus:
     """Return the Playbook's status; equal facts give an equal one."""
     about, before = board.about, board.before
     shown = _shown(board)
@@ -37,6 +47,7 @@ def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: s
         candidate_digest=board.candidate,
         held_out_digest=about.spec.held_out.digest or board.held_out_digest,
         held_out=held_out,
+        error_budget=budget,
         canary=shown.status.canary if shown else None,
         watch=active.status.watch if active else None,
         run_name=learned.latest or before.run_name,
@@ -47,6 +58,7 @@ def playbook_status(board: Board, learned: Learning, delivery: Delivery, held: s
             active=active.short if active else "",
             candidate=candidate.short if candidate else "",
             gain="" if held_out is None or held_out.gain is None else f"{held_out.gain:+.3f}",
+            next_look="" if budget is None else f"{percent(budget.next_confidence)} %",
         ),
         state=board.memory.to_json(),
     )

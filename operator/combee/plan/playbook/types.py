@@ -81,6 +81,8 @@ class RunSeen:
     created: str
     over: bool
     """whether its phase says that nothing more will happen."""
+    looked_at: str = ""
+    """the digest of the heldOut that it looked at and published nothing after; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ EVENTS = (
     "Refused",
     "Inconclusive",
     "Restarted",
+    "HeldOutSpent",
     "RunCreated",
     "CanaryBegan",
     "CanaryPassed",
