@@ -8,10 +8,12 @@ from pathlib import Path
 
 from bench.harness import Row
 from bench.worlds.canaries import canaries
+from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
 
 WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-outcomes": outcomes,
     "worlds-canaries": canaries,
+    "worlds-lifetimes": lifetimes,
 }
 """Name on the command line -> row."""
