@@ -85,8 +85,13 @@ class Direct:
         done = self.known.get(body)
         hit = done is not None
         if done is None:
-            done = self.known[body] = self._made(body, request.prompt.max_output_tokens)
+            made = self._made(body, request.prompt.max_output_tokens)
+            done = self.known[body] = await self.served(request, made)
         return Answered(done, hit=hit)
+
+    async def served(self, request: ChatRequest, made: Completion) -> Completion:
+        """What the client records of an answer: here, that it came at once."""
+        return made
 
     def _made(self, body: bytes, limit: int) -> Completion:
         reply = self.model.respond(json.loads(body))
@@ -253,8 +258,13 @@ def _leak_corpus_of(train: Dataset) -> dict[str, Any]:
     return {}
 
 
-async def learn(run: PromptLearningRun, splits: tuple[Dataset, Dataset], model: Model, known: dict) -> Learnt:
-    """One run of the product to its end, then its final playbook on all of heldOut."""
+def executor_of(
+    run: PromptLearningRun,
+    splits: tuple[Dataset, Dataset],
+    clients: Mapping[str, Direct],
+    clock: Callable[[], float] = lambda: 0.0,
+) -> LocalExecutor:
+    """What runs a manifest on these rows, whose wall seconds are of ``clock``."""
     train, held_out = splits
     spec, who = run.spec, Identity(run.name, manifest_digest(run)[:8])
     guard = BudgetGuard(limits_of(spec), lambda: 0.0)
@@ -263,21 +273,26 @@ async def learn(run: PromptLearningRun, splits: tuple[Dataset, Dataset], model: 
         spec=spec,
         prefix=f"runs/{who.name}-{who.uid}",
         store=_Store(_Objects(), "memory"),
-        clients={role: Direct(model, role, known) for role in ("task", "proposer")},
+        clients=dict(clients),
         task=task_for(spec.task.type),
         method=_Method(),
         data=_Data(train, held_out),
         concurrency=spec.workers.concurrency,
         slots=spec.workers.concurrency,
-        clock=lambda: 0.0,
+        clock=clock,
         progress=meter,
         cache=_leak_corpus_of(train),
     )
-    executor = LocalExecutor(context, who, _Folder(), meter, guard)
+    return LocalExecutor(context, who, _Folder(), meter, guard)
+
+
+async def learn(run: PromptLearningRun, splits: tuple[Dataset, Dataset], model: Model, known: dict) -> Learnt:
+    """One run of the product to its end, then its final playbook on all of heldOut."""
+    executor = executor_of(run, splits, {role: Direct(model, role, known) for role in ("task", "proposer")})
     outcome = await executor.run()
     if outcome.name not in FINISHED_OUTCOMES:
         raise BugError(f"{run.name} ended with {outcome.name}: {outcome.reason}")
-    return await _looked_at(executor, held_out)
+    return await _looked_at(executor, splits[1])
 
 
 async def _looked_at(executor: LocalExecutor, held_out: Dataset) -> Learnt:
