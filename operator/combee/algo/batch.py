@@ -174,7 +174,7 @@ def _wanted(
             start,
             f"No fit of iteration time yet (it needs two batch sizes), so the stated start of {start}",
         )
-    cost = f"{_cost(law)} ({law.n} observations)"
+    cost = _cost(law) + (f" ({law.n} observations)" if law.n else "")
     if law.a <= 0:
         return 1.0, f"{cost}, so a larger batch saves nothing worth having"
     if law.f <= 0 and law.name == T_ITER:

@@ -76,6 +76,16 @@ class Law(NamedTuple):
         """Return the same shape, ``factor`` times as slow; its AICc is not defined."""
         return Law(self.name, self.a * factor, self.alpha, self.f * factor, self.n, None, self.error)
 
+    def growing_share(self, b: float) -> float:
+        """Return the share of an iteration of ``b`` > 0 examples that a larger batch would save: 1 without a
+        floor, 0 where time grows as fast as the batch.
+
+        >>> Law("T_iter", a=36.0, alpha=1.0, f=1.0, n=9).growing_share(36)
+        0.5
+        """
+        whole = self.predict(b)
+        return (whole - self.f * b) / whole if 0 < whole < math.inf else 0.0
+
     @property
     def b_half(self) -> float:
         """The batch size, in examples, at which half of an example's time is floor: (a / f)^(1 / alpha), c0 /
@@ -187,6 +197,22 @@ def residuals(law: Law, obs: Iterable[Observation]) -> tuple[float, ...]:
         for o in obs
         if usable([o]) and math.isfinite(predicted := law.predict(o.batch_size)) and predicted > 0
     )
+
+
+def levelled(law: Law, obs: Iterable[Observation]) -> Law:
+    """Return ``law`` at the level at which it predicts for ``obs`` together what they took together.
+
+    Its shape is a robust fit, which a few very long iterations do not bend; their seconds are waited for
+    nevertheless, so they count here in full. Without usable observations the law is returned as it is. Cost:
+    O(n).
+
+    >>> levelled(Law(T_ITER, 36.0, 1.0, 1.0, 3), [Observation(44, 80.0), Observation(44, 800.0)]).predict(44)
+    440.0
+    """
+    pairs = usable(obs)
+    took, predicted = sum(t for _, t in pairs), sum(law.predict(b) for b, _ in pairs)
+    factor = took / predicted if predicted > 0 else math.nan
+    return law.scaled(factor) if math.isfinite(factor) and factor > 0 else law
 
 
 def _lowest(models: Iterable[Law]) -> Law:

@@ -67,8 +67,8 @@ class Batching(Model):
         default=(5, 10, 25, 50, 100),
         min_length=1,
         max_length=32,
-        description="Sizes to try first, ascending; the planned size stays between the first and the last "
-        "(Dynamic).",
+        description="Sizes that trials may take, ascending; the planned size stays between the first and the "
+        "last (Dynamic).",
     )
     rule: Literal["Saving", "Paper"] = Field(
         default="Saving",

@@ -2,12 +2,14 @@
 
 ``Sequential`` is b = 1 in the data's order. ``Fixed`` obeys the manifest. ``Dynamic`` is the controller:
 
-1. A *trial* while a size of ``batching.sizes`` is unmeasured and trials are within a fifth of the epoch.
-2. The rule (algo.batch) on the delay law that wins (algo.laws) on what was measured since the workload
-   last changed (algo.drift) on this engine (plan.engine); on profile's waves while no two sizes were
-   measured; the stated fallback without any.
+1. Where calls take no longer than this client needs to make them, times say nothing of the batch: the
+   largest size is taken.
+2. Else the rule (algo.batch) on the delay law that wins (algo.laws) on what was measured since the workload
+   last changed (algo.drift) on this engine (plan.engine); while no two sizes were measured, on the law that
+   is expected (plan.expected) of the slots and of profile's calls.
 3. Just after a change, half or twice the last size is taken, since two sizes tell the new law.
-4. Caps: bounds, budget, hardware, verified retention, reward variance.
+4. A *trial* of another size where it pays on the rows that are left.
+5. Caps: bounds, budget, verified retention, reward variance.
 
 What is left of an epoch is dealt out evenly, so that no last batch is a stub.
 """
@@ -16,20 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from combee.algo.batch import Cap, choose_batch, rule_size, tightest
-from combee.algo.delay import Observation, usable
-from combee.algo.drift import SPREAD, Today, spread, today
-from combee.algo.laws import Law, fit_laws
+from combee.algo.delay import Observation
+from combee.algo.drift import SPREAD, Today, today
+from combee.algo.laws import Law, levelled
 from combee.api.run import Batching, RunSpec
 from combee.errors import BugError
 from combee.plan.engine import engine_digest, hardware_slots
-from combee.plan.observed import Observed, of_engine, retention_cap, variance_cap
+from combee.plan.expected import expected_law
+from combee.plan.observed import Observed, of_engine, own_seconds, retention_cap, variance_cap
 from combee.plan.state import RunState
 
-EPOCH_SHARE = 0.2
-"""All trials of an epoch together take at most this share of its examples."""
 PROBE = 2
 """After a change the next size differs from the last by this factor."""
 YOUNG = 5
@@ -45,18 +46,24 @@ class NextBatch:
     trial: bool = False
 
 
+ITERATIONS, EXPECTED, PUBLISHED = "iterations", "profile's calls", "calls of an H200"
+
+
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """What the controller believes of iteration times: ``today`` on ``observations``, which are of
-    ``source`` ("iterations", "profiling waves", or "" when there is nothing to believe)."""
+    """What the controller believes of iteration times: ``today`` on ``observations``. ``source`` is what the
+    law's shape rests on."""
 
     today: Today
     observations: tuple[Observation, ...]
     source: str
 
-    def law(self, batching: Batching) -> Law | None:
-        """Return the law that the rule plans with."""
-        return self.today.planned(lambda law: rule_size(law, batching.rule, batching.share, batching.sizes))
+    def law(self, batching: Batching) -> Law:
+        """Return the law that the rule plans with, at the level of what the iterations took."""
+        law = self.today.planned(lambda law: rule_size(law, batching.rule, batching.share, batching.sizes))
+        if law is None:
+            raise BugError("a delay has a law, expected or measured", where="Delay.law")
+        return levelled(law, self.observations)
 
 
 def measured(spec: RunSpec, state: RunState) -> tuple[Observed, ...]:
@@ -65,22 +72,16 @@ def measured(spec: RunSpec, state: RunState) -> tuple[Observed, ...]:
 
 
 def delay_of(spec: RunSpec, state: RunState) -> Delay:
-    """Return the delay by whole iterations where they tell a law, else by the waves of profile's baseline.
+    """Return the delay by whole iterations where they tell a law, else as it is expected.
 
-    ``b_half = c0 / c1`` is a ratio, so waves of rollouts alone can stand in for whole iterations:
-    both grow with the same slope per example relative to their floor, as far as is known then.
+    A size counts where it was measured, so one size has no shape of its own and takes the expected one.
     """
     whole = tuple(observation.timing for observation in measured(spec, state))
     now = today(whole)
     if now.law is not None:
-        return Delay(now, whole[now.start :], "iterations")
-    waves = tuple(Observation(size, seconds) for size, seconds in state.waves)
-    sizes = [wave.batch_size for wave in waves if usable([wave])]
-    if state.wave_engine in ("", engine_digest(spec)) and spread(sizes):
-        laws = fit_laws(waves)
-        if laws is not None:
-            return Delay(Today(laws, laws.chosen, 0), waves, "profiling waves")
-    return Delay(now, (), "")
+        return Delay(now, whole[now.start :], ITERATIONS)
+    law, by_profile = expected_law(spec, state)
+    return Delay(Today(None, law, now.start), whole, EXPECTED if by_profile else PUBLISHED)
 
 
 def next_batch(spec: RunSpec, state: RunState, *, affordable: int | None) -> NextBatch:
@@ -98,72 +99,89 @@ def next_batch(spec: RunSpec, state: RunState, *, affordable: int | None) -> Nex
         if affordable is not None and affordable < size:
             size, reason = affordable, f"{reason}; cut to {affordable} by the budget"
         return NextBatch(max(1, min(size, left)), reason)
-    caps = _caps(spec, state, affordable)
-    return _trial(spec, state, left, caps) or _planned(spec, state, left, caps)
+    cap = tightest(_caps(spec, state, affordable))
+    most = max(1, math.floor(min(left, max(spec.batching.sizes), cap.value if cap else math.inf)))
+    waves = state.waves if state.wave_engine in ("", engine_digest(spec)) else ()
+    own = own_seconds(waves, measured(spec, state))
+    if own is not None:
+        return _largest(most, left, cap, own)
+    return _planned(spec, state, left, cap, most)
 
 
 def _caps(spec: RunSpec, state: RunState, affordable: int | None) -> list[Cap]:
     """Return every cap that has a value now; ``choose_batch`` applies the bounds itself."""
     observations = measured(spec, state)
-    slots, source = hardware_slots(spec)
-    caps = [Cap("hardware", slots, f"{slots} calls can be in flight at once, {source}")]
-    if affordable is not None:
-        caps.insert(0, Cap("budget", affordable))
     # The rewards of recorded traces say nothing about what is learned.
     rewards = variance_cap(observations) if spec.rolls_out else None
-    caps += [cap for cap in (retention_cap(observations), rewards) if cap is not None]
-    return caps
+    caps = (retention_cap(observations), rewards)
+    budget = [] if affordable is None else [Cap("budget", affordable)]
+    return [*budget, *(cap for cap in caps if cap is not None)]
 
 
-def _trial(spec: RunSpec, state: RunState, left: int, caps: Sequence[Cap]) -> NextBatch | None:
-    """Return the next trial iteration, or None when there is none to do."""
-    rows = state.facts.train_rows if state.facts else 0
-    cap = tightest(caps)
-    size = next_trial(
-        spec.batching.sizes,
-        seen=[observation.batch_size for observation in measured(spec, state)],
-        train_rows=rows,
-        spent=state.trial_examples,
-        at_most=min(left, cap.value if cap else math.inf),
+def _largest(size: int, left: int, cap: Cap | None, own: float) -> NextBatch:
+    """Return the largest size that carries lessons, since there is no time that a smaller one could win."""
+    reason = (
+        f"One call after another took {1000 * own:.2g} ms, no more than this client needs to make and read "
+        "it, so times say nothing of the batch"
     )
-    if size is None:
-        return None
-    spent = state.trial_examples + size
-    return NextBatch(
-        size,
-        f"trial: {size} examples, learned from like any others, to see how the time of an iteration grows; "
-        f"trials take {spent} of at most {allowance(rows)} examples, a fifth of the epoch.",
-        trial=True,
-    )
+    by = "what is left of the epoch" if size == left else "the largest of batching.sizes"
+    if cap is not None and size == max(1, math.floor(cap.value)):
+        by = f"the most that {cap.name} allows" + (f" ({cap.why})" if cap.why else "")
+    return _evened(size, left, f"{reason}: {size}, {by}")
 
 
-def _planned(spec: RunSpec, state: RunState, left: int, caps: list[Cap]) -> NextBatch:
-    """Return the rule's size, or, just after a change, a size that tells the new law."""
+def _planned(spec: RunSpec, state: RunState, left: int, cap: Cap | None, most: int) -> NextBatch:
+    """Return the rule's size; just after a change, a size that tells the new law; or a trial that pays."""
     batching, delay = spec.batching, delay_of(spec, state)
-    sizes = batching.sizes
+    sizes, law = batching.sizes, delay.law(batching)
     choice = choose_batch(
-        fit=delay.law(batching),
+        fit=law,
         rule=batching.rule,
         share=batching.share,
         sizes=sizes,
         # The middle candidate is neither the slowest nor the one that trusts an unknown server most.
         fallback=sorted(sizes)[len(sizes) // 2],
-        lower=1,
-        upper_caps=caps,
+        upper_caps=() if cap is None else (cap,),
     )
-    reason = f"{choice.reason} (fit on {delay.source})" if choice.fit is not None else choice.reason
-    size, reason = _after_a_change(delay, choice.size, reason, sizes)
-    cap = tightest(caps)
-    return _evened(max(1, math.floor(min(size, cap.value if cap else math.inf))), left, reason)
+    size, reason = _held_near(delay, choice.size, f"{choice.reason} ({_basis(spec, delay)})", sizes)
+    planned = _evened(max(1, min(size, most)), left, reason)
+    if delay.today.factor is not None:
+        return planned
+    seen = [int(observation.batch_size) for observation in delay.observations]
+    candidates = [size for size in sizes if size <= most]
+    trial = next_trial(
+        law,
+        candidates,
+        seen=seen or [planned.size],
+        planned=planned.size,
+        left=left,
+        share=batching.share,
+    )
+    if trial is None and delay.source != ITERATIONS:
+        return replace(planned, reason=f"{planned.reason}; no trial would pay")
+    if trial is None or not seen or not _near(planned.size, seen):
+        return planned
+    return trial
 
 
-def _after_a_change(delay: Delay, size: int, reason: str, sizes: Sequence[int]) -> tuple[int, str]:
-    """Return the size and the reason after a change. While the new law rests on one size: half the last size,
-    or twice it where half is below the bounds. With few observations: within a factor of two of theirs."""
+def _basis(spec: RunSpec, delay: Delay) -> str:
+    """Return in words what the law rests on."""
+    if delay.source == ITERATIONS:
+        return f"fit on {ITERATIONS}"
+    slots, why = hardware_slots(spec)
+    return f"expected from {slots} slots, {why}, and {delay.source}"
+
+
+def _held_near(delay: Delay, size: int, reason: str, sizes: Sequence[int]) -> tuple[int, str]:
+    """Return the size and the reason while few iterations were measured. Just after a change the new law
+    rests on one size: half the last size, or twice it where half is below the bounds. Else a size within a
+    factor of two of those measured."""
     factor, measured_sizes = delay.today.factor, [int(seen.batch_size) for seen in delay.observations]
-    if factor is None or not measured_sizes or len(measured_sizes) >= YOUNG:
+    if not measured_sizes or len(measured_sizes) >= YOUNG or delay.source != ITERATIONS:
         return size, reason
-    changed = f"iterations take {factor:.2g} times what was expected, so earlier ones count no more"
+    changed = (
+        factor and f"iterations take {factor:.2g} times what was expected, so earlier ones count no more"
+    )
     if delay.today.borrowed:
         half = measured_sizes[-1] // PROBE
         probe = half if half >= min(sizes) else min(measured_sizes[-1] * PROBE, max(sizes))
@@ -174,8 +192,8 @@ def _after_a_change(delay: Delay, size: int, reason: str, sizes: Sequence[int]) 
     low, high = math.ceil(min(measured_sizes) / PROBE), max(measured_sizes) * PROBE
     near = min(max(size, low), high)
     if near != size:
-        reason = f"{reason}; {near} for now, at most twofold from what was measured since"
-    return near, f"{changed}. {reason}"
+        reason = f"{reason}; {near} for now, at most twofold from what was measured"
+    return near, f"{changed}. {reason}" if changed else reason
 
 
 def _evened(size: int, left: int, reason: str) -> NextBatch:
@@ -188,57 +206,58 @@ def _evened(size: int, left: int, reason: str) -> NextBatch:
     return NextBatch(even, f"{reason}; {left} examples left are dealt out as {dealt}")
 
 
-def allowance(train_rows: int) -> int:
-    """Return how many examples the trials of an epoch may take.
+def _near(size: float, seen: Sequence[int]) -> bool:
+    return any(max(size, other) < SPREAD * min(size, other) for other in seen)
 
-    >>> allowance(250)
-    50
+
+def saving(share: float, seen: int) -> float:
+    """Return the share of the seconds left that another trial can save after ``seen`` sizes were measured.
+
+    Rule Saving minimises ln t(b) + share ln b, with t(b) the time of an example by T_iter. Off its size by a
+    factor of exp(x) that is share (1 - share) x^2 / 2 more, to second order. So a size that is off by a
+    factor of two loses share (1 - share) ln(2)^2 / 2, 6 % at share .45. Measuring another size is taken to
+    halve that, and each further one to halve less.
+
+    >>> round(saving(0.45, 1), 3), round(saving(0.1, 1), 3), round(saving(0.45, 3), 3)
+    (0.03, 0.011, 0.01)
     """
-    return int(EPOCH_SHARE * train_rows + 1e-9)
-
-
-def trial_order(sizes: Sequence[int], examples: int) -> tuple[int, ...]:
-    """Return the candidates to try with ``examples`` to spend: the largest that leaves room for the smallest,
-    the smallest, the largest of the rest, and so on, so that size and time of day are not confounded.
-
-    The result is empty where not even two fit: one size tells no slope.
-
-    >>> trial_order((5, 10, 25, 50, 100), 200)
-    (100, 5, 50, 10, 25)
-    >>> trial_order((5, 10, 25, 50, 100), 50)
-    (25, 5, 10)
-    >>> trial_order((5, 10, 25), 14)
-    ()
-    """
-    untried, order = sorted(set(sizes)), list[int]()
-    while untried:
-        smallest = untried[0]
-        if len(order) % 2:
-            pick = smallest
-        else:
-            room = examples - (smallest if not order else 0)
-            pick = max((size for size in untried if size <= room and (order or size > smallest)), default=0)
-        if not pick or pick > examples:
-            break
-        order.append(pick)
-        untried.remove(pick)
-        examples -= pick
-    return tuple(order) if len(order) > 1 else ()
+    return share * (1 - share) * math.log(2) ** 2 / 4 / seen
 
 
 def next_trial(
-    sizes: Sequence[int], *, seen: Sequence[int], train_rows: int, spent: int, at_most: float
-) -> int | None:
-    """Return the next size to try, or None when nothing is left to try or to spend.
+    law: Law, candidates: Sequence[int], *, seen: Sequence[int], planned: int, left: int, share: float
+) -> NextBatch | None:
+    """Return the trial that tells most for its price, or None where none pays.
 
-    ``seen``: sizes observed (a candidate within a factor of 1.5 of one counts as observed); ``spent``:
-    examples that trials took in this epoch; ``at_most``: the largest size that the caps and the epoch allow.
+    Its price is how far, in seconds, its examples are from what they would take at the planned size; it can
+    save ``saving`` of the seconds of the rows left. It tells how much of an iteration is fixed: by the square
+    of the difference of that share between the two sizes. A candidate within a factor of 1.5 of a size seen
+    counts as seen. Source: docs/method.md ("Trials"). Cost: O(candidates).
 
-    >>> next_trial((5, 10, 25, 50), seen=[25], train_rows=250, spent=25, at_most=64)
-    5
+    >>> law = Law("T_iter", a=48.0, alpha=1.0, f=1.0, n=0)
+    >>> trials = [next_trial(law, (5, 25), seen=[60], planned=60, left=n, share=0.45) for n in (250, 4000)]
+    >>> [trial and trial.size for trial in trials]
+    [None, 5]
     """
-    room = min(at_most, allowance(train_rows) - spent)
-    for size in trial_order([size for size in sizes if size <= at_most], allowance(train_rows)):
-        if size <= room and not any(max(size, other) < SPREAD * min(size, other) for other in seen):
-            return size
-    return None
+    an_example = law.predict(planned) / planned
+    affordable = saving(share, len(set(seen))) * left * an_example
+    best: tuple[float, int, float] | None = None
+    for size in candidates:
+        price = abs(law.predict(size) - size * an_example)
+        if size > left or _near(size, (*seen, planned)) or not 0 < price <= affordable < math.inf:
+            continue
+        tells = (law.growing_share(size) - law.growing_share(planned)) ** 2 / price
+        if best is None or tells > best[0]:
+            best = tells, size, price
+    if best is None:
+        return None
+    _, size, price = best
+    reason = (
+        f"trial: {size} examples instead of {planned}, to see how the time of an iteration grows: "
+        f"{_seconds(price)} s off the plan, and it can save {_seconds(affordable)} s on the {left} left"
+    )
+    return NextBatch(size, reason, trial=True)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g}" if value < 100 else f"{value:.0f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,11 @@ LEAST_LESSONS = 40
 LEAST_VARIANCE = 0.02
 """Below this the rewards are all right or all wrong as far as can be told (p = .98: .0196)."""
 RECENT = 3
-"""The number of iterations whose rewards count for the variance."""
+"""The number of iterations whose rewards count for the variance, and whose calls for the client's noise."""
+OWN_SECONDS = 0.005
+"""What this client may need of its own to make a call and read the answer: 1 to 4 ms were measured beside a
+server that answers at once. A model needs several times that, however many calls are in flight: 34 ms a call
+for 250 examples at once on an H200, by its latency law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Observed:
     correct: int = 0
     lessons: int = 0
     carried: int = 0
+    calls: int = 0
+    """learning calls; 0 where an older version did not say."""
 
     @property
     def timing(self) -> Observation:
@@ -58,6 +65,7 @@ def observed(summary: StepSummary) -> tuple[Observed, ...]:
             correct=counts.get("correct", 0),
             lessons=counts.get("lessons", 0),
             carried=counts.get("carried", 0),
+            calls=counts.get("calls", 0),
         )
         for size, seconds in summary.observations
     )
@@ -72,6 +80,24 @@ def of_engine(observations: Sequence[Observed], engine: str) -> tuple[Observed, 
         else:
             latest.clear()
     return tuple(latest)
+
+
+def own_seconds(waves: Sequence[tuple[int, float]], observations: Sequence[Observed]) -> float | None:
+    """Return the seconds a call where they are at the level of the client's own noise, else None.
+
+    Judged are the last three iterations that say how many calls they made, profile's waves before there are
+    any: all calls together took no longer than ``OWN_SECONDS`` each, one after the other, on the critical
+    path. Times of an older version that does not say count as a model's.
+
+    >>> own_seconds([(5, 0.014), (50, 0.152)], []), own_seconds([(5, 0.6), (50, 0.9)], [])
+    (0.003, None)
+    """
+    counted = [(o.calls, o.seconds) for o in observations[-RECENT:]] or waves
+    usable = [(calls, seconds) for calls, seconds in counted if calls > 0 and 0 < seconds < math.inf]
+    if not usable:
+        return None
+    each = sum(seconds for _, seconds in usable) / sum(calls for calls, _ in usable)
+    return round(each, 4) if each <= OWN_SECONDS else None
 
 
 def retention_cap(observations: Sequence[Observed]) -> Cap | None:

@@ -19,11 +19,9 @@ from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN
-from combee.plan.observed import Observed
+from combee.plan.expected import ANSWER_TOKENS
 from combee.plan.state import DataFacts, RunState
 from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
-
-ANSWER_TOKENS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +159,12 @@ def _batches(spec: RunSpec, shape: DataShape) -> tuple[list[Batch], str]:
     reason = ""
     for epoch in range(spec.method.epochs):
         offset = 0
-        state = replace(state, trial_examples=0)
         while offset < facts.train_rows:
             state = replace(state, epoch=epoch, offset=offset)
             choice = next_batch(spec, state, affordable=None)
             reason = reason or choice.reason
             batches.append(_batch(spec, shape, len(batches), choice.size))
             offset += choice.size
-            if choice.trial:
-                observations = (*state.observations, Observed(choice.size, 0.0))
-                spent = state.trial_examples + choice.size
-                state = replace(state, trial_examples=spent, observations=observations)
     return batches, reason
 
 

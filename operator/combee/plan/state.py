@@ -87,8 +87,6 @@ class RunState:
     """the digest of the engine that the waves were measured on."""
     observations: tuple[Observed, ...] = ()
     """whole iterations as measured, the newest last."""
-    trial_examples: int = 0
-    """the number of examples that trials took in this epoch."""
     per_example: Spend | None = None
     """what one example of the last iteration cost; None before the first."""
     token_factor: float = 1.0
@@ -143,7 +141,6 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
         examples_done=done,
         artifact=summary.outputs["artifact"],
         observations=(*state.observations, *observed(summary))[-MAX_OBSERVATIONS:],
-        trial_examples=0 if over else state.trial_examples + (plan.batch_size if plan.trial else 0),
         per_example=per_example,
         token_factor=summary.scores.get("tokenFactor", state.token_factor),
     )

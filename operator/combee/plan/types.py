@@ -57,7 +57,7 @@ class IterationPlan:
     token_factor: float
     """how many tokens the server counts for each token we estimate; learned, frozen here."""
     trial: bool = False
-    """whether its size was chosen to be measured; then it counts towards the trials' fifth of the epoch."""
+    """whether its size was chosen to be measured."""
     variants: int = 1
     """the most texts of the artifact worked with side by side, each on its share of the batch."""
     version: int = PLAN_VERSION

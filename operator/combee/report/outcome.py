@@ -14,7 +14,7 @@ from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
 from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
-from combee.plan.batching import Delay, delay_of
+from combee.plan.batching import ITERATIONS, Delay, delay_of
 from combee.plan.decide import Identity
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
@@ -263,10 +263,11 @@ def _all_faults(parts: Sequence[Faults]) -> Faults:
 
 
 def _fit(delay: Delay, batching: Batching) -> DelayFit | None:
-    """Return the fit as the report shows it; a law borrowed from before a change has no line of its own."""
-    law, laws = delay.law(batching), delay.today.laws
-    if law is None:
+    """Return the fit as the report shows it, None where times were only expected; a law borrowed from before
+    a change has no line of its own."""
+    if delay.source != ITERATIONS:
         return None
+    law, laws = delay.law(batching), delay.today.laws
     line = laws.line if laws is not None else None
     b_half = line.b_half if line is not None else law.b_half
     return DelayFit(

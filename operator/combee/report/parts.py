@@ -242,6 +242,6 @@ class DelayFit(Model):
     residuals: tuple[float, ...] = ()
     """ln(observed / fitted) of each observation."""
     source: str = ""
-    """What was observed: ``iterations`` or ``profiling waves``."""
+    """What was observed: ``iterations``; ``profiling waves`` in results of older versions."""
     changed_by: Amount | None = None
     """Factor by which iterations took longer after the workload last changed; null when it never did."""

@@ -34,7 +34,7 @@ from combee.work.context import (
     write_receipt,
 )
 from combee.work.decode import outcome_of, update_of, without_diagnosis
-from combee.work.happened import happened, typical_seconds
+from combee.work.happened import happened
 from combee.work.passages import checked, leak_corpus, repeated
 from combee.work.retention import level_report
 from combee.work.rollouts import evaluate, mean, mean_partial
@@ -173,8 +173,7 @@ async def _refused(context: WorkContext, before: Any, after: Any, inputs: _Input
 
 async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> StepSummary:
     plan, inputs, asker = iteration.plan, iteration.inputs, iteration.asker
-    own = StepSummary(step=step.name, kind=step.kind, usage=asker.usage())
-    usage = total_usage([*inputs.receipts, own])
+    usage = total_usage([*inputs.receipts, StepSummary(step.name, step.kind, usage=asker.usage())])
     text = iteration.rendered.shown.text
     artifact = await context.store.aput_blob(iteration.applied.ledger.to_json())
     by_step = await _recorded(context, iteration)
@@ -209,6 +208,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
             "rendered": len(iteration.rendered.included),
             "lessons": record["retention"]["distinct"],
             "carried": record["retention"]["carried"],
+            "calls": len(learning),
             "promptTokens": sum(row.prompt_tokens for row in learning),
             "cachedTokens": sum(row.cached_tokens for row in learning),
         },
@@ -218,7 +218,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
         },
         usage=usage,
         seconds={"wall": wall, "modelled": modelled},
-        observations=((plan.batch_size, round(typical_seconds(learning, context.slots), 6)),),
+        observations=((plan.batch_size, round(modelled_seconds(learning, context.slots), 6)),),
     )
     return await write_receipt(context, summary)
 

@@ -7,17 +7,13 @@ The numbers end up in the step's record and from there in result.json, so their 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from combee.tasks.container import Fault
 from combee.work.asker import CallRow, Fate, modelled_seconds
 
-STRAGGLER = 4.0
-"""A call counts at most this many times the median of its stage and role."""
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
 
@@ -93,21 +89,6 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     """
     # Rounding takes away what floating point adds to a whole number.
     return ordered[max(0, math.ceil(round(share * len(ordered), 9)) - 1)]
-
-
-def typical_seconds(rows: list[CallRow], slots: int) -> float:
-    """Return ``modelled_seconds`` with stragglers cut: what this many examples take on an ordinary day.
-
-    One call that is ten times as slow as the others is a fault. It says nothing about how time grows with
-    the batch and would look like a change of the workload; when all calls are slower, so is their median.
-    The result is never more than ``modelled_seconds``.
-    """
-    latencies: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in rows:
-        latencies[row.stage, row.role].append(row.seconds)
-    longest = {key: STRAGGLER * median(seconds) for key, seconds in latencies.items()}
-    cut = [replace(row, seconds=min(row.seconds, longest[row.stage, row.role])) for row in rows]
-    return modelled_seconds(cut, slots)
 
 
 def union(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """profile: pin the data, score the untouched artifact on select, and time rollouts in waves.
 
-A wave is a number of rollouts in flight together, one wave for each candidate batch size, so that
-the delay model has something to fit before the first iteration. The waves are the baseline
-evaluation itself: they cost nothing extra.
+A wave is a number of rollouts in flight together. There are two, a small one and the rest, so that it is
+known before the first iteration how a call slows down beside others. The waves are the baseline evaluation
+itself: what they cost extra is that the second waits for the first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from combee.tasks.dataset import Dataset
 from combee.work.aggregation.topk import probe
 from combee.work.asker import Asker, modelled_seconds
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
-from combee.work.happened import happened, typical_seconds
+from combee.work.happened import happened
 from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, refuse_a_bad_day, rollout
@@ -26,16 +26,10 @@ from combee.work.start import PAGE, QUESTIONS, Question, cause, page
 
 
 def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int]:
-    """Deal ``count`` rollouts into waves of the candidate sizes, with the rest in one last wave."""
-    if not dynamic:
-        return [count] if count else []
-    waves: list[int] = []
-    for size in sorted(sizes):
-        if sum(waves) + size > count:
-            break
-        waves.append(size)
-    last = count - sum(waves)
-    return [*waves, last] if last else waves
+    """Deal ``count`` rollouts into a wave of the smallest candidate size and one of all the others: two
+    points tell how a call slows down beside others, and each wave more would keep slots empty."""
+    first = min(sizes)
+    return [first, count - first] if dynamic and count > first else [count] if count else []
 
 
 async def run_profile(context: WorkContext, step: Step) -> StepSummary:
@@ -128,7 +122,7 @@ async def _waves(
 
         answered += await pooled(list(enumerate(islice(remaining, size))), answer, width=context.concurrency)
         rows = [row for row in asker.rows if row.stage == stage]
-        waves.append((size, round(typical_seconds(rows, context.slots), 6)))
+        waves.append((size, round(modelled_seconds(rows, context.slots), 6)))
     return answered, waves
 
 

@@ -11,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_decide import FACTS, LEARNING, spec
 
+from combee.algo.laws import T_ITER, Law
 from combee.api.run import RunSpec
 from combee.errors import UserError
-from combee.plan.batching import EPOCH_SHARE, allowance, delay_of, next_batch, next_trial, trial_order
+from combee.plan.batching import EXPECTED, ITERATIONS, delay_of, next_batch, next_trial, saving
 from combee.plan.decide import iteration_plan
 from combee.plan.engine import engine_digest, hardware_slots
-from combee.plan.observed import Observed, of_engine, retention_cap, variance_cap
+from combee.plan.expected import Pace, expected_law, pace_of
+from combee.plan.observed import OWN_SECONDS, Observed, of_engine, own_seconds, retention_cap, variance_cap
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import RunState, after_iteration
-from combee.plan.types import PLAN_VERSION, IterationPlan, StepSummary
+from combee.plan.types import PLAN_VERSION, IterationPlan, RoleUsage, StepSummary
 
 LAW = (36.0, 1.0)
 
@@ -55,42 +57,61 @@ def many(run: RunSpec, state: RunState, iterations: int, law: tuple[float, float
     return state
 
 
-def test_trials_alternate_learn_and_are_charged() -> None:
-    run, state, plans = dynamic(), start(), []
-    for _ in range(6):
+def profiled(waves: tuple[tuple[int, float], ...], rows: int = 1000, tokens: int = 50) -> RunState:
+    """The state after a profile whose rollouts wrote ``tokens`` each."""
+    calls = sum(size for size, _ in waves)
+    usage = {"task": RoleUsage(calls, 0, 100 * calls, tokens * calls)}
+    return replace(start(rows), waves=waves, usage=usage)
+
+
+def test_the_first_size_is_expected_from_slots_and_lengths_and_a_trial_follows_where_it_pays() -> None:
+    run, state, plans = dynamic(), profiled(((5, 1.0), (145, 2.0)), rows=4000), []
+    for _ in range(4):
         plan = iteration_plan(run, state)
         plans.append(plan)
         state = learn(run, state, plan, seconds(plan.batch_size))
     assert [(plan.batch_size, plan.trial) for plan in plans] == [
-        (100, True),
+        (84, False),
         (5, True),
-        (50, True),
+        (44, False),
         (10, True),
-        (25, True),
-        (43, False),
     ]
+    assert plans[0].batch_reason == (
+        "An iteration costs 12.1 s plus 0.175 s an example, so growing past 85 saves less than "
+        "45 % of the time. (expected from 200 slots, workers.concurrency, and profile's calls); 4000 "
+        "examples left are dealt out as 48 batches of about 84"
+    )
     assert plans[1].batch_reason == (
-        "trial: 5 examples, learned from like any others, to see how the time of an iteration grows; "
-        "trials take 105 of at most 200 examples, a fifth of the epoch."
+        "trial: 5 examples instead of 84, to see how the time of an iteration grows: 51 s off the plan, and "
+        "it can save 166 s on the 3916 left"
     )
-    assert plans[5].batch_reason == (
-        "An iteration costs 36 s plus 1 s an example (5 observations), so growing past 44 saves less than "
-        "45 % of the "
-        "time. (fit on iterations); 810 examples left are dealt out as 19 batches of about 43"
+    assert plans[2].batch_reason == (
+        "An iteration costs 36 s plus 1 s an example (2 observations), so growing past 44 saves less than "
+        "45 % of the time. (fit on iterations)"
     )
-    assert state.offset == state.examples_done == 233
-    assert state.trial_examples == 190
+    assert state.offset == state.examples_done == sum(plan.batch_size for plan in plans)
 
 
-def test_a_whole_plan_of_a_trial() -> None:
-    assert iteration_plan(dynamic(), start()) == IterationPlan(
+def test_on_a_short_epoch_the_expectation_stands_alone_and_says_so() -> None:
+    run, state, plans = dynamic(), profiled(((5, 1.0), (145, 2.0)), rows=250), []
+    while state.epoch == 0:
+        plan = iteration_plan(run, state)
+        plans.append(plan)
+        state = learn(run, state, plan, seconds(plan.batch_size))
+    assert not any(plan.trial for plan in plans)
+    assert [plan.batch_size for plan in plans] == [84, 83, 83]
+    assert plans[0].batch_reason.endswith("; no trial would pay")
+
+
+def test_a_whole_plan() -> None:
+    assert iteration_plan(dynamic(), start(250)) == IterationPlan(
         iteration=0,
         epoch=0,
         offset=0,
-        batch_size=100,
-        batch_reason="trial: 100 examples, learned from like any others, to see how the time of an "
-        "iteration grows; "
-        "trials take 100 of at most 200 examples, a fifth of the epoch.",
+        batch_size=84,
+        batch_reason="An iteration costs 13.4 s plus 0.163 s an example, so growing past 100 "
+        "saves less than 45 % of the time. (expected from 200 slots, workers.concurrency, and calls of an "
+        "H200); 250 examples left are dealt out as 3 batches of about 84; no trial would pay",
         seed=0,
         in_order=False,
         shards=4,
@@ -108,28 +129,137 @@ def test_a_whole_plan_of_a_trial() -> None:
         reflection_rounds=1,
         evaluate=True,
         token_factor=1.0,
-        trial=True,
+        trial=False,
         variants=1,
         version=3,
     )
 
 
+lines = st.builds(Law, st.just(T_ITER), st.floats(0.01, 1e3), st.just(1.0), st.floats(0.001, 1e2), st.just(0))
+
+
 @given(
+    lines,
     st.lists(st.integers(1, 400), min_size=1, max_size=8, unique=True),
-    st.integers(1, 3000),
-    st.floats(1, 1000),
+    st.integers(1, 400),
+    st.integers(1, 5000),
+    st.floats(0.01, 0.99),
 )
-def test_trials_never_take_more_than_a_fifth(sizes: list[int], rows: int, at_most: float) -> None:
-    seen: list[int] = []
-    while (
-        size := next_trial(sorted(sizes), seen=seen, train_rows=rows, spent=sum(seen), at_most=at_most)
-    ) is not None:
-        assert size <= at_most
-        seen.append(size)
-    assert sum(seen) <= EPOCH_SHARE * rows
-    assert len(set(seen)) == len(seen)
-    order = trial_order(sizes, allowance(rows))
-    assert sum(order) <= allowance(rows) and len(order) != 1
+def test_trials_never_cost_more_than_they_can_save(
+    law: Law, sizes: list[int], planned: int, left: int, share: float
+) -> None:
+    seen, first, paid = [planned], left, 0.0
+    an_example = law.predict(planned) / planned
+    while trial := next_trial(law, sizes, seen=seen, planned=planned, left=left, share=share):
+        price = law.predict(trial.size) - trial.size * an_example
+        assert abs(price) <= saving(share, len(seen)) * left * an_example
+        assert trial.trial and trial.size in sizes and trial.size <= left and trial.size not in seen
+        seen.append(trial.size)
+        left -= trial.size
+        paid += price
+    assert paid <= saving(share, 1) * first * an_example * sum(1 / n for n in range(1, len(sizes) + 1))
+
+
+@given(lines, st.floats(0.05, 0.95), st.floats(0.9, 1.1))
+def test_a_trial_saves_half_of_what_a_size_off_by_a_factor_loses(law: Law, share: float, off: float) -> None:
+    """Rule Saving's own measure, ln t(b) + share ln b, to second order around its size."""
+
+    def measure(b: float) -> float:
+        return math.log(law.predict(b) / b) + share * math.log(b)
+
+    best = (1 / share - 1) * law.b_half
+    lost = 2 * saving(share, 1) * (math.log(off) / math.log(2)) ** 2
+    assert measure(best * off) - measure(best) == pytest.approx(lost, rel=0.1, abs=1e-6)
+
+
+@given(st.floats(0, 500), st.integers(1, 500), st.integers(1, 300), st.integers(1, 300))
+def test_more_slots_never_make_a_stage_slower_nor_more_calls_faster(
+    chains: float, more: int, slots: int, more_slots: int
+) -> None:
+    pace = Pace()
+    took = pace.seconds((chains, 100), slots)
+    assert (
+        pace.seconds((chains, 100), slots + more_slots) <= took * (1 + 1e-9) or chains <= slots + more_slots
+    )
+    assert pace.seconds((chains + more, 100), slots) >= took
+
+
+def test_fewer_slots_ask_for_smaller_batches() -> None:
+    sizes = []
+    for slots in (4, 16, 64, 256):
+        run = spec(workers={"concurrency": slots})
+        sizes.append(expected_law(run, start())[0].b_half)
+    assert sizes == sorted(sizes) and sizes[-1] > 4 * sizes[0]
+
+
+def test_a_wave_larger_than_the_slots_is_several() -> None:
+    run = spec(workers={"concurrency": 10})
+    pace = pace_of(run, profiled(((5, 1.5), (100, 20.0)), tokens=100))
+    assert pace.measured
+    assert pace.seconds((100, 100), 10) == pytest.approx(20.0)
+    assert pace.seconds((5, 100), 10) == pytest.approx(1.5)
+    assert pace_of(run, replace(profiled(((5, 1.5),)), wave_engine="another")) == Pace()
+
+
+def noisy(size: int, each: float, calls: int = 4) -> Observed:
+    return Observed(size, size * calls * each, calls=size * calls)
+
+
+@pytest.mark.parametrize(
+    ("observations", "each"),
+    [
+        ([], None),
+        ([noisy(20, 0.003)], 0.003),
+        ([noisy(20, 0.006)], None),
+        ([noisy(20, 5.0), *[noisy(20, 0.003)] * 3], 0.003),
+        ([*[noisy(20, 0.003)] * 3, noisy(20, 5.0)], None),
+        ([Observed(20, 0.1)], None),  # of an older version, which does not say how many calls
+        ([replace(noisy(20, 0.003), seconds=math.nan)], None),
+    ],
+)
+def test_calls_no_longer_than_the_clients_own_work_are_noise(
+    observations: list[Observed], each: float
+) -> None:
+    assert own_seconds((), observations) == each
+
+
+@given(
+    st.integers(5, 100),
+    st.floats(1e-4, OWN_SECONDS),
+    st.integers(1, 1000),
+    st.one_of(st.none(), st.integers(1, 99)),
+)
+def test_where_times_are_noise_the_largest_size_that_carries_lessons_is_taken(
+    size: int, each: float, left: int, affordable: int | None
+) -> None:
+    state = replace(start(), offset=1000 - left, observations=(noisy(size, each),))
+    plan = next_batch(dynamic(), state, affordable=affordable)
+    most = min(left, 100, affordable or math.inf)
+    assert math.ceil(left / plan.size) == math.ceil(left / most) and plan.size <= most
+    assert "no more than this client needs to make and read it" in plan.reason and not plan.trial
+
+
+def test_noise_does_not_lift_verified_retention() -> None:
+    lossy = (
+        replace(noisy(10, 0.003), lessons=100, carried=95),
+        replace(noisy(50, 0.003), lessons=100, carried=80),
+    )
+    plan = next_batch(dynamic(), replace(start(), observations=lossy), affordable=None)
+    assert plan.size == 10
+    assert "the most that verified retention allows (80 % of the lessons were carried at 50" in plan.reason
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=12), st.floats(5, 1000))
+def test_what_the_law_says_is_what_the_iterations_took_however_long_one_was(
+    sizes: list[int], tail: float
+) -> None:
+    run, state = dynamic(), start(4000)
+    seen = [Observed(size, seconds(size)) for size in sizes]
+    seen[-1] = replace(seen[-1], seconds=tail * seen[-1].seconds)
+    delay = delay_of(run, replace(state, observations=tuple(seen)))
+    law = delay.law(run.batching)
+    took = math.fsum(one.seconds for one in delay.observations)
+    assert math.fsum(law.predict(one.batch_size) for one in delay.observations) == pytest.approx(took)
 
 
 CHANGES = {"all": (108.0, 3.0), "c1": (36.0, 3.0), "c0": (108.0, 1.0)}
@@ -160,21 +290,19 @@ def test_times_of_another_engine_do_not_count() -> None:
     other = spec(batching={"mode": "Dynamic"}, workers={"concurrency": 199})
     assert engine_digest(run) != engine_digest(other)
     state = many(run, start(), 6)
-    assert delay_of(run, state).source == "iterations"
-    assert delay_of(other, state).source == ""
-    again = iteration_plan(other, state)
-    assert (again.trial, again.batch_size) == (True, 5)  # what the fifth of the epoch still allows
+    assert delay_of(run, state).source == ITERATIONS
+    assert delay_of(other, state).observations == ()
     back = (Observed(5, 1.0, "a"), Observed(9, 1.0, "b"), Observed(9, 1.0, "a"))
     assert of_engine(back, "a") == back[2:]
 
 
-def test_waves_stand_in_while_no_iteration_tells_a_law() -> None:
-    run = dynamic()
-    state = replace(start(40), waves=tuple((b, seconds(b)) for b in (5, 10, 25)))
-    plan = iteration_plan(run, state)
-    assert (plan.batch_size, plan.trial) == (40, False)
-    assert "(fit on profiling waves)" in plan.batch_reason
-    assert delay_of(run, replace(state, wave_engine="another")).source == ""
+def test_one_size_has_the_shape_that_is_expected_at_the_level_that_was_measured() -> None:
+    run, state = dynamic(), profiled(((5, 1.0), (145, 2.0)))
+    before = delay_of(run, state)
+    after = delay_of(run, replace(state, observations=(Observed(58, 500.0),)))
+    assert before.source == after.source == EXPECTED
+    assert after.law(run.batching).b_half == pytest.approx(before.law(run.batching).b_half)
+    assert after.law(run.batching).predict(58) == pytest.approx(500.0)
 
 
 @pytest.mark.parametrize(
@@ -186,15 +314,6 @@ def test_hardware_is_the_concurrency_or_what_the_engine_serves(args: tuple[str, 
     role = {"engineRef": {"name": "main"}}
     run = spec(models={"task": role, "proposer": role}, engines=[engine], workers={"concurrency": 200})
     assert hardware_slots(run)[0] == slots
-
-
-def test_hardware_caps_the_size_and_says_so() -> None:
-    run = spec(batching={"mode": "Dynamic", "sizes": [5, 50, 400]}, workers={"concurrency": 30})
-    state = many(run, start(200), 2)
-    state = replace(state, observations=(*state.observations, Observed(60, seconds(60))))
-    plan = next_batch(run, state, affordable=None)
-    assert plan.size <= 30
-    assert "capped at 30 by hardware (30 calls can be in flight at once, workers.concurrency)" in plan.reason
 
 
 def seen(size: int, lessons: int, carried: int, **changes: int) -> Observed:
@@ -250,9 +369,9 @@ def test_given_sizes_and_sequential_know_nothing_of_the_controller() -> None:
     assert next_batch(serial, start(), affordable=None).trial is False
 
 
-def test_a_preview_tries_each_size_once() -> None:
+def test_a_preview_has_the_sizes_that_are_expected() -> None:
     shown = preview(dynamic(), DataShape(replace(FACTS, train_rows=1000), 100.0))
-    assert [batch.size for batch in shown.batches[:5]] == [100, 5, 50, 10, 25]
+    assert {batch.size for batch in shown.batches} == {100}
     assert sum(batch.size for batch in shown.batches) == 1000
 
 
@@ -281,7 +400,7 @@ def test_whatever_was_measured_the_size_is_within_every_cap(
     run = spec(batching={"mode": "Dynamic", "rule": rule}, workers={"concurrency": slots})
     state = replace(start(1000), offset=1000 - left, observations=tuple(observations))
     got = next_batch(run, state, affordable=affordable)
-    most = min(left, slots, 100, math.inf if affordable is None else max(1, affordable))
+    most = min(left, 100, math.inf if affordable is None else max(1, affordable))
     assert 1 <= got.size <= most
     assert got.reason
 

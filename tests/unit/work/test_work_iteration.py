@@ -27,9 +27,11 @@ LESSON = re.compile(r"^- lesson: (.*)$", re.M)
 
 @dataclass
 class Model:
-    """Reflects each question with a number of its own; of a call's lessons it keeps the first two."""
+    """Reflects each question with a number of its own; of a call's lessons it keeps the first two. Its first
+    answer takes ``first_seconds``, each other one a millisecond."""
 
     asked: list[ChatRequest] = field(default_factory=list)
+    first_seconds: float = 0.001
 
     async def make(self, request: ChatRequest) -> Completion:
         self.asked.append(request)
@@ -44,13 +46,16 @@ class Model:
             number = re.findall(r"What is (\d+)", words)[-1]
             lesson = f"For the question F{number} use a rate of {100 + int(number)} points"
             said = json.dumps({"final_answer": "1", "lessons": [lesson], "diagnosis": "x"})
-        return Completion(said, 10, 5, 0, 0.001, "stop", 1)
+        seconds = self.first_seconds if len(self.asked) == 1 else 0.001
+        return Completion(said, 10, 5, 0, seconds, "stop", 1)
 
 
-async def iteration(folder: Path, shards: int) -> tuple[StepSummary, list[StepSummary], Model]:
+async def iteration(
+    folder: Path, shards: int, first_seconds: float = 0.001
+) -> tuple[StepSummary, list[StepSummary], Model]:
     """What finish and the steps before it left."""
     context, _ = pod(folder)
-    model = Model()
+    model = Model(first_seconds=first_seconds)
     for client in context.clients.values():
         assert isinstance(client, Client)
         client._answers = model  # type: ignore[assignment]
@@ -80,6 +85,17 @@ async def test_an_iteration_is_charged_for_every_call_of_its_steps(tmp_path: Pat
     assert calls == len(model.asked) > sum(u.calls for one in before for u in one.usage.values())
     assert tokens == 15 * calls
     assert done.counts["rollouts"] == done.usage["task"].calls > 24
+
+
+async def test_what_is_observed_of_an_iteration_is_its_critical_path_with_its_slowest_call(
+    tmp_path: Path,
+) -> None:
+    usual, _, model = await iteration(tmp_path / "usual", 1)
+    slow, _, _ = await iteration(tmp_path / "slow", 1, first_seconds=60.0)
+    (size, seconds), (_, slow_seconds) = *usual.observations, *slow.observations
+    assert size == usual.counts["examples"]
+    assert 0 < seconds < 1 < 60 <= slow_seconds == pytest.approx(60, abs=1)
+    assert usual.counts["calls"] == slow.counts["calls"] == len(model.asked)
 
 
 def test_a_reflection_is_sent_again_as_long_as_one_of_its_lessons_is_missing() -> None:

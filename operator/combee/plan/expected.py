@@ -1,0 +1,107 @@
+"""How long an iteration of b examples is expected to take, before any was measured. Pure.
+
+The iteration's calls are counted as a preview counts them, each as many tokens long as such calls are, and
+scheduled stage by stage on the run's slots. A token takes what it took in profile's waves, or what it took on
+an H200 where there were none. The level may be wrong by a factor; what a plan needs is the shape, and that
+comes from the slots and from how long the calls are in comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from combee import strategies
+from combee.algo.delay import Observation, fit_iteration_time
+from combee.algo.latency import LatencyLaw
+from combee.algo.laws import T_ITER, Law
+from combee.api.run import RunSpec
+from combee.methods.protocol import Iteration
+from combee.methods.registry import method_of
+from combee.plan.engine import engine_digest, hardware_slots
+from combee.plan.state import RunState
+from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
+
+ANSWER_TOKENS = 150
+"""an answer of an agent who writes its steps first."""
+LEAF_TOKENS = ENTRIES_PER_LEAF * ENTRY_TOKENS
+
+Stage = tuple[float, float]
+"""(chains of calls that may run side by side, tokens that each of them writes, one call after the other)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A token takes ``alone + beside * n`` seconds where n calls are in flight; an agent's answer has
+    ``answer_tokens``. ``measured``: whether profile's waves say so."""
+
+    answer_tokens: float = ANSWER_TOKENS
+    alone: float = LatencyLaw().decode_seconds
+    beside: float = LatencyLaw().decode_per_concurrent
+    measured: bool = False
+
+    def seconds(self, stage: Stage, slots: int) -> float:
+        """Return what a stage takes: whole waves of calls where there are more chains than slots.
+
+        >>> Pace(alone=0.01, beside=0.001).seconds((20, 100), slots=10)
+        4.0
+        """
+        chains, tokens = stage
+        together = min(chains, slots)
+        return tokens * (self.alone + self.beside * together) * max(1.0, chains / slots)
+
+
+def expected_law(spec: RunSpec, state: RunState) -> tuple[Law, bool]:
+    """Return the law of iterations as expected, and whether profile's calls were there to tell their pace."""
+    pace, (slots, _) = pace_of(spec, state), hardware_slots(spec)
+    smallest, largest = min(spec.batching.sizes), max(spec.batching.sizes)
+    sizes = {*spec.batching.sizes, smallest, 2 * largest}
+    line = fit_iteration_time(
+        Observation(size, sum(pace.seconds(stage, slots) for stage in stages(spec, size, pace)))
+        for size in sorted(sizes)
+    )
+    # Two sizes or more, and each takes some time, so there is a line.
+    assert line is not None
+    return Law(T_ITER, line.c0, 1.0, line.c1, 0), pace.measured
+
+
+def pace_of(spec: RunSpec, state: RunState) -> Pace:
+    """Return the pace of profile's waves on this engine, else that of an H200."""
+    slots, _ = hardware_slots(spec)
+    task = state.usage.get("task")
+    if state.wave_engine not in ("", engine_digest(spec)) or task is None or not task.completion_tokens:
+        return Pace()
+    tokens = task.completion_tokens / task.calls
+    # A wave larger than the slots is several of them, one after the other.
+    waves = [
+        Observation(min(size, slots), seconds * min(1.0, slots / size))
+        for size, seconds in state.waves
+        if size > 0 and seconds > 0
+    ]
+    if not waves:
+        return Pace(tokens)
+    line = fit_iteration_time(waves)
+    alone, beside = (line.c0, line.c1) if line else (waves[0].seconds, 0.0)
+    return Pace(tokens, alone / tokens, beside / tokens, measured=True)
+
+
+def stages(spec: RunSpec, size: int, pace: Pace) -> Iterator[Stage]:
+    """Yield the stages of an iteration of ``size`` examples: map, leaves, what is above them, replays."""
+    cost = method_of(spec).cost(Iteration(size, 1, 1, 0, spec.verify))
+    how = spec.method.stated.aggregation(spec.aggregation)
+    calls = strategies.cost_of(how)(how, strategies.Batch(size, spec.seed, 0, 0, cost.clusters))
+    reflected = spec.method.reflection_rounds * REFLECTION_TOKENS if cost.reflects else 0
+    yield size, (pace.answer_tokens if spec.rolls_out else 0) + reflected
+    yield calls.leaves, LEAF_TOKENS
+    for _ in range(
+        1, calls.rounds.high
+    ):  # what was lost is sent again: a few calls, but each round takes one
+        yield 1, LEAF_TOKENS
+    above = sum(calls.levels)
+    for nodes in calls.levels:
+        yield nodes, LEAF_TOKENS
+    merged = (calls.calls.low + calls.calls.high) / 2 - calls.leaves - above
+    if merged > 0:
+        yield merged, ENTRY_TOKENS
+    if cost.tried.high:
+        yield (cost.tried.low + cost.tried.high) / 2, pace.answer_tokens
