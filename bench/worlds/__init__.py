@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench.harness import Row
+from bench.worlds.batches import batches
 from bench.worlds.canaries import canaries
 from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
 
 WORLDS: Mapping[str, Callable[[Path], Row]] = {
+    "worlds-batches": batches,
     "worlds-outcomes": outcomes,
     "worlds-canaries": canaries,
     "worlds-lifetimes": lifetimes,
