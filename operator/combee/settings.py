@@ -230,6 +230,7 @@ class OperatorSettings:
     engine_shared_memory: str = _variable("COMBEE_ENGINE_SHARED_MEMORY")
     prefetch_resources: _Quantities = _variable("COMBEE_PREFETCH_RESOURCES", _resources)
     allow_custom_tasks: bool = _variable("COMBEE_ALLOW_CUSTOM_TASKS", _yes)
+    allow_waived_canary: bool = _variable("COMBEE_ALLOW_WAIVED_CANARY", _yes, default="true")
     secret_policy: bool = _variable("COMBEE_SECRET_POLICY", _yes)
     """whether the admission policy that guards Secrets is installed."""
     make_accounts: bool = _variable("COMBEE_MAKE_ACCOUNTS", _yes)

@@ -14,6 +14,7 @@ from combee.objects.versions import version_labels
 from combee.plan.gatescores import GateScores
 
 HELD_OUT = "cd" * 32
+WAIVED = {"waived": "a test on heldOut alone"}
 
 
 def scores(right: int, rows: int = 100) -> dict[str, float]:
@@ -30,8 +31,10 @@ class Playbooks:
     name: str = "formula"
 
     def apply(self, **spec: Any) -> None:
-        """Apply the Playbook, as GitOps tools do: by the server, and whatever others wrote."""
+        """Apply the Playbook, as GitOps tools do: by the server, and whatever others wrote. Its canary is
+        waived unless one is given; None leaves it out."""
         meta = {"name": self.name}
+        spec = {name: part for name, part in {"canary": WAIVED, **spec}.items() if part is not None}
         body = {"apiVersion": "combee.dev/v1alpha1", "kind": "Playbook", "metadata": meta, "spec": spec}
         self._write("pb", body, name=self.name, form=APPLIED, fieldManager="kubectl", force="true")
 

@@ -65,6 +65,27 @@ def test_a_worse_candidate_is_refused_by_held_out(there: Playbooks, operator: Op
     )
 
 
+def test_without_a_canary_a_version_waits_until_somebody_approves_it(
+    there: Playbooks, operator: Operator
+) -> None:
+    there.apply(canary=None)
+    first = there.version(GOOD, right=70)
+    there.tells("WaitingForApproval", of=first)
+    there.shows(CANARY="Inconclusive")
+    said = there.condition("CanaryPassed")
+    assert (said["status"], said["reason"]) == ("Unknown", "WaitingForApproval")
+    assert f"kubectl combee playbook approve {there.name} {first[:12]}" in said["message"]
+    assert there.delivered() == ("", "")
+    there.decide(first, "Approve")
+    there.serves(first)
+    there.apply()
+    second = there.version(BETTER, right=90, base=70, parent=first)
+    there.serves(second)
+    told = there.tells("CanaryWaived", "Promoted", of=second)
+    assert "a test on heldOut alone" in told["CanaryWaived"] and "a test on heldOut alone" in told["Promoted"]
+    there.shows(CANARY="Waived")
+
+
 def test_what_leaks_or_instructs_is_refused_whatever_it_scored(there: Playbooks, operator: Operator) -> None:
     there.apply()
     leak = there.version(GOOD + BULLET.format(9) + "Ask jane.doe@example.com for the rates.\n", right=95)

@@ -45,6 +45,11 @@ def _secret(model: type[Model], mirrors: str) -> Rule:
     return Rule(model, "!has(self.secretRef) || has(self.uri)", message, mirrors, ".secretRef")
 
 
+def _mode_is(mode: str) -> str:
+    """Return the expression that a Playbook's canary has a mode."""
+    return f"has(self.canary) && has(self.canary.mode) && self.canary.mode == '{mode}'"
+
+
 def _options(kind: str) -> Rule:
     field = kind.lower()
     message = f"{field} goes with type {kind} only: remove it, or set type: {kind}"
@@ -142,6 +147,7 @@ RULES: tuple[Rule, ...] = (
             RoleModel,
             Store,
             GatewayKeys,
+            Canary,
         )
     ),
     _secret(DataSource, "parts.DataSource._secret_goes_with_uri"),
@@ -275,19 +281,25 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         Canary,
-        "!(self.mode in ['Shadow', 'Replay']) || has(self.evaluator)",
+        "!has(self.mode) || !(self.mode in ['Shadow', 'Replay']) || has(self.evaluator)",
         "a canary of mode Shadow or Replay without evaluator: add evaluator: {url: ..., model: ...}, the "
         "model that judges the answers",
         "playbook.Canary._judged_has_evaluator",
     ),
     Rule(
         Canary,
-        "self.mode != 'Prometheus' || has(self.prometheus)",
+        "!has(self.mode) || self.mode != 'Prometheus' || has(self.prometheus)",
         "a canary of mode Prometheus without prometheus: add prometheus: {url: ..., score: {query: ..., "
         "unit: ...}}",
         "playbook.Canary._prometheus_goes_with_mode",
     ),
-    _goes_with(Canary, "prometheus", "mode", "Prometheus", "playbook.Canary._prometheus_goes_with_mode"),
+    Rule(
+        Canary,
+        "!has(self.mode) || self.mode == 'Prometheus' || !has(self.prometheus)",
+        "prometheus goes with mode Prometheus only: remove prometheus, or set mode: Prometheus",
+        "playbook.Canary._prometheus_goes_with_mode",
+        ".prometheus",
+    ),
     Rule(
         ScoreQuery,
         "self.unit != 'Points' || (has(self.lowest) && has(self.highest) && self.lowest < self.highest)",
@@ -302,22 +314,21 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         PlaybookSpec,
-        f"!has(self.canary) || self.canary.mode != 'Shadow' || ({_ENABLED})",
+        f"!({_mode_is('Shadow')}) || ({_ENABLED})",
         "a canary of mode Shadow without gateway: set delivery.gateway.enabled: true with an upstream, the "
         "gateway mirrors requests",
         "playbook.PlaybookSpec._canary_has_traffic",
     ),
     Rule(
         PlaybookSpec,
-        f"!has(self.canary) || self.canary.mode != 'Replay'"
-        f" || ({_GATEWAY} && has(self.delivery.gateway.upstream))",
+        f"!({_mode_is('Replay')}) || ({_GATEWAY} && has(self.delivery.gateway.upstream))",
         "a canary of mode Replay without upstream: add delivery.gateway.upstream: {url: ...}, the API that "
         "answers the requests",
         "playbook.PlaybookSpec._canary_has_traffic",
     ),
     Rule(
         PlaybookSpec,
-        "!has(self.canary) || self.canary.mode != 'Replay'"
+        f"!({_mode_is('Replay')})"
         " || (has(self.canary.replay) && has(self.canary.replay.requests))"
         f" || ({_ENABLED} && has(self.delivery.gateway.capture) && self.delivery.gateway.capture.enabled)",
         "a canary of mode Replay without requests: add canary.replay.requests, or let the gateway keep "

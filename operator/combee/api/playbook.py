@@ -6,7 +6,7 @@ candidate, and is never in git; people set only its ``decision``.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, Strict, model_validator
 
@@ -21,6 +21,7 @@ from combee.api.common import (
     ObjectMeta,
     ObjectName,
     Str,
+    Words,
     refuse,
 )
 from combee.api.gateway import Gateway
@@ -139,11 +140,19 @@ class Replay(Model):
 
 
 class Canary(Model):
-    """What a candidate must show on traffic before it is promoted."""
+    """What a candidate must show on traffic before it is promoted, or why it need not show anything."""
 
-    mode: Literal["Shadow", "Replay", "Prometheus", "Manual"] = Field(
+    exactly_one: ClassVar[tuple[str, ...]] = ("mode", "waived")
+    mode: Literal["Shadow", "Replay", "Prometheus", "Manual"] | None = Field(
+        default=None,
         description="Shadow: requests mirrored by the gateway; Replay: captured ones; Prometheus: queries; "
         "Manual: somebody says so.",
+    )
+    waived: Words | None = Field(
+        default=None,
+        max_length=500,
+        description="Why heldOut alone decides, in words; every status shows them. Instead of mode, and what "
+        "else stands here is kept for the day on which there is a mode again.",
     )
     traffic_percent: Float = Field(
         default=5.0, gt=0, le=100, description="Share of requests that is looked at, in percent."
@@ -219,7 +228,7 @@ class Canary(Model):
                 "a canary of mode Prometheus without prometheus",
                 "Add prometheus: {url: ..., score: {query: ..., unit: ...}}.",
             )
-        if self.mode != "Prometheus" and self.prometheus is not None:
+        if self.mode not in ("Prometheus", None) and self.prometheus is not None:
             raise refuse(f"prometheus is given with mode {self.mode}", "Remove it, or set mode: Prometheus.")
         return self
 
@@ -247,12 +256,16 @@ class PlaybookSpec(Model):
     held_out: HeldOutGate = Field(
         default_factory=HeldOutGate, description="What a candidate must show on heldOut."
     )
-    canary: Canary | None = Field(default=None, description="What it must show on traffic; absent: nothing.")
+    canary: Canary | None = Field(
+        default=None,
+        description="What it must show on traffic; absent: a version that passed heldOut waits until "
+        "somebody approves it.",
+    )
     delivery: Delivery = Field(default_factory=Delivery, description="How services get the active version.")
 
     @model_validator(mode="after")
     def _canary_has_traffic(self) -> Self:
-        mode, gateway = self.canary.mode if self.canary is not None else "", self.delivery.gateway
+        mode, gateway = self.canary.mode if self.canary is not None else None, self.delivery.gateway
         if mode == "Shadow" and not gateway.enabled:
             raise refuse(
                 "a canary of mode Shadow without gateway",
@@ -362,9 +375,9 @@ class VersionSpec(Model):
     config_map_name: ObjectName = Field(description="Immutable ConfigMap with the content.")
     decision: Literal["Approve", "Auto", "Promote", "Refuse"] = Field(
         default="Auto",
-        description="Auto: the gates decide; Approve: they decide, and a canary of mode Manual is passed; "
-        "Promote: make it active, also when it was refused; Refuse: never, and at once. Refuse, then a "
-        "pin, then Promote, then the gates.",
+        description="Auto: the gates decide; Approve: they decide, and a canary of mode Manual, or one that "
+        "is not given, is passed; Promote: make it active, also when it was refused; Refuse: never, and at "
+        "once. Refuse, then a pin, then Promote, then the gates.",
     )
 
 

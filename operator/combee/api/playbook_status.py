@@ -28,7 +28,7 @@ class VersionPhase(StrEnum):
     """was active, or was overtaken while it waited."""
 
 
-Outcome = Literal["Passed", "Failed", "Inconclusive", "Error"]
+Outcome = Literal["Passed", "Failed", "Inconclusive", "Error", "Waived"]
 RefusedBy = Literal["", "Decision", "Gates", "Rollback"]
 
 
@@ -46,7 +46,9 @@ class PlainCondition(Part):
 class Verdict(Part):
     """What a gate says of a candidate."""
 
-    outcome: Outcome | None = Field(default=None, description="Passed, Failed, Inconclusive or Error.")
+    outcome: Outcome | None = Field(
+        default=None, description="Passed, Failed, Inconclusive, Error, or Waived where nothing was asked."
+    )
     reason: str = Field(default="", description="Why, in one stable word.")
     message: str = Field(default="", description="The numbers, in a sentence.")
     score: float | None = Field(default=None, description="Score of the candidate.")
@@ -222,7 +224,9 @@ class PlaybookStatus(Part):
     run_name: str = Field(default="", description="The latest run made from learn.template.")
     next_run_time: str = Field(default="", description="When the next scheduled run is made.")
     history: tuple[HistoryEntry, ...] = Field(default=(), description="The last 20 events, newest last.")
-    warnings: tuple[str, ...] = Field(default=(), description="What the spec asks for and can hardly get.")
+    warnings: tuple[str, ...] = Field(
+        default=(), description="What the spec asks for and can hardly get, and what it waives."
+    )
     shown: PlaybookShown = Field(
         default_factory=PlaybookShown, description="Figures as `kubectl get` shows them."
     )

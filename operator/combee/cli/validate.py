@@ -21,7 +21,8 @@ def _warn(playbook: Playbook, *, as_json: bool) -> None:
     texts = warnings(playbook.spec)
     for text in texts:
         _note(f"warning: Playbook {playbook.metadata.name}: {text}", as_json=as_json)
-    if texts and playbook.spec.canary is not None and playbook.spec.canary.prometheus is None:
+    canary = playbook.spec.canary
+    if texts and canary is not None and canary.mode in ("Shadow", "Replay"):
         can = ", ".join(f"{pairs:,} pairs: {decidable_epsilon(pairs)}" for pairs in PAIRS)
         _note(f"the least epsilon that can be decided for an equal candidate, by {can}", as_json=as_json)
 

@@ -122,7 +122,11 @@ DECISIONS = {
         "1b2c3d4e",
         "Make a version active, whatever the gates say, also one that was refused.",
     ),
-    "approve": ("Approve", "candidate", "Pass a canary of mode Manual: the other gates still decide."),
+    "approve": (
+        "Approve",
+        "candidate",
+        "Pass a canary of mode Manual, or one that is not given: the other gates still decide.",
+    ),
     "refuse": (
         "Refuse",
         "candidate",

@@ -104,6 +104,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         teller=teller,
         judges=Judges(writing, chosen),
         data=DataWatch(writing, chosen),
+        allow_waived=settings.allow_waived_canary,
         happened=lambda reason: metrics.versions.labels(reason).inc(),
     )
     keeper = GatewayKeeper(writing, chosen, teller, Sweeper(writing, chosen))

@@ -63,3 +63,17 @@ def test_the_policy_warns_and_refuses_nothing() -> None:
         ]
         assert binding["validationActions"] == ["Warn"]
         assert policy(way)["failurePolicy"] == "Ignore"
+
+
+def test_waivers_are_refused_where_the_chart_says_so_and_nowhere_else() -> None:
+    def waivers(way: str) -> list[dict[str, Any]]:
+        kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        found = [one for kind in kinds for one in objects(way, kind)]
+        return [one["spec"] for one in found if one["metadata"]["name"].endswith("-waivers")]
+
+    assert waivers("default") == waivers("namespaces") == []
+    asked, binding = waivers("everything")
+    assert asked["failurePolicy"] == "Fail" and binding["validationActions"] == ["Deny"]
+    (validation,) = asked["validations"]
+    assert "has(object.spec.canary.waived)" in validation["expression"]
+    assert "playbooks.allowWaivedCanary" in validation["message"]

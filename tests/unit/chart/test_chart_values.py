@@ -35,6 +35,10 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
         ("image.worker=", "at '/image/worker': minLength: got 0, want 1"),
         ("image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of 'Always'"),
         ("allowCustomTasks=perhaps", "at '/allowCustomTasks': got string, want boolean"),
+        (
+            "playbooks.allowWaivedCanary=sometimes",
+            "at '/playbooks/allowWaivedCanary': got string, want boolean",
+        ),
         ("prefetch.resource.limits.cpu=1", "at '/prefetch': additional properties 'resource' not allowed"),
         ("engine.sharedMemory=much", "at '/engine/sharedMemory': 'much' does not match pattern"),
         ("store.size=large", "at '/store/size': 'large' does not match pattern"),
@@ -80,6 +84,7 @@ def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: py
     assert settings.namespaces == ()
     assert settings.engine_images == ("localhost/combee-sim", "registry.example.com/vllm")
     assert settings.allow_custom_tasks and settings.secret_policy and settings.make_accounts
+    assert not settings.allow_waived_canary
     made = object_settings(settings)
     assert made.worker_image == "registry.example.com/combee-worker:0.1.0"
     assert made.image_pull_secrets == ("registry",)

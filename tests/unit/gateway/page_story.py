@@ -53,8 +53,8 @@ class Story:
 
 
 def story(upstream: str = "http://llm/v1", **gateway: Any) -> Story:
-    """One version became active after the other, the last by a canary, and is watched; one was refused by
-    traffic; one is under test."""
+    """One version became active after the other, the first with a waived canary, the last by one that is
+    watched; one was refused by traffic; one is under test."""
     delivery = {"gateway": {"enabled": True, "upstream": {"url": upstream}, **gateway}}
     canary = {
         **CANARY,

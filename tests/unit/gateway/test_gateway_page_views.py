@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from page_story import ACTIVE, AFTER, BEFORE, CANDIDATE, FIRST, WORSE, told
+from playbook_bench import WAIVED
 
 from combee.algo.curve import Look
 from combee.gateway.page import plot as plotting
@@ -43,6 +44,13 @@ def test_versions_in_use_come_first_each_with_its_gates_and_their_numbers() -> N
     assert active is not None and active.served
     assert [figure.title for figure in active.figures] == ["Canary", "Since it became active"]
     assert view().compared == (told().digests[ACTIVE], told().digests[CANDIDATE])
+
+
+def test_a_waived_canary_and_its_reason_are_among_the_gates() -> None:
+    first = view().of_phase("Previous")
+    assert first is not None and first.canary == Word("Waived")
+    (waived,) = [gate for gate in first.gates if gate.name == "Canary"]
+    assert (waived.outcome, waived.message) == (Word("Waived"), f"the canary is waived: {WAIVED['waived']}")
 
 
 def test_a_version_is_found_by_the_first_digits_of_its_digest_when_they_name_one() -> None:

@@ -18,7 +18,7 @@ from combee.clients.kubernetes.kube import Object
 from combee.names import API_VERSION, DIGEST_ANNOTATION, GATE_KEY, PROMPT_KEY
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plan"))
-from playbook_bench import CANARY, GATEWAY, World, gate
+from playbook_bench import CANARY, GATEWAY, WAIVED, World, gate
 
 
 class Api:
@@ -74,7 +74,7 @@ class Api:
 def shown(
     world: World, new: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> tuple[int, str, str]:
-    old: dict[str, Any] = {"delivery": GATEWAY, **world.spec}
+    old: dict[str, Any] = {"canary": WAIVED, "delivery": GATEWAY, **world.spec}
     api = Api(world, old)
     before = json.dumps([api.playbook, api.versions, api.maps], sort_keys=True)
 
@@ -139,6 +139,16 @@ def test_another_spec_is_decided_and_not_applied(
     assert code == 0
     for said in words:
         assert said in out, out
+
+
+def test_a_waiver_that_the_operator_does_not_allow_is_not_taken_for_one_that_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """The preview cannot see the operator's settings; what the operator wrote says enough."""
+    world = World(allow_waived=False).add("a").settle()
+    code, out, _ = shown(world, {"heldOut": {"minScore": 0.1}}, tmp_path, monkeypatch, capsys)
+    assert code == 0 and out.startswith("active: none (as it is)")
+    assert "CanaryPassed=Unknown/WaiverNotAllowed" in out
 
 
 def test_a_manifest_that_is_none_or_anothers_is_refused(

@@ -38,3 +38,13 @@ def test_an_epsilon_that_traffic_can_hardly_decide_is_warned_of(
 def test_one_that_it_can_decide_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert validated(tmp_path / "p.yaml", epsilon=0.05) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_waived_canary_is_warned_of_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {"canary": {"waived": "a demo"}}
+    made = {"apiVersion": API_VERSION, "kind": "Playbook", "metadata": {"name": "formula"}, "spec": spec}
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(made))
+    assert run_validate(tmp_path / "p.yaml", as_json=False) == 0
+    assert capsys.readouterr().err == "warning: Playbook formula: the canary is waived: a demo\n"

@@ -113,6 +113,13 @@ def test_the_history_is_a_table_and_what_happened() -> None:
     assert "has no versions yet" in history("formula", PlaybookStatus(), [])
 
 
+def test_a_waived_canary_is_told_with_its_reason() -> None:
+    canary = {"outcome": "Waived", "reason": "CanaryWaived", "message": "the canary is waived: a demo"}
+    one = shown(version(A, phase="Active", canary=canary))
+    assert "  Waived  " in history("formula", PlaybookStatus(), [one])
+    assert "canary         Waived: the canary is waived: a demo" in why(one, 100)
+
+
 def test_why_tells_each_gate_with_its_numbers_and_the_origin() -> None:
     raw = version(
         B,

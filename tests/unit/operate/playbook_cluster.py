@@ -23,6 +23,7 @@ Object = dict[str, Any]
 NOW = 1_800_000_000.0
 HELD_OUT = "e" * 64
 KEY = ("team", "formula")
+SPEC: Object = {"canary": {"waived": "a test of how plans are followed"}}
 
 
 def digest_of(name: str) -> str:
@@ -119,7 +120,7 @@ class Team:
                 "generation": 1,
                 "resourceVersion": "0",
             },
-            "spec": {},
+            "spec": copy.deepcopy(SPEC),
         }
         self.kube.of(names.PLAYBOOK_KIND).setdefault("formula", body)
         kube: Any = self.kube

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playbook_cluster import Team, digest_of, promoted
+from playbook_cluster import SPEC, Team, digest_of, promoted
 
 from combee import names
 from combee.errors import ClusterError
@@ -47,7 +47,7 @@ async def test_nothing_is_promoted_while_the_manifest_cannot_be_read() -> None:
     team.spec(heldOut={"minScore": 7})
     await (await team.add("c", parent="b")).tick(3)
     assert team.active == "b" and team.version("c")["status"]["phase"] == "Candidate"
-    team.playbook["spec"] = {}
+    team.playbook["spec"] = dict(SPEC)
     await team.tick(2)
     assert (team.active, team.why("Ready")) == ("c", ("True", "Delivered"))
 
@@ -226,6 +226,6 @@ async def test_what_was_judged_stays_while_the_manifest_cannot_be_read() -> None
     await team.kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
     await team.spec(heldOut={"minScore": 7}).tick()
     assert "pairs-1" in team.kube.of("ConfigMap")
-    team.playbook["spec"] = {}
+    team.playbook["spec"] = dict(SPEC)
     await team.tick()
     assert "pairs-1" not in team.kube.of("ConfigMap")

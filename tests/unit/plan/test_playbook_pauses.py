@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from playbook_bench import CANARY, NOW, World, digest_of, when
+from playbook_bench import CANARY, NOW, WAIVED, World, digest_of, when
 
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus
@@ -171,7 +171,7 @@ def test_while_the_spec_cannot_be_read_a_test_stands_as_it_is() -> None:
 
 def test_a_version_without_a_digest_is_nobodys_active_one() -> None:
     world = World().add("a")
-    about = About("formula", 1, PlaybookSpec(), when)
+    about = About("formula", 1, PlaybookSpec.model_validate({"canary": WAIVED}), when)
     seen = PlaybookSeen(now=NOW, versions=tuple(world.versions.values()), opaque=(Version(""),))
     assert decide_playbook(about, PlaybookStatus(), seen).status.active_digest == digest_of("a")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playbook_bench import CANARY, World, digest_of, gate
+from playbook_bench import CANARY, WAIVED, World, digest_of, gate
 
 from combee.algo.gates import compare
 from combee.algo.verdict import Judgement
@@ -30,6 +30,8 @@ STEPS = st.one_of(
     st.tuples(st.just("epsilon"), st.just(""), st.sampled_from([0.05, 0.1])),
     st.tuples(st.just("judge"), st.just(""), st.sampled_from(["judge", "another"])),
     st.tuples(st.just("heldOut"), st.just(""), st.sampled_from([{}, {"minGain": -0.3}, {"confidence": 0.6}])),
+    st.tuples(st.just("canary"), st.just(""), st.sampled_from([None, WAIVED])),
+    st.tuples(st.just("waivers"), st.just(""), st.booleans()),
     st.tuples(st.just("policy"), st.just(""), st.sampled_from(["Automatic", "Manual"])),
     st.tuples(st.just("reapply"), st.just(""), st.just("")),
     st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just("")),
@@ -58,6 +60,10 @@ def do(world: World, step: tuple[str, str, Any]) -> None:
         world.change(canary={**CANARY, "watchSeconds": 3600, "evaluator": evaluator})
     elif kind == "heldOut":
         world.change(heldOut=value)
+    elif kind == "canary":
+        world.change(canary=value)
+    elif kind == "waivers":
+        world.allow_waived = value
     elif kind == "policy":
         world.change(version={**world.spec.get("version", {}), "policy": value})
     elif kind == "delete":
@@ -104,6 +110,13 @@ def test_whatever_happens(steps: list[tuple[str, str, Any]]) -> None:
             if version.status.promoted_by == "Gates":
                 assert version.gate is not None
                 assert compare(version.gate.best, version.gate.baseline, confidence=0.95).low > 0
+        # Nor one that neither traffic nor a person let through, unless its canary is waived and may be.
+        for event in plan.events:
+            promoted = world.versions.get(world.named(event.digest))
+            if event.reason == "Promoted" and promoted and promoted.status.promoted_by == "Gates":
+                canary = promoted.status.canary
+                assert canary is not None
+                assert canary.outcome == "Passed" or (canary.outcome == "Waived" and world.allow_waived)
         # What was refused is never active again unless it is named.
         if active in gone:
             assert world.versions[active].spec.decision == "Promote"

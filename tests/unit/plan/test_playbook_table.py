@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from playbook_bench import CANARY, GATEWAY, HELD_OUT, World, digest_of, gate
+from playbook_bench import CANARY, GATEWAY, HELD_OUT, WAIVED, World, digest_of, gate
 
 from combee.algo.tally import LeftOut
 from combee.api.playbook import PlaybookSpec
@@ -51,13 +51,13 @@ def test_the_first_version_that_passes_heldout_is_active_and_delivered() -> None
     assert (world.active, world.phases) == ("a", {"a": "Active"})
     assert (plan.deliver.digest, plan.deliver.source) == (digest_of("a"), "formula-a00000000000")
     assert plan.deliver.config_map == "formula-playbook"
-    assert [event.reason for event in plan.events] == ["Promoted"]
+    assert [event.reason for event in plan.events] == ["CanaryWaived", "Promoted"]
     assert plan.wake_after_seconds == 1.0
     assert world.why("Ready") == ("False", "Delivering")
     world.tick()
     assert world.why("Ready") == ("True", "Delivered")
-    assert world.why("CanaryPassed") == ("Unknown", "NoCanary")
-    assert world.status.canary is not None and world.status.canary.outcome is None
+    assert world.why("CanaryPassed") == ("Unknown", "CanaryWaived")
+    assert world.status.canary is not None and world.status.canary.outcome == "Waived"
     said = "+0.200 [0.145, 0.255] vs the start, n=200; corrected for passing +0.200"
     assert world.says("HeldOutPassed") == said
     assert world.status.shown.gain == "+0.200"
@@ -688,21 +688,24 @@ def test_a_promotion_by_name_comes_before_the_gates_and_holds() -> None:
 def test_with_manual_policy_a_good_candidate_waits_for_somebody() -> None:
     world = World().add("a").settle().change(version={"policy": "Manual"}).add("b", parent="a").settle()
     assert (world.active, world.why("Promoted", "b")) == ("a", ("False", "WaitingForDecision"))
-    assert world.why("CanaryPassed", "b") == ("Unknown", "NoCanary")
+    assert world.why("CanaryPassed", "b") == ("Unknown", "CanaryWaived")
 
 
-def test_a_version_that_heldout_refuses_did_not_pass_a_canary_that_is_not_there() -> None:
-    world = World().add("a").settle().add("b", parent="a", better=-0.2).settle()
+@pytest.mark.parametrize(("canary", "reason"), [(None, "NoCanary"), (WAIVED, "CanaryWaived")])
+def test_a_version_that_heldout_refuses_did_not_pass_a_canary_that_is_not_there(
+    canary: dict[str, str] | None, reason: str
+) -> None:
+    world = World().add("a").settle().change(canary=canary).add("b", parent="a", better=-0.2).settle()
     assert world.why("HeldOutPassed", "b") == ("False", "NotBetter")
-    assert world.why("CanaryPassed", "b") == ("Unknown", "NoCanary")
+    assert world.why("CanaryPassed", "b") == ("Unknown", reason)
 
 
 def test_a_canary_that_is_added_later_asks_traffic_about_a_version_that_waits() -> None:
     world = World().add("a").settle().change(version={"policy": "Manual"}).add("b", parent="a").settle()
     world.change(canary=CANARY).settle()
     assert (world.active, world.why("CanaryPassed", "b")) == ("a", ("Unknown", "NoTraffic"))
-    world.change(canary=None).settle()
-    assert world.why("CanaryPassed", "b") == ("Unknown", "NoCanary")
+    world.change(canary=WAIVED).settle()
+    assert world.why("CanaryPassed", "b") == ("Unknown", "CanaryWaived")
     assert world.why("Promoted", "b") == ("False", "WaitingForDecision")
     world.decide("b", "Promote").settle()
     assert world.active == "b"

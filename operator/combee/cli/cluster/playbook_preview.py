@@ -66,8 +66,9 @@ def spec_of(raw: Object) -> PlaybookSpec:
 
 
 def decided(raw: Object, spec: PlaybookSpec, seen: PlaybookSeen) -> PlaybookPlan:
-    """Return what the operator would decide on these facts if ``spec`` were the Playbook's."""
-    meta = raw["metadata"]
+    """Return what the operator would decide on these facts if ``spec`` were the Playbook's. Whether it lets
+    a canary be waived is known from what it wrote, where it wrote that it does not."""
+    meta, before = raw["metadata"], PlaybookStatus.model_validate(raw.get("status") or {})
     changed = spec != spec_of(raw)
     about = About(
         name=meta["name"],
@@ -75,8 +76,9 @@ def decided(raw: Object, spec: PlaybookSpec, seen: PlaybookSeen) -> PlaybookPlan
         spec=spec,
         when=rfc3339,
         learn_request=str((meta.get("annotations") or {}).get(LEARN_ANNOTATION, "")),
+        allow_waived="WaiverNotAllowed" not in {condition.reason for condition in before.conditions},
     )
-    return decide_playbook(about, PlaybookStatus.model_validate(raw.get("status") or {}), seen)
+    return decide_playbook(about, before, seen)
 
 
 def preview_text(plan: PlaybookPlan, before: PlaybookStatus, seen: PlaybookSeen, spec: PlaybookSpec) -> str:

@@ -45,6 +45,8 @@ class PlaybookTicker:
     teller: Teller
     judges: Judges
     data: DataWatch
+    allow_waived: bool = True
+    """whether a Playbook may waive its canary."""
     happened: Callable[[str], None] = lambda reason: None
     """told the reason of each event. For metrics."""
     clock: Callable[[], float] = time.time
@@ -70,7 +72,7 @@ class PlaybookTicker:
             blocked=self._why_blocked(owner, observed),
             data_marks=data.marks,
         )
-        plan = decide_playbook(_about(raw, spec, why), status, seen)
+        plan = decide_playbook(_about(raw, spec, why, allow_waived=self.allow_waived), status, seen)
         if why or plan.status.active_digest in {one.digest for one in observed.seen.opaque if one.digest}:
             # Nothing is judged, and so nothing that was judged may go.
             observed = replace(observed, judged=(), more=False)
@@ -159,7 +161,7 @@ def _parsed(raw: Object) -> Playbook:
     return playbook
 
 
-def _about(raw: Object, spec: PlaybookSpec, why: str) -> About:
+def _about(raw: Object, spec: PlaybookSpec, why: str, *, allow_waived: bool) -> About:
     meta = raw["metadata"]
     return About(
         name=meta["name"],
@@ -167,6 +169,7 @@ def _about(raw: Object, spec: PlaybookSpec, why: str) -> About:
         spec=spec,
         when=rfc3339,
         unreadable=why,
+        allow_waived=allow_waived,
         learn_request=str((meta.get("annotations") or {}).get(LEARN_ANNOTATION, "")),
     )
 

@@ -163,10 +163,6 @@ class Board:
         self.note("Refused", record.digest, f"{record.short} is refused: {reason}", by=by, warn=True)
 
 
-NO_CANARY = Verdict(reason="NoCanary", message="the Playbook has no canary: heldOut alone decides")
-"""Stands for a canary's verdict when nobody asked traffic. It has no outcome, since nothing was shown."""
-
-
 def verdict_of(judgement: Judgement, against: str = "") -> Verdict:
     """Return a judgement as a status shows it."""
     return Verdict(

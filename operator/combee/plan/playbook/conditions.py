@@ -57,6 +57,7 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
     (CANARY, "Unknown"): (
         "NoCandidate",
         "NoCanary",
+        "CanaryWaived",
         "NotReached",
         "NoTraffic",
         "NeedPairs",
@@ -64,6 +65,7 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
         "TooEarly",
         "Unstable",
         "WaitingForApproval",
+        "WaiverNotAllowed",
         "NotJudged",
         "QueryError",
     ),

@@ -21,7 +21,7 @@ from typing import Literal
 from combee.api.playbook_status import Comparison, PlaybookStatus, VersionPhase
 from combee.methods.findings import content_verdict
 from combee.names import delivered_name
-from combee.plan.playbook.board import NO_CANARY, Board, By, Record, verdict_of
+from combee.plan.playbook.board import Board, By, Record, verdict_of
 from combee.plan.playbook.heldout import SHORT, held_out_of, is_stale, measured_on, version_verdict
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
 from combee.plan.playbook.learn import learning
@@ -31,6 +31,7 @@ from combee.plan.playbook.standing import playbook_status, version_status
 from combee.plan.playbook.thresholds import changes, filled_in, unchanged
 from combee.plan.playbook.traffic import MAX_RESTARTS, canary_verdict, refreeze, watch
 from combee.plan.playbook.types import About, CanaryWish, Delivery, Happened, PlaybookPlan, PlaybookSeen
+from combee.plan.playbook.unasked import let_through, without_traffic
 
 P = VersionPhase
 Hold = Literal["Pin", "Decision", ""]
@@ -175,7 +176,10 @@ def _activate(board: Board, digest: str, by: By) -> None:
     new.remember(promoted=board.seen.now, comparison="")
     after = f" after {old.short}" if old is not None else ""
     event = "RolledBack" if back and by == "Rollback" else "Promoted"
-    board.note(event, digest, f"{new.short} is active{after}, by {_WORDS[by]}", by=by, warn=back)
+    canary = new.status.canary
+    waived = by == "Gates" and canary is not None and canary.outcome == "Waived"
+    why = f"; {canary.message}" if canary is not None and waived else ""
+    board.note(event, digest, f"{new.short} is active{after}, by {_WORDS[by]}{why}", by=by, warn=back)
 
 
 _WORDS: Mapping[str, str] = {
@@ -235,12 +239,11 @@ def _gates(board: Board, held: str) -> bool:
 
 
 def _canary(board: Board, record: Record) -> bool:
-    """Return whether traffic does not speak against it, or is not asked; the status gets what it says."""
-    if board.about.spec.canary is None:
-        record.update(test=None, canary=NO_CANARY)
-        record.remember(comparison="")
-        return True
-    judgement = canary_verdict(board, record, board.about.spec.canary)
+    """Return whether traffic, a person or a waiver lets it through; the status gets what they say."""
+    canary = board.about.spec.canary
+    if canary is None or canary.mode is None:
+        return let_through(without_traffic(board, record))
+    judgement = canary_verdict(board, record, canary)
     record.update(canary=verdict_of(judgement, board.active))
     if judgement.outcome == "Failed":
         board.refuse(record, "Gates", judgement.message)

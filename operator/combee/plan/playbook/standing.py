@@ -12,11 +12,12 @@ from combee.api.playbook_status import (
     VersionPhase,
     VersionStatus,
 )
-from combee.plan.playbook.board import NO_CANARY, Board, Record
+from combee.plan.playbook.board import Board, Record
 from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Statement, merge
 from combee.plan.playbook.learn import Learning
 from combee.plan.playbook.traffic import warnings
 from combee.plan.playbook.types import Delivery
+from combee.plan.playbook.unasked import FOR_A_PERSON, let_through, unreached
 
 P = VersionPhase
 MAX_SENTENCE = 500
@@ -136,7 +137,12 @@ def _of_version(board: Board, record: Record | None, held: str) -> tuple[Stateme
     """Return HeldOutPassed, CanaryPassed and Promoted of a version."""
     if record is None:
         none = "no version was made yet"
-        return tuple(Statement(type_, "NoCandidate", none) for type_ in (HELD_OUT, CANARY, PROMOTED))
+        waived = board.about.spec.canary is not None and board.about.spec.canary.waived is not None
+        unasked = unreached(board.about) if waived else None
+        canary = Statement(CANARY, "NoCandidate", none)
+        if unasked is not None:
+            canary = Statement(CANARY, unasked.reason, unasked.message)
+        return (Statement(HELD_OUT, "NoCandidate", none), canary, Statement(PROMOTED, "NoCandidate", none))
     return (_held_out(record), _canary(board, record), Statement(PROMOTED, *_promoted(board, record, held)))
 
 
@@ -148,9 +154,7 @@ def _held_out(record: Record) -> Statement:
 
 
 def _canary(board: Board, record: Record) -> Statement:
-    verdict = record.status.canary
-    if verdict is None and board.about.spec.canary is None:
-        return Statement(CANARY, NO_CANARY.reason, NO_CANARY.message)
+    verdict = record.status.canary or unreached(board.about)
     if verdict is None:
         return Statement(CANARY, "NotReached", "the canary comes after heldOut")
     needed, message = verdict.needed, verdict.message
@@ -196,11 +200,13 @@ def _waiting(board: Board, record: Record, held: str) -> tuple[str, str]:
         return "Waiting", f"it waits until {board.candidate[:12] or 'another version'} is compared"
     if held and _passed(status.held_out):
         return "HeldByPin" if held == "Pin" else "HeldByDecision", status.message
-    if _passed(status.held_out) and (status.canary == NO_CANARY or _passed(status.canary)):
+    if _passed(status.held_out) and let_through(status.canary):
         how = f"kubectl combee playbook promote {board.about.name} {record.short}"
         return "WaitingForDecision", f"its gates are passed, and version.policy is Manual: {how}"
     verdict = status.canary or status.held_out or status.content
-    return "Testing", verdict.message if verdict else "its gates are being asked"
+    waits = status.canary is not None and status.canary.reason in FOR_A_PERSON
+    reason = "WaitingForDecision" if waits else "Testing"
+    return reason, verdict.message if verdict else "its gates are being asked"
 
 
 def _passed(verdict: Verdict | None) -> bool:

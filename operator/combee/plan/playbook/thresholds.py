@@ -24,7 +24,7 @@ def thresholds_of(spec: PlaybookSpec) -> Thresholds:
     """Return the thresholds that ``spec`` has now. The share of traffic looked at is not among them."""
     gate, canary = spec.held_out, spec.canary
     figures = {name: getattr(gate, name) for name in ("min_score", "min_gain", "confidence")}
-    if canary is not None:
+    if canary is not None and canary.mode is not None:
         figures |= {name: getattr(canary, name) for name in ("mode", *_RULES)}
         figures |= {"evaluator": _evaluator(canary), "asked": _sources(spec, canary)}
     thresholds = Thresholds(**figures)

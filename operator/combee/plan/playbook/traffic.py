@@ -25,6 +25,7 @@ from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
 from combee.plan.playbook.readings import latest, reading_verdict
 from combee.plan.playbook.thresholds import filled_in, rules_of
 from combee.plan.playbook.types import Happened
+from combee.plan.playbook.unasked import waiver
 
 WATCH_ALPHA = ALPHA
 """The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
@@ -240,12 +241,15 @@ def _another_evaluator(board: Board, record: Record, frozen: Thresholds) -> Thre
 
 
 def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
-    """Return what the canary asks for and can hardly get: its epsilon with the traffic there is, or with any.
+    """Return what the canary asks for and can hardly get, its epsilon with the traffic there is, or with any;
+    or that it is waived, and why.
 
     This assumes an equal candidate and differences of ASSUMED_SD, since nothing is known before traffic
     comes.
     """
     canary = spec.canary
+    if canary is not None and canary.waived is not None:
+        return (waiver(canary.waived),)
     if canary is not None and canary.prometheus is not None:
         return query_warnings(canary, canary.prometheus)
     if canary is None or canary.mode not in ("Shadow", "Replay"):

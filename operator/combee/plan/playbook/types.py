@@ -49,6 +49,8 @@ class About:
     """the text of the annotation ``names.LEARN_ANNOTATION``: each new one asks for one run."""
     unreadable: str = ""
     """why the written spec cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
+    allow_waived: bool = True
+    """whether this installation lets a Playbook waive its canary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,9 @@ EVENTS = (
     "RunCreated",
     "CanaryBegan",
     "CanaryPassed",
+    "CanaryWaived",
+    "WaitingForApproval",
+    "WaiverNotAllowed",
     "NotJudged",
     "QueryError",
     "InvalidManifest",
