@@ -6,6 +6,7 @@ from itertools import product
 
 from combee.api import common, engines
 from combee.api.aggregation import STRATEGIES
+from combee.api.canary import Canary
 from combee.api.cel import CLUSTER
 from combee.api.common import Model, Rule
 from combee.api.engines import Engine, ServiceRef, Vllm
@@ -13,7 +14,7 @@ from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
 from combee.api.methods import OPTIONS, Method
 from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
-from combee.api.playbook import Canary, Learn, PlaybookSpec, RunTemplate
+from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline, Store
 from combee.api.tasks import CustomTask
@@ -276,7 +277,7 @@ RULES: tuple[Rule, ...] = (
         Canary,
         "self.deadlineSeconds >= self.durationSeconds",
         "deadlineSeconds is shorter than durationSeconds: give a deadline at least as long as the duration",
-        "playbook.Canary._deadline_is_later",
+        "canary.Canary._deadline_is_later",
         ".deadlineSeconds",
     ),
     Rule(
@@ -284,20 +285,20 @@ RULES: tuple[Rule, ...] = (
         "!has(self.mode) || !(self.mode in ['Shadow', 'Replay']) || has(self.evaluator)",
         "a canary of mode Shadow or Replay without evaluator: add evaluator: {url: ..., model: ...}, the "
         "model that judges the answers",
-        "playbook.Canary._judged_has_evaluator",
+        "canary.Canary._judged_has_evaluator",
     ),
     Rule(
         Canary,
         "!has(self.mode) || self.mode != 'Prometheus' || has(self.prometheus)",
         "a canary of mode Prometheus without prometheus: add prometheus: {url: ..., score: {query: ..., "
         "unit: ...}}",
-        "playbook.Canary._prometheus_goes_with_mode",
+        "canary.Canary._prometheus_goes_with_mode",
     ),
     Rule(
         Canary,
         "!has(self.mode) || self.mode == 'Prometheus' || !has(self.prometheus)",
         "prometheus goes with mode Prometheus only: remove prometheus, or set mode: Prometheus",
-        "playbook.Canary._prometheus_goes_with_mode",
+        "canary.Canary._prometheus_goes_with_mode",
         ".prometheus",
     ),
     Rule(

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from combee.api.canary import Canary
 from combee.api.common import NameRef, SecretKeyRef
 from combee.api.gateway import Gateway
-from combee.api.playbook import Canary, PlaybookSpec
+from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import TrafficComparison
 from combee.errors import BugError
 from combee.names import STORE_FOLDER

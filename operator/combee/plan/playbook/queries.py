@@ -17,8 +17,8 @@ from typing import Any, Literal
 from combee.algo.power import least_pairs
 from combee.algo.tally import Pair
 from combee.algo.verdict import number
+from combee.api.canary import Canary
 from combee.api.common import one_line
-from combee.api.playbook import Canary
 from combee.api.prometheus import WINDOW, Prometheus, ScoreQuery
 from combee.plan.playbook.readings import Reading, Trouble
 

@@ -7,9 +7,10 @@ import json
 from typing import Any
 
 from combee.algo.canary import Rules
+from combee.api.canary import Canary
 from combee.api.common import yaml_name
 from combee.api.parts import Endpoint
-from combee.api.playbook import Canary, PlaybookSpec
+from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import Thresholds
 
 _RULES = ("epsilon", "min_samples", "duration_seconds", "deadline_seconds", "max_latency_ratio")

@@ -17,7 +17,8 @@ from combee.algo.curve import Look
 from combee.algo.power import ASSUMED_SD, decidable_epsilon, pairs_needed
 from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, number
-from combee.api.playbook import Canary, PlaybookSpec
+from combee.api.canary import Canary
+from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import Thresholds, TrafficComparison
 from combee.plan.playbook.board import Board, Record, verdict_of
 from combee.plan.playbook.curve import Curve, looked
