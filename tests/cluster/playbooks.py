@@ -32,9 +32,13 @@ class Playbooks:
 
     def apply(self, **spec: Any) -> None:
         """Apply the Playbook, as GitOps tools do: by the server, and whatever others wrote. Its canary is
-        waived unless one is given; None leaves it out."""
+        waived unless one is given, and may be one of seconds; None leaves it out."""
         meta = {"name": self.name}
-        spec = {name: part for name, part in {"canary": WAIVED, **spec}.items() if part is not None}
+        spec = {
+            name: part
+            for name, part in {"failureCost": "Low", "canary": WAIVED, **spec}.items()
+            if part is not None
+        }
         body = {"apiVersion": "combee.dev/v1alpha1", "kind": "Playbook", "metadata": meta, "spec": spec}
         self._write("pb", body, name=self.name, form=APPLIED, fieldManager="kubectl", force="true")
 

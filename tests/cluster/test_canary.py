@@ -217,7 +217,7 @@ ThreadingHTTPServer(("", 9090), Handler).serve_forever()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600, func_only=True)
+@pytest.mark.timeout(900, func_only=True)
 def test_what_prometheus_says_of_both_promotes_the_better_one(there: Playbooks, operator: Operator) -> None:
     """A server that speaks Prometheus' API, and asks for a token."""
     cluster, token = there.cluster, "token-of-prometheus"
@@ -243,7 +243,7 @@ def test_what_prometheus_says_of_both_promotes_the_better_one(there: Playbooks, 
         "windowSeconds": 10,
         "delaySeconds": 0,
     }
-    limits = {"epsilon": 0.5, "minSamples": 3, "durationSeconds": 0, "deadlineSeconds": 480}
+    limits = {"epsilon": 0.1, "minSamples": 20, "durationSeconds": 0, "deadlineSeconds": 600}
     there.apply(canary={"mode": "Prometheus", **limits, "prometheus": asked})
     active = there.version(
         "## general\n[x-1] helpful=0 harmful=0 :: Be brief.\n", right=60, decision="Promote"
@@ -253,7 +253,7 @@ def test_what_prometheus_says_of_both_promotes_the_better_one(there: Playbooks, 
     better = there.version(
         "## general\n[x-2] helpful=0 harmful=0 :: Answer with one number.\n", right=90, base=60, parent=active
     )
-    status = settled(there, better, "Active")
+    status = settled(there, better, "Active", seconds=540)  # twenty windows of ten seconds
     print("better:", status["canary"]["message"])
     assert status["promotedBy"] == "Gates" and status["canary"]["gain"] == pytest.approx(0.75)
     assert "95 against 20 percent" in status["canary"]["message"]

@@ -242,6 +242,7 @@ SERVED: Manifest = {
                 },
             }
         },
+        "failureCost": "Low",
         "canary": {"mode": "Shadow", "evaluator": EVALUATOR},
     },
 }
@@ -261,7 +262,7 @@ REQUESTS = {"uri": "s3://bucket/requests", "secretRef": {"name": "theirs"}}
         ({"spec.delivery.gateway": None, "spec.canary": None}, False),
         ({"spec.delivery.gateway.upstream.apiKeySecretRef": None, "spec.canary": None}, True),
         ({"spec.canary.trafficPercent": 50}, False),
-        ({"spec.canary.durationSeconds": 60, "spec.canary.minSamples": 1}, False),
+        ({"spec.canary.durationSeconds": 60, "spec.canary.minSamples": 20}, False),
         ({"spec.canary": None}, False),
         ({"metadata.labels": {"a": "b"}}, False),
         ({"spec.delivery.gateway.upstream.url": ELSEWHERE}, True),

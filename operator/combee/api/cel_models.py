@@ -17,6 +17,7 @@ from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleM
 from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline, Store
+from combee.api.stakes import WEAKEST, FailureCost, too_weak
 from combee.api.tasks import CustomTask
 from combee.api.weights import WeightsSource
 
@@ -49,6 +50,28 @@ def _secret(model: type[Model], mirrors: str) -> Rule:
 def _mode_is(mode: str) -> str:
     """Return the expression that a Playbook's canary has a mode."""
     return f"has(self.canary) && has(self.canary.mode) && self.canary.mode == '{mode}'"
+
+
+def _strict_enough(cost: FailureCost) -> tuple[Rule, ...]:
+    """Refuse a canary that compares and is weaker than a class of failure cost allows."""
+    least = WEAKEST[cost]
+    bounds = {
+        "minSamples": f">= {least.min_samples}",
+        "durationSeconds": f">= {least.duration_seconds}",
+        "epsilon": f"<= {least.epsilon:g}",
+    }
+    free = "!has(self.canary) || !has(self.canary.mode) || self.canary.mode == 'Manual'"
+    return tuple(
+        Rule(
+            PlaybookSpec,
+            f"self.failureCost != '{cost}' || {free} || self.canary.{name} {bound}",
+            f"{too_weak(name, cost)}: make the canary as strict as that, or give another failureCost",
+            "playbook.PlaybookSpec._canary_fits_failure_cost",
+            f".canary.{name}",
+        )
+        for name, bound in bounds.items()
+        if bound != ">= 0"
+    )
 
 
 def _options(kind: str) -> Rule:
@@ -336,6 +359,7 @@ RULES: tuple[Rule, ...] = (
         "some with delivery.gateway.capture.enabled",
         "playbook.PlaybookSpec._replay_has_requests",
     ),
+    *(rule for cost in WEAKEST for rule in _strict_enough(cost)),
     Rule(
         Gateway,
         "!self.enabled || has(self.upstream)",

@@ -27,7 +27,7 @@ from combee.api.common import (
 from combee.api.gateway import Gateway
 from combee.api.playbook_status import PlaybookStatus, VersionStatus
 from combee.api.run import RunSpec
-from combee.api.stakes import Stakes
+from combee.api.stakes import WEAKEST, FailureCost, Stakes, too_weak
 
 DIGEST = Form(
     "Digest", "[0-9a-f]{64}", "not a digest", "Write its 64 digits, as kubectl get pbv -o wide shows them."
@@ -150,6 +150,16 @@ class PlaybookSpec(Model):
     held_out: HeldOutGate = Field(
         default_factory=HeldOutGate, description="What a candidate must show on heldOut."
     )
+    failure_cost: FailureCost = Field(
+        default="Medium",
+        description="What a wrong answer costs the service. It sets the least minSamples and durationSeconds "
+        "of a canary that compares, and its largest epsilon: "
+        + "; ".join(
+            f"{cost}: {least.min_samples:,}, {least.duration_seconds:,} s, {least.epsilon:g}"
+            for cost, least in WEAKEST.items()
+        )
+        + ".",
+    )
     canary: Canary | None = Field(
         default=None,
         description="What it must show on traffic; absent: a version that passed heldOut waits until "
@@ -183,6 +193,24 @@ class PlaybookSpec(Model):
                 "Add canary.replay.requests, or let the gateway keep some with "
                 "delivery.gateway.capture.enabled.",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _canary_fits_failure_cost(self) -> Self:
+        canary, cost, least = self.canary, self.failure_cost, WEAKEST[self.failure_cost]
+        if canary is None or canary.mode in (None, "Manual"):
+            return self
+        weak = [
+            too_weak(name, cost)
+            for name, holds in (
+                ("minSamples", canary.min_samples >= least.min_samples),
+                ("durationSeconds", canary.duration_seconds >= least.duration_seconds),
+                ("epsilon", canary.epsilon <= least.epsilon),
+            )
+            if not holds
+        ]
+        if weak:
+            raise refuse("; ".join(weak), "Make the canary as strict as that, or give another failureCost.")
         return self
 
 

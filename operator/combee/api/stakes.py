@@ -1,9 +1,38 @@
-"""What a manifest says about its verdicts: who keeps heldOut, if it was tuned on, what an error costs."""
+"""What a manifest says about its verdicts: who keeps heldOut, if it was tuned on, what an error costs.
+
+A run says in words what an error costs. A Playbook says it as one of three classes, and each has a weakest
+canary, which is in ``WEAKEST`` and nowhere else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+FailureCost = Literal["Low", "Medium", "High"]
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Weakest:
+    """The weakest canary that a class of failure cost allows."""
+
+    min_samples: int
+    """the least canary.minSamples."""
+    duration_seconds: int
+    """the least canary.durationSeconds."""
+    epsilon: float
+    """the largest canary.epsilon."""
+
+
+WEAKEST: Mapping[FailureCost, Weakest] = {
+    "Low": Weakest(min_samples=20, duration_seconds=0, epsilon=0.1),
+    "Medium": Weakest(min_samples=200, duration_seconds=_DAY, epsilon=0.02),
+    # The traffic of a service repeats itself by the week.
+    "High": Weakest(min_samples=1_000, duration_seconds=7 * _DAY, epsilon=0.005),
+}
+
 
 TUNED_ON = "heldOut was used for tuning before, so its scores can be too good"
 
@@ -28,3 +57,18 @@ class Stakes:
             yield TUNED_ON
         if self.failure_cost:
             yield f"a wrong answer costs: {self.failure_cost}"
+
+
+def too_weak(field: str, cost: FailureCost) -> str:
+    """Return what is wrong with a canary whose ``field`` is weaker than a class of failure cost allows.
+
+    >>> too_weak("epsilon", "Medium")
+    'canary.epsilon is over 0.02, the largest with failureCost Medium (a loss of up to epsilon passes)'
+    """
+    least = WEAKEST[cost]
+    bound, why = {
+        "minSamples": (f"under {least.min_samples}, the least", "fewer requests can be one user's"),
+        "durationSeconds": (f"under {least.duration_seconds}, the least", "hours and weekdays differ"),
+        "epsilon": (f"over {least.epsilon:g}, the largest", "a loss of up to epsilon passes"),
+    }[field]
+    return f"canary.{field} is {bound} with failureCost {cost} ({why})"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from combee.algo.power import decidable_epsilon
 from combee.api.load import KIND, problems_in, resources_in
 from combee.api.playbook import Playbook
 from combee.assembly.manifest import STANDARD_INPUT, read_manifest_text
 from combee.cli.errors import USER_ERROR, guarded, say, write
-from combee.plan.playbook.traffic import warnings
+from combee.plan.playbook.traffic import least_epsilon, warnings
 
 PAIRS = (1_000, 10_000, 100_000)
 """the numbers of pairs for which the least epsilon is told."""
@@ -23,8 +22,10 @@ def _warn(playbook: Playbook, *, as_json: bool) -> None:
         _note(f"warning: Playbook {playbook.metadata.name}: {text}", as_json=as_json)
     canary = playbook.spec.canary
     if texts and canary is not None and canary.mode in ("Shadow", "Replay"):
-        can = ", ".join(f"{pairs:,} pairs: {decidable_epsilon(pairs)}" for pairs in PAIRS)
-        _note(f"the least epsilon that can be decided for an equal candidate, by {can}", as_json=as_json)
+        least = {pairs: least_epsilon(playbook.spec, pairs) for pairs in PAIRS}
+        can = ", ".join(f"{pairs:,} pairs: {epsilon or 'none'}" for pairs, epsilon in least.items())
+        allowed = f"that failureCost {playbook.spec.failure_cost} allows and that can be decided"
+        _note(f"the least epsilon {allowed} for an equal candidate, by {can}", as_json=as_json)
 
 
 def _note(text: str, *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_right
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from chart_tools import objects
 
 from combee.algo.power import EPSILONS, least_pairs, pairs_needed
+from combee.api.stakes import WEAKEST
 
 NEAR, FEW = 0.05, 2
 """how far between two rows of the table the policy may be off: a share, or so many pairs."""
@@ -77,3 +79,13 @@ def test_waivers_are_refused_where_the_chart_says_so_and_nowhere_else() -> None:
     (validation,) = asked["validations"]
     assert "has(object.spec.canary.waived)" in validation["expression"]
     assert "playbooks.allowWaivedCanary" in validation["message"]
+
+
+def test_the_policy_proposes_no_epsilon_that_the_failure_cost_forbids() -> None:
+    """As api/stakes.py has it: the last one is that of the class that is not named."""
+    (text,) = [one["expression"] for one in policy()["variables"] if one["name"] == "largest"]
+    words = re.findall(r"'(\w+)' \? ([\d.]+)", text)
+    assert {cost: float(largest) for cost, largest in words} == {
+        cost: WEAKEST[cost].epsilon for cost in ("Low", "High")
+    }
+    assert text.endswith(f" : {WEAKEST['Medium'].epsilon}") and len(WEAKEST) == 3

@@ -74,7 +74,7 @@ class Api:
 def shown(
     world: World, new: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> tuple[int, str, str]:
-    old: dict[str, Any] = {"canary": WAIVED, "delivery": GATEWAY, **world.spec}
+    old: dict[str, Any] = {"failureCost": "Low", "canary": WAIVED, "delivery": GATEWAY, **world.spec}
     api = Api(world, old)
     before = json.dumps([api.playbook, api.versions, api.maps], sort_keys=True)
 

@@ -14,8 +14,9 @@ from combee.names import API_VERSION
 CANARY: dict[str, Any] = {"mode": "Shadow", "evaluator": {"url": "http://judge/v1", "model": "judge"}}
 
 
-def validated(path: Path, **canary: Any) -> int:
+def validated(path: Path, cost: str = "Medium", **canary: Any) -> int:
     spec = {
+        "failureCost": cost,
         "canary": {**CANARY, **canary},
         "delivery": {"gateway": {"enabled": True, "upstream": {"url": "http://llm/v1"}}},
     }
@@ -32,12 +33,30 @@ def test_an_epsilon_that_traffic_can_hardly_decide_is_warned_of(
     assert "valid (Playbook formula)" in said.out
     warned, can = said.err.splitlines()
     assert warned.startswith("warning: Playbook formula: canary.epsilon 0.005: about 5")
-    assert can.endswith("by 1,000 pairs: 0.05, 10,000 pairs: 0.015, 100,000 pairs: 0.005")
+    assert can.endswith("by 1,000 pairs: none, 10,000 pairs: 0.015, 100,000 pairs: 0.005")
+    assert validated(tmp_path / "p.yaml", "Low", epsilon=0.005) == 0
+    assert capsys.readouterr().err.endswith(
+        "by 1,000 pairs: 0.05, 10,000 pairs: 0.015, 100,000 pairs: 0.005\n"
+    )
 
 
 def test_one_that_it_can_decide_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert validated(tmp_path / "p.yaml", epsilon=0.05) == 0
+    assert validated(tmp_path / "p.yaml", "Low", epsilon=0.05) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_canary_that_is_weaker_than_its_failure_cost_allows_is_refused_and_each_field_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was taken before: a loss of 30 points would have passed, on one request, at once."""
+    assert validated(tmp_path / "p.yaml", epsilon=0.3, minSamples=1, durationSeconds=0) == 2
+    said = capsys.readouterr().err
+    for words in (
+        "canary.minSamples is under 200, the least with failureCost Medium (fewer requests can be",
+        "canary.durationSeconds is under 86400, the least with failureCost Medium (hours and",
+        "canary.epsilon is over 0.02, the largest with failureCost Medium (a loss of up to epsilon passes)",
+    ):
+        assert words in said
 
 
 def test_a_waived_canary_is_warned_of_with_its_reason(

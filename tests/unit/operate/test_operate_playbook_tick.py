@@ -13,10 +13,12 @@ from combee.objects.versions import version_labels
 from combee.observe import playbooks as observe
 from combee.observe.judged import Judged
 
+MEASURED = {"url": "http://p", "score": {"query": "good{v='$(version)'}", "unit": "Ratio"}}
 INVALID: list[dict[str, Any]] = [
     {"canary": {"mode": "Shadow", "epsilon": 0.05}},  # no evaluator
     {"heldOut": {"minScore": 7}},
     {"canary": {"mode": "Nonsense"}},
+    {"failureCost": "Low", "canary": {"mode": "Prometheus", "epsilon": 0.3, "prometheus": MEASURED}},
 ]
 
 

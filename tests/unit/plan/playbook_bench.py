@@ -55,8 +55,8 @@ def gate(better: float, *, rows: int = 200, held_out: str = HELD_OUT, base: floa
 
 @dataclass
 class World:
-    """Versions, statuses and what is delivered; ``tick`` decides and writes the plan. Its canary is waived
-    unless ``spec`` says something else."""
+    """Versions, statuses and what is delivered; ``tick`` decides and writes the plan. Its canary is waived,
+    and its failureCost Low, unless ``spec`` says something else."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, VersionSeen] = field(default_factory=dict)
@@ -127,7 +127,8 @@ class World:
 
     def plan(self) -> PlaybookPlan:
         """What is decided now; nothing is written."""
-        spec = PlaybookSpec.model_validate({"canary": WAIVED, "delivery": GATEWAY, **self.spec})
+        usual = {"failureCost": "Low", "canary": WAIVED, "delivery": GATEWAY}
+        spec = PlaybookSpec.model_validate({**usual, **self.spec})
         texts = self.learn_request, self.unreadable
         about = About("formula", self.generation, spec, when, *texts, allow_waived=self.allow_waived)
         seen = PlaybookSeen(

@@ -65,11 +65,11 @@ def test_a_test_that_begins_anew_begins_its_curve_anew() -> None:
     world = two()
     world.judged("b", SOME).tick(600)
     first = curve(world)
-    world.change(canary={**CANARY, **LONG, "epsilon": 0.2}).tick(60)
+    world.change(canary={**CANARY, **LONG, "epsilon": 0.1}).tick(60)
     assert curve(world) == first
     world.judged("b", SOME * 2).tick(600)
     second = curve(world)
-    assert second.comparison != first.comparison and second.epsilon == 0.2
+    assert second.comparison != first.comparison and second.epsilon == 0.1
     assert [look.pairs for look in second.looks] == [8]
 
 

@@ -14,12 +14,13 @@ from typing import Literal
 from combee.algo.blocks import Grid
 from combee.algo.canary import ALPHA, Rules, tally_verdict
 from combee.algo.curve import Look
-from combee.algo.power import ASSUMED_SD, decidable_epsilon, pairs_needed
+from combee.algo.power import ASSUMED_SD, EPSILONS, decidable_epsilon, pairs_needed
 from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, number
 from combee.api.canary import Canary
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import Thresholds, TrafficComparison
+from combee.api.stakes import WEAKEST
 from combee.plan.playbook.board import Board, Record, verdict_of
 from combee.plan.playbook.curve import Curve, looked
 from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
@@ -241,6 +242,12 @@ def _another_evaluator(board: Board, record: Record, frozen: Thresholds) -> Thre
     return after
 
 
+def least_epsilon(spec: PlaybookSpec, pairs: float) -> float | None:
+    """Return the least epsilon that ``pairs`` can decide for an equal candidate, if failureCost allows it."""
+    largest = WEAKEST[spec.failure_cost].epsilon
+    return decidable_epsilon(pairs, among=[epsilon for epsilon in EPSILONS if epsilon <= largest])
+
+
 def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
     """Return what the canary asks for and can hardly get, its epsilon with the traffic there is, or with any;
     or that it is waived, and why.
@@ -268,8 +275,10 @@ def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
     expected = canary.expected_requests_per_day * share * canary.deadline_seconds / _DAY
     come, texts = f"about {int(expected):,} come before the deadline", []
     if needed is None or needed > expected:
-        better = decidable_epsilon(expected)
-        instead = "no epsilon can be decided: look at more requests"
+        better = least_epsilon(spec, expected)
+        instead = (
+            f"no epsilon that failureCost {spec.failure_cost} allows can be decided: look at more requests"
+        )
         if better:
             instead = f"epsilon {number(better)} can be decided"
         texts.append(f"{demand} {basis}, and {come}: {instead}")
