@@ -11,11 +11,13 @@ from bench.worlds.batches import batches
 from bench.worlds.canaries import canaries
 from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
+from bench.worlds.weak import weak
 
 WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-batches": batches,
     "worlds-outcomes": outcomes,
     "worlds-canaries": canaries,
     "worlds-lifetimes": lifetimes,
+    "worlds-weak": weak,
 }
 """Name on the command line -> row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,16 @@ def test_a_waived_canary_is_warned_of_with_its_reason(
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(made))
     assert run_validate(tmp_path / "p.yaml", as_json=False) == 0
     assert capsys.readouterr().err == "warning: Playbook formula: the canary is waived: a demo\n"
+
+
+def test_the_page_on_trust_shows_what_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/trust.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (manifests,) = [text for kind, text in blocks if kind == "yaml" and "one-sample" in text]
+    (said,) = [text for kind, text in blocks if not kind and "weak.yaml" in text]
+    monkeypatch.chdir(tmp_path)
+    Path("weak.yaml").write_text(manifests)
+    assert run_validate(Path("weak.yaml"), as_json=False) == 2
+    assert capsys.readouterr().err == said
