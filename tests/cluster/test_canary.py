@@ -244,7 +244,7 @@ def test_what_prometheus_says_of_both_promotes_the_better_one(there: Playbooks, 
         "delaySeconds": 0,
     }
     limits = {"epsilon": 0.1, "minSamples": 20, "durationSeconds": 0, "deadlineSeconds": 600}
-    there.apply(canary={"mode": "Prometheus", **limits, "prometheus": asked})
+    there.apply(canary={"mode": "Prometheus", **limits, "prometheus": asked, "watchSeconds": 0})
     active = there.version(
         "## general\n[x-1] helpful=0 harmful=0 :: Be brief.\n", right=60, decision="Promote"
     )

@@ -33,8 +33,7 @@ class Canary(Model):
     waived: Words | None = Field(
         default=None,
         max_length=500,
-        description="Why heldOut alone decides, in words; every status shows them. Instead of mode, and what "
-        "else stands here is kept for the day on which there is a mode again.",
+        description="Why heldOut alone decides, in words; every status shows them. Instead of mode.",
     )
     traffic_percent: Float = Field(
         default=5.0, gt=0, le=100, description="Share of requests that is looked at, in percent."
@@ -66,12 +65,14 @@ class Canary(Model):
         default=86_400,
         ge=0,
         le=LARGEST_INT,
-        description="With mode Shadow only: how long after its promotion a version that the gates promoted "
-        "is compared with the one before. It is refused, and the one before is active again, once the "
+        description="How long after its promotion a version that the gates promoted is compared with the "
+        "one before: as its canary did or, with mode Manual and a waived one, by mirrored requests, if "
+        "there are a gateway and an evaluator. It is refused, and the one before is active again, once the "
         "upper end of the interval is under minus epsilon. 0: not at all.",
     )
     evaluator: Endpoint | None = Field(
-        default=None, description="Judges the answers, blind; needed for Shadow and Replay."
+        default=None,
+        description="Judges the answers, blind; needed for Shadow and Replay, and for a watch without.",
     )
     replay: Replay = Field(default_factory=Replay, description="With mode Replay only.")
     prometheus: Prometheus | None = Field(
@@ -110,6 +111,7 @@ class Canary(Model):
                 "a canary of mode Prometheus without prometheus",
                 "Add prometheus: {url: ..., score: {query: ..., unit: ...}}.",
             )
-        if self.mode not in ("Prometheus", None) and self.prometheus is not None:
-            raise refuse(f"prometheus is given with mode {self.mode}", "Remove it, or set mode: Prometheus.")
+        if self.mode != "Prometheus" and self.prometheus is not None:
+            given = f"with mode {self.mode}" if self.mode is not None else "without mode Prometheus"
+            raise refuse(f"prometheus is given {given}", "Remove it, or set mode: Prometheus.")
         return self

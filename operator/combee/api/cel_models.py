@@ -319,7 +319,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         Canary,
-        "!has(self.mode) || self.mode == 'Prometheus' || !has(self.prometheus)",
+        "(has(self.mode) && self.mode == 'Prometheus') || !has(self.prometheus)",
         "prometheus goes with mode Prometheus only: remove prometheus, or set mode: Prometheus",
         "canary.Canary._prometheus_goes_with_mode",
         ".prometheus",

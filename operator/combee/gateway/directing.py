@@ -22,6 +22,7 @@ from combee.gateway.spool import Place
 from combee.gateway.table import NOTHING, Check, Limits, Mirroring, Route, Served, Table, TrafficComparison
 from combee.names import DIGEST_ANNOTATION, METHOD_KEY, PLAYBOOK_KIND, PLAYBOOK_VERSION_KIND, PROMPT_KEY
 from combee.plan.playbook.serving import Version, Wanted, ranking
+from combee.plan.playbook.watch import mirrors
 from combee.times import rfc3339
 from combee.work.traffic.rewrite import preface_of
 
@@ -50,7 +51,7 @@ class Wish:
     gateway: Mapping[str, Any]
     wanted: Wanted
     shadows: bool
-    """whether its canary compares mirrored requests."""
+    """whether its canary, or the watch after it, compares mirrored requests."""
     raw: Object = field(default_factory=dict)
     """the object, for the page."""
 
@@ -63,7 +64,7 @@ class Wish:
         return cls(
             gateway={**gateway, **filled},
             wanted=Wanted.of(playbook),
-            shadows=(spec.get("canary") or {}).get("mode") == "Shadow",
+            shadows=mirrors(spec.get("canary")),
             raw=_shown(playbook),
         )
 

@@ -11,6 +11,7 @@ from combee import names
 from combee.api.gateway import Gateway
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.plan.gateway import DeploymentSeen, GatewaySeen, Served
+from combee.plan.playbook.watch import mirrors
 from combee.records import Owner
 
 
@@ -51,8 +52,8 @@ def served_of(playbook: Object) -> Served | None:
     gateway = Gateway.model_validate((spec.get("delivery") or {}).get("gateway") or {})
     if not gateway.enabled:
         return None
-    mirrors = (spec.get("canary") or {}).get("mode") == "Shadow"
-    return Served(Owner(meta["name"], meta["namespace"], meta["uid"]), gateway, mirrors)
+    owner = Owner(meta["name"], meta["namespace"], meta["uid"])
+    return Served(owner, gateway, mirrors(spec.get("canary")))
 
 
 def _deployment_seen(deployment: Object) -> DeploymentSeen:

@@ -11,6 +11,7 @@ from combee.api.gateway import Gateway
 from combee.api.run import Store
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.sweep import KEEPS, SELECTOR
+from combee.plan.playbook.watch import mirrors
 from combee.plan.sweep import Kept, Memory, SweepJob, SweepSeen
 from combee.times import seconds_of
 
@@ -43,9 +44,9 @@ def kept_of(playbook: Object) -> tuple[Store, Kept] | None:
     if "deletionTimestamp" in meta:
         return None
     gateway = Gateway.model_validate((spec.get("delivery") or {}).get("gateway") or {})
-    mode = (spec.get("canary") or {}).get("mode")
-    tended = gateway.enabled and (gateway.capture.enabled or mode == "Shadow")
-    if not tended and mode != "Replay":
+    canary = spec.get("canary") or {}
+    tended = gateway.enabled and (gateway.capture.enabled or mirrors(canary))
+    if not tended and canary.get("mode") != "Replay":
         return None
     capture = gateway.capture
     return capture.store, Kept(meta["name"], capture.retention_seconds, tended=tended)

@@ -18,7 +18,7 @@ class Served:
     owner: Owner
     gateway: Gateway
     mirrors: bool = False
-    """whether its canary compares mirrored requests; they are kept."""
+    """whether its canary, or the watch after it, compares mirrored requests; they are kept."""
 
     @property
     def keeps_traffic(self) -> bool:

@@ -120,7 +120,7 @@ BESIDE_SECRETS = {
     "canary": {
         *("trafficPercent", "durationSeconds", "deadlineSeconds", "minSamples", "epsilon"),
         *("maxLatencyRatio", "watchSeconds", "expectedRequestsPerDay"),
-        "waived",  # instead of a mode: a Secret that is named beside it is mounted nowhere
+        "waived",  # instead of a mode: it reaches no Secret that was not asked about when it was named
     },
     "delivery": {"configMap", "deletionPolicy"},
     "delivery.gateway": {"limits", "shadow", "page"},

@@ -46,8 +46,6 @@ def measured(
     most: int = 500,
 ) -> bool:
     """A Job has asked for what is over by now: the same numbers in every window. False where nothing is."""
-    canary = world.plan().status
-    assert canary.candidate_digest == digest_of("b")
     version = world.versions["b"]
     asked = _asked(world)
     test, memory = version.status.test, VersionMemory.from_json(version.status.state)
@@ -278,12 +276,54 @@ def test_a_reading_of_windows_that_are_not_over_counts_for_nothing() -> None:
     assert VersionMemory.from_json(world.versions["b"].status.state).reading is None
 
 
-def test_what_was_promoted_by_it_is_not_watched() -> None:
-    world = two(watchSeconds=7200)
+def promoted(**canary: object) -> World:
+    world = two(watchSeconds=7200, **canary)
     world.now += 20_000
     measured(world, 97.5, 97.5)
     world.tick()
-    assert world.active == "b" and world.versions["b"].status.test is None
+    assert world.active == "b"
+    return world
+
+
+def test_what_was_promoted_by_it_is_watched_while_the_version_before_has_traffic() -> None:
+    world = promoted()
+    test = world.versions["b"].status.test
+    assert test is not None and (test.kind, test.mode, test.against) == (
+        "Watch",
+        "Prometheus",
+        digest_of("a"),
+    )
+    world.now += 3600
+    measured(world, 57.5, 97.5)
+    plan = world.tick()
+    assert (world.active, world.phases["b"]) == ("a", "Refused")
+    assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
+    assert "percent vs the one before, n=59 windows" in world.says("Promoted", "b")
+
+
+def test_a_version_before_without_traffic_is_no_error_and_rolls_nothing_back() -> None:
+    world = promoted()
+    test = world.versions["b"].status.test
+    assert test is not None
+    gone = Trouble("Empty", "score", "active", "")
+    world.readings[test.id] = (Reading(0, 4, world.now, 0, gone),)
+    world.tick(600)
+    assert world.status.watch is not None
+    assert (world.active, world.status.watch.outcome, world.status.watch.reason) == (
+        "b",
+        "Inconclusive",
+        "NoTraffic",
+    )
+    world.tick(7200)
+    assert (world.active, world.versions["b"].status.test) == ("b", None)
+
+
+def test_queries_that_know_sides_alone_watch_nothing_and_say_so() -> None:
+    """After a promotion both sides have the same version, and then the next candidate is on one of them."""
+    score = {"query": "good{role='$(side)'}", "unit": "Percent"}
+    world = promoted(prometheus={**ASKED, "score": score, "latency": None})
+    assert world.versions["b"].status.test is None and world.status.watch is not None
+    assert world.status.watch.reason == "NotWatched" and "use $(version)" in world.status.watch.message
 
 
 @pytest.mark.parametrize(

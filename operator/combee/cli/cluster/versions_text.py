@@ -101,8 +101,8 @@ def _facts(spec: VersionSpec, status: VersionStatus) -> Iterator[tuple[str, str]
         yield "decision", f"{spec.decision}, by a person"
     verdicts = (status.content, status.held_out, status.canary, status.watch)
     for label, verdict in zip(("content", "held-out", "canary", "since"), verdicts, strict=True):
-        if verdict is not None and verdict.outcome is not None:
-            yield label, f"{verdict.outcome}: {verdict.message}"
+        if verdict is not None and verdict.message:
+            yield label, f"{verdict.outcome or verdict.reason}: {verdict.message}"
     yield from _origin(spec)
     yield "digest", spec.digest
     for condition in status.conditions:

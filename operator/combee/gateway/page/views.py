@@ -230,7 +230,7 @@ def _gates(status: VersionStatus) -> tuple[Gate, ...]:
     return tuple(
         Gate(
             name=name,
-            outcome=Word(verdict.outcome),
+            outcome=Word(verdict.outcome or verdict.reason),
             message=verdict.message,
             gain=_gain(verdict.gain, verdict.low, verdict.high),
             samples=f"{verdict.samples:,}" if verdict.samples and name != "Content" else "–",
@@ -238,7 +238,7 @@ def _gates(status: VersionStatus) -> tuple[Gate, ...]:
             against=verdict.against[:SHORT] or "–",
         )
         for name, verdict in verdicts
-        if verdict is not None and verdict.outcome is not None
+        if verdict is not None and verdict.message
     )
 
 

@@ -29,9 +29,10 @@ from combee.plan.playbook.looks import error_budget, look_at, settle_looks, warn
 from combee.plan.playbook.serving import Wanted, ranking
 from combee.plan.playbook.standing import playbook_status, version_status
 from combee.plan.playbook.thresholds import changes, filled_in, unchanged
-from combee.plan.playbook.traffic import MAX_RESTARTS, canary_verdict, refreeze, watch
+from combee.plan.playbook.traffic import MAX_RESTARTS, canary_verdict, refreeze
 from combee.plan.playbook.types import About, CanaryWish, Delivery, Happened, PlaybookPlan, PlaybookSeen
 from combee.plan.playbook.unasked import let_through, without_traffic
+from combee.plan.playbook.watch import watch
 
 P = VersionPhase
 Hold = Literal["Pin", "Decision", ""]

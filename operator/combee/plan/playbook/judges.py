@@ -21,6 +21,7 @@ from combee.plan.playbook.judging import JudgeTask, Span
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.queries import begins_at, ready_seconds
 from combee.plan.playbook.types import CanaryWish, PlaybookPlan
+from combee.plan.playbook.watch import watched_by
 from combee.records import Owner
 
 MODES = ("Shadow", "Replay", "Prometheus")
@@ -184,8 +185,9 @@ class JudgesPlan:
 
 
 def judged_by_job(spec: PlaybookSpec) -> bool:
-    """Return whether the Playbook's canary is one that a Job judges."""
-    return spec.canary is not None and spec.canary.mode in MODES
+    """Return whether a Job judges the Playbook's canary, or the watch after a promotion."""
+    canary = spec.canary
+    return canary is not None and (canary.mode in MODES or bool(watched_by(spec)[0]))
 
 
 def refusal(spec: PlaybookSpec, *, secret_policy: bool) -> str:

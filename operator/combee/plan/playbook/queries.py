@@ -68,6 +68,16 @@ def queries(prometheus: Prometheus, candidate: str, active: str) -> tuple[Query,
     )
 
 
+def tells_versions_apart(prometheus: Prometheus) -> bool:
+    """Return whether each query selects a version by its digest, and not only by the side that it is on.
+
+    >>> score = {"query": "good{role='$(side)'}", "unit": "Ratio"}
+    >>> tells_versions_apart(Prometheus.model_validate({"url": "http://p", "score": score}))
+    False
+    """
+    return all("$(version)" in text or "$(digest)" in text for _, text in _texts(prometheus))
+
+
 def _texts(prometheus: Prometheus) -> list[tuple[Measure, str]]:
     texts: list[tuple[Measure, str]] = [("score", prometheus.score.query)]
     return texts if prometheus.latency is None else [*texts, ("latency", prometheus.latency.query)]

@@ -96,11 +96,17 @@ def words_of(prometheus: Prometheus) -> Words:
 
 
 def reading_verdict(
-    prometheus: Prometheus, tally: Tally, reading: Reading | None, rules: Rules, elapsed: float
+    prometheus: Prometheus,
+    tally: Tally,
+    reading: Reading | None,
+    rules: Rules,
+    elapsed: float,
+    *,
+    against: str = "active",
 ) -> Judgement:
     """Return what the windows and the last reading say. An Error says what to do; nothing passes on it, and
     the canary goes on until the deadline."""
-    result = tally_verdict(tally, rules, elapsed, words=words_of(prometheus))
+    result = tally_verdict(tally, rules, elapsed, against=against, words=words_of(prometheus))
     result = replace(result, message=result.message + _lately(prometheus, tally, reading))
     if reading is None or reading.trouble is None or result.outcome == "Failed":
         return result

@@ -27,7 +27,8 @@ def thresholds_of(spec: PlaybookSpec) -> Thresholds:
     figures = {name: getattr(gate, name) for name in ("min_score", "min_gain", "confidence")}
     if canary is not None and canary.mode is not None:
         figures |= {name: getattr(canary, name) for name in ("mode", *_RULES)}
-        figures |= {"evaluator": _evaluator(canary), "asked": _sources(spec, canary)}
+        evaluator = evaluator_of(canary) if canary.mode in ("Shadow", "Replay") else ""
+        figures |= {"evaluator": evaluator, "asked": _sources(spec, canary)}
     thresholds = Thresholds(**figures)
     return thresholds.model_copy(update={"digest": _digest(thresholds, spec)})
 
@@ -74,9 +75,9 @@ def _digest(thresholds: Thresholds, spec: PlaybookSpec, *, leave: tuple[str, ...
     return hashlib.sha256(json.dumps(figures, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _evaluator(canary: Canary) -> str:
+def evaluator_of(canary: Canary) -> str:
     """Return who judges, in words. It is the same judge wherever its key lies."""
-    evaluator: Endpoint | None = canary.evaluator if canary.mode in ("Shadow", "Replay") else None
+    evaluator: Endpoint | None = canary.evaluator
     if evaluator is None:
         return ""
     revision = f" ({evaluator.revision})" if evaluator.revision else ""

@@ -1,4 +1,4 @@
-"""Comparisons on traffic: a candidate's canary, and the watch over a version that was promoted by one.
+"""Comparisons on traffic: a candidate's canary, and what it has in common with the watch (``watch``).
 
 Each stands in the version's status, from where the gateway and the judge take it, beside a tally of judged
 pairs. A comparison's id changes with everything that would make its pairs mean something
@@ -7,30 +7,27 @@ else: the other version, the thresholds, the kind.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Literal
 
 from combee.algo.blocks import Grid
-from combee.algo.canary import ALPHA, Rules, tally_verdict
+from combee.algo.canary import Rules, tally_verdict
 from combee.algo.curve import Look
 from combee.algo.power import ASSUMED_SD, EPSILONS, decidable_epsilon, pairs_needed
 from combee.algo.tally import Tally
 from combee.algo.verdict import Judgement, number
 from combee.api.canary import Canary
 from combee.api.playbook import PlaybookSpec
-from combee.api.playbook_status import Thresholds, TrafficComparison
+from combee.api.playbook_status import TrafficComparison
 from combee.api.stakes import WEAKEST
-from combee.plan.playbook.board import Board, Record, verdict_of
+from combee.plan.playbook.board import Board, Record
 from combee.plan.playbook.curve import Curve, looked
 from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
 from combee.plan.playbook.readings import latest, reading_verdict
-from combee.plan.playbook.thresholds import filled_in, rules_of
+from combee.plan.playbook.thresholds import rules_of
 from combee.plan.playbook.types import Happened
 from combee.plan.playbook.unasked import waiver
 
-WATCH_ALPHA = ALPHA
-"""The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
 MAX_RESTARTS = 20
 """The most restarts of a version's comparisons in all: after them it cannot be told."""
 MAX_DEADLINES = 3
@@ -50,7 +47,7 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
     if old is not None and old.outcome == "Passed" and old.against == board.active:
         return Judgement("Passed", old.reason, old.message, None, old.gain, old.low, old.high, old.samples)
     rules = _rules(board, record, canary)
-    _begin(board, record, canary, "Promotion", board.active, rules.deadline_seconds)
+    begin(board, record, canary, "Promotion", canary.mode or "", board.active, rules.deadline_seconds)
     if (spent := _spent(board, record, rules)) is not None:
         return spent
     elapsed = board.seen.now - record.memory.since
@@ -59,7 +56,7 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
     if canary.mode == "Manual" or (canary.prometheus is not None and nothing):
         # Services count by version: where none is active, there is nothing to ask Prometheus about.
         return _by_hand(record, rules, elapsed)
-    _take(board, record, rules.grid(record.memory.since))
+    take(board, record, rules.grid(record.memory.since))
     tally = record.memory.tally
     if canary.prometheus is None:
         judgement = tally_verdict(tally, rules, elapsed, against="no playbook" if nothing else "active")
@@ -67,7 +64,7 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
         judgement = reading_verdict(canary.prometheus, tally, record.memory.reading, rules, elapsed)
         if judgement.reason == "QueryError":
             _warn_once(board, record, "QueryError", judgement.message)
-    _look(board, record, judgement)
+    look(board, record, judgement, rules.epsilon)
     return _with_trouble(board, record, judgement)
 
 
@@ -121,7 +118,9 @@ def _spent(board: Board, record: Record, rules: Rules) -> Judgement | None:
     return Judgement("Inconclusive", "DeadlineExceeded", message)
 
 
-def _begin(board: Board, record: Record, canary: Canary, kind: Kind, against: str, seconds: float) -> None:
+def begin(
+    board: Board, record: Record, canary: Canary, kind: Kind, mode: str, against: str, seconds: float
+) -> None:
     """Set the comparison as it must be now; begin a new one where the one there, or paused, is another."""
     thresholds = record.status.thresholds or board.thresholds
     other = against[:12] or "nothing"
@@ -139,7 +138,7 @@ def _begin(board: Board, record: Record, canary: Canary, kind: Kind, against: st
     comparison = TrafficComparison(
         id=name,
         kind=kind,
-        mode=canary.mode,
+        mode=mode,
         against=against,
         traffic_percent=canary.traffic_percent,
         since=board.about.when(since),
@@ -147,7 +146,7 @@ def _begin(board: Board, record: Record, canary: Canary, kind: Kind, against: st
     )
     record.update(test=comparison)
     if fresh and kind == "Promotion" and not record.status.restarts:
-        compared = f"compared with {against[:12] or 'no playbook'}, mode {canary.mode}"
+        compared = f"compared with {against[:12] or 'no playbook'}, mode {mode}"
         message = f"{record.short} passed heldOut and is {compared}, until {comparison.until}"
         board.events.append(Happened("Normal", "CanaryBegan", message, record.digest))
 
@@ -164,7 +163,7 @@ def refreeze(board: Board, record: Record, why: str) -> None:
     record.remember(comparison="")
 
 
-def _take(board: Board, record: Record, grid: Grid | None = None) -> None:
+def take(board: Board, record: Record, grid: Grid | None = None) -> None:
     """Count the pairs that came for its comparison, by time on ``grid``, and the requests that none can be
     made of."""
     comparison, seen, memory = record.status.test, board.seen, record.memory
@@ -180,66 +179,16 @@ def _take(board: Board, record: Record, grid: Grid | None = None) -> None:
     record.remember(tally=tally, reading=reading)
 
 
-def _look(board: Board, record: Record, judgement: Judgement) -> None:
-    """Remember a judgement for the curve of its canary."""
-    comparison, thresholds = record.status.test, record.status.thresholds or board.thresholds
+def look(board: Board, record: Record, judgement: Judgement, epsilon: float) -> None:
+    """Remember a judgement for the curve of its comparison."""
+    comparison = record.status.test
     gain, low, high = judgement.gain, judgement.low, judgement.high
     if comparison is None or gain is None or low is None or high is None:
         return
     since = record.memory.since
-    curve = Curve(comparison.id, comparison.kind, comparison.against, thresholds.epsilon, since)
+    curve = Curve(comparison.id, comparison.kind, comparison.against, epsilon, since)
     look = Look(round(board.seen.now - since), judgement.samples, gain, low, high)
     record.remember(curves=looked(record.memory.curves, curve, look))
-
-
-def watch(board: Board) -> bool:
-    """Watch the active version that the gates promoted; return whether it must be rolled back.
-
-    The gates can only undo what they decided: what a person promoted or pinned stays.
-    """
-    record, canary = board.get(board.active), board.about.spec.canary
-    if record is None:
-        return False
-    previous = board.get(board.previous)
-    on = (
-        canary is not None
-        and canary.mode == "Shadow"
-        and record.status.promoted_by == "Gates"
-        and not board.pinned
-        and record.seen.spec.decision in ("Auto", "Approve")
-        and previous is not None
-        and previous.seen.has_content
-        and not previous.served().refused
-    )
-    end = record.memory.promoted + (canary.watch_seconds if canary is not None else 0)
-    if not on or canary is None or board.seen.now >= end:
-        record.update(test=None)
-        if board.seen.now >= end:
-            record.remember(comparison="")
-        return False
-    frozen = record.status.thresholds or board.thresholds
-    if frozen.evaluator != board.thresholds.evaluator:
-        frozen = _another_evaluator(board, record, frozen)
-    _begin(board, record, canary, "Watch", board.previous, canary.watch_seconds)
-    _take(board, record)
-    board.wakes.append(end)
-    rules = Rules(frozen.epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA)
-    judgement = tally_verdict(record.memory.tally, rules, 0.0, against="the one before")
-    _look(board, record, judgement)
-    record.update(watch=verdict_of(judgement, board.previous))
-    return judgement.outcome == "Failed"
-
-
-def _another_evaluator(board: Board, record: Record, frozen: Thresholds) -> Thresholds:
-    """Begin the watch anew, unless no judge was recorded: another judge's scores mean something else."""
-    if frozen.evaluator:
-        cause = f"evaluator {frozen.evaluator} -> {board.thresholds.evaluator} changed since it began"
-        message = f"the watch over {record.short} begins anew: {cause}"
-        record.update(restarts=record.status.restarts + 1, watch=None)
-        board.note("Restarted", record.digest, message, warn=True)
-    after = filled_in(frozen, board.thresholds)
-    record.update(thresholds=after)
-    return after
 
 
 def least_epsilon(spec: PlaybookSpec, pairs: float) -> float | None:

@@ -1,0 +1,131 @@
+"""The watch: the active version, which the gates promoted, is compared with the one before for a while.
+
+Each mode asks as its canary did. Where a person approved the version, or the canary is waived, the gateway's
+mirrored requests are judged, if there is a gateway and an evaluator. What cannot be watched says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from combee.algo.canary import ALPHA, Rules, tally_verdict
+from combee.algo.verdict import Judgement
+from combee.api.canary import Canary
+from combee.api.playbook import PlaybookSpec
+from combee.api.playbook_status import Thresholds, Verdict
+from combee.plan.playbook.board import Board, Record, verdict_of
+from combee.plan.playbook.queries import tells_versions_apart
+from combee.plan.playbook.readings import reading_verdict
+from combee.plan.playbook.thresholds import evaluator_of
+from combee.plan.playbook.traffic import begin, look, take
+
+WATCH_ALPHA = ALPHA
+"""The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
+_BEFORE = "the one before"
+_NO_CANARY = "the Playbook has no canary: with mode Manual, an evaluator and a gateway it would be watched"
+_NO_SIDES = "its queries select by $(side) alone, and both sides have the active version now: use $(version)"
+_NO_EVALUATOR = "nobody judges answers after a promotion: give canary.evaluator and delivery.gateway.enabled"
+_NO_TRAFFIC = "the version before has no traffic to compare with: leave some on it to have it watched"
+
+
+def mirrors(canary: Mapping[str, Any] | None) -> bool:
+    """Return whether the gateway mirrors requests for a Playbook's canary, or for the watch after it.
+    ``canary``: as the API server has it.
+
+    >>> mirrors({"mode": "Shadow"}), mirrors({"waived": "a demo"}), mirrors(None)
+    (True, False, False)
+    >>> mirrors({"mode": "Manual", "evaluator": {}, "watchSeconds": 60})
+    True
+    """
+    about = canary or {}
+    by_hand = about.get("mode") not in ("Shadow", "Replay", "Prometheus")
+    watched = by_hand and about.get("evaluator") is not None and bool(about.get("watchSeconds"))
+    return about.get("mode") == "Shadow" or watched
+
+
+def watched_by(spec: PlaybookSpec) -> tuple[str, str]:
+    """Return the mode in which the active version is compared with the one before, and "" for why not; or
+    "" and why it is not, which is empty where nobody wants it."""
+    canary = spec.canary
+    if canary is None:
+        return "", _NO_CANARY
+    if not canary.watch_seconds:
+        return "", ""
+    if canary.mode in ("Shadow", "Replay"):
+        return canary.mode, ""
+    if canary.prometheus is not None:
+        return ("Prometheus", "") if tells_versions_apart(canary.prometheus) else ("", _NO_SIDES)
+    mirrored = canary.evaluator is not None and spec.delivery.gateway.enabled
+    return ("Shadow", "") if mirrored else ("", _NO_EVALUATOR)
+
+
+def watch(board: Board) -> bool:
+    """Watch the active version that the gates promoted; return whether it must be rolled back.
+
+    The gates can only undo what they decided: what a person promoted or pinned stays.
+    """
+    record, canary = board.get(board.active), board.about.spec.canary
+    if record is None:
+        return False
+    previous = board.get(board.previous)
+    undone = (
+        record.status.promoted_by == "Gates"
+        and not board.pinned
+        and record.seen.spec.decision in ("Auto", "Approve")
+        and previous is not None
+        and previous.seen.has_content
+        and not previous.served().refused
+    )
+    mode, why_not = watched_by(board.about.spec)
+    end = record.memory.promoted + (canary.watch_seconds if canary is not None else 0)
+    if not undone or canary is None or not mode or board.seen.now >= end:
+        record.update(test=None)
+        if board.seen.now >= end:
+            record.remember(comparison="")
+        if undone and why_not and record.status.watch is None:
+            record.update(watch=Verdict(reason="NotWatched", message=why_not))
+        return False
+    frozen = _frozen(board, record, canary, mode)
+    begin(board, record, canary, "Watch", mode, board.previous, canary.watch_seconds)
+    take(board, record)
+    board.wakes.append(end)
+    # A person and a waiver froze no epsilon.
+    epsilon = canary.epsilon if canary.mode in (None, "Manual") else frozen.epsilon
+    judgement = _verdict(record, canary, Rules(epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA))
+    look(board, record, judgement, epsilon)
+    record.update(watch=verdict_of(judgement, board.previous))
+    return judgement.outcome == "Failed"
+
+
+def _verdict(record: Record, canary: Canary, rules: Rules) -> Judgement:
+    """Return what came says of the active version against the one before."""
+    tally, reading = record.memory.tally, record.memory.reading
+    if canary.prometheus is None:
+        return tally_verdict(tally, rules, 0.0, against=_BEFORE)
+    judgement = reading_verdict(canary.prometheus, tally, reading, rules, 0.0, against=_BEFORE)
+    trouble = reading.trouble if reading is not None else None
+    gone = trouble is not None and (trouble.problem, trouble.side) == ("Empty", "active")
+    if judgement.outcome == "Error" and gone:
+        return replace(judgement, outcome="Inconclusive", reason="NoTraffic", message=_NO_TRAFFIC)
+    return judgement
+
+
+def _frozen(board: Board, record: Record, canary: Canary, mode: str) -> Thresholds:
+    """Return what the watch goes by. It begins anew where another judge, or other questions, would give its
+    scores another meaning, unless none was recorded."""
+    frozen, old = record.status.thresholds or board.thresholds, record.status.test
+    now = {"evaluator": evaluator_of(canary), "asked": board.thresholds.asked}
+    before = {"evaluator": frozen.evaluator, "asked": frozen.asked}
+    changed = [name for name in now if before[name] and before[name] != now[name]]
+    if (old is not None and old.mode != mode) or changed:
+        cause = f"evaluator {before['evaluator']} -> {now['evaluator']}" if "evaluator" in changed else ""
+        cause = cause or "what is asked, or of whom,"
+        message = f"the watch over {record.short} begins anew: {cause} changed since it began"
+        record.update(restarts=record.status.restarts + 1, watch=None)
+        board.note("Restarted", record.digest, message, warn=True)
+    after = frozen.model_copy(update=now)
+    record.update(thresholds=after)
+    return after

@@ -1,0 +1,186 @@
+"""The watch after a promotion, in every mode: what is compared, what is rolled back, and why nothing is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playbook_bench import CANARY, WAIVED, World, digest_of
+
+from combee.api.playbook import PlaybookSpec
+from combee.gateway.directing import Wish
+from combee.observe.gateway import served_of
+from combee.observe.sweep import kept_of
+from combee.plan.playbook.judges import judged_by_job
+from combee.plan.playbook.watch import mirrors, watched_by
+
+BAD = [-0.5, 0.0, -0.3] * 40
+GOOD = [0.0, 0.2, -0.1, 0.3] * 40
+JUDGE = CANARY["evaluator"]
+REQUESTS = {"requests": {"configMap": {"name": "asked", "key": "r"}}}
+WATCHED: dict[str, dict[str, Any]] = {
+    "Shadow": {**CANARY, "watchSeconds": 7200},
+    "Replay": {**CANARY, "mode": "Replay", "replay": REQUESTS, "watchSeconds": 7200},
+    "Manual": {**CANARY, "mode": "Manual", "watchSeconds": 7200},
+    "waived": {**WAIVED, "epsilon": 0.05, "watchSeconds": 7200, "evaluator": JUDGE},
+}
+PLAIN = {"gateway": {"upstream": {"url": "http://llm/v1"}}}
+
+
+def promoted(mode: str, **canary: Any) -> World:
+    """``b`` was promoted over ``a`` as this mode promotes."""
+    world = World().add("a").settle().change(canary={**WATCHED[mode], **canary}).add("b", parent="a")
+    world.tick()
+    if mode in ("Shadow", "Replay"):
+        world.judged("b", GOOD)
+    elif mode == "Manual":
+        world.decide("b", "Approve")
+    world.tick(100)
+    assert world.active == "b" and world.versions["b"].status.promoted_by == "Gates"
+    return world
+
+
+@pytest.mark.parametrize("mode", WATCHED)
+def test_what_falls_behind_is_rolled_back_in_every_mode(mode: str) -> None:
+    world = promoted(mode)
+    test = world.versions["b"].status.test
+    assert test is not None and (test.kind, test.against) == ("Watch", digest_of("a"))
+    assert test.mode == ("Replay" if mode == "Replay" else "Shadow")
+    spec = PlaybookSpec.model_validate({"failureCost": "Low", "delivery": _delivery(), **world.spec})
+    assert judged_by_job(spec) and mirrors(world.spec["canary"]) == (mode != "Replay")
+    plan = world.judged("b", BAD).tick(10)
+    assert (world.active, world.phases) == ("a", {"a": "Active", "b": "Refused"})
+    assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
+    assert world.versions["b"].status.refused_by == "Rollback"
+    assert world.settle().active == "a"
+
+
+@pytest.mark.parametrize("mode", WATCHED)
+def test_it_ends_and_leaves_a_good_version(mode: str) -> None:
+    world = promoted(mode)
+    world.judged("b", GOOD).tick(10)
+    assert world.status.watch is not None and world.status.watch.samples == len(GOOD)
+    world.tick(7200)
+    assert (world.active, world.versions["b"].status.test) == ("b", None)
+
+
+@pytest.mark.parametrize("mode", WATCHED)
+def test_of_none_it_is_not_asked(mode: str) -> None:
+    world = promoted(mode, watchSeconds=0)
+    assert world.versions["b"].status.test is None and world.status.watch is None
+
+
+@pytest.mark.parametrize(
+    ("canary", "delivery", "words"),
+    [
+        (None, None, "the Playbook has no canary"),
+        ({**WAIVED}, None, "give canary.evaluator"),
+        ({**WAIVED, "evaluator": JUDGE}, PLAIN, "delivery.gateway.enabled"),
+        ({"mode": "Manual"}, None, "give canary.evaluator"),
+    ],
+    ids=["none", "waived, no judge", "waived, no gateway", "Manual, no judge"],
+)
+def test_what_cannot_be_watched_says_why(canary: Any, delivery: Any, words: str) -> None:
+    world = World().add("a").settle().change(canary=canary, **({"delivery": delivery} if delivery else {}))
+    world.add("b", parent="a").settle().decide("b", "Approve").settle()
+    assert world.active == "b" and world.versions["b"].status.test is None
+    watch = world.versions["b"].status.watch
+    assert watch is not None and (watch.outcome, watch.reason) == (None, "NotWatched")
+    assert words in watch.message and world.status.watch == watch
+    assert world.tick(10).events == ()
+
+
+@pytest.mark.parametrize("mode", ["Manual", "waived"])
+def test_another_judge_begins_it_anew_though_none_promoted(mode: str) -> None:
+    world = promoted(mode)
+    world.judged("b", [-0.5] * 5).tick(10)
+    old = world.versions["b"].status.test
+    plan = world.change(canary={**WATCHED[mode], "evaluator": {**JUDGE, "model": "another"}}).tick()
+    test = world.versions["b"].status.test
+    assert old is not None and test is not None and test.id != old.id
+    assert [event.reason for event in plan.events] == ["Restarted"]
+    assert world.status.watch is not None and world.status.watch.samples == 0
+
+
+def test_another_mode_begins_it_anew_and_no_pair_of_the_first_counts() -> None:
+    world = promoted("Shadow")
+    world.judged("b", [-0.5] * 5).tick(10)
+    plan = world.change(canary=WATCHED["Replay"]).tick()
+    assert [event.reason for event in plan.events] == ["Restarted"]
+    assert world.status.watch is not None and world.status.watch.samples == 0
+    assert world.judged("b", BAD).tick(10) and world.active == "a"
+
+
+def test_the_epsilon_of_a_canary_that_froze_none_is_the_manifests() -> None:
+    """Frozen is 0, and the slightest loss would roll it back."""
+    world = promoted("waived", epsilon=0.1)
+    world.judged("b", [-0.05] * 2000).tick(10)
+    assert world.active == "b"
+    world.judged("b", [-0.3] * 2000).tick(10)
+    assert world.active == "a"
+
+
+STEPS = st.tuples(
+    st.sampled_from(sorted(WATCHED)),
+    st.sampled_from(["bad", "good", "refuse previous", "refuse active", "wait", "next", "auto"]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, max_size=12))
+def test_no_rollback_ever_goes_to_a_refused_version(steps: list[tuple[str, str]]) -> None:
+    """Whatever the mode, and whoever refused it: a person, a gate or an earlier rollback."""
+    world = promoted("Shadow").settle()
+    for made, (mode, step) in enumerate(steps):
+        world.change(canary=WATCHED[mode])
+        active, previous = world.active, world.named(world.status.previous_digest)
+        watched = world.versions[active].status.test if active else None
+        if step in ("bad", "good") and watched is not None:
+            world.judged(active, BAD if step == "bad" else GOOD)
+        elif step == "refuse previous" and previous:
+            world.decide(previous, "Refuse")
+        elif step == "refuse active" and active:
+            world.decide(active, "Refuse")
+        elif step == "auto" and previous:
+            world.decide(previous, "Auto")
+        elif step == "next":
+            world.add(f"c{made}c", parent=active).decide(f"c{made}c", "Approve")
+        gone = {name for name, phase in world.phases.items() if phase == "Refused"}
+        world.tick(8000 if step == "wait" else 10)
+        assert world.active not in gone
+        if world.active:
+            assert world.phases[world.active] == "Active"
+            assert world.versions[world.active].spec.decision != "Refuse"
+
+
+def test_who_is_watched_how_is_one_rule() -> None:
+    spec = PlaybookSpec.model_validate(
+        {"canary": {"waived": "a demo", "evaluator": JUDGE}, "delivery": PLAIN}
+    )
+    mode, why = watched_by(spec)
+    assert mode == "" and "delivery.gateway.enabled" in why
+
+
+@pytest.mark.parametrize(
+    ("canary", "kept"),
+    [
+        (None, False),
+        ({"mode": "Shadow"}, True),
+        ({"mode": "Manual", "watchSeconds": 60}, False),
+        ({"mode": "Manual", "watchSeconds": 60, "evaluator": JUDGE}, True),
+        ({"waived": "a demo", "watchSeconds": 60, "evaluator": JUDGE}, True),
+        ({"waived": "a demo", "watchSeconds": 0, "evaluator": JUDGE}, False),
+    ],
+)
+def test_gateway_store_and_sweeper_agree_on_who_mirrors_requests(canary: Any, kept: bool) -> None:
+    meta = {"name": "formula", "namespace": "team", "uid": "u-1"}
+    playbook = {"metadata": meta, "spec": {"canary": canary, "delivery": _delivery()}}
+    served = served_of(playbook)
+    assert served is not None and served.keeps_traffic == kept
+    assert (kept_of(playbook) is not None) == Wish.of(playbook).shadows == kept
+
+
+def _delivery() -> dict[str, Any]:
+    return {"gateway": {"enabled": True, "upstream": {"url": "http://llm/v1"}}}
