@@ -68,7 +68,8 @@ class Canary(Model):
         description="How long after its promotion a version that the gates promoted is compared with the "
         "one before: as its canary did or, with mode Manual and a waived one, by mirrored requests, if "
         "there are a gateway and an evaluator. It is refused, and the one before is active again, once the "
-        "upper end of the interval is under minus epsilon. 0: not at all.",
+        "upper end of the interval is under minus epsilon, or its answers are shown to take more than "
+        "maxLatencyRatio times as long. 0: not at all.",
     )
     evaluator: Endpoint | None = Field(
         default=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playbook_bench import CANARY, WAIVED, World, digest_of
 
+from combee.algo.tally import Pair, Tally
 from combee.api.playbook import PlaybookSpec
 from combee.gateway.directing import Wish
 from combee.observe.gateway import served_of
 from combee.observe.sweep import kept_of
-from combee.plan.playbook.judges import judged_by_job
-from combee.plan.playbook.watch import mirrors, watched_by
+from combee.plan.playbook.judges import JudgesSeen, decide_judges, judged_by_job
+from combee.plan.playbook.memory import VersionMemory
+from combee.plan.playbook.watch import mirrors, slowness, watched_by
+from combee.records import Owner
 
 BAD = [-0.5, 0.0, -0.3] * 40
 GOOD = [0.0, 0.2, -0.1, 0.3] * 40
@@ -55,6 +59,59 @@ def test_what_falls_behind_is_rolled_back_in_every_mode(mode: str) -> None:
     assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
     assert world.versions["b"].status.refused_by == "Rollback"
     assert world.settle().active == "a"
+
+
+@pytest.mark.parametrize("mode", WATCHED)
+def test_a_job_judges_it_and_is_told_who_is_compared_with_whom(mode: str) -> None:
+    world = promoted(mode)
+    spec = PlaybookSpec.model_validate({"failureCost": "Low", "delivery": _delivery(), **world.spec})
+    contents = {digest_of(name): f"formula-{name}" for name in ("a", "b")}
+    owner = Owner("formula", "team", "u-1")
+    (wish,) = decide_judges(owner, spec, world.tick(), contents, JudgesSeen(), world.now).start
+    task = wish.task()
+    assert task.mode == ("Replay" if mode == "Replay" else "Shadow")
+    assert (task.tested, task.against) == (digest_of("b"), digest_of("a"))
+    assert task.evaluator is not None and task.evaluator.model == JUDGE["model"]
+    assert (task.upstream is not None) == (task.requests is not None) == (mode == "Replay")
+
+
+@pytest.mark.parametrize("mode", WATCHED)
+def test_what_answers_as_well_and_much_slower_is_rolled_back_in_every_mode(mode: str) -> None:
+    world = promoted(mode)
+    world.judged("b", [0.0] * 100, latency=1.2).tick(10)
+    assert world.active == "b"
+    plan = world.judged("b", [0.0] * 400, latency=4.0).tick(10)
+    assert (world.active, world.versions["b"].status.refused_by) == ("a", "Rollback")
+    assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
+    watch = world.versions["b"].status.watch
+    assert watch is not None and (watch.outcome, watch.reason) == ("Failed", "TooSlow")
+    assert "answers take 3.14 times as long as those of the one before, n=500" in watch.message
+    assert "more than 1.500 times is shown" in watch.message
+
+
+def test_one_answer_that_hangs_rolls_nothing_back_nor_does_a_ratio_that_is_allowed() -> None:
+    world = promoted("Shadow")
+    world.judged("b", [0.0] * 30, latency=1.0).judged("b", [0.0], latency=900.0).tick(10)
+    assert world.active == "b"
+    world = promoted("Shadow", maxLatencyRatio=50.0)
+    world.judged("b", [0.0] * 500, latency=9.0).tick(10)
+    assert world.active == "b"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.floats(0.01, 100)), max_size=60), st.randoms())
+def test_what_is_known_of_latency_depends_on_no_order_and_counts_once(
+    came: list[tuple[int, float]], luck: Random
+) -> None:
+    pairs = list({number: Pair("s", number, 0.0, ratio) for number, ratio in came}.values())
+    shuffled = luck.sample(pairs, len(pairs))
+    whole = Tally().with_pairs("w", slowness(pairs))
+    pieces = Tally()
+    for pair in (*shuffled, *shuffled):
+        pieces = pieces.with_pairs("w", slowness([pair]))
+    assert pieces.counts == whole.counts
+    memory = VersionMemory(slow=whole)
+    assert VersionMemory.from_json(memory.to_json()) == memory
 
 
 @pytest.mark.parametrize("mode", WATCHED)

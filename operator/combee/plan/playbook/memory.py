@@ -94,6 +94,8 @@ class VersionMemory:
     """when the comparison on traffic that is under way, or pauses, began."""
     tally: Tally = field(default_factory=Tally)
     """what came in that comparison."""
+    slow: Tally = field(default_factory=Tally)
+    """how long answers took in that comparison, where it is a watch (``watch.slowness``)."""
     reading: Reading | None = None
     """the last reading of that comparison, where it is one of mode Prometheus."""
     curves: tuple[Curve, ...] = ()
@@ -112,6 +114,7 @@ class VersionMemory:
         reading = self.reading.to_json() if self.reading is not None else None
         curves = [curve.to_json() for curve in self.curves]
         optional = {"reading": reading, "test": self.comparison, "first": self.first, "curves": curves}
+        optional |= {"slow": self.slow.to_json() if self.slow.pairs else None}
         return plain | {name: value for name, value in optional.items() if value}
 
     @classmethod
@@ -122,7 +125,8 @@ class VersionMemory:
             times = float(raw.get("promoted", 0.0)), float(raw.get("since", 0.0))
             reading = Reading.from_json(raw["reading"]) if "reading" in raw else None
             began = str(raw.get("test", "")), float(raw.get("first", 0.0))
-            return cls(*times, tally, reading, curves_in(raw), *began)
+            slow = Tally.from_json(raw.get("slow"))
+            return cls(*times, tally, slow, reading, curves_in(raw), *began)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise _unreadable("PlaybookVersion", error) from None
 

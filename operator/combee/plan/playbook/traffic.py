@@ -132,7 +132,7 @@ def begin(
         if began and kind == "Promotion":
             _restarted(board, record, f"{against[:12] or 'no version'} is active now")
             name = f"{name.rsplit('-', 1)[0]}-p{record.status.restarts}"
-        record.remember(since=board.seen.now, tally=Tally(), reading=None)
+        record.remember(since=board.seen.now, tally=Tally(), slow=Tally(), reading=None)
     record.remember(comparison=name, first=record.memory.first or record.memory.since)
     since = record.memory.since
     comparison = TrafficComparison(

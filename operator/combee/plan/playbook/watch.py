@@ -7,12 +7,14 @@ mirrored requests are judged, if there is a gateway and an evaluator. What canno
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from combee.algo.canary import ALPHA, Rules, tally_verdict
-from combee.algo.verdict import Judgement
+from combee.algo.sequence import above
+from combee.algo.tally import Pair
+from combee.algo.verdict import Judgement, number
 from combee.api.canary import Canary
 from combee.api.playbook import PlaybookSpec
 from combee.api.playbook_status import Thresholds, Verdict
@@ -24,6 +26,9 @@ from combee.plan.playbook.traffic import begin, look, take
 
 WATCH_ALPHA = ALPHA
 """The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
+LONGEST_RATIO = 10.0
+"""A latency ratio beyond it counts as that much, and one under its inverse as that little: one answer that
+hangs decides nothing. A maxLatencyRatio as large as this is not watched."""
 _BEFORE = "the one before"
 _NO_CANARY = "the Playbook has no canary: with mode Manual, an evaluator and a gateway it would be watched"
 _NO_SIDES = "its queries select by $(side) alone, and both sides have the active version now: use $(version)"
@@ -92,9 +97,11 @@ def watch(board: Board) -> bool:
     begin(board, record, canary, "Watch", mode, board.previous, canary.watch_seconds)
     take(board, record)
     board.wakes.append(end)
-    # A person and a waiver froze no epsilon.
-    epsilon = canary.epsilon if canary.mode in (None, "Manual") else frozen.epsilon
+    # Where a person or a waiver let it through, no bound was compared with and frozen.
+    bounds = canary if frozen.mode in ("", "Manual") else frozen
+    epsilon = bounds.epsilon
     judgement = _verdict(record, canary, Rules(epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA))
+    judgement = _timed(board, record, judgement, bounds.max_latency_ratio)
     look(board, record, judgement, epsilon)
     record.update(watch=verdict_of(judgement, board.previous))
     return judgement.outcome == "Failed"
@@ -111,6 +118,43 @@ def _verdict(record: Record, canary: Canary, rules: Rules) -> Judgement:
     if judgement.outcome == "Error" and gone:
         return replace(judgement, outcome="Inconclusive", reason="NoTraffic", message=_NO_TRAFFIC)
     return judgement
+
+
+def _timed(board: Board, record: Record, judgement: Judgement, limit: float) -> Judgement:
+    """Return ``judgement``, or that answers take more than ``limit`` times as long as those of the version
+    before, on the geometric mean."""
+    comparison = record.status.test
+    if comparison is None:
+        return judgement
+    came = board.seen.pairs.get(comparison.id, ())
+    slow = record.memory.slow.with_pairs(comparison.id, slowness(came))
+    record.remember(slow=slow)
+    ratio = record.memory.tally.latency_ratio
+    if judgement.outcome == "Failed" or ratio is None or not 1 / LONGEST_RATIO < limit < LONGEST_RATIO:
+        return judgement
+    if not above(slow.counts, math.log(limit) / math.log(LONGEST_RATIO), WATCH_ALPHA):
+        return judgement
+    finding = f"answers take {ratio:.2f} times as long as those of {_BEFORE}, n={slow.pairs:,}"
+    message = f"{finding}: more than {number(limit)} times is shown; {judgement.message}"
+    return replace(judgement, outcome="Failed", reason="TooSlow", message=message, needed=None)
+
+
+def slowness(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return those that were timed. Their difference is the logarithm to LONGEST_RATIO of the latency ratio:
+    0 for an answer as fast as that of the version before, 1 for one LONGEST_RATIO times as slow, or slower.
+
+    >>> [pair.difference for pair in slowness([Pair("s", 0, -1.0, 10.0), Pair("s", 1, 0.5)])]
+    [1.0]
+    """
+    return [
+        replace(pair, difference=_capped(pair.latency_ratio), latency_ratio=None, failed="")
+        for pair in pairs
+        if pair.latency_ratio is not None
+    ]
+
+
+def _capped(ratio: float) -> float:
+    return max(-1.0, min(1.0, math.log(ratio) / math.log(LONGEST_RATIO)))
 
 
 def _frozen(board: Board, record: Record, canary: Canary, mode: str) -> Thresholds:
