@@ -117,3 +117,13 @@ def test_nothing_flaps_while_the_canary_comes_and_goes() -> None:
         world.change(canary=canary).tick(10)
         seen.append(world.active)
     assert len([1 for one, next_ in pairwise(seen) if one != next_]) == 1
+
+
+@pytest.mark.parametrize(("first", "second"), ["ab", "ba"])
+def test_of_two_versions_of_one_second_the_one_looked_at_later_is_shown(first: str, second: str) -> None:
+    """An API server tells times of creation in whole seconds."""
+    world = World().change(canary=None).add(first).settle().decide(first, "Approve").settle()
+    world.change(canary=WAIVED).add(second, parent=first)
+    world.change_version(second, created=world.versions[first].created)
+    assert world.settle().active == second
+    assert world.why("CanaryPassed") == ("Unknown", "CanaryWaived")

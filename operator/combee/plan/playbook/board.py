@@ -6,6 +6,7 @@ stands on it in the end becomes the plan.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -52,9 +53,11 @@ class Record:
         return self.status.phase
 
     @property
-    def age(self) -> tuple[str, str]:
-        """A key by which the later of two versions is greater."""
-        return self.seen.created, self.digest
+    def age(self) -> tuple[str, float, str]:
+        """A key by which the later of two versions is greater. Times of creation are whole seconds: of two
+        made in one second, the one that was looked at later."""
+        look = self.status.look
+        return self.seen.created, math.inf if look is None else look.number, self.digest
 
     def update(self, **changed: Any) -> None:
         self.status = self.status.model_copy(update=changed)
