@@ -61,6 +61,15 @@ def test_what_falls_behind_is_rolled_back_in_every_mode(mode: str) -> None:
     assert world.settle().active == "a"
 
 
+@pytest.mark.parametrize(("seconds", "whole"), [(3600, False), (90_000, True)])
+def test_it_says_that_it_saw_no_whole_day_only_where_it_did_not(seconds: int, whole: bool) -> None:
+    world = promoted("Shadow", watchSeconds=172_800)
+    world.judged("b", GOOD).tick(seconds)
+    watch = world.versions["b"].status.watch
+    assert watch is not None and watch.outcome == "Passed"
+    assert ("no whole day was seen" in watch.message) is not whole
+
+
 @pytest.mark.parametrize("mode", WATCHED)
 def test_a_job_judges_it_and_is_told_who_is_compared_with_whom(mode: str) -> None:
     world = promoted(mode)

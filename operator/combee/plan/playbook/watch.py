@@ -100,19 +100,20 @@ def watch(board: Board) -> bool:
     # Where a person or a waiver let it through, no bound was compared with and frozen.
     bounds = canary if frozen.mode in ("", "Manual") else frozen
     epsilon = bounds.epsilon
-    judgement = _verdict(record, canary, Rules(epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA))
+    rules = Rules(epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA)
+    judgement = _verdict(record, canary, rules, board.seen.now - record.memory.since)
     judgement = _timed(board, record, judgement, bounds.max_latency_ratio)
     look(board, record, judgement, epsilon)
     record.update(watch=verdict_of(judgement, board.previous))
     return judgement.outcome == "Failed"
 
 
-def _verdict(record: Record, canary: Canary, rules: Rules) -> Judgement:
+def _verdict(record: Record, canary: Canary, rules: Rules, elapsed_seconds: float) -> Judgement:
     """Return what came says of the active version against the one before."""
     tally, reading = record.memory.tally, record.memory.reading
     if canary.prometheus is None:
-        return tally_verdict(tally, rules, 0.0, against=_BEFORE)
-    judgement = reading_verdict(canary.prometheus, tally, reading, rules, 0.0, against=_BEFORE)
+        return tally_verdict(tally, rules, elapsed_seconds, against=_BEFORE)
+    judgement = reading_verdict(canary.prometheus, tally, reading, rules, elapsed_seconds, against=_BEFORE)
     trouble = reading.trouble if reading is not None else None
     gone = trouble is not None and (trouble.problem, trouble.side) == ("Empty", "active")
     if judgement.outcome == "Error" and gone:
