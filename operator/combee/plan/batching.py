@@ -121,8 +121,8 @@ def _caps(spec: RunSpec, state: RunState, affordable: int | None) -> list[Cap]:
 def _largest(size: int, left: int, cap: Cap | None, own: float) -> NextBatch:
     """Return the largest size that carries lessons, since there is no time that a smaller one could win."""
     reason = (
-        f"One call after another took {1000 * own:.2g} ms, no more than this client needs to make and read "
-        "it, so times say nothing of the batch"
+        f"An answer came every {1000 * own:.2g} ms, as fast as this client makes and reads calls, so times "
+        "say nothing of the batch"
     )
     by = "what is left of the epoch" if size == left else "the largest of batching.sizes"
     if cap is not None and size == max(1, math.floor(cap.value)):
