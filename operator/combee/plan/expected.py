@@ -54,8 +54,7 @@ class Pace:
 def expected_law(spec: RunSpec, state: RunState) -> tuple[Law, bool]:
     """Return the law of iterations as expected, and whether profile's calls were there to tell their pace."""
     pace, (slots, _) = pace_of(spec, state), hardware_slots(spec)
-    smallest, largest = min(spec.batching.sizes), max(spec.batching.sizes)
-    sizes = {*spec.batching.sizes, smallest, 2 * largest}
+    sizes = {*spec.batching.sizes, 2 * max(spec.batching.sizes)}
     line = fit_iteration_time(
         Observation(size, sum(pace.seconds(stage, slots) for stage in stages(spec, size, pace)))
         for size in sorted(sizes)
@@ -93,9 +92,8 @@ def stages(spec: RunSpec, size: int, pace: Pace) -> Iterator[Stage]:
     reflected = spec.method.reflection_rounds * REFLECTION_TOKENS if cost.reflects else 0
     yield size, (pace.answer_tokens if spec.rolls_out else 0) + reflected
     yield calls.leaves, LEAF_TOKENS
-    for _ in range(
-        1, calls.rounds.high
-    ):  # what was lost is sent again: a few calls, but each round takes one
+    # What was lost is sent again: a few calls, but each round takes the time of one.
+    for _ in range(1, calls.rounds.high):
         yield 1, LEAF_TOKENS
     above = sum(calls.levels)
     for nodes in calls.levels:
