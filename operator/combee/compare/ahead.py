@@ -12,12 +12,9 @@ from dataclasses import replace
 
 from combee.algo.ahead import Turn, begun_ahead
 from combee.algo.latency import LatencyLaw
-from combee.compare.cells import Cell
-from combee.compare.facts import CellFacts, Part, facts_of
-from combee.compare.gate import Scores
+from combee.compare.facts import CellFacts, Part
 from combee.compare.strategies import REFERENCE
 from combee.plan.types import StepSummary
-from combee.report.result import Result
 from combee.steps import LEADING, kind_of
 from combee.work.asker import CallRow
 
@@ -26,20 +23,18 @@ AHEAD = 8
 
 
 def with_ahead(
-    cell: Cell,
-    result: Result,
+    facts: CellFacts,
     steps: Sequence[StepSummary],
     rows: Mapping[str, Sequence[CallRow]],
-    scores: Scores,
     slots: int,
     law: LatencyLaw,
 ) -> list[CellFacts]:
     """Return the facts of a cell, and those of ``Sequential`` with examples begun ahead.
 
-    A cell of a version that did not record what was shown has its own alone.
+    ``steps``: in the order in which they were done. A cell of a version that did not record what was shown
+    has its own facts alone.
     """
-    facts = facts_of(cell, result, steps, rows, scores, slots, law)
-    ahead = _ahead(facts, steps, rows, slots, law) if cell.strategy.label == REFERENCE else None
+    ahead = _ahead(facts, steps, rows, slots, law) if facts.cell.strategy.label == REFERENCE else None
     return [facts] if ahead is None else [facts, ahead]
 
 
@@ -50,9 +45,7 @@ def _ahead(
     slots: int,
     law: LatencyLaw,
 ) -> CellFacts | None:
-    ends = sorted(
-        (step for step in steps if kind_of(step.kind).sums_up), key=lambda step: step.counts["iteration"]
-    )
+    ends = [step for step in steps if kind_of(step.kind).sums_up]
     shown = [step.outputs.get("shown") for step in ends]
     if None in shown or not shown:
         return None
@@ -63,7 +56,10 @@ def _ahead(
     kept = [part for part in facts.parts if part.iteration < 0 or part.step not in LEADING]
     turns = [
         Turn(
-            work_seconds=sum(_seconds(row, law) for row in work[step.counts["iteration"]]),
+            work_seconds=sum(
+                law.seconds(row.completion_tokens, 1, row.uncached_tokens)
+                for row in work[step.counts["iteration"]]
+            ),
             then_seconds=sum(part.seconds for part in kept if part.iteration == step.counts["iteration"]),
             changes=after != before,
         )
@@ -77,7 +73,7 @@ def _ahead(
             step=LEADING[0],
             iteration=step.counts["iteration"],
             calls=begun * len(calls),
-            tokens=begun * sum(row.prompt_tokens + row.completion_tokens for row in calls),
+            tokens=begun * sum(row.tokens for row in calls),
             longest_output=max((row.completion_tokens for row in calls), default=0),
             seconds=seconds,
         )
@@ -86,8 +82,3 @@ def _ahead(
     ]
     cell = replace(facts.cell, strategy=replace(facts.cell.strategy, ahead=most))
     return replace(facts, cell=cell, parts=(*kept, *parts))
-
-
-def _seconds(row: CallRow, law: LatencyLaw) -> float:
-    uncached = max(0, row.prompt_tokens - row.cached_tokens)
-    return law.seconds(row.completion_tokens, 1, uncached)

@@ -9,7 +9,7 @@ from combee.algo.latency import LatencyLaw
 from combee.clients.store.store import Store
 from combee.compare.ahead import with_ahead
 from combee.compare.cells import Cell
-from combee.compare.facts import CellFacts
+from combee.compare.facts import CellFacts, facts_of
 from combee.compare.gate import read_scores
 from combee.errors import DataError
 from combee.plan.types import StepSummary
@@ -37,7 +37,8 @@ def collect(cell: Cell, slots: int, law: LatencyLaw) -> list[CellFacts]:
     looked = next((step for step in steps if kind_of(step.kind).looks_at_gate), None)
     record = json.loads(store.get_blob(looked.outputs["record"])) if looked is not None else None
     rows = {step.step: _rows(store, cell.folder, step) for step in steps}
-    return with_ahead(cell, result, steps, rows, read_scores(cell, record, store), slots, law)
+    facts = facts_of(cell, result, steps, rows, read_scores(cell, record, store), slots, law)
+    return with_ahead(facts, steps, rows, slots, law)
 
 
 def read_steps(folder: Path) -> list[StepSummary]:

@@ -92,7 +92,7 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
     parts = []
     for stage, by_chain in stages.items():
         chains = [
-            [(max(0, row.prompt_tokens - row.cached_tokens), row.completion_tokens) for row in by_chain[key]]
+            [(row.uncached_tokens, row.completion_tokens) for row in by_chain[key]]
             for key in sorted(by_chain)
         ]
         calls = [row for chain in by_chain.values() for row in chain]
@@ -102,7 +102,7 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
                 step=step.kind,
                 iteration=step.counts.get("iteration", -1),
                 calls=len(calls),
-                tokens=sum(row.prompt_tokens + row.completion_tokens for row in calls),
+                tokens=sum(row.tokens for row in calls),
                 longest_output=max(row.completion_tokens for row in calls),
                 seconds=retime([chains], slots, law).seconds,
             )

@@ -90,6 +90,16 @@ class CallRow:
     unusable: str = ""
     """``Fate.CUT`` or ``Fate.UNPARSABLE`` for a reply that could not be used as it was."""
 
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def uncached_tokens(self) -> int:
+        """Prompt tokens that the server had to read."""
+        return max(0, self.prompt_tokens - self.cached_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class _Reply:

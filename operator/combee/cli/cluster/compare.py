@@ -22,7 +22,7 @@ from combee.cli.where import Place
 from combee.compare.ahead import with_ahead
 from combee.compare.cells import Cell, CompareTask
 from combee.compare.collect import read_steps
-from combee.compare.facts import CellFacts
+from combee.compare.facts import CellFacts, facts_of
 from combee.compare.gate import Scores
 from combee.compare.launch import FINISHED_OUTCOMES, finished_digest
 from combee.compare.page import Terms
@@ -158,4 +158,5 @@ def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int]
         )
     steps = read_steps(cell.folder)
     rows = {step.step: decode_rows((cell.folder / calls_file(step.step)).read_bytes()) for step in steps}
-    return with_ahead(cell, result, steps, rows, scores, slots, law)
+    facts = facts_of(cell, result, steps, rows, scores, slots, law)
+    return with_ahead(facts, steps, rows, slots, law)
