@@ -65,6 +65,11 @@ class Law:
     """probability that a missed unknown rule is recovered by the reflector."""
     wrong_share: float = 0.01
     """share of the other lessons that state a wrong rule."""
+    misled_share: float = 0.0
+    """share of the rules that the reflector gets wrong whenever it states them, whatever the example."""
+    harm_share: float = 0.0
+    """share of the fillers that are read as a wrong statement of the rules of three other topics, which is
+    never cited."""
     slip_share: float = 0.3
     """share of the answers whose luck also depends on the artifact read."""
     salience_power: float = 0.5

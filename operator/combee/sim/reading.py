@@ -59,6 +59,9 @@ def read(text: str, book: Rulebook) -> Reading:
         if hit.kind in ("right", "wrong") and book.rule(hit.key).named_in(line):
             id_match = _ID.match(line)
             lines.setdefault((start, hit.key, hit.kind), id_match.group(1) if id_match else "")
+        elif hit.kind == "note":
+            for topic in book.hurt_by(hit.key, hit.name):
+                lines.setdefault((start, topic, "wrong"), "")
     rules: dict[str, Support] = {}
     for (_, topic, side), id_ in lines.items():
         support = Support(right=(id_,)) if side == "right" else Support(wrong=(id_,))

@@ -70,8 +70,8 @@ def reflect(
 ) -> Lessons:
     """Return the lessons of one trajectory, keyed by (example, repeat).
 
-    A missed unknown rule is recovered with ``law.recovery``; the others are fillers, a share of which states
-    the topic's wrong rule; a planted lesson comes in addition.
+    A missed unknown rule is recovered with ``law.recovery``, a share of the rules always wrongly; the other
+    lessons are fillers, a share of which states the topic's wrong rule; a planted lesson comes in addition.
     """
     rule, task = book.rule(question.topic), book.law(question.topic)
     key = (seed, "reflect", question.id, ordinal)
@@ -82,7 +82,8 @@ def reflect(
         entries.append((lessons.rule_entry(rule.name, rule.phrase(side), *luck), f"{rule.topic} {side}"))
 
     if wrong and not rule.known and draws.unit(*key, "recover") < law.recovery:
-        state("right", *key)
+        misled = draws.unit(seed, "misled", rule.topic) < law.misled_share
+        state("wrong" if misled else "right", *key)
     while len(entries) < count:
         index = len(entries)
         if draws.unit(*key, "wrong", index) < law.wrong_share:

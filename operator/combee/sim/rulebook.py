@@ -22,6 +22,8 @@ _TOPIC = re.compile(r"question uses ([^,\n]{1,200}),")
 _BLURRED = re.compile(re.escape(lessons.PLATITUDE) + r"[^\n.]{0,60}? on ([^,\n]{1,200}),")
 _BACK = 240
 _SOME_TOPIC = "this kind of task"
+HURT_TOPICS = 3
+"""Topics that a filler harms which harms others than its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +70,16 @@ class Rulebook:
         seed: int,
         plants: tuple[str, ...] = (),
         stated: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        harm_share: float = 0.0,
     ) -> None:
         """``weights``: per task, how often each topic is asked. ``plants``: texts of planted lessons.
-        ``stated``: rules in words by topic, as in a key file."""
+        ``stated``: rules in words by topic, as in a key file. ``harm_share``: as in the law."""
         self._rules: dict[str, Rule] = {}
         self._anchors: dict[str, tuple[str, str]] = {}
         self._by_mark: dict[str, list[tuple[str, str, str]]] = {}
         """(statement, topic, side) by the name in it, as it stands in text and in a JSON string."""
         self._plants = plants
-        self._seed = seed
+        self._seed, self._harm_share = seed, harm_share
         for task, topics in weights.items():
             if task == "planted":
                 continue
@@ -86,6 +89,7 @@ class Rulebook:
                 right, wrong = (self._anchor(task, topic, side, rule) for side in ("right", "wrong"))
                 name = rule.get("name", topic)
                 self._rules[topic] = Rule(task, topic, name, right, wrong, topic not in unknown)
+        self._topics = tuple(self._rules)
 
     def _anchor(self, task: str, topic: str, side: str, rule: Mapping[str, str]) -> str:
         anchor = rule.get(side, "")
@@ -107,6 +111,13 @@ class Rulebook:
                 self._anchors[code] = (topic, side)
                 return code
             attempt += 1
+
+    def hurt_by(self, note: str, name: str) -> list[str]:
+        """Return the topics whose questions a filler on the topic ``name`` harms."""
+        if draws.unit(self._seed, "harm", note) >= self._harm_share:
+            return []
+        others = [topic for topic in self._topics if name not in (topic, self._rules[topic].name)]
+        return sorted(others, key=lambda topic: draws.number(self._seed, "hurt", note, topic))[:HURT_TOPICS]
 
     def rule(self, topic: str) -> Rule:
         """Return the rule of a topic; rules of the planted task are created on first use."""

@@ -196,6 +196,40 @@ def test_the_share_of_wrong_lessons_is_of_the_other_lessons() -> None:
     assert kinds["wrong"] / (kinds["wrong"] + kinds["note"]) == pytest.approx(0.2, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("misled", "stated"), [(0.0, {"right"}), (1.0, {"wrong"}), (0.4, {"right", "wrong"})]
+)
+def test_a_misled_reflector_states_a_share_of_the_rules_always_wrongly(
+    misled: float, stated: set[str]
+) -> None:
+    served = model(5, dataclasses.replace(Law(), misled_share=misled, wrong_share=0.0))
+    ask = asker(served)
+    sides: dict[str, set[str]] = {}
+    for row in rows():
+        for hit in served.book.lessons_in(learner.reflection(ask, row, forms.playbook([]), 0)):
+            if hit.kind in ("right", "wrong"):
+                sides.setdefault(hit.key, set()).add(hit.kind)
+    assert set().union(*sides.values()) == stated
+    assert all(len(side) == 1 for side in sides.values()), "one rule, one opinion"
+
+
+def test_a_filler_that_harms_spoils_questions_of_three_other_topics_and_is_not_cited() -> None:
+    served = model(5, dataclasses.replace(Law(), harm_share=1.0, obedience=1.0, slip_share=0.0))
+    note = lessons.note("test", 1)
+    hurt = served.book.hurt_by(note, "Current Ratio")
+    assert len(set(hurt)) == 3 and "Current Ratio" not in hurt
+    line = "[x-1] helpful=0 harmful=0 :: " + lessons.note_entry("Current Ratio", note)
+    spoilt = Counter()
+    for row in rows():
+        before, after = answered(served, row), answered(served, row, [line])
+        right = str(row["target"])
+        if before["final_answer"] == right != after["final_answer"]:
+            spoilt[topic_of(served, row) in hurt] += 1
+            assert after["bullet_ids"] == []
+    assert spoilt[True] > 0 == spoilt[False]
+    assert model(5).book.hurt_by(note, "Current Ratio") == []
+
+
 def notes(count: int, tokens: int) -> list[str]:
     given = [lessons.note("test", i) for i in range(count)]
     return [
