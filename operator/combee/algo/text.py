@@ -130,6 +130,15 @@ def token_set(text: str) -> frozenset[str]:
     return frozenset(_TOKEN.findall(_NUMBER.sub(" ", clean).casefold())) | numbers
 
 
+def content_words(text: str) -> frozenset[str]:
+    """Return the content words of a text, casefolded and without a plural s, as conditions have them.
+
+    >>> sorted(content_words("If the rates of a bond rise"))
+    ['bond', 'rate', 'rise']
+    """
+    return _view(text).stems
+
+
 @lru_cache(maxsize=TEXTS)
 def anchors(text: str) -> Anchors:
     """The anchors of a lesson.

@@ -88,9 +88,9 @@ class Aggregation(Model):
     )
     verify: Literal["Replay", "Support", "Off"] = Field(
         default="Replay",
-        description="What an entry of one source needs before it is rendered: Replay, that it fixes its own "
-        'example and harms no control; Support, a second source; "Off" (quoted: kubectl reads a bare Off as '
-        "false), nothing.",
+        description="What an entry needs to be rendered: Replay, that it fixes its own example and harms no "
+        "control, or two sources where nothing is to be fixed; Support, "
+        'two sources; "Off" (quoted: kubectl reads a bare Off as false), nothing.',
     )
 
     @property

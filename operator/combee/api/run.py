@@ -302,7 +302,7 @@ class RunSpec(Model):
 
     @property
     def verify(self) -> Literal["Replay", "Support", "Off"]:
-        """What an entry of one source needs: as stated, but nothing can be replayed without rollouts."""
+        """What an entry needs to be rendered: as stated, but nothing can be replayed without rollouts."""
         stated = self.aggregation.verify
         return "Support" if stated == "Replay" and not self.rolls_out else stated
 

@@ -149,7 +149,8 @@ class RolloutReply:
 class Verdict:
     """What one replay showed: a fact with its evidence, kept for ever.
 
-    ``controls`` are the example ids answered right before, ``harmed`` how many of them went wrong.
+    ``controls`` are the example ids answered right before, ``harmed`` how many of them went wrong. ``source``
+    is empty where all trajectories behind the entry had answered right: then nothing could be fixed.
     """
 
     entry_digest: str
@@ -162,6 +163,11 @@ class Verdict:
     def won(self) -> bool:
         """Whether the entry fixed its own example and harmed no control."""
         return self.fixed and self.harmed == 0
+
+    @property
+    def lost(self) -> bool:
+        """Whether the entry left its own example wrong or harmed a control."""
+        return self.harmed > 0 or bool(self.source and not self.fixed)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -57,6 +57,8 @@ class Rollout:
 
     example_id: str
     page: Page
+    repeat: int = 0
+    """which repeat of the same question: 0 shares an answer with the epoch's rollouts, others look anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,9 @@ class Round:
     sweep: tuple[Page, ...] = ()
     """texts to be scored on every example of select, the half of heldOut that chooses. Their trajectories
     follow those of ``verification``, text after text, each in the order of the examples."""
-    repeat: int = 0
-    """which repeat of the same question: 0 shares an answer with the epoch's rollouts, others look anew."""
     least_temperature: float = 0.0
-    """of these rollouts: at 0 a model answers a repeated question with the same words, whatever its seed."""
+    """of rollouts that look anew: at 0 a model answers a repeated question with the same words, whatever its
+    seed."""
 
 
 Known = tuple[float, float | None]

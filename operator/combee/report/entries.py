@@ -80,7 +80,8 @@ def _named(ids: Sequence[str]) -> str:
 
 
 def _replayed(replay: Replay) -> str:
-    text = f"replayed on example {replay.example}: {'fixed it' if replay.fixed else 'did not fix it'}"
+    fixed = "fixed it" if replay.fixed else "did not fix it"
+    text = f"replayed on example {replay.example}: {fixed}" if replay.example else "replayed, nothing to fix"
     if not replay.controls:
         return text
     controls = f"{count(len(replay.controls), 'control')} ({_named(replay.controls)})"

@@ -198,7 +198,8 @@ class Replay(Model):
     """One replay of an entry: its own example is answered with the entry in the playbook, then controls."""
 
     example: str
-    """The example that the entry was learned from, which was answered wrong before."""
+    """The example that the entry was learned from, which was answered wrong before; empty where all of its
+    examples had been answered right, so that it had controls only."""
     fixed: bool
     """Whether it came out right with the entry."""
     controls: tuple[str, ...] = ()

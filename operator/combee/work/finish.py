@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from combee.algo.seeds import digest_of
@@ -152,12 +152,21 @@ async def _apply(
     after = method.with_refusals(after, refusals)
     verifying = method.verification(
         after,
-        trajectories=inputs.trajectories,
+        trajectories=await _with_inputs(context, inputs.trajectories),
         budget_tokens=plan.render_token_budget,
         verify=plan.verify,
     )
     verified = await run_verification(context, asker, plan, verifying)
     return _Applied(verified.artifact, refusals, verified)
+
+
+async def _with_inputs(context: WorkContext, trajectories: Mapping[str, Trajectory]) -> dict[str, Trajectory]:
+    """Return the trajectories with what their examples state, which the split holds in memory anyway."""
+    inputs = {example.id: example.input for example in (await context.data.train()).examples}
+    return {
+        name: replace(trajectory, input=inputs.get(trajectory.example_id, ""))
+        for name, trajectory in trajectories.items()
+    }
 
 
 async def _refused(context: WorkContext, before: Any, after: Any, inputs: _Inputs) -> list[Refusal]:

@@ -16,8 +16,8 @@ from combee.work.pool import pooled
 from combee.work.rollouts import rollout
 
 A = TypeVar("A")
-_Rollout = tuple[Example, Page, int]
-"""An example, a text, and which repeat of the same question it is."""
+_Rollout = tuple[Example, Page, int, bool]
+"""An example, a text, which repeat of the same question it is, and whether that looks anew."""
 
 
 async def run_verification(
@@ -40,21 +40,26 @@ async def _rollouts(context: WorkContext, plan: IterationPlan, turn: Round) -> l
     rollouts: list[_Rollout] = []
     if turn.rollouts:
         train = {example.id: example for example in (await context.data.train()).examples}
-        repeat = plan.epoch + turn.repeat
-        rollouts += [(train[rollout.example_id], rollout.page, repeat) for rollout in turn.rollouts]
+        rollouts += [
+            (train[one.example_id], one.page, plan.epoch + one.repeat, one.repeat > 0)
+            for one in turn.rollouts
+        ]
     if turn.sweep:
         select, _ = await held_out_split(context)
-        rollouts += [(example, page, turn.repeat) for page in turn.sweep for example in select]
+        rollouts += [(example, page, 0, False) for page in turn.sweep for example in select]
     return rollouts
 
 
 async def _answers(
     context: WorkContext, asker: Asker, turn: Round, rollouts: list[_Rollout]
 ) -> list[Trajectory]:
-    context.progress.begin(turn.stage, len(rollouts))
+    """Return an answer to each rollout of a round; equal ones are asked once."""
+    keys = [(example.id, example.digest, page.shown, repeat) for example, page, repeat, _ in rollouts]
+    different = dict(zip(keys, rollouts, strict=True))
+    context.progress.begin(turn.stage, len(different))
 
     async def answer(item: tuple[int, _Rollout]) -> Trajectory:
-        chain, (example, page, repeat) = item
+        chain, (example, page, repeat, anew) = item
         trajectory = await rollout(
             context,
             asker,
@@ -63,9 +68,11 @@ async def _answers(
             stage=turn.stage,
             chain=chain,
             epoch=repeat,
-            least_temperature=turn.least_temperature,
+            least_temperature=turn.least_temperature if anew else 0.0,
         )
         context.progress.advance()
         return trajectory
 
-    return await pooled(list(enumerate(rollouts)), answer, width=context.concurrency)
+    answers = await pooled(list(enumerate(different.values())), answer, width=context.concurrency)
+    answer_to = dict(zip(different, answers, strict=True))
+    return [answer_to[key] for key in keys]

@@ -280,11 +280,28 @@ def test_what_each_rule_of_verification_shows(verify: Verify, shown: set[str]) -
     assert {text.split()[1] for text in texts_of(ledger, verify)} == shown
 
 
-def test_a_lost_replay_is_kept_as_a_refusal_and_a_second_example_overturns_it() -> None:
+def test_a_lost_replay_is_kept_as_a_refusal_and_outweighs_any_number_of_sources() -> None:
     ledger = with_verdicts(learn(add("Say so", "1@1")), [verdict("Say so", fixed=True, harmed=1)])
     assert [(r.kind, r.reason) for r in ledger.refusals] == [("replay", "it harms 1 of 2 control examples")]
     assert why_left_out(ledger, "Say so") == "replay"
-    assert texts_of(learn(add("Say so", "2@1"), start=ledger)) == {"Say so"}
+    agreed = learn(add("Say so", *[f"{i}@1" for i in range(9)]), start=ledger)
+    assert why_left_out(agreed, "Say so") == "replay" == why_left_out(agreed, "Say so", "Support")
+    assert texts_of(agreed, "Off") == {"Say so"}
+    again = with_verdicts(agreed, [verdict("Say so", fixed=True, source="2@1")])
+    assert texts_of(again) == {"Say so"}, "one replay won for one lost, and nine sources"
+
+
+def test_what_had_nothing_to_fix_and_harmed_no_control_keeps_the_rule_of_two_sources() -> None:
+    clean = verdict("Say so", fixed=False, source="")
+    assert not clean.won and not clean.lost
+    one, two = (
+        with_verdicts(learn(add("Say so", *sources)), [clean]) for sources in (["1@1"], ["1@1", "2@1"])
+    )
+    assert (texts_of(one), texts_of(two)) == (set(), {"Say so"})
+    harmful = with_verdicts(two, [verdict("Say so", fixed=False, harmed=2, source="")])
+    assert why_left_out(harmful, "Say so") == "replay"
+    assert [r.reason for r in harmful.refusals] == ["it harms 2 of 2 control examples"]
+    assert two.refusals == frozenset()
 
 
 @pytest.mark.parametrize("kind", ["leak", "injection"])

@@ -65,7 +65,8 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
         pages = [Page.of(f"{shared} {k}", shared) for k in range(2)]
         answers: Sequence[Trajectory] = yield Round("first", (Rollout("2", pages[0]), Rollout("0", pages[1])))
         seen.append([(one.example_id, one.output) for one in answers])
-        answers = yield Round("second", (Rollout("1", pages[0]),), sweep=tuple(pages), repeat=1000)
+        rollouts = (Rollout("1", pages[0], 1000),)
+        answers = yield Round("second", rollouts, sweep=tuple(pages))
         seen.append([(one.example_id, one.output[-1]) for one in answers])
         return Verified("done", 2, 1, 1)
 
@@ -81,8 +82,8 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
         ("first", "2", 3),
         ("first", "0", 3),
         ("second", "1", 1003),
-        ("second", "s0", 1000),
-        ("second", "s1", 1000),
+        ("second", "s0", 0),
+        ("second", "s1", 0),
     }
     assert progress.stages == [("first", 2), ("second", 5)]
 

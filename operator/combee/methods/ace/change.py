@@ -101,13 +101,13 @@ def with_verdicts(ledger: Ledger, verdicts: Iterable[Verdict]) -> Ledger:
     refusals = frozenset(
         Refusal(v.entry_digest, text_digest(ledger.texts[v.entry_digest]), "replay", _why_lost(v))
         for v in verdicts
-        if not v.won and v.entry_digest in ledger.texts
+        if v.lost and v.entry_digest in ledger.texts
     )
     return ledger.join(Ledger(verdicts=verdicts, refusals=refusals))
 
 
 def _why_lost(verdict: Verdict) -> str:
-    if not verdict.fixed:
+    if verdict.source and not verdict.fixed:
         return f"it does not fix its own example ({verdict.source})"
     return f"it harms {verdict.harmed} of {len(verdict.controls)} control examples"
 

@@ -19,7 +19,7 @@ from combee.methods.ace.conflicts import claim, paraphrases
 from combee.methods.ace.entries import DEFAULT_SECTION
 from combee.methods.ace.ledger import Change, Ledger, Support, Vote
 from combee.methods.ace.parse import Line, layout
-from combee.methods.protocol import INITIAL
+from combee.methods.protocol import INITIAL, Verdict
 from combee.records import example_of
 
 MERGE_WORDS_SHARE = 0.6
@@ -34,6 +34,7 @@ class Facts:
     votes: dict[str, list[Vote]]
     wins: Counter[str]
     losses: Counter[str]
+    tried: dict[str, list[Verdict]]
     refused: dict[str, str]
     replacements: tuple[Change, ...]
     deleters: dict[str, frozenset[str]]
@@ -58,7 +59,8 @@ def facts_of(ledger: Ledger) -> Facts:
         supports=grouped(sorted(ledger.supports), lambda support: support.entry),
         votes=grouped(sorted(ledger.votes), lambda vote: vote.entry),
         wins=Counter(verdict.entry_digest for verdict in ledger.verdicts if verdict.won),
-        losses=Counter(verdict.entry_digest for verdict in ledger.verdicts if not verdict.won),
+        losses=Counter(verdict.entry_digest for verdict in ledger.verdicts if verdict.lost),
+        tried=grouped(sorted(ledger.verdicts), lambda verdict: verdict.entry_digest),
         refused={r.entry_digest: r.kind for r in sorted(ledger.refusals) if r.kind in ("leak", "injection")},
         replacements=tuple(
             c for c in sorted(ledger.changes) if c.op != "DELETE" and c.base in known and c.result in known
@@ -71,7 +73,10 @@ def facts_of(ledger: Ledger) -> Facts:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Entries that say the same, under the one that represents them. Counts are of distinct examples."""
+    """Entries that say the same, under the one that represents them. Counts are of distinct examples.
+
+    ``tried`` are the sources that it was replayed on; an empty one stands for controls alone.
+    """
 
     members: tuple[str, ...]
     sources: frozenset[str]
@@ -80,6 +85,7 @@ class Lesson:
     harmful: int
     wins: int
     losses: int
+    tried: frozenset[str]
     deleters: frozenset[str]
     section: str
     parents: tuple[str, ...]
@@ -221,6 +227,7 @@ def _gather(
         harmful=len(harmers) + sum(line.harmful for line in given),
         wins=sum(facts.wins[d] for d in cluster),
         losses=sum(facts.losses[d] for d in cluster),
+        tried=frozenset(verdict.source for d in cluster for verdict in facts.tried.get(d, ())),
         deleters=frozenset(e for d in cluster for e in facts.deleters.get(d, ())),
         section=_section(own),
         parents=tuple(sorted({b for d in cluster for b in bases.get(d, ())} - set(cluster))),

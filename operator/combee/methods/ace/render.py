@@ -8,7 +8,7 @@ budget holds for the whole text; whatever is left out is listed with its reason.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from combee.algo.grouping import grouped
 from combee.algo.tokens import BYTES_PER_TOKEN, estimate_tokens
@@ -23,18 +23,24 @@ from combee.methods.protocol import OVER_BUDGET, EntryView, LeftOut, Rendered, V
 
 
 def render(
-    artifact: Ledger, *, budget_tokens: int, verify: Verify, with_entry: str | None = None
+    artifact: Ledger,
+    *,
+    budget_tokens: int,
+    verify: Verify,
+    with_entry: str | None = None,
+    without: Set[str] = frozenset(),
 ) -> Rendered:
     """Render ``artifact`` as a playbook of at most ``budget_tokens`` tokens.
 
     ``with_entry`` (a digest; for a replay) is appended on top of the budget, so that other calls share the
-    text before it; what it replaces or disputes is taken out. Raises BugError for an unknown digest.
+    text before it; what it replaces or disputes is taken out, and so are the entries ``without``. Raises
+    BugError for an unknown digest.
     """
     state, ids = resolve(artifact, verify), bullet_ids(artifact)
     if with_entry is not None and with_entry not in state.standings:
         raise BugError("the entry to replay is not in the ledger", where=with_entry[:12])
     page = _Page(facts_of(artifact), ids, budget_tokens * BYTES_PER_TOKEN)
-    aside = _set_aside(artifact, with_entry) if with_entry else set()
+    aside = without | (_set_aside(artifact, with_entry) if with_entry else set())
     left = [LeftOut(text_digest(raw), OVER_BUDGET) for raw in page.dropped]
     for digest in state.ranked:
         if digest not in aside and not page.take(state.standings[digest]):

@@ -6,7 +6,7 @@
 |---|---|
 | leak, injection | refused by a check, for good |
 | unverified | one source, and no replay speaks for it |
-| replay | its replay was lost |
+| replay | its replay was lost, whoever says the same |
 | deleted | two distinct examples asked for it |
 | harmful | found harmful beyond doubt |
 | superseded | an UPDATE or MERGE of it stands |
@@ -28,7 +28,7 @@ from combee.methods.protocol import Verification, Verify
 from combee.records import example_of
 
 DISTINCT_TO_SUPPORT = 2
-"""Distinct examples that admit an entry without a replay."""
+"""Distinct examples that admit an entry which no replay decided."""
 DISTINCT_TO_DELETE = 2
 """Distinct examples that a DELETE needs to take effect."""
 
@@ -120,8 +120,9 @@ def _reason_out(rep: str, lessons: Lessons, facts: Facts, rivals: Rivals, verify
     """Return the first reason why a lesson does not stand on its own merits; empty when it does."""
     lesson, trusted = lessons.members[rep], facts.trusted(rep)
     rival_won = any(lessons.members[rival].won for rival in rivals[rep])
-    # A dispute is settled by replay; the user's own entry falls only to a rival that won.
-    if rivals[rep] and lesson.lost and (rival_won or not trusted):
+    # A lost replay outweighs any number of sources, and settles a dispute whatever the rule. The user's own
+    # entry falls only to a rival that won.
+    if lesson.lost and (rival_won or not trusted) and (rivals[rep] or verify != "Off"):
         return "replay"
     if len(lesson.deleters) >= DISTINCT_TO_DELETE:
         return "deleted"
@@ -131,7 +132,7 @@ def _reason_out(rep: str, lessons: Lessons, facts: Facts, rivals: Rivals, verify
         return ""
     if verify == "Replay" and lesson.won:
         return ""
-    return "replay" if lesson.lost else "unverified"
+    return "unverified"
 
 
 def _contested(rep: str, lessons: Lessons, facts: Facts, rivals: Rivals, out: dict[str, str]) -> int:
