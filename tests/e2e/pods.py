@@ -155,7 +155,7 @@ class Cluster:
         after = {kind: step_name(self.run.name, UID, step.iteration, kind) for kind in ("reduce", "finish")}
         inputs = {**step.inputs, "map": step.name}
         reduce = Step(after["reduce"], "reduce", step.iteration, step.seed, inputs=inputs)
-        inputs = {**inputs, "reduce": reduce.name}
+        inputs = {**inputs, "reduce": reduce.name, "profile": step_name(self.run.name, UID, 0, "profile")}
         finish = Step(after["finish"], "finish", step.iteration, step.seed, inputs=inputs)
         maps = [self.start(step, shard) for shard in range(step.shards)]
         waiting = [(one, self.start(one, waitSeconds=230)) for one in (reduce, finish)]

@@ -89,7 +89,7 @@ class Aggregation(Model):
     verify: Literal["Replay", "Support", "Off"] = Field(
         default="Replay",
         description="What an entry needs to be rendered: Replay, that it fixes its own example and harms no "
-        "control, or two sources where nothing is to be fixed; Support, "
+        "control, or two sources where nothing is to be fixed, and that it spoils no row of select; Support, "
         'two sources; "Off" (quoted: kubectl reads a bare Off as false), nothing.',
     )
 

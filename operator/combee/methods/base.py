@@ -251,6 +251,17 @@ class Method(ABC, Generic[A]):
         yield from ()
         return Verified(artifact)
 
+    def dropping(
+        self, artifact: A, *, start: Mapping[str, float], budget_tokens: int, verify: Verify
+    ) -> Verifying[A]:
+        """Yield the rollouts on select that show what of the artifact harms, by default none; return the
+        artifact without it. It is asked for at the end of an epoch.
+
+        ``start``: what the rows of select scored before anything was learned, by id.
+        """
+        yield from ()
+        return Verified(artifact)
+
     # what others see
     def carried_all(self, reflections: Sequence[Reflection], updates: Sequence[Update]) -> frozenset[str]:
         """Return the ids of the lessons that some update carries: it cites them and has their anchors."""

@@ -15,6 +15,7 @@ The life of one iteration, as the caller drives it; what stands in one line runs
     merge_prompt -> parse_merge -> reconcile_merge   a call a cluster
     apply -> new_entries -> checks -> with_refusals  no call
     verification                                     rounds of rollouts, each round side by side
+    dropping                                         at the end of an epoch: rounds of rollouts on select
     render                                           the text that is scored on select
 
 ``base.Method`` is what a method is derived from; docs/methods.md writes one in under a hundred lines.
@@ -262,6 +263,8 @@ class Cost:
 
     tried: Range = Range(0, 0)  # noqa: RUF009
     """rollouts that it takes to believe what was proposed."""
+    dropping: Range = Range(0, 0)  # noqa: RUF009
+    """rollouts on select at the end of an epoch that show what harms."""
     reflects: bool = True
     """a call is made about each trajectory; not where aggregators read trajectories as records themselves."""
     knows_select: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from combee.records import Shown, Trajectory
 
@@ -53,12 +53,14 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A rollout: an example of the batch, answered with a text in the artifact's place."""
+    """A rollout: an example of the batch or of select, answered with a text in the artifact's place."""
 
     example_id: str
     page: Page
     repeat: int = 0
     """which repeat of the same question: 0 shares an answer with the epoch's rollouts, others look anew."""
+    of: Literal["train", "select"] = "train"
+    """the rows that the example is one of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,8 @@ def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tupl
     steps: dict[str, Step] = {}
     for kind in ITERATION:
         inputs = {"artifact": state.artifact, **{name: steps[name].name for name in kind.waits_for}}
+        if kind.sums_up:
+            inputs[PROFILE.name] = facts.step(PROFILE.name, 0).name
         shards = plan.shards if kind.sharded else 1
         steps[kind.name] = facts.step(kind.name, plan.iteration, shards=shards, inputs=inputs)
     return tuple(steps.values())

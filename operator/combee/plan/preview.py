@@ -133,7 +133,8 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     scored = min(len(least), 1) if cost.knows_select else len(least)
     low = examples + facts.select_rows * (1 + scored)
     replays = total([batch.replays for batch in batches])
-    rollouts = Range(min(low, fixed), fixed + replays.high + (rounds - 1) * learning)
+    checks = spec.method.epochs * cost.dropping.high
+    rollouts = Range(min(low, fixed), fixed + replays.high + checks + (rounds - 1) * learning)
     return rollouts, Range(examples, learning * rounds) if cost.reflects else Range(0, 0)
 
 

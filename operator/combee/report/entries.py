@@ -54,6 +54,7 @@ LEFT_OUT = {
     "replay": "its replay spoke against it",
     "deleted": "two distinct examples asked for its removal",
     "harmful": "found harmful beyond doubt",
+    "elsewhere": "rows of select came right without it",
     "superseded": "what replaced it stands",
     "paraphrase": "another wording of it stands",
     "budget": "it did not fit the token budget",

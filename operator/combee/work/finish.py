@@ -21,13 +21,14 @@ from combee.methods.verification import Verified
 from combee.plan.engine import engine_digest
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection, Trajectory
-from combee.steps import FINISH, KINDS, MAP, REDUCE
+from combee.steps import FINISH, KINDS, MAP, PROFILE, REDUCE
 from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
 from combee.work.context import (
     WorkContext,
     get_lines,
     held_out_split,
     put_json,
+    read_receipt,
     require_receipts,
     total,
     total_usage,
@@ -70,6 +71,10 @@ async def run_finish(
     inputs = await _read(context, step, plan)
     asker = context.asker(plan)
     applied = await _apply(context, asker, plan, ledger, shown, inputs)
+    if plan.evaluate and await _ends_epoch(context, plan):
+        start = await _start_scores(context, step)
+        verified = await _without_harm(context, asker, plan, applied.verified, start)
+        applied = replace(applied, ledger=verified.artifact, verified=verified)
     budget_tokens = plan.render_token_budget
     rendered = context.method.render(applied.ledger, budget_tokens=budget_tokens, verify=plan.verify)
     scores: dict[str, float] = {}
@@ -158,6 +163,35 @@ async def _apply(
     )
     verified = await run_verification(context, asker, plan, verifying)
     return _Applied(verified.artifact, refusals, verified)
+
+
+async def _ends_epoch(context: WorkContext, plan: IterationPlan) -> bool:
+    return plan.offset + plan.batch_size >= len((await context.data.train()).examples)
+
+
+async def _without_harm(
+    context: WorkContext,
+    asker: Asker,
+    plan: IterationPlan,
+    verified: Verified[Any],
+    start: Mapping[str, float],
+) -> Verified[Any]:
+    """Return what was verified, without what the end of the epoch shows to harm."""
+    dropping = context.method.dropping(
+        verified.artifact, start=start, budget_tokens=plan.render_token_budget, verify=plan.verify
+    )
+    dropped = await run_verification(context, asker, plan, dropping)
+    return replace(verified, artifact=dropped.artifact, known={**verified.known, **dropped.known})
+
+
+async def _start_scores(context: WorkContext, step: Step) -> dict[str, float]:
+    """Return what each row of select scored in profile, by id; nothing where an earlier version left none."""
+    profile = step.inputs.get(PROFILE.name)
+    receipt = await read_receipt(context, profile) if profile else None
+    if receipt is None or "scores" not in receipt.outputs:
+        return {}
+    scores: dict[str, float] = json.loads(await context.store.aget_blob(receipt.outputs["scores"]))
+    return scores
 
 
 async def _with_inputs(context: WorkContext, trajectories: Mapping[str, Trajectory]) -> dict[str, Trajectory]:

@@ -56,6 +56,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
                 context,
                 happened({PROFILE.name: asker.rows}, context.slots) | asker.counts() | {"start": why},
             ),
+            "scores": await put_json(context, {one.example_id: one.score for one in answered}),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
         },

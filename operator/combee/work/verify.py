@@ -38,14 +38,15 @@ async def _rollouts(context: WorkContext, plan: IterationPlan, turn: Round) -> l
     """Return a round's rollouts, in order. On train they are repeats of the epoch's rollouts, on select of
     its evaluations, so that the same question is asked only once."""
     rollouts: list[_Rollout] = []
-    if turn.rollouts:
-        train = {example.id: example for example in (await context.data.train()).examples}
-        rollouts += [
-            (train[one.example_id], one.page, plan.epoch + one.repeat, one.repeat > 0)
-            for one in turn.rollouts
-        ]
+    train = (await context.data.train()).examples if turn.rollouts else ()
+    of_select = turn.sweep or any(one.of == "select" for one in turn.rollouts)
+    select = (await held_out_split(context))[0] if of_select else []
+    rows = {"train": (plan.epoch, train), "select": (0, select)}
+    by_id = {name: {example.id: example for example in examples} for name, (_, examples) in rows.items()}
+    for one in turn.rollouts:
+        repeat = rows[one.of][0] + one.repeat
+        rollouts.append((by_id[one.of][one.example_id], one.page, repeat, one.repeat > 0))
     if turn.sweep:
-        select, _ = await held_out_split(context)
         rollouts += [(example, page, 0, False) for page in turn.sweep for example in select]
     return rollouts
 

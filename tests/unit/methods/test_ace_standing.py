@@ -10,6 +10,7 @@ from combee.methods.ace import Ledger
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.conflicts import contradictions
 from combee.methods.ace.entries import entry_digest
+from combee.methods.ace.ledger import Harm
 from combee.methods.protocol import INITIAL, Refusal, Verdict, Verify
 
 YEAR, BANK = "Interest: divide by 365 days", "Interest: divide by 360 days"
@@ -302,6 +303,15 @@ def test_what_had_nothing_to_fix_and_harmed_no_control_keeps_the_rule_of_two_sou
     assert why_left_out(harmful, "Say so") == "replay"
     assert [r.reason for r in harmful.refusals] == ["it harms 2 of 2 control examples"]
     assert two.refusals == frozenset()
+
+
+def test_what_spoilt_rows_of_select_is_left_out_for_good_but_not_the_users_own() -> None:
+    harm = Ledger(harms=frozenset({Harm(entry_digest("Say so"), "s1")}))
+    ledger = learn(add("Say so", "1@1", "2@1")).join(harm)
+    assert why_left_out(ledger, "Say so") == "elsewhere"
+    assert ACE.from_json(ledger.to_json()) == ledger and b"harms" not in learn(add("Say so")).to_json()
+    given = ACE.initial("[a-1] helpful=0 harmful=0 :: Say so").join(harm)
+    assert texts_of(given) == {"Say so"}
 
 
 @pytest.mark.parametrize("kind", ["leak", "injection"])

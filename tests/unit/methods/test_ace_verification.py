@@ -1,14 +1,17 @@
-"""What replay asks, what it makes of the answers."""
+"""What replay asks, what it makes of the answers, and what the drop-one check finds and leaves alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
-from ace_makers import ACE, add, learn, trajectory, why_left_out
+from ace_makers import ACE, add, learn, playbook, trajectory, why_left_out
+from hypothesis import given
+from hypothesis import strategies as st
 
 from combee.methods.ace import Ledger
+from combee.methods.ace.dropping import BUDGET_SHARE
 from combee.methods.ace.verification import SECOND_LOOK
 from combee.methods.protocol import Verdict
 from combee.methods.verification import Rollout, Round, Verified, Verifying
@@ -18,13 +21,19 @@ Model = Callable[[str, str, int], bool]
 """(example, text, repeat) -> whether it is answered right."""
 
 
-def driven(verifying: Verifying[Ledger], model: Model) -> tuple[Verified[Ledger], dict[str, list[Rollout]]]:
+def driven(
+    verifying: Verifying[Ledger], model: Model, select: tuple[str, ...] = ()
+) -> tuple[Verified[Ledger], dict[str, list[Rollout]]]:
     """What a verification ends with, and the rollouts that it asked for by stage."""
     stages: dict[str, list[Rollout]] = {}
     try:
         turn: Round = next(verifying)
         while True:
-            asked = stages[turn.stage] = list(turn.rollouts)
+            asked = [
+                *turn.rollouts,
+                *(Rollout(row, page, of="select") for page in turn.sweep for row in select),
+            ]
+            stages[turn.stage] = asked
             turn = verifying.send([answered(one, model) for one in asked])
     except StopIteration as end:
         return end.value, stages
@@ -110,3 +119,78 @@ def test_a_lost_call_decides_nothing() -> None:
         while True:
             turn = verifying.send([trajectory("1@0", error="timeout") for _ in turn.rollouts])
     assert end.value.value.decided == 0 and end.value.value.artifact.verdicts == frozenset()
+
+
+# -- the drop-one check
+
+ROWS = tuple(f"s{n:03d}" for n in range(200))
+ENTRIES = tuple(f"Say word{n}" for n in range(12))
+BAD = ENTRIES[5]
+
+
+def learnt(*texts: str) -> Ledger:
+    return learn(*(add(text, "1@1", "2@1", section="strategies") for text in texts))
+
+
+def checked(ledger: Ledger, model: Model, start: Mapping[str, float]) -> tuple[Ledger, int]:
+    """The ledger afterwards, and the rollouts besides those that score select."""
+    verifying = ACE.dropping(ledger, start=start, budget_tokens=8000, verify="Replay")
+    done, stages = driven(verifying, model, tuple(start))
+    return done.artifact, sum(len(asked) for stage, asked in stages.items() if stage != "select")
+
+
+def left(ledger: Ledger) -> set[str]:
+    return {ledger.texts[digest] for digest in playbook(ledger).included}
+
+
+ALL_RIGHT = dict.fromkeys(ROWS, 1.0)
+
+
+@given(st.sets(st.sampled_from(ENTRIES), max_size=3), st.sets(st.sampled_from(ROWS), min_size=1, max_size=3))
+def test_what_spoils_rows_is_found_and_all_else_stays(bad: set[str], rows: set[str]) -> None:
+    after, rollouts = checked(
+        learnt(*ENTRIES), lambda e, t, r: e not in rows or not any(f"{b}\n" in t for b in bad), ALL_RIGHT
+    )
+    assert left(after) == set(ENTRIES) - bad
+    assert rollouts == 0 or bad
+
+
+def test_without_fallen_rows_nothing_is_asked() -> None:
+    ledger = learnt(*ENTRIES)
+    assert checked(ledger, lambda e, t, r: True, ALL_RIGHT) == (ledger, 0)
+    assert checked(ledger, lambda e, t, r: False, dict.fromkeys(ROWS, 0.0)) == (ledger, 0)
+
+
+def test_a_slip_that_any_change_of_the_text_mends_blames_nobody() -> None:
+    ledger = learnt(*ENTRIES)
+    whole = playbook(ledger).text
+    after, rollouts = checked(ledger, lambda e, t, r: not (e == "s003" and t == whole), ALL_RIGHT)
+    assert after == ledger and rollouts == 2
+
+
+def test_an_entry_that_mends_more_rows_than_it_spoils_stays() -> None:
+    start = ALL_RIGHT | dict.fromkeys(ROWS[:3], 0.0)
+
+    def model(example: str, text: str, repeat: int) -> bool:
+        shown = f"{BAD}\n" in text
+        return shown if example in ROWS[:3] else not (example == "s009" and shown)
+
+    assert left(checked(learnt(*ENTRIES), model, start)[0]) == set(ENTRIES)
+    worse = dict(list(start.items())[2:])
+    assert left(checked(learnt(*ENTRIES), lambda e, t, r: model(e, t, r) and e != "s002", worse)[0]) == set(
+        ENTRIES
+    ) - {BAD}
+
+
+def test_the_group_tests_keep_to_their_budget() -> None:
+    verifying = ACE.dropping(learnt(*ENTRIES), start=ALL_RIGHT, budget_tokens=8000, verify="Replay")
+    _, stages = driven(verifying, lambda e, t, r: not any(f"{x}\n" in t for x in ENTRIES), ROWS)
+    assert len(stages["drop-one"]) <= BUDGET_SHARE * len(ROWS)
+
+
+@pytest.mark.parametrize("verify", ["Support", "Off"])
+def test_it_belongs_to_replay_and_needs_the_starts_scores(verify: str) -> None:
+    ledger = learnt(*ENTRIES)
+    for start, rule in ((ALL_RIGHT, verify), ({}, "Replay")):
+        verifying = ACE.dropping(ledger, start=start, budget_tokens=8000, verify=rule)  # type: ignore[arg-type]
+        assert driven(verifying, lambda e, t, r: False, ROWS) == (Verified(ledger), {})

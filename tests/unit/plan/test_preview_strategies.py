@@ -56,3 +56,8 @@ def test_calls_and_inputs_of_an_iteration(
 def test_embeddings_are_estimated_too() -> None:
     naive, topk = shown("Naive", 100), shown("TopK", 100)
     assert topk.tokens.low > naive.tokens.low and topk.tokens.high > naive.tokens.high
+
+
+def test_replays_and_the_check_at_the_end_are_counted_where_replay_verifies() -> None:
+    replay, support = (shown("ParallelScan", 50, verify=rule).rollouts for rule in ("Replay", "Support"))
+    assert (replay.low, replay.high - support.high) == (support.low, 3 * 100 + 3 * 50)

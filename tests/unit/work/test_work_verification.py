@@ -65,7 +65,7 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
         pages = [Page.of(f"{shared} {k}", shared) for k in range(2)]
         answers: Sequence[Trajectory] = yield Round("first", (Rollout("2", pages[0]), Rollout("0", pages[1])))
         seen.append([(one.example_id, one.output) for one in answers])
-        rollouts = (Rollout("1", pages[0], 1000),)
+        rollouts = (Rollout("1", pages[0], 1000), Rollout("s1", pages[0], of="select"))
         answers = yield Round("second", rollouts, sweep=tuple(pages))
         seen.append([(one.example_id, one.output[-1]) for one in answers])
         return Verified("done", 2, 1, 1)
@@ -76,7 +76,7 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
     tried = await verify.run_verification(context, None, plan, method())  # type: ignore[arg-type]
     assert tried == Verified("done", 2, 1, 1)
     assert seen[0] == [("2", "the text that all share 0"), ("0", "the text that all share 1")]
-    assert seen[1] == [("1", "0"), ("s0", "0"), ("s1", "0"), ("s0", "1"), ("s1", "1")]
+    assert seen[1] == [("1", "0"), ("s1", "0"), ("s0", "0"), ("s1", "0"), ("s0", "1"), ("s1", "1")]
     assert [example for stage, example, *_ in asked if stage == "first"] == ["0", "2"], "the first came last"
     assert {(stage, example, epoch) for stage, example, _, epoch in asked} == {
         ("first", "2", 3),
@@ -85,6 +85,7 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
         ("second", "s0", 0),
         ("second", "s1", 0),
     }
+    assert len(asked) == 7, "what is asked twice in a round is asked once"
     assert progress.stages == [("first", 2), ("second", 5)]
 
 

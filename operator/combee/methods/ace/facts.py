@@ -38,6 +38,7 @@ class Facts:
     refused: dict[str, str]
     replacements: tuple[Change, ...]
     deleters: dict[str, frozenset[str]]
+    harmful: frozenset[str]
     lines: tuple[Line, ...]
     bullets: dict[str, Line]
 
@@ -66,6 +67,7 @@ def facts_of(ledger: Ledger) -> Facts:
             c for c in sorted(ledger.changes) if c.op != "DELETE" and c.base in known and c.result in known
         ),
         deleters={base: frozenset(examples) for base, examples in deleters.items()},
+        harmful=frozenset(harm.entry for harm in ledger.harms),
         lines=lines,
         bullets={line.digest: line for line in reversed(lines) if line.kind == "bullet"},
     )
@@ -75,7 +77,8 @@ def facts_of(ledger: Ledger) -> Facts:
 class Lesson:
     """Entries that say the same, under the one that represents them. Counts are of distinct examples.
 
-    ``tried`` are the sources that it was replayed on; an empty one stands for controls alone.
+    ``tried`` are the sources that it was replayed on; an empty one stands for controls alone. ``harms``:
+    whether it spoilt an example of select.
     """
 
     members: tuple[str, ...]
@@ -87,6 +90,7 @@ class Lesson:
     losses: int
     tried: frozenset[str]
     deleters: frozenset[str]
+    harms: bool
     section: str
     parents: tuple[str, ...]
 
@@ -229,6 +233,7 @@ def _gather(
         losses=sum(facts.losses[d] for d in cluster),
         tried=frozenset(verdict.source for d in cluster for verdict in facts.tried.get(d, ())),
         deleters=frozenset(e for d in cluster for e in facts.deleters.get(d, ())),
+        harms=any(d in facts.harmful for d in cluster),
         section=_section(own),
         parents=tuple(sorted({b for d in cluster for b in bases.get(d, ())} - set(cluster))),
     )

@@ -12,6 +12,7 @@ reader sees (which entry stands, which is contested) is *derived* from the facts
 | Change | a source wants ``base`` replaced by ``result`` (UPDATE, MERGE) or gone (DELETE) |
 | Verdict | what a replay of an entry showed |
 | Refusal | why an entry may not be rendered |
+| Harm | an entry spoilt an example of select |
 | initial | a playbook text that the user gave, kept byte for byte |
 """
 
@@ -67,6 +68,14 @@ class Change:
     source: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Harm:
+    """The fact that ``entry`` spoilt an example of select that came right again without it."""
+
+    entry: str
+    example: str
+
+
 @dataclass(frozen=True, eq=False)
 class Ledger(FactSet):
     """An artifact made of sets of facts about entries."""
@@ -78,6 +87,7 @@ class Ledger(FactSet):
     verdicts: frozenset[Verdict] = frozenset()
     refusals: frozenset[Refusal] = frozenset()
     initial: frozenset[str] = frozenset()
+    harms: frozenset[Harm] = frozenset()
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -96,6 +106,8 @@ class Ledger(FactSet):
             "initial": lambda: sorted(self.initial),
             **facts,
         }
+        if self.harms:  # ledgers without any keep the bytes and the digest that they always had
+            body["harms"] = partial(rows_of, self.harms)
         # Part by part: whole, the lists, their text and its bytes would all be held at once.
         parts = (f'"{name}":{_dumps(body[name]())}'.encode("ascii") for name in sorted(body))
         return b"{" + b",".join(parts) + b"}"
@@ -118,4 +130,5 @@ def _ledger(body: dict[str, Any]) -> Ledger:
         verdicts=frozenset(Verdict(e, s, f, h, tuple(c)) for e, s, f, h, c in body["verdicts"]),
         refusals=frozenset(Refusal(*row) for row in body["refusals"]),
         initial=frozenset(body["initial"]),
+        harms=frozenset(Harm(*row) for row in body.get("harms", ())),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from combee.algo.ranges import Range
-from combee.methods.ace import answers, change, diff, group, ledger, prompts, render, verification
+from combee.methods.ace import answers, change, diff, dropping, group, ledger, prompts, render, verification
 from combee.methods.ace.ledger import Ledger
 from combee.methods.base import Method
 from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Update
@@ -41,6 +41,7 @@ class AceMethod(Method[Ledger]):
     checks = staticmethod(change.checks)
     with_refusals = staticmethod(change.with_refusals)
     verification = staticmethod(verification.verification)
+    dropping = staticmethod(dropping.dropping)
     served_text = staticmethod(prompts.served_text)
     lines_of = staticmethod(diff.lines_of)
     diff_texts = staticmethod(diff.diff_playbooks)
@@ -54,8 +55,12 @@ class AceMethod(Method[Ledger]):
         return self.rollout_prompt(instructions, playbook_text, prompts.reviewed(model_input, reflection))
 
     def cost(self, of: Iteration) -> Cost:
-        """Count replays: each entry is tried on its own example and on controls."""
-        return Cost(tried=Range(0, 3 * of.size if of.verify == "Replay" else 0))
+        """Count replays, and the drop-one check, which may end with select scored once more."""
+        replayed = of.verify == "Replay"
+        return Cost(
+            tried=Range(0, 3 * of.size if replayed else 0),
+            dropping=Range(0, 3 * of.select_rows if replayed else 0),
+        )
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:
         return group.group(updates, cap=cap)

@@ -9,6 +9,7 @@
 | replay | its replay was lost, whoever says the same |
 | deleted | two distinct examples asked for it |
 | harmful | found harmful beyond doubt |
+| elsewhere | it spoilt examples of select |
 | superseded | an UPDATE or MERGE of it stands |
 | paraphrase | another wording of it stands |
 """
@@ -128,6 +129,8 @@ def _reason_out(rep: str, lessons: Lessons, facts: Facts, rivals: Rivals, verify
         return "deleted"
     if outvoted(lesson.helpful, lesson.harmful):
         return "harmful"
+    if lesson.harms and not trusted:
+        return "elsewhere"
     if trusted or verify == "Off" or len(lesson.examples) >= DISTINCT_TO_SUPPORT:
         return ""
     if verify == "Replay" and lesson.won:
