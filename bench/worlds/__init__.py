@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.harness import Row
 from bench.worlds.batches import batches
 from bench.worlds.canaries import canaries
+from bench.worlds.lessons import lessons
 from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
 from bench.worlds.weak import weak
@@ -16,6 +17,7 @@ from bench.worlds.weak import weak
 WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-batches": batches,
     "worlds-outcomes": outcomes,
+    "worlds-lessons": lessons,
     "worlds-canaries": canaries,
     "worlds-lifetimes": lifetimes,
     "worlds-weak": weak,
