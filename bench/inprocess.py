@@ -242,7 +242,7 @@ class Learnt:
     rendered: int
     playbook_tokens: int
     rollouts: int
-    """of learning: map and replay, without heldOut."""
+    """of learning: map, replay and the drop-one check, without the scoring of select."""
     calls: int
     aggregator_calls: int
 
@@ -308,7 +308,12 @@ async def _looked_at(executor: LocalExecutor, held_out: Dataset) -> Learnt:
         for s in executor.summaries.values()
         if s.kind == "finish"
     ]
-    evaluated = sum(s.counts["evaluated"] for s in executor.summaries.values() if s.kind == "finish")
+    evaluated = sum(
+        stage["calls"]
+        for record in finished
+        for stage in record["stages"]
+        if stage["stage"].startswith("select")
+    )
     return Learnt(
         scores=getattr(seen, "by_id", seen),
         entries=len(context.method.views(learnt, shown, verify=verify)),

@@ -42,6 +42,9 @@ from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.variants import of_text
 from combee.work.verify import run_verification
 
+ON_SELECT = ("select", "drop-one")
+"""What the stages begin with whose rollouts are on rows of select; they are no matter of the batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
@@ -224,7 +227,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
     modelled = round(modelled_seconds(rows, context.slots), 6)
     walls = {**_step_walls(inputs.receipts), step.kind: context.clock() - iteration.started}
     wall = round(sum(walls.values()), 6)
-    learning = [row for row in rows if not row.stage.startswith("select")]
+    learning = [row for row in rows if not row.stage.startswith(ON_SELECT)]
     record = {
         **_record(context, iteration, sum(role.tokens for role in usage.values()), rows),
         **happened(by_step, context.slots),
@@ -247,7 +250,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
         counts={
             "iteration": plan.iteration,
             **{name: iteration.total(name) for name in ("examples", "correct", "failed", "rollouts")},
-            "evaluated": sum(row.stage.startswith("select") for row in rows),
+            "evaluated": len(rows) - len(learning),
             "rendered": len(iteration.rendered.included),
             "lessons": record["retention"]["distinct"],
             "carried": record["retention"]["carried"],

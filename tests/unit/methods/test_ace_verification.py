@@ -16,6 +16,7 @@ from combee.methods.ace.verification import SECOND_LOOK
 from combee.methods.protocol import Verdict
 from combee.methods.verification import Rollout, Round, Verified, Verifying
 from combee.records import Trajectory
+from combee.work.finish import ON_SELECT
 
 Model = Callable[[str, str, int], bool]
 """(example, text, repeat) -> whether it is answered right."""
@@ -186,6 +187,7 @@ def test_the_group_tests_keep_to_their_budget() -> None:
     verifying = ACE.dropping(learnt(*ENTRIES), start=ALL_RIGHT, budget_tokens=8000, verify="Replay")
     _, stages = driven(verifying, lambda e, t, r: not any(f"{x}\n" in t for x in ENTRIES), ROWS)
     assert len(stages["drop-one"]) <= BUDGET_SHARE * len(ROWS)
+    assert all(stage.startswith(ON_SELECT) for stage in stages), "they are no matter of the batch's cost"
 
 
 @pytest.mark.parametrize("verify", ["Support", "Off"])
