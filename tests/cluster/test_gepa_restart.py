@@ -44,7 +44,7 @@ def test_gepa_goes_through_operator_restarts_to_the_bytes_of_a_laptop(
         print(f"killed the operator during {at}")
     with operating(cluster, namespace, log):
         status = runs.ended()
-    assert status["phase"] == "Unsure", status["message"]  # its gain on 60 rows of gate can be chance
+    assert status["phase"] == "Learned", status["message"]
     locally(runs, tmp_path, gepa)
     held = cluster.get("configmap", status["published"], namespace=namespace)["data"]
     digest = hashlib.sha256(held["artifact.json"].encode()).hexdigest()

@@ -233,7 +233,7 @@ def test_a_run_that_is_over_is_neither_suspended_nor_wrong(there: Combee) -> Non
 def test_preview_of_a_run_on_the_cluster(there: Combee) -> None:
     shown = there("preview", "quickstart")
     assert shown.returncode == 0, shown.stderr
-    assert "60 rows select, 60 rows gate" in shown.stdout
+    assert "100 rows select, 100 rows gate" in shown.stdout
     assert "Next: kubectl combee status quickstart" in shown.stdout
 
 

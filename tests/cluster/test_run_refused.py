@@ -31,7 +31,7 @@ def test_a_run_that_rose_over_its_own_start_but_not_over_the_active_version_is_r
 
     learn(cluster, namespace, "badly", planted())
     status = runs.ended("badly")
-    assert status["phase"] == "Unsure", status  # it rose, by a gain that its few rows do not show
+    assert status["phase"] == "Learned", status  # over the start that it was given
     (worse,) = there.versions().keys() - {good}
     eventually("what it learned is refused", lambda: there.phase(worse) == "Refused")
     print(cluster.kubectl("get", "pb,plr", "-o", "wide", namespace=namespace))
