@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from combee import extensions
 from combee.algo.ranges import Range
-from combee.algo.retransmit import choose_redundancy
+from combee.algo.retransmit import Redundancy, choose_redundancy, leaf_size
 from combee.algo.tree import Caps, Level, pack, plan_leaves, plan_levels
 from combee.api.aggregation import Aggregation
 
@@ -39,6 +39,8 @@ class Batch:
     iteration: int
     overhead_tokens: int
     """tokens of an aggregator's prompt without any of them."""
+    slots: int
+    """aggregator calls that may run at once."""
     clusters: int | None = None
     """calls of the base method's group-by over what the leaves gave; None: as many as are alike."""
 
@@ -84,24 +86,27 @@ def summarized(how: Aggregation, batch: Batch) -> Calls:
     return Calls(len(levels[0]), widest, Range.of(len(levels[0]) + sum(above)), above)
 
 
+def redundancy_of(how: Aggregation) -> Redundancy:
+    """Return how reflections are sent, as the manifest says it."""
+    return choose_redundancy(how.redundancy.mode, how.redundancy.copies, how.redundancy.max_rounds)
+
+
 def scanned(how: Aggregation, batch: Batch) -> Calls:
     """Leaves, again for what was not carried where retransmission is on, and then the merge."""
-    redundancy = choose_redundancy(
-        how.redundancy.mode, batch.size, how.redundancy.copies, how.redundancy.max_rounds
-    )
-    retransmit = redundancy.mode == "Retransmit"
+    redundancy = redundancy_of(how)
+    of_all = redundancy.mode == "Duplicate"
     dealt = plan_leaves(
         [REFLECTION_TOKENS] * batch.size,
         Caps(how.max_fan_in, how.max_input_tokens, batch.overhead_tokens),
         seed=batch.seed,
         iteration=batch.iteration,
-        copies=1 if retransmit else redundancy.copies,
-        leaf_size=how.leaf_size,
+        copies=redundancy.copies,
+        leaf_size=how.leaf_size if of_all else leaf_size(batch.size, batch.slots, most=how.leaf_size),
         subgroups=how.subgroups,
     )
     leaves = len(dealt)
     widest = max((len(leaf) for leaf in dealt), default=0)
-    rounds = Range(1, redundancy.rounds if retransmit else 1)
+    rounds = Range(1, redundancy.rounds)
     levels, merged = MERGES[how.merge](how, batch, leaves)
     again = leaves if rounds.high > 1 else 0
     return Calls(leaves, widest, Range(leaves, leaves + again).plus(merged), levels, rounds)

@@ -54,8 +54,9 @@ class Redundancy(Model):
 
     mode: Literal["Auto", "Duplicate", "Retransmit"] = Field(
         default="Auto",
-        description="Duplicate sends every reflection to several leaves; Retransmit sends again what was "
-        "not carried; Auto: Duplicate below 64 reflections or where the method asks for it, else Retransmit.",
+        description="Duplicate sends every reflection to several leaves; Retransmit sends again those whose "
+        "lesson was lost, until 95 % of the distinct lessons are kept; Auto: Retransmit, unless the method "
+        "asks for Duplicate.",
     )
     copies: Int = Field(
         default=2, ge=1, le=16, description="Different leaves each reflection goes to (Duplicate)."
@@ -73,7 +74,11 @@ class Aggregation(Model):
         default_factory=Redundancy, description="Protection against dropped reflections."
     )
     leaf_size: Int = Field(
-        default=8, ge=1, le=1000, description="Reflections of a leaf call; maxFanIn holds too."
+        default=8,
+        ge=1,
+        le=1000,
+        description="Most reflections of a leaf call; maxFanIn holds too. With Retransmit a leaf takes "
+        "fewer, down to 2, while slots would stand empty.",
     )
     max_fan_in: Int = Field(default=32, ge=2, le=1000, description="Most inputs of any aggregator call.")
     max_input_tokens: Int = Field(

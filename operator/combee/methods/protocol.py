@@ -263,6 +263,8 @@ class Cost:
 
     tried: Range = Range(0, 0)  # noqa: RUF009
     """rollouts that it takes to believe what was proposed."""
+    rounds: int = 1
+    """rounds that these come in, each of which waits for the one before."""
     dropping: Range = Range(0, 0)  # noqa: RUF009
     """rollouts on select at the end of an epoch that show what harms."""
     reflects: bool = True

@@ -15,14 +15,15 @@ from functools import reduce
 from typing import Any
 
 from combee.algo.budget import Spend, fits, largest_affordable
-from combee.algo.retransmit import choose_redundancy
 from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
+from combee.plan.engine import hardware_slots
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import EVALUATE, ITERATION, PROFILE
+from combee.strategies import redundancy_of
 
 EVALUATIONS_PER_RUN = 20
 """heldOut's select half is scored about this often in a run, whatever the batch size is, so that
@@ -163,8 +164,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
     batch = next_batch(spec, state, affordable=_affordable(spec, state))
     aggregation = spec.method.stated.aggregation(spec.aggregation)
     variants = min(spec.method.variants_in_flight, batch.size)
-    stated = aggregation.redundancy
-    redundancy = choose_redundancy(stated.mode, -(-batch.size // variants), stated.copies, stated.max_rounds)
+    redundancy = redundancy_of(aggregation)
     return IterationPlan(
         iteration=state.iteration,
         epoch=state.epoch,
@@ -190,6 +190,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,
         variants=variants,
+        slots=hardware_slots(spec)[0] if redundancy.mode == "Retransmit" else 0,
     )
 
 

@@ -24,8 +24,6 @@ from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
 ANSWER_TOKENS = 150
 """an answer of an agent who writes its steps first."""
-LEAF_TOKENS = ENTRIES_PER_LEAF * ENTRY_TOKENS
-
 Stage = tuple[float, float]
 """(chains of calls that may run side by side, tokens that each of them writes, one call after the other)"""
 
@@ -88,18 +86,21 @@ def stages(spec: RunSpec, size: int, pace: Pace) -> Iterator[Stage]:
     """Yield the stages of an iteration of ``size`` examples: map, leaves, what is above them, replays."""
     cost = method_of(spec).cost(Iteration(size, 1, 1, 0, spec.verify))
     how = spec.method.stated.aggregation(spec.aggregation)
-    calls = strategies.cost_of(how)(how, strategies.Batch(size, spec.seed, 0, 0, cost.clusters))
+    slots, _ = hardware_slots(spec)
+    calls = strategies.cost_of(how)(how, strategies.Batch(size, spec.seed, 0, 0, slots, cost.clusters))
+    leaf_tokens = ENTRY_TOKENS * min(ENTRIES_PER_LEAF, calls.leaf_inputs)
     reflected = spec.method.reflection_rounds * REFLECTION_TOKENS if cost.reflects else 0
     yield size, (pace.answer_tokens if spec.rolls_out else 0) + reflected
-    yield calls.leaves, LEAF_TOKENS
+    yield calls.leaves, leaf_tokens
     # What was lost is sent again: a few calls, but each round takes the time of one.
-    for _ in range(1, calls.rounds.high):
-        yield 1, LEAF_TOKENS
+    if calls.rounds.high > 1:
+        yield 1, leaf_tokens * (calls.rounds.high - 1) / 2
     above = sum(calls.levels)
     for nodes in calls.levels:
-        yield nodes, LEAF_TOKENS
+        yield nodes, ENTRIES_PER_LEAF * ENTRY_TOKENS
     merged = (calls.calls.low + calls.calls.high) / 2 - calls.leaves - above
     if merged > 0:
         yield merged, ENTRY_TOKENS
     if cost.tried.high:
         yield (cost.tried.low + cost.tried.high) / 2, pace.answer_tokens
+        yield 1, pace.answer_tokens * (cost.rounds - 1)

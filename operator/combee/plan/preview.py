@@ -19,6 +19,7 @@ from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN
+from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
 from combee.plan.state import DataFacts, RunState
 from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
@@ -194,6 +195,7 @@ def _of_one_part(spec: RunSpec, iteration: int, size: int, cost: Cost) -> Batch:
         seed=spec.seed,
         iteration=iteration,
         overhead_tokens=overhead_tokens,
+        slots=hardware_slots(spec)[0],
         clusters=cost.clusters,
     )
     calls = strategies.cost_of(aggregation)(aggregation, batch)
@@ -207,7 +209,7 @@ def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range
     low = (
         rollouts.low * (shape.input_tokens + ANSWER_TOKENS)
         + reflections.low * (shape.input_tokens + REFLECTION_TOKENS)
-        + calls.low * spec.aggregation.leaf_size * REFLECTION_TOKENS
+        + calls.low * REFLECTION_TOKENS
     )
     full = shape.input_tokens + playbook
     high = (

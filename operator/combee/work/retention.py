@@ -13,9 +13,10 @@ from operator import add
 from typing import Any
 
 from combee.algo.components import similarity_labels
+from combee.algo.retransmit import lost_lessons
 from combee.methods.base import Method
 from combee.methods.protocol import Update
-from combee.records import Reflection
+from combee.records import Lesson, Reflection
 
 RARITY = ((1, 1, "1"), (2, 4, "2-4"), (5, 10**9, "5+"))
 """Classes by the number of reflections that state a lesson: least, most, label."""
@@ -41,23 +42,38 @@ def summed(levels: Iterable[Level]) -> list[Level]:
     return list(by_name.values())
 
 
-def uncarried(method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]) -> set[int]:
-    """Return the positions of the reflections with a lesson that is not carried yet."""
+def to_send_again(
+    method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]
+) -> list[int]:
+    """Return the positions of the reflections that state a lesson which was lost; in order, and without those
+    whose statement of it was carried."""
     carried = method.carried_all(reflections, updates)
-    return {
+    lessons, clusters = _clusters(reflections)
+    lost = lost_lessons(clusters, [lesson.id in carried for lesson in lessons])
+    ids = {
+        lesson.id
+        for lesson, cluster in zip(lessons, clusters, strict=True)
+        if cluster in lost and lesson.id not in carried
+    }
+    return [
         position
         for position, reflection in enumerate(reflections)
-        if any(lesson.id not in carried for lesson in reflection.lessons)
-    }
+        if any(lesson.id in ids for lesson in reflection.lessons)
+    ]
+
+
+def _clusters(reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[int]]:
+    """Return all lessons, and which distinct one each states."""
+    lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
+    # Lessons are one if numbers, identifiers and condition match and wordings share 60 % (DESIGN section 5).
+    return lessons, similarity_labels([lesson.text for lesson in lessons], same_condition=True)
 
 
 def _distinct(reflections: Sequence[Reflection], carried: Collection[str]) -> list[tuple[int, bool]]:
     """Return (how often stated, carried?) for each distinct lesson. ``carried``: ids of lessons."""
-    lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
     counts: dict[int, int] = defaultdict(int)
     carried_clusters: set[int] = set()
-    # Lessons are one if numbers, identifiers and condition match and wordings share 60 % (DESIGN section 5).
-    clusters = similarity_labels([lesson.text for lesson in lessons], same_condition=True)
+    lessons, clusters = _clusters(reflections)
     for lesson, cluster in zip(lessons, clusters, strict=True):
         counts[cluster] += 1
         if lesson.id in carried:

@@ -2,12 +2,15 @@
 
 import math
 import time
+from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from combee.algo.components import similarity_labels
-from combee.algo.retransmit import Redundancy, choose_redundancy
+from combee.algo.retransmit import LEAST_LEAF, Redundancy, choose_redundancy, leaf_size, lost_lessons
 from combee.algo.seeds import rng
 from combee.algo.shuffle import augmented_shuffle
 from combee.algo.tree import leaf_count
@@ -90,20 +93,53 @@ def test_bound_holds_for_retransmission_and_breaks_for_salient_duplication() -> 
 
 
 @pytest.mark.parametrize(
-    ("mode", "n", "expected"),
+    ("mode", "expected"),
     [
-        ("Auto", 0, Redundancy("Duplicate", 2, 1)),
-        ("Auto", 63, Redundancy("Duplicate", 2, 1)),
-        ("Auto", 64, Redundancy("Retransmit", 1, 4)),
-        ("Duplicate", 5000, Redundancy("Duplicate", 2, 1)),
-        ("Retransmit", 3, Redundancy("Retransmit", 1, 4)),
+        ("Auto", Redundancy("Retransmit", 1, 4)),
+        ("Duplicate", Redundancy("Duplicate", 2, 1)),
+        ("Retransmit", Redundancy("Retransmit", 1, 4)),
     ],
 )
-def test_choose_redundancy(mode, n, expected) -> None:  # type: ignore[no-untyped-def]
-    assert choose_redundancy(mode, n, 2, 4) == expected
+def test_choose_redundancy(mode, expected) -> None:  # type: ignore[no-untyped-def]
+    assert choose_redundancy(mode, 2, 4) == expected
 
 
 def test_redundancy_nonsense_is_our_bug() -> None:
-    for arguments in (("Best", 5, 2, 4), ("Auto", 5, 0, 4), ("Auto", 5, 2, 0)):
+    for arguments in (("Best", 2, 4), ("Auto", 0, 4), ("Auto", 2, 0)):
         with pytest.raises(BugError):
             choose_redundancy(*arguments)  # type: ignore[arg-type]
+    for sizes in ((-1, 8, 8), (5, 0, 8), (5, 8, 0)):
+        with pytest.raises(BugError):
+            leaf_size(sizes[0], sizes[1], most=sizes[2])
+    with pytest.raises(BugError):
+        lost_lessons([0], [])
+
+
+@given(st.integers(0, 5000), st.integers(1, 512), st.integers(1, 100))
+def test_leaves_run_all_at_once_where_their_size_allows_it(n: int, slots: int, most: int) -> None:
+    size = leaf_size(n, slots, most=most)
+    assert min(most, LEAST_LEAF) <= size <= most
+    leaves = math.ceil(n / size)
+    assert leaves <= slots or size == most
+    if size > LEAST_LEAF:  # a smaller leaf would wait
+        assert math.ceil(n / (size - 1)) > slots
+    assert size >= leaf_size(n, slots + 1, most=most) and size <= leaf_size(n + 1, slots, most=most)
+
+
+statements = st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=200)
+
+
+@given(statements, st.randoms(use_true_random=False))
+def test_what_is_lost_has_fewer_sources_than_it_could_have(
+    found: list[tuple[int, bool]], mix: Random
+) -> None:
+    lost = lost_lessons([lesson for lesson, _ in found], [carried for _, carried in found])
+    lessons = {lesson for lesson, _ in found}
+    times = {lesson: sum(other == lesson for other, _ in found) for lesson in lessons}
+    carried = {lesson: sum(kept for other, kept in found if other == lesson) for lesson in lessons}
+    without = {lesson for lesson in lessons if carried[lesson] < min(2, times[lesson])}
+    assert lost in (without, frozenset())
+    assert (lost == without) or len(without) <= 0.05 * len(lessons) + 1e-9
+    mix.shuffle(found)
+    assert lost == lost_lessons([lesson for lesson, _ in found], [kept for _, kept in found])
+    assert not lost_lessons([lesson for lesson, _ in found], [True] * len(found))

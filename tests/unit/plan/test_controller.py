@@ -71,19 +71,19 @@ def test_the_first_size_is_expected_from_slots_and_lengths_and_a_trial_follows_w
         plans.append(plan)
         state = learn(run, state, plan, seconds(plan.batch_size))
     assert [(plan.batch_size, plan.trial) for plan in plans] == [
-        (84, False),
+        (100, False),
         (5, True),
         (44, False),
         (10, True),
     ]
     assert plans[0].batch_reason == (
-        "An iteration costs 12.1 s plus 0.175 s an example, so growing past 85 saves less than "
-        "45 % of the time. (expected from 200 slots, workers.concurrency, and profile's calls); 4000 "
-        "examples left are dealt out as 48 batches of about 84"
+        "An iteration costs 16.4 s plus 0.0697 s an example, so growing past 288 saves less than "
+        "45 % of the time; capped at 100, the largest of batching.sizes. (expected from 200 slots, "
+        "workers.concurrency, and profile's calls)"
     )
     assert plans[1].batch_reason == (
-        "trial: 5 examples instead of 84, to see how the time of an iteration grows: 51 s off the plan, and "
-        "it can save 166 s on the 3916 left"
+        "trial: 5 examples instead of 100, to see how the time of an iteration grows: 91 s off the plan, and "
+        "it can save 158 s on the 3900 left"
     )
     assert plans[2].batch_reason == (
         "An iteration costs 36 s plus 1 s an example (2 observations), so growing past 44 saves less than "
@@ -109,9 +109,10 @@ def test_a_whole_plan() -> None:
         epoch=0,
         offset=0,
         batch_size=84,
-        batch_reason="An iteration costs 13.4 s plus 0.163 s an example, so growing past 100 "
-        "saves less than 45 % of the time. (expected from 200 slots, workers.concurrency, and calls of an "
-        "H200); 250 examples left are dealt out as 3 batches of about 84; no trial would pay",
+        batch_reason="An iteration costs 23.6 s plus 0.0732 s an example, so growing past 394 "
+        "saves less than 45 % of the time; capped at 100, the largest of batching.sizes. (expected from 200 "
+        "slots, workers.concurrency, and calls of an H200); 250 examples left are dealt out as 3 batches of "
+        "about 84; no trial would pay",
         seed=0,
         in_order=False,
         shards=4,
@@ -131,7 +132,8 @@ def test_a_whole_plan() -> None:
         token_factor=1.0,
         trial=False,
         variants=1,
-        version=3,
+        slots=200,
+        version=4,
     )
 
 
@@ -289,7 +291,7 @@ def test_times_of_another_engine_do_not_count() -> None:
     run = dynamic()
     other = spec(batching={"mode": "Dynamic"}, workers={"concurrency": 199})
     assert engine_digest(run) != engine_digest(other)
-    state = many(run, start(), 6)
+    state = many(run, start(4000), 6)
     assert delay_of(run, state).source == ITERATIONS
     assert delay_of(other, state).observations == ()
     back = (Observed(5, 1.0, "a"), Observed(9, 1.0, "b"), Observed(9, 1.0, "a"))
@@ -417,13 +419,17 @@ def test_plans_of_older_versions_are_understood() -> None:
             IterationPlan.from_json(json.dumps(old | {"version": version}).encode(), where="here")
 
 
-def test_a_plan_of_one_text_is_written_as_it_was_before_there_could_be_more() -> None:
+def test_a_plan_is_written_as_the_version_that_can_hold_it() -> None:
     plan = iteration_plan(dynamic(), start())
-    written = json.loads(plan.to_json())
-    assert written["version"] == 2 and "variants" not in written
-    several = replace(plan, variants=3)
-    assert json.loads(several.to_json())["version"] == PLAN_VERSION
-    assert IterationPlan.from_json(several.to_json(), where="here") == several
+    full = replace(plan, slots=0)
+    for made, version, absent in (
+        (full, 2, {"variants", "slots"}),
+        (replace(full, variants=3), 3, {"slots"}),
+        (replace(plan, variants=3), PLAN_VERSION, set()),
+    ):
+        written = json.loads(made.to_json())
+        assert written["version"] == version and {"variants", "slots"} - written.keys() == absent
+        assert IterationPlan.from_json(made.to_json(), where="here") == made
 
 
 def test_the_largest_summary_of_an_iteration_fits() -> None:

@@ -19,7 +19,7 @@ from combee.records import Lesson, Reflection
 from combee.work.finish import run_finish
 from combee.work.map import run_map
 from combee.work.reduce import run_reduce
-from combee.work.retention import uncarried
+from combee.work.retention import to_send_again
 
 ITEM = re.compile(r"^\[(r-\d{5})\]", re.M)
 LESSON = re.compile(r"^- lesson: (.*)$", re.M)
@@ -60,7 +60,9 @@ async def iteration(
         assert isinstance(client, Client)
         client._answers = model  # type: ignore[assignment]
     plan, mapping = planned()
-    plan = replace(plan, shards=shards, evaluate=False, redundancy="Duplicate", copies=1, leaf_size=4)
+    plan = replace(
+        plan, shards=shards, evaluate=False, redundancy="Duplicate", copies=1, leaf_size=4, slots=0
+    )
     before = [await run_map(context, mapping, plan, shard, ALONE) for shard in range(shards)]
     reduce = Step("run-i000-reduce-a0", "reduce", 0, plan.seed, inputs={"map": mapping.name})
     before.append(await run_reduce(context, reduce, plan, ALONE))
@@ -103,6 +105,17 @@ def test_a_reflection_is_sent_again_as_long_as_one_of_its_lessons_is_missing() -
     lessons = tuple(Lesson(f"r-00000.{n}", text) for n, text in enumerate(texts))
     reflection = Reflection("r-00000", "1@0", False, "It went astray.", lessons)
     updates = [Update("ADD", "strategies", text, frozenset({"1@0"})) for text in texts]
-    assert uncarried(AceMethod(), [reflection], []) == {0}
-    assert uncarried(AceMethod(), [reflection], updates[:1]) == {0}
-    assert uncarried(AceMethod(), [reflection], updates) == set()
+    assert to_send_again(AceMethod(), [reflection], []) == [0]
+    assert to_send_again(AceMethod(), [reflection], updates[:1]) == [0]
+    assert to_send_again(AceMethod(), [reflection], updates) == []
+
+
+def test_a_lesson_that_two_others_carry_is_not_sent_again() -> None:
+    reflections = [
+        Reflection(f"r-{n}", f"{n}@0", False, "It went astray.", (Lesson(f"r-{n}.1", "For ROI use 15%"),))
+        for n in range(4)
+    ]
+    update = Update("ADD", "strategies", "For ROI use 15%", frozenset({"0@0"}))
+    assert to_send_again(AceMethod(), reflections, [update]) == [1, 2, 3]
+    carried = replace(update, sources=frozenset({"0@0", "2@0"}))
+    assert to_send_again(AceMethod(), reflections, [carried]) == []

@@ -59,6 +59,7 @@ class AceMethod(Method[Ledger]):
         replayed = of.verify == "Replay"
         return Cost(
             tried=Range(0, 3 * of.size if replayed else 0),
+            rounds=verification.ROUNDS,
             dropping=Range(0, 3 * of.select_rows if replayed else 0),
         )
 

@@ -41,6 +41,8 @@ LOOKS = (0, SECOND_LOOK, SECOND_LOOK + 1, SECOND_LOOK + 2)
 """Repeats at which the examples behind an entry that has nothing to fix are asked."""
 SHOWN_TWICE = 2
 """Answers that an entry must have spoilt, of one control or of several, to be found harmful."""
+ROUNDS = 5
+"""Rounds of a verification: own examples without the entry, with it, and again; controls, and again."""
 LEAST_CANDIDATES = 8
 """Entries that are replayed in an iteration of few examples, if there are as many."""
 

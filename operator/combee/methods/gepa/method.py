@@ -58,12 +58,13 @@ class GepaMethod(Method[Pool]):
 
     def cost(self, of: Iteration) -> Cost:
         """Count two children of each parent, each asked its share of the batch, and each component by itself
-        where both fail. What got in is scored on select, and so are, once, the start and a merge."""
+        where both fail. What got in is scored on select, and so are, once, the start and a merge: a round
+        for the children, and one for what got in."""
         retries = of.components if of.components > 1 else 0
         children, merges = 2, 1
         scored = 1 + children * of.texts + merges
         tried = Range(0, children * (1 + retries) * of.size + scored * of.select_rows)
-        return Cost(tried, reflects=False, knows_select=True, clusters=1)
+        return Cost(tried, rounds=2, reflects=False, knows_select=True, clusters=1)
 
     def empty(self) -> Pool:
         return pool.started({pool.MAIN: ""}, seed=self.terms.seed)

@@ -1,11 +1,12 @@
 """``ParallelScan``: leaves distil reflections side by side, and a merge brings together what they gave.
 
-With ``Retransmit``, what was not carried is sent again in the same iteration, so that no reflection depends
-on one call.
+With ``Retransmit``, reflections whose lesson was lost are sent again in the same iteration, so that no lesson
+depends on one call.
 """
 
 from __future__ import annotations
 
+from combee.algo.retransmit import leaf_size
 from combee.algo.tree import plan_leaves
 from combee.methods.protocol import Update
 from combee.records import Reflection
@@ -14,7 +15,7 @@ from combee.work.aggregation.model import climb
 from combee.work.aggregation.structured import group
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction
-from combee.work.retention import level_report, uncarried
+from combee.work.retention import level_report, to_send_again
 
 MERGES = {"Structured": group, "Model": climb}
 
@@ -33,7 +34,7 @@ async def scan(reduction: Reduction) -> list[Update]:
 
 
 async def _rounds(reduction: Reduction) -> list[list[Update]]:
-    """Make leaf calls, round after round; a round takes only what was not carried so far."""
+    """Make leaf calls, round after round; a round takes only what was lost so far."""
     plan, method = reduction.plan, reduction.context.method
     rounds = plan.max_rounds if plan.redundancy == "Retransmit" else 1
     todo = list(range(len(reduction.reflections)))
@@ -41,6 +42,7 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
     for number in range(rounds):
         if not todo:
             break
+        lost_calls = reduction.lost_calls
         dealt = plan_leaves(
             [reduction.tokens[index] for index in todo],
             reduction.caps,
@@ -48,7 +50,7 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
             iteration=plan.iteration,
             round=number,
             copies=plan.copies if plan.redundancy == "Duplicate" else 1,
-            leaf_size=plan.leaf_size,
+            leaf_size=leaf_size(len(todo), plan.slots, most=plan.leaf_size) if plan.slots else plan.leaf_size,
             subgroups=plan.subgroups or None,
         )
         stage = f"reduce round {number + 1}"
@@ -65,6 +67,7 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
                 method, f"leaf round {number + 1}", len(groups), len(todo), reduction.reflections, so_far
             )
         )
-        missing = uncarried(method, reduction.reflections, so_far)
-        todo = [index for index in todo if index in missing]
+        sent, todo = todo, to_send_again(method, reduction.reflections, so_far)
+        if todo == sent and reduction.lost_calls == lost_calls:
+            break  # models that were asked, and carried none of it
     return leaves
