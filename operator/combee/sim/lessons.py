@@ -231,8 +231,12 @@ def rule_entry(name: str, phrase: str, *luck: str | int) -> str:
 
 def note_entry(name: str, note: str, *luck: str | int) -> str:
     """Return a filler as an entry of about 50 tokens; its advice follows from its note."""
-    advice = draws.pick(_ADVICE, "advice", note)
-    return draws.pick(_NOTE_FORMS, "form", *luck).format(name=name, note=note, advice=advice)
+    return draws.pick(_NOTE_FORMS, "form", *luck).format(name=name, note=note, advice=advice(note))
+
+
+def advice(note: str) -> str:
+    """Return the advice that follows from a note."""
+    return draws.pick(_ADVICE, "advice", note)
 
 
 def platitude(name: str, *luck: str | int) -> str:

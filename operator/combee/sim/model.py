@@ -62,7 +62,9 @@ class Model:
             dict.fromkeys(text for text in self.plants.values() if text != reflecting.WRONG_PLANT)
         )
         stated = {topic: rule for key in keys for topic, rule in key.get("rules", {}).items()}
-        self.book = Rulebook(_weights(keys), seed, planted_texts, stated, self.law.harm_share)
+        self.book = Rulebook(
+            _weights(keys), seed, planted_texts, stated, self.law.harm_share, self.law.wording_share
+        )
         self._readings: TextCache[reading.Reading] = TextCache(lambda text: reading.read(text, self.book))
         self._forms: TextCache[Form] = TextCache(lambda text: forms.from_schema(json.loads(text)), 2_000_000)
 

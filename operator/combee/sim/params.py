@@ -2,8 +2,8 @@
 
 The parameters were fitted by Monte Carlo against the Combee paper's published curves (arXiv 2604.04247;
 updates per epoch are ACE's, accuracies GEPA's, so the joint fit is an inference). ``reading_length``,
-``obedience``, ``wrong_share`` and ``slip_share`` have no calibration data: they are assumptions, meant to be
-swept.
+``obedience`` and the shares of slips and of wrong, misled, harmful and reworded lessons have no calibration
+data: they are assumptions, meant to be swept.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Law:
     harm_share: float = 0.0
     """share of the fillers that are read as a wrong statement of the rules of three other topics, which is
     never cited."""
+    wording_share: float = 0.0
+    """share of the statements in words alone: without name in quotation marks, rules in varied wording."""
     slip_share: float = 0.3
     """share of the answers whose luck also depends on the artifact read."""
     salience_power: float = 0.5

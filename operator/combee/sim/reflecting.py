@@ -79,7 +79,7 @@ def reflect(
     entries: list[tuple[str, str]] = []
 
     def state(side: str, *luck: str | int) -> None:
-        entries.append((lessons.rule_entry(rule.name, rule.phrase(side), *luck), f"{rule.topic} {side}"))
+        entries.append((book.rule_entry(rule, side, *luck), f"{rule.topic} {side}"))
 
     if wrong and not rule.known and draws.unit(*key, "recover") < law.recovery:
         misled = draws.unit(seed, "misled", rule.topic) < law.misled_share
@@ -90,7 +90,7 @@ def reflect(
             state("wrong", *key, index)
         else:
             note = lessons.note(*key, index)
-            entries.append((lessons.note_entry(rule.name, note, *key, index), note))
+            entries.append((book.note_entry(rule.name, note, *key, index), note))
     for name in (question.id, question.topic, "*"):
         if plant := plants.get(name):
             if plant == WRONG_PLANT:

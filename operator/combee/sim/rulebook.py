@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from combee.sim import draws, lessons, planted
+from combee.sim import draws, lessons, planted, wordings
 from combee.sim.params import TASK_LAWS, TaskLaw
 
 _CODES = re.compile(r"(?<!\w)[A-Z]{2}-\d{4}(?!\w)")
@@ -71,15 +71,19 @@ class Rulebook:
         plants: tuple[str, ...] = (),
         stated: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         harm_share: float = 0.0,
+        wording_share: float = 0.0,
     ) -> None:
         """``weights``: per task, how often each topic is asked. ``plants``: texts of planted lessons.
-        ``stated``: rules in words by topic, as in a key file. ``harm_share``: as in the law."""
+        ``stated``: rules in words by topic, as in a key file. ``harm_share``, ``wording_share``: as in the
+        law."""
         self._rules: dict[str, Rule] = {}
         self._anchors: dict[str, tuple[str, str]] = {}
         self._by_mark: dict[str, list[tuple[str, str, str]]] = {}
         """(statement, topic, side) by the name in it, as it stands in text and in a JSON string."""
         self._plants = plants
-        self._seed, self._harm_share = seed, harm_share
+        self._seed, self._harm_share, self._wording_share = seed, harm_share, wording_share
+        self._by_words: dict[tuple[str, str], tuple[str, str]] = {}
+        """(topic, side) by the topic's name and the rule in words alone; empty where none is stated so."""
         for task, topics in weights.items():
             if task == "planted":
                 continue
@@ -89,6 +93,10 @@ class Rulebook:
                 right, wrong = (self._anchor(task, topic, side, rule) for side in ("right", "wrong"))
                 name = rule.get("name", topic)
                 self._rules[topic] = Rule(task, topic, name, right, wrong, topic not in unknown)
+                for side, anchor in (("right", right), ("wrong", wrong)):
+                    plain = wordings.unmarked(anchor) if wording_share else None
+                    if plain is not None:
+                        self._by_words[name, wordings.turned_back(plain)] = topic, side
         self._topics = tuple(self._rules)
 
     def _anchor(self, task: str, topic: str, side: str, rule: Mapping[str, str]) -> str:
@@ -145,6 +153,10 @@ class Rulebook:
                 start = match.start() - statement.index('"')
                 if start >= 0 and text.startswith(statement, start):
                     yield topic, side, start
+        if self._by_words:
+            for match in wordings.STATED.finditer(text):
+                if rule := self._by_words.get((match.group(1), wordings.turned_back(match.group(2)))):
+                    yield *rule, match.start(2)
         if "multiply the input by " in text:
             for match in _LINES.finditer(text):
                 if anchor := self._planted(text, match):
@@ -188,11 +200,27 @@ class Rulebook:
         if hit.kind == "plant":
             return self._plants[int(hit.key)]
         if hit.kind == "note":
-            return lessons.note_entry(hit.name, hit.key, *luck)
+            return self.note_entry(hit.name, hit.key, *luck)
         if hit.kind == "blur":
             return lessons.platitude(hit.name, *luck)
-        rule = self.rule(hit.key)
-        return lessons.rule_entry(rule.name, rule.phrase(hit.kind), *luck)
+        return self.rule_entry(self.rule(hit.key), hit.kind, *luck)
+
+    def rule_entry(self, rule: Rule, side: str, *luck: str | int) -> str:
+        """Return a rule as a lesson or an entry, a share of them in words alone."""
+        phrase = rule.phrase(side)
+        plain = wordings.unmarked(phrase) if self._in_words(*luck) else None
+        if plain is None:
+            return lessons.rule_entry(rule.name, phrase, *luck)
+        return wordings.rule_entry(rule.name, plain, *luck)
+
+    def note_entry(self, name: str, note: str, *luck: str | int) -> str:
+        """Return a filler as a lesson or an entry, a share of them in words alone."""
+        if not self._in_words(*luck):
+            return lessons.note_entry(name, note, *luck)
+        return wordings.note_entry(name, note, lessons.advice(note), *luck)
+
+    def _in_words(self, *luck: str | int) -> bool:
+        return bool(self._wording_share) and draws.unit("in words", *luck) < self._wording_share
 
 
 def _topic_before(text: str, position: int) -> str:
