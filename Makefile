@@ -112,9 +112,10 @@ bench-traces: $(VENV)/run.stamp  ## memory and time of reading 10,000 traces of 
 scale: cluster  ## 1,000 runs and 50,000 pods on pretended nodes: first reconcile, p99, memory; half an hour on two cores
 	@eval "$$($(NODE) env)" && PYTHONPATH=.:operator $(BIN)/python -m bench.scale --runs $(or $(RUNS),1000) --pods $(or $(PODS),50000)
 
-sensitivity: $(VENV)/run.stamp  ## sweep the simulated model's settings, say where our choices lose; about ten minutes on two cores
+sensitivity: $(VENV)/run.stamp  ## sweep the simulated model's settings, say where our choices lose; 35 minutes on two idle cores; goes on where it stopped
 	@mkdir -p $(OUT)
-	@PYTHONPATH=.:operator $(BIN)/python -m bench.sensitivity --out $(OUT) --docs docs
+	@PYTHONPATH=.:operator $(BIN)/python -m bench.sensitivity --out $(OUT) --docs docs \
+	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEQUENTIAL_SEEDS),--sequential-seeds $(SEQUENTIAL_SEEDS))
 
 check: $(VENV)/dev.stamp format types imports generated  ## format, lint, types, import contracts, generated files
 

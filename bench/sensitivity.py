@@ -1,7 +1,8 @@
 """`make sensitivity`: sweep the simulated model's law and say where this project's choices lose.
 
-Each cell changes one setting of `combee.sim`'s law; in each, six designs learn from 250 Formula rows (batches
-of 100; Sequential one by one) and their final playbooks answer 300 held-out rows, over several seeds, paired.
+Each cell changes one setting of `combee.sim`'s law; in each, eight designs learn from 250 Formula rows (in
+batches of 100, or of the number in the name; Sequential one by one) and their final playbooks answer 300
+held-out rows, over several seeds, paired.
 The product's own steps, prompts and parsers run in this process; only the wire is replaced
 (bench/inprocess.py)."""
 
@@ -21,8 +22,7 @@ from bench.sensitivity_cells import ARMS, SEQUENTIAL, Cell, cells, jobs, run_all
 from bench.sensitivity_plot import plot
 from bench.sensitivity_table import Difference, differences, losing, points, tables, to_json, with_tables
 
-SEEDS = 4
-"""Twelve minutes on two cores allow no more; Sequential costs as much as all the others together."""
+SEEDS = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,7 +16,9 @@ from bench.inprocess import formula_run, formula_splits, learn, remember_texts, 
 from combee.sim.params import INFINITE, Law
 
 BATCH = 100
-SEQUENTIAL = "Sequential"
+ROWS = 250
+"""to learn from, as the paper has."""
+SEQUENTIAL, MODEL = "Sequential", "Model"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ ARMS = {
         Arm("Replay", aggregation={"strategy": "ParallelScan", "verify": "Replay"}),
         Arm("Support", aggregation={"strategy": "ParallelScan", "verify": "Support"}),
         Arm("Off", aggregation={"strategy": "ParallelScan", "verify": "Off"}),
-        Arm("Model", aggregation={"strategy": "ParallelScan", "merge": "Model", "subgroups": "Sqrt"}),
+        Arm(MODEL, aggregation={"strategy": "ParallelScan", "merge": "Model", "subgroups": "Sqrt"}),
+        Arm("Naive@10", size=10, aggregation={"strategy": "Naive"}),
+        Arm("Naive@25", size=25, aggregation={"strategy": "Naive"}),
         Arm("Naive", aggregation={"strategy": "Naive"}),
         Arm(SEQUENTIAL, size=1, aggregation={"strategy": "Sequential"}),
     )
@@ -53,30 +57,40 @@ class Contrast:
 
 CONTRASTS = (
     Contrast("Replay", SEQUENTIAL, "ParallelScan - Sequential"),
-    Contrast("Replay", "Naive", "ParallelScan - Naive"),
-    Contrast("Replay", "Model", "Structured - Model"),
-    Contrast("Replay", "Off", "Replay - Off"),
+    Contrast("Replay", "Naive@10", "ParallelScan - Naive@10"),
+    Contrast("Replay", "Naive@25", "ParallelScan - Naive@25"),
+    Contrast("Replay", MODEL, "Structured - Model"),
     Contrast("Replay", "Support", "Replay - Support"),
+    Contrast("Replay", "Off", "Replay - Off"),
+    Contrast("Replay", "Naive", "ParallelScan - Naive"),
 )
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter of ``combee.sim``'s law. ``flag`` is what sets it on ``combee sim serve``."""
+    """One parameter of ``combee.sim``'s law."""
 
     field: str
-    flag: str
     title: str
     values: tuple[float, ...]
 
+    @property
+    def flag(self) -> str:
+        """What sets it on ``combee sim serve``."""
+        return "--" + self.field.replace("_", "-")
+
 
 AXES = (
-    Axis("root_capacity", "--root-capacity", "root capacity, short entries", (10, 25, 50, 200, INFINITE)),
-    Axis("reading_length", "--reading-length", "reading length, tokens", (2_000, 8_000, 20_000, 60_000)),
-    Axis("wrong_share", "--wrong-share", "share of wrong lessons", (0.0, 0.01, 0.03, 0.05)),
-    Axis("slip_share", "--slip-share", "share of slips keyed by the playbook", (0.0, 0.3, 0.6, 1.0)),
-    Axis("obedience", "--obedience", "obedience to wrong rules", (0.0, 0.3, 1.0)),
+    Axis("wrong_share", "share of wrong lessons", (0.0, 0.01, 0.05, 0.1, 0.2, 0.3)),
+    Axis("misled_share", "share of rules always stated wrongly", (0.0, 0.1, 0.3)),
+    Axis("harm_share", "share of fillers that harm elsewhere", (0.0, 0.25, 0.5)),
+    Axis("wording_share", "share of lessons in words alone", (0.0, 0.5, 1.0)),
+    Axis("capacity", "capacity of a call, raw reflections", (5, 11.5, 25, 100)),
+    Axis("token_capacity", "capacity of a call, tokens", (4_800, 9_600, 19_200, INFINITE)),
+    Axis("reading_length", "reading length, tokens", (2_000, 8_000, 20_000, 60_000)),
+    Axis("root_capacity", "capacity of a call, short entries", (10, 50, INFINITE)),
 )
+ROOT = AXES[-1]
 
 
 @dataclass(frozen=True)
@@ -92,17 +106,22 @@ class Cell:
 
 
 def cells() -> list[Cell]:
-    """The default, then each axis alone, then wrong lessons that are always obeyed."""
+    """The default, then each axis alone."""
     default = Law()
-    made = [Cell("default", default)]
-    for axis in AXES:
-        made += [
-            Cell(f"{axis.flag} {shown(value)}", replace(default, **{axis.field: value}))
+    return [
+        Cell("default", default),
+        *(
+            Cell(cell_name(axis, value), replace(default, **{axis.field: value}))
+            for axis in AXES
             for value in axis.values
             if value != getattr(default, axis.field)
-        ]
-    corner = replace(default, wrong_share=0.05, obedience=1.0)
-    return [*made, Cell("--wrong-share 0.05 --obedience 1", corner)]
+        ),
+    ]
+
+
+def cell_name(axis: Axis, value: float) -> str:
+    """The flag that makes a cell of the default."""
+    return f"{axis.flag} {shown(value)}"
 
 
 def shown(value: float) -> str:
@@ -111,9 +130,9 @@ def shown(value: float) -> str:
 
 
 def needs(cell: Cell, arm: str) -> bool:
-    """Sequential's calls hold one raw reflection each and have no root: root capacity plays no part, and its
-    runs are those of the default cell."""
-    return arm != SEQUENTIAL or cell.law.root_capacity == Law().root_capacity
+    """Whether an arm has runs of its own in a cell. Only a model root is given short entries alone: the other
+    arms' runs at another root capacity are those of the default cell."""
+    return arm == MODEL or cell.at(ROOT) == cells()[0].at(ROOT)
 
 
 @dataclass(frozen=True)
@@ -125,19 +144,20 @@ class Job:
     seed: int
     arms: tuple[str, ...]
     rows: int | None = None
-    """of each split; None: all. For a quick look only."""
+    """of each split, for a quick look only; None: ROWS to learn from, all of heldOut."""
 
 
 def run_job(job: Job) -> list[dict[str, Any]]:
     """One line of results an arm."""
     remember_texts()
     train, held_out = formula_splits()
-    if job.rows is not None:
-        train, held_out = (replace(split, examples=split.examples[: job.rows]) for split in (train, held_out))
+    train = replace(train, examples=train.examples[: job.rows or ROWS])
+    held_out = replace(held_out, examples=held_out.examples[: job.rows])
     model, known, found = simulated(job.seed, job.cell.law), {}, []
     for name in job.arms:
         arm = ARMS[name]
-        run = formula_run(name.lower(), size=arm.size, seed=job.seed, aggregation=arm.aggregation)
+        named = name.lower().replace("@", "-")
+        run = formula_run(named, size=arm.size, seed=job.seed, aggregation=arm.aggregation)
         learnt = asyncio.run(learn(run, (train, held_out), model, known))
         bits = "".join(str(int(learnt.scores[example.id])) for example in held_out.examples)
         found.append({"cell": job.cell.name, "arm": name, "seed": job.seed, **asdict(learnt), "scores": bits})

@@ -8,12 +8,15 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from bench.sensitivity_cells import AXES, CONTRASTS, Axis, Contrast, cells, shown
+from bench.sensitivity_cells import AXES, CONTRASTS, Axis, Contrast, cell_name, cells, shown
 from bench.sensitivity_table import LOSES, Difference
 
-COLOURS = ("#1f6fd0", "#c2571a", "#6b4fa3", "#1f6fd0", "#c2571a")
-MARKERS = ("o", "s", "^", "o", "s")
-LINES = (CONTRASTS[:3], CONTRASTS[3:])
+COLOURS = ("#1f6fd0", "#c2571a", "#6b4fa3")
+MARKERS = ("o", "s", "^")
+PANELS = (CONTRASTS[:3], CONTRASTS[3:6])
+"""The contrasts of a panel. The last contrast, one call for the whole batch, is far above the others, so that
+it would leave no room to see them: it is in the tables."""
+COLUMNS = 4
 INK, LOSS = "#33373d", "#fbe9e7"
 MARGIN = 7.0
 """points above and below all means."""
@@ -32,15 +35,19 @@ def plot(found: Sequence[Difference]) -> str:
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        figure = Figure(figsize=(14.5, 6.6), layout="constrained", facecolor="white")
+        blocks = [AXES[start : start + COLUMNS] for start in range(0, len(AXES), COLUMNS)]
+        figure = Figure(figsize=(14.5, 5.6 * len(blocks)), layout="constrained", facecolor="white")
         FigureCanvasAgg(figure)
-        grid = figure.subplots(2, len(AXES), sharey="row", squeeze=False)
-        for line, contrasts in enumerate(LINES):
-            for column, axis in enumerate(AXES):
-                _paint(grid[line][column], axis, contrasts, found)
-            _limit(grid[line], [one for one in found if one.contrast in contrasts])
-            grid[line][0].set_ylabel("points of held-out accuracy")
-            grid[line][-1].legend(fontsize=7.5, frameon=False, loc="best")
+        grid = figure.subplots(len(PANELS) * len(blocks), COLUMNS, sharey="row", squeeze=False)
+        for number, block in enumerate(blocks):
+            for panel, contrasts in enumerate(PANELS):
+                line = grid[number * len(PANELS) + panel]
+                for cell, axis in zip(line, block, strict=True):
+                    _paint(cell, axis, contrasts, found)
+                names = {_cell_at(axis, value) for axis in block for value in axis.values}
+                _limit(line, [one for one in found if one.contrast in contrasts and one.cell.name in names])
+                line[0].set_ylabel("points of held-out accuracy")
+                line[-1].legend(fontsize=7.5, frameon=False, loc="best")
         figure.suptitle(
             "Paired differences, Formula, batch 100 of 250, 95 % intervals over seeds; simulated model. "
             "Below 0 (shaded) the first named loses; filled marks lose for sure.",
@@ -55,8 +62,8 @@ def _paint(axes: Any, axis: Axis, contrasts: Sequence[Contrast], found: Sequence
     values = sorted(axis.values)
     names = {value: _cell_at(axis, value) for value in values}
     for contrast in contrasts:
-        number = CONTRASTS.index(contrast)
-        shift = 0.12 * (contrasts.index(contrast) - (len(contrasts) - 1) / 2)
+        number = contrasts.index(contrast)
+        shift = 0.12 * (number - (len(contrasts) - 1) / 2)
         mine = {one.cell.name: one for one in found if one.contrast == contrast}
         placed = [(at + shift, mine[names[v]]) for at, v in enumerate(values) if names[v] in mine]
         colour = COLOURS[number]
@@ -89,4 +96,4 @@ def _limit(line: Sequence[Any], found: Sequence[Difference]) -> None:
 
 def _cell_at(axis: Axis, value: float) -> str:
     default = cells()[0]
-    return default.name if default.at(axis) == value else f"{axis.flag} {shown(value)}"
+    return default.name if default.at(axis) == value else cell_name(axis, value)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.sensitivity_cells import AXES, CONTRASTS, SEQUENTIAL, Cell, Contrast, needs
+from bench.sensitivity_cells import AXES, BATCH, CONTRASTS, MODEL, SEQUENTIAL, Cell, Contrast, needs
 from combee.algo.stats import MeanInterval, Paired, mean_interval, paired_difference
 
 Row = Mapping[str, Any]
@@ -57,12 +57,14 @@ def _home(cell: Cell, arm: str) -> str:
 
 
 def differences(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Difference]:
-    """Every contrast of every cell that two seeds or more, or one, can show."""
+    """Every contrast of every cell in which one side has runs of its own."""
     by = {(row["cell"], row["arm"], row["seed"]): row for row in rows}
     seeds = sorted({row["seed"] for row in rows})
     found = []
     for cell in cells:
         for contrast in CONTRASTS:
+            if not (needs(cell, contrast.ours) or needs(cell, contrast.other)):
+                continue
             ours, other = _home(cell, contrast.ours), _home(cell, contrast.other)
             pairs = [
                 (by[ours, contrast.ours, seed], by[other, contrast.other, seed])
@@ -206,8 +208,10 @@ _HEADS = {
     "Replay": "ParallelScan, Replay",
     "Support": "Support",
     "Off": "Off",
-    "Model": "merge: Model, Sqrt",
-    "Naive": "Naive",
+    MODEL: "merge: Model, Sqrt",
+    "Naive@10": "Naive@10",
+    "Naive@25": "Naive@25",
+    "Naive": f"Naive@{BATCH}",
     SEQUENTIAL: SEQUENTIAL,
 }
 

@@ -54,12 +54,14 @@ def test_two_cells_of_the_sweep(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "sensitivity.json").read_text())
     assert found["simulated"] is True
     assert list(found["cells"]) == CELLS
-    assert len(found["arms"]) == 12 and len(found["differences"]) == 10
+    assert len(found["arms"]) == 16 and len(found["differences"]) == 14
     assert {arm["arm"] for arm in found["arms"]} == {
         "Replay",
         "Support",
         "Off",
         "Model",
+        "Naive@10",
+        "Naive@25",
         "Naive",
         "Sequential",
     }
