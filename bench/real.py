@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     slots = tasks[0].run.spec.workers.concurrency
     facts: dict[str, list[CellFacts]] = defaultdict(list)
     for cell in cells:
-        facts[cell.label].append(collect(cell, slots, LatencyLaw())[0])
+        facts[cell.label].append(collect(cell, [slots], LatencyLaw())[0])
     targets = {row["id"]: row["target"] for row in map(json.loads, asked.held_out.read_text().splitlines())}
     tables = (_strategies(facts, targets), _targets(facts, targets), _runs(facts), _replies(facts))
     print("\n\n".join(tables))

@@ -53,16 +53,16 @@ def compares(files: dict[str, bytes], manifest: Path, laptop: Path, out: Path) -
     """What a comparison reads of a run on a cluster is what it reads of the laptop's from the same plans."""
     (task,) = read_tasks([manifest])
     strategy = Strategy(task.run.spec.aggregation.strategy)
-    (here,) = collect(Cell(task, strategy, 7, laptop, {}), 16, LatencyLaw())
+    (here,) = collect(Cell(task, strategy, 7, laptop, {}), [16], LatencyLaw())
     made = derived_for_cluster(Cell(task, strategy, 7, out / "pods", {}), "methods", 36)
     member = _member(found_in({**made, "metadata": {**made["metadata"], "uid": UID, "namespace": "n"}}), out)
     written(files, member.cell.folder)
-    (there,) = _facts(member.cell, 16, LatencyLaw(), {})
+    (there,) = _facts(member.cell, [16], LatencyLaw(), {})
     assert (there.calls, there.tokens, there.scores) == (here.calls, here.tokens, here.scores)
     assert [(part.name, part.iteration, part.calls, part.tokens) for part in there.parts] == [
         (part.name, part.iteration, part.calls, part.tokens) for part in here.parts
     ]
-    assert "| ParallelScan |" in _compared([member], out, None)
+    assert "| ParallelScan |" in _compared([member], out, [])
     assert (out / "compare.html").exists() and (out / "plot-pods.svg").exists()
 
 

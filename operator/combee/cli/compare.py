@@ -24,6 +24,7 @@ from combee.names import LABEL_COMPARISON
 from combee.plan.types import EXIT_CODES
 
 MAX_SEEDS = 1000
+MAX_SLOTS = 10_000
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -90,10 +91,22 @@ def read_flags(flags: CompareFlags, given: StandInFlags) -> Request:
         engines=parse_engines(given.engines),
         given=replace(given, engines=()),
         jobs=flags.jobs,
-        slots=flags.slots,
+        slots=parse_slots(flags.slots) if flags.slots else (),
         evaluate_every=flags.evaluate_every,
         methods=parse_methods(flags.methods) if flags.methods else (),
     )
+
+
+def parse_slots(text: str) -> list[int]:
+    """Parse numbers of slots, smallest first, each once. Raises UserError for one that no run can have."""
+    numbers = sorted(set(_numbers(text, "--slots")))
+    if not 1 <= numbers[0] <= numbers[-1] <= MAX_SLOTS:
+        raise UserError(
+            f"not from 1 to {MAX_SLOTS}",
+            where="--slots",
+            fix="Write them with commas, such as --slots 8,64,256",
+        )
+    return numbers
 
 
 def parse_methods(text: str) -> list[str]:

@@ -36,8 +36,7 @@ def compare(flags: CompareFlags, given: StandInFlags, place: Place) -> None:
     if flags.name is not None:
         from combee.cli.cluster.compare import run_collected
 
-        waited, slots = flags.timeout, flags.slots
-        raise typer.Exit(run_collected(flags.name, flags.output, place, wait_seconds=waited, slots=slots))
+        raise typer.Exit(run_collected(flags, place))
     from combee.cli.compare import run_compare, run_for_cluster
 
     raise typer.Exit(run_for_cluster(flags, given) if flags.for_cluster else run_compare(flags, given))

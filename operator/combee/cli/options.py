@@ -114,9 +114,12 @@ class CompareFlags:
     ] = "3"
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Cells run side by side.")] = 1
     slots: Annotated[
-        int | None,
-        typer.Option(min=1, max=10_000, help="Slots of modelled time; absent: the manifest's concurrency."),
-    ] = None
+        str,
+        typer.Option(
+            metavar="N,...",
+            help="Slots of modelled time, a column for each; absent: the manifest's concurrency.",
+        ),
+    ] = ""
     evaluate_every: Annotated[
         int | None,
         typer.Option(min=1, help="Examples between scorings of heldOut; absent: the largest batch."),

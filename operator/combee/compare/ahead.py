@@ -26,7 +26,6 @@ def with_ahead(
     facts: CellFacts,
     steps: Sequence[StepSummary],
     rows: Mapping[str, Sequence[CallRow]],
-    slots: int,
     law: LatencyLaw,
 ) -> list[CellFacts]:
     """Return the facts of a cell, and those of ``Sequential`` with examples begun ahead.
@@ -34,7 +33,7 @@ def with_ahead(
     ``steps``: in the order in which they were done. A cell of a version that did not record what was shown
     has its own facts alone.
     """
-    ahead = _ahead(facts, steps, rows, slots, law) if facts.cell.strategy.label == REFERENCE else None
+    ahead = _ahead(facts, steps, rows, law) if facts.cell.strategy.label == REFERENCE else None
     return [facts] if ahead is None else [facts, ahead]
 
 
@@ -42,7 +41,6 @@ def _ahead(
     facts: CellFacts,
     steps: Sequence[StepSummary],
     rows: Mapping[str, Sequence[CallRow]],
-    slots: int,
     law: LatencyLaw,
 ) -> CellFacts | None:
     ends = [step for step in steps if kind_of(step.kind).sums_up]
@@ -65,7 +63,7 @@ def _ahead(
         )
         for step, before, after in zip(ends, shown, [*shown[1:], shown[-1]], strict=True)
     ]
-    most = min(AHEAD, slots)
+    most = min(AHEAD, facts.slots)
     done = begun_ahead(turns, most)
     parts = [
         Part(

@@ -1,10 +1,10 @@
 """Cells: one derived manifest and one run folder for each (task, method, strategy, seed).
 
-A derived manifest differs from the one given in the strategy, the batch size, the seed and what
-equal terms ask for: no budget, no early stop (so every strategy sees the whole epoch), and heldOut
-scored at the same example counts. Everything else (prompts, models, render budget, verification,
-slots) is the manifest's and so the same for all. Every cell has a store of its own, so no strategy
-gets another's answers for nothing.
+A derived manifest differs from the one given in the strategy, the batch size, the seed, the slots (where
+several are compared and it chooses its sizes by them) and what equal terms ask for: no budget, no early
+stop (so every strategy sees the whole epoch), and heldOut scored at the same example counts. Everything
+else (prompts, models, render budget, verification) is the manifest's and so the same for all. Every cell
+has a store of its own, so no strategy gets another's answers for nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +108,11 @@ def make_cells(
     out: Path,
     engines: Mapping[str, Sequence[str]],
     methods: Sequence[str] = (),
+    slots: Sequence[int] = (),
 ) -> list[Cell]:
     """Return every combination, seed by seed, so that an interrupted comparison has whole seeds. Without
-    ``methods`` each task is learned by the method of its manifest."""
+    ``methods`` each task is learned by the method of its manifest. Of several ``slots`` each is a cell where
+    the strategy chooses its sizes by them; other cells are timed on all."""
     return [
         Cell(
             task,
@@ -123,8 +125,14 @@ def make_cells(
         for index, seed in enumerate(seeds)
         for task in tasks
         for method in methods or (None,)
-        for strategy in strategies
+        for given in strategies
+        for strategy in _on_slots(task, given, slots)
     ]
+
+
+def _on_slots(task: CompareTask, strategy: Strategy, slots: Sequence[int]) -> list[Strategy]:
+    fixed = strategy.size is not None or task.run.spec.batching.mode == "Fixed"
+    return [strategy] if fixed or len(slots) < 2 else [replace(strategy, slots=number) for number in slots]
 
 
 def _folder(task: CompareTask, method: str | None, strategy: Strategy, seed: int) -> str:
@@ -155,9 +163,11 @@ def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dic
     noted = {
         "task": cell.task.name,
         "method": cell.method,
-        "strategy": cell.strategy.label,
+        "strategy": replace(cell.strategy, slots=None).label,
         "evaluateEvery": evaluate_every,
     }
+    if cell.strategy.slots is not None:
+        noted["slots"] = cell.strategy.slots
     metadata = {
         "name": run_name(cell, f"{comparison}-"),
         "labels": {LABEL_COMPARISON: comparison},
@@ -184,6 +194,8 @@ def _manifest(
     if cell.strategy.size is not None:
         reason = "one strategy of a comparison at a stated size"
         own["batching"] = {"mode": "Fixed", "size": cell.strategy.size, "reason": reason}
+    if cell.strategy.slots is not None:
+        own["workers"] = spec.get("workers", {}) | {"concurrency": cell.strategy.slots}
     own["stopping"] = spec.get("stopping", {}) | {"patience": NO_PATIENCE, "evaluateEvery": evaluate_every}
     run = cell.task.run
     return {"apiVersion": run.api_version, "kind": run.kind, "metadata": metadata, "spec": {**spec, **own}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from combee.algo.latency import LatencyLaw
@@ -10,17 +11,18 @@ from combee.clients.store.store import Store
 from combee.compare.ahead import with_ahead
 from combee.compare.cells import Cell
 from combee.compare.facts import CellFacts, facts_of
-from combee.compare.gate import read_scores
+from combee.compare.gate import Scores, read_scores
 from combee.errors import DataError
 from combee.plan.types import StepSummary
 from combee.report.bundle import RESULT_FILE
-from combee.report.result import read_result
+from combee.report.result import Result, read_result
 from combee.steps import kind_of, turn_of
 from combee.work.asker import CallRow, decode_rows
 
 
-def collect(cell: Cell, slots: int, law: LatencyLaw) -> list[CellFacts]:
-    """Read a finished cell and re-time its calls on ``slots``; ``Sequential`` comes twice, see ``ahead``.
+def collect(cell: Cell, slots: Sequence[int], law: LatencyLaw) -> list[CellFacts]:
+    """Read a finished cell and re-time its calls on each of ``slots``; ``Sequential`` comes twice, see
+    ``ahead``.
 
     Raises DataError when its store is gone.
     """
@@ -37,8 +39,27 @@ def collect(cell: Cell, slots: int, law: LatencyLaw) -> list[CellFacts]:
     looked = next((step for step in steps if kind_of(step.kind).looks_at_gate), None)
     record = json.loads(store.get_blob(looked.outputs["record"])) if looked is not None else None
     rows = {step.step: _rows(store, cell.folder, step) for step in steps}
-    facts = facts_of(cell, result, steps, rows, read_scores(cell, record, store), slots, law)
-    return with_ahead(facts, steps, rows, slots, law)
+    scores = read_scores(cell, record, store)
+    return timed(cell, result, steps, rows, scores, slots, law)
+
+
+def timed(
+    cell: Cell,
+    result: Result,
+    steps: Sequence[StepSummary],
+    rows: Mapping[str, Sequence[CallRow]],
+    scores: Scores,
+    slots: Sequence[int],
+    law: LatencyLaw,
+) -> list[CellFacts]:
+    """Return the facts of what a cell recorded, on each of ``slots``; a cell that chose its sizes for its
+    slots is timed on these alone."""
+    own = cell.strategy.slots
+    return [
+        facts
+        for number in (slots if own is None else [own])
+        for facts in with_ahead(facts_of(cell, result, steps, rows, scores, number, law), steps, rows, law)
+    ]
 
 
 def read_steps(folder: Path) -> list[StepSummary]:

@@ -39,6 +39,7 @@ class CellFacts:
     result: Result
     scores: Scores
     parts: tuple[Part, ...]
+    slots: int
 
     @property
     def charged(self) -> list[Part]:
@@ -82,7 +83,7 @@ def facts_of(
 ) -> CellFacts:
     """Return the facts of a cell, its recorded calls re-timed on ``slots``."""
     parts = [part for step in steps for part in _parts(step, rows[step.step], slots, law)]
-    return CellFacts(cell, result, scores, tuple(parts))
+    return CellFacts(cell, result, scores, tuple(parts), slots)
 
 
 def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyLaw) -> list[Part]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from combee.algo.stats import MeanInterval
-from combee.compare import overview
+from combee.compare import overview, slots
 from combee.compare.paper import paper_text
 from combee.compare.strategies import REFERENCE
 from combee.compare.table import FEWEST_SEEDS, MARGIN, Row, grouped, no_worse, verdict
@@ -43,9 +42,25 @@ class Terms:
 
     types: Mapping[str, str]
     """The task's name -> its task type."""
-    slots: Mapping[str, int]
+    slots: Mapping[str, Sequence[int]]
+    """The task's name -> the numbers of slots that its runs are timed on; the main table has the last."""
     evaluate_every: int
     note: str = ""
+
+    @property
+    def last(self) -> dict[str, int]:
+        """The task's name -> the slots of its main table and its plot."""
+        return {task: numbers[-1] for task, numbers in self.slots.items()}
+
+    def main(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows of the main tables: those timed on the last number, and those of runs that chose
+        their sizes for the slots that they are timed on."""
+        last = self.last
+        return [
+            row
+            for row in rows
+            if row.cells[0].cell.strategy.slots or row.slots == last.get(row.task, row.slots)
+        ]
 
 
 def cells_of(row: Row) -> tuple[str, ...]:
@@ -64,15 +79,10 @@ def cells_of(row: Row) -> tuple[str, ...]:
         f"{row.calls:,.0f}",
         amount(row.tokens),
         duration(row.seconds),
-        _times(speed) if speed else "1x" if row.reference else "",
-        _times(row.over_plain.ratio) if row.over_plain else "",
+        slots.times(speed) if speed else "1x" if row.reference else "",
+        slots.times(row.over_plain.ratio) if row.over_plain else "",
         amount(row.tokens_per_point) if row.tokens_per_point is not None else "no gain",
     )
-
-
-def _times(ratio: MeanInterval) -> str:
-    bounds = f" ({ratio.low:.1f} to {ratio.high:.1f})" if ratio.n > 1 else ""
-    return f"{ratio.mean:.1f}x{bounds}"
 
 
 def _span(interval: object) -> str:
@@ -122,7 +132,7 @@ def _beside_plain(row: Row) -> str:
     """Return a row's speed against the best plain loop, as the rest of a sentence."""
     if row.plain or row.over_plain is None:
         return ""
-    return f", and {_times(row.over_plain.ratio)} the speed of {row.over_plain.strategy}"
+    return f", and {slots.times(row.over_plain.ratio)} the speed of {row.over_plain.strategy}"
 
 
 def path_of(row: Row) -> str:
@@ -136,10 +146,12 @@ def path_of(row: Row) -> str:
 
 def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
     """Return sentences on how the numbers were made."""
-    slots = ", ".join(f"{name} on {count} slots" for name, count in terms.slots.items())
+    numbers = ", ".join(
+        f"{name} on {' or '.join(map(str, each))} slots" for name, each in terms.slots.items()
+    )
     sentences = [
         (
-            f"Equal for all: prompts, models, render budget, verification, slots ({slots}), "
+            f"Equal for all: prompts, models, render budget, verification, slots ({numbers}), "
             "and heldOut's select half scored at the first iteration that ends at or after each "
             f"{terms.evaluate_every} examples. {len(seeds)} seeds. Every cell has a memo of its own."
         ),
@@ -156,6 +168,11 @@ def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
             "so it is the narrower one)."
         ),
     ]
+    if any(len(each) > 1 for each in terms.slots.values()):
+        sentences.append(
+            "Runs are made once and timed on each number of slots; the tables without a number are of the "
+            "last. A run that chooses its batch sizes by its slots is made for each, and named by its own."
+        )
     return [*sentences, *([terms.note] if terms.note else [])]
 
 
@@ -164,14 +181,20 @@ def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
     lines = ["# Comparison", ""]
     if _simulated(rows):
         lines += [f"**{SIMULATED_BANNER}.**", ""]
+    shown = terms.main(rows)
     if len(terms.types) > 1:
-        body = overview.table(rows, terms.types)
+        body = overview.table(shown, terms.types)
         lines += ["## Every task", "", *_table(overview.heads(list(terms.types)), body), ""]
         lines += ["![accuracy against time](plot.png)", ""]
-    for task, task_rows in grouped(rows, "task").items():
+    for task, task_rows in grouped(shown, "task").items():
         title = f"{task} ({terms.types[task]})" + (f", {SIMULATED}" if _simulated(task_rows) else "")
         lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in task_rows])]
         lines += ["", *(f"{markdown(sentence)}\n" for sentence in _sentences(task_rows, terms.types[task]))]
+        if times := slots.table(rows, task):
+            lines += [
+                "On other numbers of slots, modelled time, speed-up and speed against the best plain loop:"
+            ]
+            lines += ["", *_table(*times), ""]
         lines += ["Critical path, modelled seconds by stage (and how many stages), mean of seeds:", ""]
         lines += [f"- {markdown(row.strategy)}: {markdown(path_of(row))}" for row in task_rows]
         lines += ["", f"![accuracy against time](plot-{task}.png)", ""]
@@ -206,25 +229,31 @@ def html_page(rows: Sequence[Row], terms: Terms, plots: Mapping[str, str]) -> st
     ]
     if _simulated(rows):
         parts.append(f'<div class="banner"><p>{SIMULATED_BANNER}.</p></div>')
+    shown = terms.main(rows)
     if len(terms.types) > 1:
         parts += [
             "<h2>Every task</h2>",
-            *_scroll("Every task", overview.heads(list(terms.types)), overview.table(rows, terms.types)),
+            *_scroll("Every task", overview.heads(list(terms.types)), overview.table(shown, terms.types)),
         ]
-        parts.append(_figure(rows, plots[ALL]))
-    for task, task_rows in grouped(rows, "task").items():
-        parts += _section(task, task_rows, terms, plots[task])
+        parts.append(_figure(_drawn(shown, terms), plots[ALL]))
+    for task, task_rows in grouped(shown, "task").items():
+        parts += _section(task, task_rows, terms, plots[task], slots.table(rows, task))
     parts.append("<h2>Terms</h2>" + _list(terms_text(terms, _seeds(rows))))
     return "\n".join([*parts, "</body></html>"]) + "\n"
 
 
-def _section(task: str, rows: Sequence[Row], terms: Terms, svg: str) -> list[str]:
+def _drawn(rows: Sequence[Row], terms: Terms) -> list[Row]:
+    return [row for row in rows if row.slots == terms.last.get(row.task, row.slots)]
+
+
+def _section(task: str, rows: Sequence[Row], terms: Terms, svg: str, times: slots.Table | None) -> list[str]:
     mark = f' <span class="mark">{SIMULATED}</span>' if _simulated(rows) else ""
     return [
         f"<h2>{_safe(task)} ({_safe(terms.types[task])}){mark}</h2>",
         *_scroll(task, HEADS, [cells_of(row) for row in rows]),
         *(f"<p>{_safe(sentence)}</p>" for sentence in _sentences(rows, terms.types[task])),
-        _figure(rows, svg),
+        _figure(_drawn(rows, terms), svg),
+        *(["<h3>By slots</h3>", *_scroll(f"{task} by slots", *times)] if times else []),
         "<h3>Critical path, modelled seconds by stage</h3>",
         _list([f"{row.strategy}: {path_of(row)}" for row in rows]),
     ]

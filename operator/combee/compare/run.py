@@ -52,7 +52,8 @@ class Request:
     given: StandInFlags = field(default_factory=StandInFlags)
     """the other flags of ``combee run``; its engines are empty."""
     jobs: int = 1
-    slots: int | None = None
+    slots: Sequence[int] = ()
+    """of modelled time; none: each manifest's concurrency."""
     evaluate_every: int | None = None
     methods: Sequence[str] = ()
     """base methods to compare; none: each manifest's own."""
@@ -73,7 +74,7 @@ def prepare_cells(request: Request) -> tuple[list[CompareTask], list[Cell], int]
     tasks = [replace(task, run=with_engine_models(task.run, given)) for task in read_tasks(request.manifests)]
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
     cells = make_cells(
-        tasks, request.strategies, request.seeds, request.out, request.engines, request.methods
+        tasks, request.strategies, request.seeds, request.out, request.engines, request.methods, request.slots
     )
     for task in tasks:
         _refuse_container(task)
@@ -91,7 +92,9 @@ def write_runs(request: Request, comparison: str) -> list[Path]:
     order. Raises UserErrors for what a cluster refuses; runs nothing."""
     tasks = read_tasks(request.manifests)
     grid = request.evaluate_every or common_grid(tasks, request.strategies)
-    cells = make_cells(tasks, request.strategies, request.seeds, request.out, {}, request.methods)
+    cells = make_cells(
+        tasks, request.strategies, request.seeds, request.out, {}, request.methods, request.slots
+    )
     if request.out.is_dir() and any(one.suffix != ".yaml" for one in request.out.iterdir()):
         raise UserError(
             "the folder holds files that are not manifests",
@@ -145,14 +148,14 @@ async def compare(request: Request, tell: Tell) -> Compared:
     )
     await launcher.run(cells)
     law = LatencyLaw()
-    slots = {task.name: request.slots or task.run.spec.workers.concurrency for task in tasks}
+    slots = {task.name: tuple(request.slots) or (task.run.spec.workers.concurrency,) for task in tasks}
     by_cell = [await _facts(cell, slots[cell.task.name], law, request.given) for cell in cells]
     facts = [one for cell_facts in by_cell for one in cell_facts]
     terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, note)
     return await asyncio.to_thread(write_pages, request.out, facts, law, terms)
 
 
-async def _facts(cell: Cell, slots: int, law: LatencyLaw, given: StandInFlags) -> list[CellFacts]:
+async def _facts(cell: Cell, slots: Sequence[int], law: LatencyLaw, given: StandInFlags) -> list[CellFacts]:
     """Return a cell's facts. If it found nothing better it did not look at gate: score the start there."""
     outputs = json.loads((cell.folder / "result.json").read_bytes())
     if (outputs.get("heldOut") or {}).get("gate") is None:
@@ -173,14 +176,18 @@ def shared_server(request: Request) -> str:
 
 
 def write_pages(out: Path, facts: Sequence[CellFacts], law: LatencyLaw, terms: Terms) -> Compared:
-    """Write compare.json, compare.md, compare.html and the plots into ``out``."""
+    """Write compare.json, compare.md, compare.html and the plots into ``out``. Of several numbers of slots
+    the plots are of the last."""
     rows = make_rows(facts)
     text = markdown_page(rows, terms)
     store = Store.open(str(out))
-    data = to_json(rows, law=law, slots=dict(terms.slots), evaluate_every=terms.evaluate_every)
+    data = to_json(rows, law=law, slots=terms.last, evaluate_every=terms.evaluate_every)
     store.put("compare.json", (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
     store.put("compare.md", text.encode())
-    panels = {name: ([row for row in rows if row.task == name], kind) for name, kind in terms.types.items()}
+    panels = {
+        name: ([row for row in rows if row.task == name and row.slots == terms.last[name]], kind)
+        for name, kind in terms.types.items()
+    }
     plots = {name: plot([panel]) for name, panel in panels.items()}
     if len(panels) > 1:
         plots[ALL] = plot(list(panels.values()))

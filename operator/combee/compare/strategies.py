@@ -40,13 +40,17 @@ class Strategy:
     size: int | None = None
     ahead: int = 0
     """``Sequential`` alone: the examples worked on at once; nobody writes it, a comparison adds it."""
+    slots: int | None = None
+    """The slots that the run has, where it chooses its sizes by them and several numbers are compared; nobody
+    writes it."""
 
     @property
     def label(self) -> str:
-        """The strategy as it is written."""
+        """The strategy as it is written, and what a comparison adds."""
         at = f"@{self.size}" if self.size is not None and self.name != REFERENCE else ""
         ahead = f", {self.ahead} at once" if self.ahead else ""
-        return ":".join((self.name, *self.words)) + at + ahead
+        slots = f", {self.slots} slots" if self.slots else ""
+        return ":".join((self.name, *self.words)) + at + ahead + slots
 
     @property
     def plain(self) -> bool:
@@ -56,7 +60,7 @@ class Strategy:
     @property
     def slug(self) -> str:
         """The part of a folder's or a run's name that stands for the strategy."""
-        return self.label.casefold().replace(":", "-").replace("@", "-b")
+        return self.label.casefold().replace(":", "-").replace("@", "-b").replace(", ", "-").replace(" ", "-")
 
     def aggregation(self) -> dict[str, Any]:
         """Return the fields of spec.aggregation that it sets."""

@@ -1,9 +1,9 @@
 """Rows of the comparison, and the documented form of compare.json.
 
-A row is one strategy of one method on one task over all seeds. Differences are strategy minus
-``Sequential`` of the same method, paired two ways: *by example* (every gate example of every seed is a
-pair) and *over seeds* (each seed's mean difference is one value; Student's t). Examples of one seed
-share a playbook, so the second is the more careful one, and verdicts rest on it.
+A row is one strategy of one method on one task over all seeds, timed on one number of slots. Differences are
+strategy minus ``Sequential`` of the same method, paired two ways: *by example* (every gate example of every
+seed is a pair) and *over seeds* (each seed's mean difference is one value; Student's t). Examples of one
+seed share a playbook, so the second is the more careful one, and verdicts rest on it.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Row:
     """Whether it is a loop that anybody would write."""
     ahead: bool
     """Whether it is the reference with examples begun ahead, which learns the same."""
+    slots: int
+    """The slots that its seconds are of."""
     cells: tuple[CellFacts, ...]
     score: MeanInterval
     start: float
@@ -95,29 +97,35 @@ class Row:
 
 
 def make_rows(facts: Sequence[CellFacts]) -> list[Row]:
-    """Return one row for each (task, method, strategy), in the order of the cells."""
-    grouped: dict[tuple[str, str, str], list[CellFacts]] = {}
+    """Return one row for each (task, method, strategy, slots), in the order of the cells."""
+    grouped: dict[tuple[str, str, str, int], list[CellFacts]] = {}
     starts = _start_partials(facts)
     for cell_facts in facts:
-        key = cell_facts.cell.task.name, cell_facts.cell.learns_by, cell_facts.cell.strategy.label
+        cell = cell_facts.cell
+        key = cell.task.name, cell.learns_by, cell.strategy.label, cell_facts.slots
         grouped.setdefault(key, []).append(cell_facts)
     rows = [
         _row(
             cells,
-            {cell_facts.cell.seed: cell_facts for cell_facts in grouped.get((task, method, REFERENCE), [])},
+            {
+                cell_facts.cell.seed: cell_facts
+                for cell_facts in grouped.get((task, method, REFERENCE, slots), [])
+            },
             starts,
         )
-        for (task, method, _), cells in grouped.items()
+        for (task, method, _, slots), cells in grouped.items()
     ]
     return [replace(row, over_plain=_over_plain(row, rows)) for row in rows]
 
 
 def _over_plain(row: Row, rows: Sequence[Row]) -> OverPlain | None:
-    """Return the row's speed against the fastest plain row of its task and method that is no worse."""
+    """Return the row's speed against the fastest plain row of its task, method and slots that is no
+    worse."""
+    terms = row.task, row.method, row.slots
     others = [
         other
         for other in rows
-        if other.plain and no_worse(other) and (other.task, other.method) == (row.task, row.method)
+        if other.plain and no_worse(other) and (other.task, other.method, other.slots) == terms
     ]
     if row.plain or not others:
         return None
@@ -187,6 +195,7 @@ def _row(
         reference=strategy.label == REFERENCE,
         plain=strategy.plain,
         ahead=bool(strategy.ahead),
+        slots=cells[0].slots,
         cells=tuple(cells),
         score=mean_interval(best),
         start=start,
@@ -286,11 +295,13 @@ def _row_json(row: Row) -> dict[str, Any]:
         "task": row.task,
         "method": row.method,
         "strategy": row.strategy,
+        "slots": row.slots,
         "seeds": [facts.cell.seed for facts in row.cells],
         "heldOut": {"start": row.start, **_interval(row.score)},
         "partialCredit": row.partial,
         "difference": _difference_json(row.difference),
         "verdict": verdict(row),
+        "noWorse": no_worse(row),
         "lessons": {"distinct": row.distinct, "carried": row.carried},
         "entries": {"carried": row.entries, "rendered": row.rendered},
         "playbookTokens": row.playbook_tokens,
@@ -343,6 +354,7 @@ def _cell_json(facts: CellFacts) -> dict[str, Any]:
         "method": facts.cell.learns_by,
         "strategy": facts.cell.label,
         "seed": facts.cell.seed,
+        "slots": facts.slots,
         "folder": f"cells/{facts.cell.name}",
         "outcome": facts.result.outcome,
         "heldOut": facts.best,

@@ -203,6 +203,7 @@ def _facts(
                 Part("map", "map", 0, 3, 900, 50, seconds[cell.strategy.name]),
                 Part("gate", "evaluate", 0, 9, 9000, 50, 1e6),
             ),
+            64,
         )
         for cell in cells
     ]
@@ -304,7 +305,7 @@ def test_pages_say_that_the_model_is_simulated_and_whose_points_are_whose(task: 
     facts = _facts(task, "Sequential,Naive", {"Sequential": [[1.0, 1]] * 2, "Naive": [[1.0, 0]] * 2},
                    {"Sequential": 100.0, "Naive": 4.0})  # fmt: skip
     rows = make_rows(facts)
-    terms = Terms({"formula": "Formula"}, {"formula": 64}, 100, "seeds share <a> server")
+    terms = Terms({"formula": "Formula"}, {"formula": [64]}, 100, "seeds share <a> server")
     svg, png = plot([(rows, "Formula")])
     assert svg == plot([(rows, "Formula")])[0] and png.startswith(b"\x89PNG")
     assert "paper" in svg and "simulated model" in svg
@@ -335,7 +336,7 @@ def test_two_tasks_are_in_one_table_and_one_plot_with_the_order_of_the_paper_bes
             {"Sequential": 100.0, "Naive": 4.0, "Summarize": 5.0},
         )  # fmt: skip
     rows = make_rows(facts)
-    terms = Terms({"formula": "Formula", "finer": "FiNER"}, {"formula": 64, "finer": 64}, 100)
+    terms = Terms({"formula": "Formula", "finer": "FiNER"}, {"formula": [64], "finer": [64]}, 100)
     svg, png = plot([([row for row in rows if row.task == name], kind) for name, kind in terms.types.items()])
     assert png.startswith(b"\x89PNG")
     assert all(f"{kind}: accuracy against time" in svg for kind in ("Formula", "FiNER"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from combee.algo.latency import LatencyLaw
@@ -18,11 +18,12 @@ from combee.api.methods import METHOD_NAMES
 from combee.api.run import manifest_digest
 from combee.cli.cluster.place import Here, LiveRun, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
+from combee.cli.compare import parse_slots
+from combee.cli.options import CompareFlags
 from combee.cli.where import Place
-from combee.compare.ahead import with_ahead
 from combee.compare.cells import Cell, CompareTask
-from combee.compare.collect import read_steps
-from combee.compare.facts import CellFacts, facts_of
+from combee.compare.collect import read_steps, timed
+from combee.compare.facts import CellFacts
 from combee.compare.gate import Scores
 from combee.compare.launch import FINISHED_OUTCOMES, finished_digest
 from combee.compare.page import Terms
@@ -47,10 +48,12 @@ class Member:
     every: int
 
 
-def run_collected(name: str, out: Path, place: Place, *, wait_seconds: float, slots: int | None) -> int:
-    """Fetch what is missing, write the pages into ``out`` and print the table."""
+def run_collected(flags: CompareFlags, place: Place) -> int:
+    """Fetch what is missing, write the pages and print the table."""
+    name, out, wait_seconds = flags.name or "", flags.output, flags.timeout
 
     async def work(here: Here) -> int:
+        slots = parse_slots(flags.slots) if flags.slots else []
         members = await _members(here, name, out)
         for number, member in enumerate(members, start=1):
             if not _is_here(member):
@@ -81,7 +84,8 @@ def _member(run: LiveRun, out: Path) -> Member:
     manifest = run.parsed()
     try:
         noted = json.loads(run.raw["metadata"].get("annotations", {}).get(CELL_ANNOTATION, ""))
-        (strategy,) = parse_strategies(str(noted["strategy"]), [])
+        (written,) = parse_strategies(str(noted["strategy"]), [])
+        strategy = replace(written, slots=int(noted["slots"]) if "slots" in noted else None)
         method = noted["method"]
         if method is not None and method not in METHOD_NAMES.words():
             raise KeyError(method)
@@ -113,16 +117,25 @@ def _is_here(member: Member) -> bool:
     return same and (member.cell.folder / "calls").is_dir()
 
 
-def _compared(members: Sequence[Member], out: Path, slots: int | None) -> str:
+def _compared(members: Sequence[Member], out: Path, slots: Sequence[int]) -> str:
     law = LatencyLaw()
     tasks = {one.cell.task.name: one.cell.task.run.spec for one in members}
-    at = {name: slots or spec.workers.concurrency for name, spec in tasks.items()}
+    at = {
+        name: tuple(slots) or _own_slots(members, name) or (spec.workers.concurrency,)
+        for name, spec in tasks.items()
+    }
     starts = _starts(members)
     facts = [one for member in members for one in _facts(member.cell, at[member.cell.task.name], law, starts)]
     terms = Terms(
         {name: spec.task.type for name, spec in tasks.items()}, at, max(one.every for one in members), SHARED
     )
     return write_pages(out, facts, law, terms).markdown
+
+
+def _own_slots(members: Sequence[Member], task: str) -> tuple[int, ...]:
+    """Return the slots that runs of a task were made for, where several were asked for."""
+    own = {one.cell.strategy.slots for one in members if one.cell.task.name == task}
+    return tuple(sorted(number for number in own if number is not None))
 
 
 def _starts(members: Sequence[Member]) -> dict[tuple[str, int], Scores]:
@@ -144,7 +157,9 @@ def _scores(cell: Cell) -> Scores | None:
     return scores
 
 
-def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int], Scores]) -> list[CellFacts]:
+def _facts(
+    cell: Cell, slots: Sequence[int], law: LatencyLaw, starts: dict[tuple[str, int], Scores]
+) -> list[CellFacts]:
     """Return a cell's facts. If it did not look at gate, its scores are another cell's of the start."""
     file = cell.folder / RESULT_FILE
     result = read_result(file.read_bytes(), where=str(file))
@@ -158,5 +173,4 @@ def _facts(cell: Cell, slots: int, law: LatencyLaw, starts: dict[tuple[str, int]
         )
     steps = read_steps(cell.folder)
     rows = {step.step: decode_rows((cell.folder / calls_file(step.step)).read_bytes()) for step in steps}
-    facts = facts_of(cell, result, steps, rows, scores, slots, law)
-    return with_ahead(facts, steps, rows, slots, law)
+    return timed(cell, result, steps, rows, scores, slots, law)
