@@ -98,7 +98,7 @@ def peer_row(peer: Peer, given: Checkouts, folder: Path) -> Row:
         return Row(name, None, target, "x", how=f"not run: {why}")
     with worlds(folder) as urls, ThreadPoolExecutor(2) as pool:
         seeds = list(pool.map(partial(_one_seed, peer, given, folder), urls, range(SEEDS)))
-    found = {one["strategy"]: one for one in comparison()[0][SLOTS]["rows"]}
+    found = comparison()[0][SLOTS]
     ours, reference = found[BEST], found[SEQUENTIAL]
     theirs = {key: fmean(seed[key] for seed in seeds) for key in seeds[0]}
     ratio = theirs["modelledSeconds"] / ours["modelledSeconds"]
