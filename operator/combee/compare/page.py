@@ -171,7 +171,8 @@ def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
     if any(len(each) > 1 for each in terms.slots.values()):
         sentences.append(
             "Runs are made once and timed on each number of slots; the tables without a number are of the "
-            "last. A run that chooses its batch sizes by its slots is made for each, and named by its own."
+            "last. A run that chooses its batch sizes by its slots, and by how long its calls take, is made "
+            "for each and named by its own."
         )
     return [*sentences, *([terms.note] if terms.note else [])]
 
@@ -191,9 +192,7 @@ def markdown_page(rows: Sequence[Row], terms: Terms) -> str:
         lines += [f"## {markdown(title)}", "", *_table(HEADS, [cells_of(row) for row in task_rows])]
         lines += ["", *(f"{markdown(sentence)}\n" for sentence in _sentences(task_rows, terms.types[task]))]
         if times := slots.table(rows, task):
-            lines += [
-                "On other numbers of slots, modelled time, speed-up and speed against the best plain loop:"
-            ]
+            lines += ["By slots: modelled time, speed-up, and speed against the best plain loop:"]
             lines += ["", *_table(*times), ""]
         lines += ["Critical path, modelled seconds by stage (and how many stages), mean of seeds:", ""]
         lines += [f"- {markdown(row.strategy)}: {markdown(path_of(row))}" for row in task_rows]
