@@ -53,18 +53,20 @@ def _mode_is(mode: str) -> str:
 
 
 def _strict_enough(cost: FailureCost) -> tuple[Rule, ...]:
-    """Refuse a canary that compares and is weaker than a class of failure cost allows."""
+    """Refuse a canary that is weaker than a class of failure cost allows: of one that does not compare, the
+    watch goes by its epsilon."""
     least = WEAKEST[cost]
     bounds = {
         "minSamples": f">= {least.min_samples}",
         "durationSeconds": f">= {least.duration_seconds}",
         "epsilon": f"<= {least.epsilon:g}",
     }
-    free = "!has(self.canary) || !has(self.canary.mode) || self.canary.mode == 'Manual'"
+    uncounted = "!has(self.canary.mode) || self.canary.mode == 'Manual' || "
     return tuple(
         Rule(
             PlaybookSpec,
-            f"self.failureCost != '{cost}' || {free} || self.canary.{name} {bound}",
+            f"self.failureCost != '{cost}' || !has(self.canary) || "
+            f"{'' if name == 'epsilon' else uncounted}self.canary.{name} {bound}",
             f"{too_weak(name, cost)}: make the canary as strict as that, or give another failureCost",
             "playbook.PlaybookSpec._canary_fits_failure_cost",
             f".canary.{name}",

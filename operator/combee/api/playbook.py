@@ -153,7 +153,7 @@ class PlaybookSpec(Model):
     failure_cost: FailureCost = Field(
         default="Medium",
         description="What a wrong answer costs the service. It sets the least minSamples and durationSeconds "
-        "of a canary that compares, and its largest epsilon: "
+        "of a canary that compares, and the largest epsilon of each: "
         + "; ".join(
             f"{cost}: {least.min_samples:,}, {least.duration_seconds:,} s, {least.epsilon:g}"
             for cost, least in WEAKEST.items()
@@ -198,13 +198,15 @@ class PlaybookSpec(Model):
     @model_validator(mode="after")
     def _canary_fits_failure_cost(self) -> Self:
         canary, cost, least = self.canary, self.failure_cost, WEAKEST[self.failure_cost]
-        if canary is None or canary.mode in (None, "Manual"):
+        if canary is None:
             return self
+        # Nobody counts samples for a person's word or a waiver; the watch afterwards has an epsilon, too.
+        uncounted = canary.mode in (None, "Manual")
         weak = [
             too_weak(name, cost)
             for name, holds in (
-                ("minSamples", canary.min_samples >= least.min_samples),
-                ("durationSeconds", canary.duration_seconds >= least.duration_seconds),
+                ("minSamples", uncounted or canary.min_samples >= least.min_samples),
+                ("durationSeconds", uncounted or canary.duration_seconds >= least.duration_seconds),
                 ("epsilon", canary.epsilon <= least.epsilon),
             )
             if not holds

@@ -23,7 +23,7 @@ class Weakest:
     duration_seconds: int
     """the least canary.durationSeconds."""
     epsilon: float
-    """the largest canary.epsilon."""
+    """the largest canary.epsilon, also of one that is waived or asks a person: the watch goes by it."""
 
 
 WEAKEST: Mapping[FailureCost, Weakest] = {

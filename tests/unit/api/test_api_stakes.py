@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from combee.api.canary import Canary
 from combee.api.playbook import PlaybookSpec
-from combee.api.stakes import WEAKEST, FailureCost
+from combee.api.stakes import WEAKEST, FailureCost, too_weak
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/promotion.md").read_text(encoding="utf-8")
 GATEWAY = {"gateway": {"enabled": True, "upstream": {"url": "http://llm/v1"}}}
@@ -25,11 +26,19 @@ MODES: dict[str, dict[str, Any]] = {
     "Prometheus": {"prometheus": {"url": "http://p", "score": {"query": "$(side)", "unit": "Ratio"}}},
 }
 
+WITHOUT_TRAFFIC = ({"mode": "Manual"}, {"waived": "a demo"})
+
 
 def spec(cost: str | None, mode: str, **canary: Any) -> PlaybookSpec:
     said = {} if cost is None else {"failureCost": cost}
     about = {"mode": mode, **MODES.get(mode, {}), "deadlineSeconds": 10**7, **canary}
     return PlaybookSpec.model_validate({**said, "canary": about, "delivery": GATEWAY})
+
+
+def uncounted(cost: str, **canary: Any) -> Canary:
+    made = PlaybookSpec.model_validate({"failureCost": cost, "canary": canary}).canary
+    assert made is not None
+    return made
 
 
 def weakest(cost: FailureCost) -> dict[str, float]:
@@ -70,9 +79,20 @@ def test_the_defaults_of_a_canary_are_those_of_medium_which_is_the_default(mode:
 
 @pytest.mark.parametrize("cost", ORDER)
 def test_a_person_and_a_waiver_have_no_samples_to_count(cost: str) -> None:
-    weak = {"minSamples": 1, "durationSeconds": 0, "epsilon": 0.9}
-    spec(cost, "Manual", **weak)
-    PlaybookSpec.model_validate({"failureCost": cost, "canary": {"waived": "a demo", **weak}})
+    for without in WITHOUT_TRAFFIC:
+        uncounted(cost, **without, minSamples=1, durationSeconds=0)
+
+
+@pytest.mark.parametrize("without", WITHOUT_TRAFFIC, ids=["Manual", "waived"])
+@pytest.mark.parametrize("cost", ORDER)
+def test_the_watch_after_a_person_or_a_waiver_goes_by_no_larger_epsilon_than_a_canary(
+    cost: FailureCost, without: dict[str, str]
+) -> None:
+    largest = WEAKEST[cost].epsilon
+    assert uncounted(cost, **without).epsilon <= largest
+    assert uncounted(cost, **without, epsilon=largest).epsilon == largest
+    with pytest.raises(ValidationError, match=re.escape(too_weak("epsilon", cost))):
+        uncounted(cost, **without, epsilon=largest * 1.01)
 
 
 @given(
