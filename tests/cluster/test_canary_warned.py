@@ -20,6 +20,7 @@ from combee.api.playbook import Playbook
 from combee.api.stakes import WEAKEST
 from combee.names import API_GROUP
 from combee.plan.playbook.traffic import warnings
+from combee.plan.playbook.unasked import WITHOUT_CANARY
 
 ENDPOINT = {"url": "https://llm.example.com/v1", "model": "m"}
 PROMETHEUS = {"url": "https://prometheus.example.com", "score": {"query": "good$(version)", "unit": "Ratio"}}
@@ -100,6 +101,26 @@ def test_kubectl_apply_warns_names_the_pairs_and_proposes_an_epsilon(cluster: Cl
     assert "about 300 come before the deadline" in told(cluster, place, short)[0]
 
 
+def test_the_server_and_validate_say_the_same_of_no_canary_and_of_a_deadline_too_soon(
+    cluster: Cluster, place: str
+) -> None:
+    none = playbook()
+    del none["spec"]["canary"]
+    soon = playbook(epsilon=0.05, durationSeconds=90_000, deadlineSeconds=500_000)
+    late = {**PROMETHEUS, "labelDelaySeconds": 18_000}
+    delayed = playbook("Prometheus", epsilon=0.05, prometheus=late)
+    for manifest in (none, soon, delayed):
+        resource = parse_resource(manifest, "")
+        assert isinstance(resource, Playbook)
+        (said,) = told(cluster, place, manifest)
+        assert (said,) == warnings(resource.spec)
+    for good in (
+        playbook(epsilon=0.05, durationSeconds=90_000, deadlineSeconds=518_400),
+        playbook("Replay", epsilon=0.05, durationSeconds=90_000, deadlineSeconds=90_000),
+    ):
+        assert told(cluster, place, good) == []
+
+
 def test_it_warns_when_the_canary_changes_and_not_each_time_something_does(
     cluster: Cluster, place: str
 ) -> None:
@@ -111,6 +132,10 @@ def test_it_warns_when_the_canary_changes_and_not_each_time_something_does(
         bad["spec"]["canary"]["epsilon"] = 0.01
         assert told(cluster, place, bad, kept)
         bad["spec"]["canary"] = {"mode": "Manual"}
+        assert told(cluster, place, bad, kept) == []
+        del bad["spec"]["canary"]
+        assert told(cluster, place, bad, kept) == [WITHOUT_CANARY]
+        bad["spec"]["heldOut"] = {"minScore": 0.6}
         assert told(cluster, place, bad, kept) == []
     finally:
         cluster.kubectl("delete", "pb", "formula", namespace=place)

@@ -62,10 +62,13 @@ class Rules:
         >>> [Rules(0.01, 200, day * 86_400, 259_200).span_seconds / 86_400 for day in (0.5, 1, 1.5, 3)]
         [0.5, 1.0, 2.0, 3.0]
         """
-        if self.duration_seconds < DAY_SECONDS:
-            return self.duration_seconds
+        return max(self.duration_seconds, min(self._whole_seconds, self.deadline_seconds - self.late_seconds))
+
+    @property
+    def _whole_seconds(self) -> float:
+        """The duration, in whole days from a day on."""
         days = math.ceil(self.duration_seconds / DAY_SECONDS)
-        return max(self.duration_seconds, min(days * DAY_SECONDS, self.deadline_seconds - self.late_seconds))
+        return self.duration_seconds if self.duration_seconds < DAY_SECONDS else days * DAY_SECONDS
 
     @property
     def shortest_seconds(self) -> float:
@@ -76,6 +79,17 @@ class Rules:
     def settled_seconds(self) -> float:
         """From when on blocks tell that do not agree with one mean."""
         return self.late_seconds + SETTLED * self.span_seconds
+
+    @property
+    def deadline_for_unstable(self) -> float:
+        """The least deadline, in seconds, with which a candidate whose blocks do not agree with one mean can
+        still pass; 0 where no blocks are compared.
+
+        >>> rules = [Rules(0.01, 200, day * 86_400, 259_200, by_time=True) for day in (0.5, 1.2)]
+        >>> [one.deadline_for_unstable for one in rules]
+        [129600.0, 518400.0]
+        """
+        return self.late_seconds + SETTLED * self._whole_seconds if self.block_seconds else 0.0
 
     @property
     def block_seconds(self) -> float:

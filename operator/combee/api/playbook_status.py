@@ -225,7 +225,8 @@ class PlaybookStatus(Part):
     next_run_time: str = Field(default="", description="When the next scheduled run is made.")
     history: tuple[HistoryEntry, ...] = Field(default=(), description="The last 20 events, newest last.")
     warnings: tuple[str, ...] = Field(
-        default=(), description="What the spec asks for and can hardly get, and what it waives."
+        default=(),
+        description="What the spec asks for and can hardly get, and that it waives its canary or has none.",
     )
     shown: PlaybookShown = Field(
         default_factory=PlaybookShown, description="Figures as `kubectl get` shows them."

@@ -12,7 +12,10 @@ import pytest
 from chart_tools import objects
 
 from combee.algo.power import EPSILONS, least_pairs, pairs_needed
+from combee.api.playbook import PlaybookSpec
 from combee.api.stakes import WEAKEST
+from combee.plan.playbook.traffic import warnings
+from combee.plan.playbook.unasked import WITHOUT_CANARY
 
 NEAR, FEW = 0.05, 2
 """how far between two rows of the table the policy may be off: a share, or so many pairs."""
@@ -65,6 +68,21 @@ def test_the_policy_warns_and_refuses_nothing() -> None:
         ]
         assert binding["validationActions"] == ["Warn"]
         assert policy(way)["failurePolicy"] == "Ignore"
+
+
+def test_the_policy_says_of_no_canary_and_of_a_deadline_too_soon_what_combee_validate_says() -> None:
+    validations = policy()["validations"]
+    (absent,) = [one for one in validations if one["expression"] == "has(object.spec.canary)"]
+    assert absent["message"] == WITHOUT_CANARY
+    (late,) = [one for one in validations if "leastDeadline" in one["expression"]]
+    pieces = re.split(r"' \+ string\(variables\.[\w.]+\) \+ '", late["messageExpression"].strip("'"))
+    canary = {"mode": "Prometheus", "durationSeconds": 86_401, "deadlineSeconds": 518_399}
+    query = {"query": "$(side)", "unit": "Ratio"}
+    asked = {"url": "http://p", "score": query, "labelDelaySeconds": 1}
+    (said,) = warnings(
+        PlaybookSpec.model_validate({"canary": {**canary, "epsilon": 0.02, "prometheus": asked}})
+    )
+    assert said == f"{pieces[0]}518399{pieces[1]}518401{pieces[2]}"
 
 
 def test_waivers_are_refused_where_the_chart_says_so_and_nowhere_else() -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from combee.cli.validate import run_validate
 from combee.names import API_VERSION
+from combee.plan.playbook.unasked import WITHOUT_CANARY
 
 CANARY: dict[str, Any] = {"mode": "Shadow", "evaluator": {"url": "http://judge/v1", "model": "judge"}}
 
@@ -68,6 +69,30 @@ def test_a_waived_canary_is_warned_of_with_its_reason(
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(made))
     assert run_validate(tmp_path / "p.yaml", as_json=False) == 0
     assert capsys.readouterr().err == "warning: Playbook formula: the canary is waived: a demo\n"
+
+
+def test_a_playbook_without_a_canary_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = {"apiVersion": API_VERSION, "kind": "Playbook", "metadata": {"name": "formula"}, "spec": {}}
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(made))
+    assert run_validate(tmp_path / "p.yaml", as_json=False) == 0
+    assert capsys.readouterr().err == f"warning: Playbook formula: {WITHOUT_CANARY}\n"
+
+
+@pytest.mark.parametrize(
+    ("duration", "deadline", "least"),
+    [(86_400, 259_199, 259_200), (90_000, 518_399, 518_400), (36_000, 107_999, 108_000)],
+)
+def test_a_deadline_before_which_nothing_unstable_can_pass_is_warned_of(
+    duration: int, deadline: int, least: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours = {"epsilon": 0.05, "durationSeconds": duration}
+    assert validated(tmp_path / "p.yaml", "Low", **hours, deadlineSeconds=deadline) == 0
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert said.startswith(f"warning: Playbook formula: canary.deadlineSeconds {deadline}: ")
+    assert f"Unstable, and can pass after {least} s at the soonest" in said
+    assert validated(tmp_path / "p.yaml", "Low", **hours, deadlineSeconds=least) == 0
+    assert validated(tmp_path / "p.yaml", "Low", epsilon=0.05, durationSeconds=0, deadlineSeconds=60) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_page_on_trust_shows_what_is_said(

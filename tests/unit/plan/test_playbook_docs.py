@@ -28,3 +28,8 @@ def test_how_many_windows_two_equal_versions_need() -> None:
     assert said is not None
     needed = [int(number.replace(",", "")) for number in said.groups()]
     assert needed == [least_pairs(epsilon) for epsilon in (0.05, 0.01, 0.005)]
+
+
+def test_the_page_has_the_warning_of_a_playbook_without_a_canary() -> None:
+    (said,) = warnings(PlaybookSpec())
+    assert f"warning: Playbook formula: {said}\n" in PAGE

@@ -24,9 +24,9 @@ from combee.plan.playbook.board import Board, Record
 from combee.plan.playbook.curve import Curve, looked
 from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
 from combee.plan.playbook.readings import latest, reading_verdict
-from combee.plan.playbook.thresholds import rules_of
+from combee.plan.playbook.thresholds import rules_of, thresholds_of
 from combee.plan.playbook.types import Happened
-from combee.plan.playbook.unasked import waiver
+from combee.plan.playbook.unasked import WITHOUT_CANARY, waiver
 
 MAX_RESTARTS = 20
 """The most restarts of a version's comparisons in all: after them it cannot be told."""
@@ -69,8 +69,12 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
 
 
 def _rules(board: Board, record: Record, canary: Canary) -> Rules:
-    """Return what the candidate is judged by. Windows before the labels' delay is over do not count."""
-    rules = rules_of(record.status.thresholds or board.thresholds)
+    """Return what the candidate is judged by."""
+    return _delayed(rules_of(record.status.thresholds or board.thresholds), canary)
+
+
+def _delayed(rules: Rules, canary: Canary) -> Rules:
+    """Return the rules by which windows before the labels' delay is over do not count."""
     delay = canary.prometheus.label_delay_seconds if canary.prometheus is not None else 0
     return replace(rules, late_seconds=delay)
 
@@ -198,18 +202,36 @@ def least_epsilon(spec: PlaybookSpec, pairs: float) -> float | None:
 
 
 def warnings(spec: PlaybookSpec) -> tuple[str, ...]:
-    """Return what the canary asks for and can hardly get, its epsilon with the traffic there is, or with any;
-    or that it is waived, and why.
+    """Return what the canary asks for and can hardly get, its epsilon with the traffic there is, or with any,
+    and its verdict on what is Unstable; or that it is waived, and why; or that there is none."""
+    canary = spec.canary
+    if canary is None:
+        return (WITHOUT_CANARY,)
+    if canary.waived is not None:
+        return (waiver(canary.waived),)
+    late = _too_late(_delayed(rules_of(thresholds_of(spec)), canary))
+    if canary.prometheus is not None:
+        return (*query_warnings(canary, canary.prometheus), *late)
+    return (*_too_few(spec, canary), *late)
+
+
+def _too_late(rules: Rules) -> tuple[str, ...]:
+    """Return that the deadline comes before anything that is Unstable can pass; nothing where it does not."""
+    least = rules.deadline_for_unstable
+    if rules.deadline_seconds >= least:
+        return ()
+    given = f"canary.deadlineSeconds {rules.deadline_seconds:.0f}"
+    never = f"a candidate whose hours differ is Unstable, and can pass after {least:.0f} s at the soonest"
+    return (f"{given}: {never}, so it never would: give it that time",)
+
+
+def _too_few(spec: PlaybookSpec, canary: Canary) -> tuple[str, ...]:
+    """Return that too few pairs come before the deadline; nothing where enough do.
 
     This assumes an equal candidate and differences of ASSUMED_SD, since nothing is known before traffic
     comes.
     """
-    canary = spec.canary
-    if canary is not None and canary.waived is not None:
-        return (waiver(canary.waived),)
-    if canary is not None and canary.prometheus is not None:
-        return query_warnings(canary, canary.prometheus)
-    if canary is None or canary.mode not in ("Shadow", "Replay"):
+    if canary.mode not in ("Shadow", "Replay"):
         return ()
     needed = pairs_needed(canary.epsilon)
     two_digits = None if needed is None else int(float(f"{needed:.2g}"))

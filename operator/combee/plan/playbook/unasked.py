@@ -19,6 +19,10 @@ NO_CANARY = Verdict(
     message="the Playbook has no canary: what passes heldOut waits until somebody approves it",
 )
 """Stands for the verdict on a version that did not come so far."""
+WITHOUT_CANARY = (
+    f"{NO_CANARY.message}; give spec.canary a mode to ask traffic, or waived: why heldOut alone decides"
+)
+"""The warning of a Playbook that gives none, in the words of the chart's policy."""
 FOR_A_PERSON = ("WaitingForApproval", "WaiverNotAllowed")
 """Reasons with which a candidate waits for a person."""
 
