@@ -114,7 +114,7 @@ def endpoint(name: str, **more: Any) -> dict[str, Any]:
 def canary(mode: str, **more: Any) -> dict[str, Any]:
     """A canary that a few dozen pairs decide."""
     thresholds = {"epsilon": 0.05, "minSamples": 20, "durationSeconds": 0, "deadlineSeconds": 600}
-    told = {**thresholds, "maxLatencyRatio": 50.0, "watchSeconds": 0}
+    told = {**thresholds, "maxLatencyRatio": 50.0, "maxCostRatio": 50.0, "watchSeconds": 0}
     return {"mode": mode, "evaluator": endpoint("judge", model=MODEL), **told, **more}
 
 

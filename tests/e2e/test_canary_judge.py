@@ -229,9 +229,11 @@ def test_given_requests_are_asked_of_both_and_judged(pod: Pod, sim: Sim, texts: 
     }
     assert pod.run(**replay, done={"replay": [[0, 9]]}) == 0, pod.log
     tally = pod.tally()
-    assert tally.spans == {"replay": ((10, 39),)} and tally.timed == 30
-    print("mean difference", tally.mean)
+    assert tally.spans == {"replay": ((10, 39),)} and tally.expenses["latency"].count == 30
+    cost = tally.expenses["cost"]
+    print("mean difference", tally.mean, "costs", cost.mean)
     assert tally.mean > 0.4
+    assert cost.count == 30 and cost.mean is not None and cost.mean > 1.0, "its playbook is the longer one"
     left = list((pod.root / "store" / "traffic").rglob("*.jsonl"))
     assert left == []
     # All of it again, killed before anything was taken in: nothing new is asked of the judge.

@@ -145,7 +145,7 @@ def test_what_a_service_counts_refuses_the_worse_candidate(pod: Pod, url: str, b
     assert reading.trouble is None and reading.compared >= WINDOWS - 2, pod.log
     assert reading.score == pytest.approx((100 * 50 / 60, 100 * 59 / 60), abs=0.01)
     assert reading.latency == pytest.approx((2.0, 1.0), abs=0.001)
-    assert tally.latency_ratio == pytest.approx(2.0, abs=0.001)
+    assert tally.expenses["latency"].mean == pytest.approx(2.0, abs=0.001)
     outcome, message = said(asked, tally, reading)
     assert outcome == "Failed" and message.startswith("-15.000 [")
     assert "percent vs active" in message and "2 against 1 s" in message

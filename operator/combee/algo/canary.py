@@ -6,8 +6,8 @@ so one may look after each pair and stop at will:
 
 - Failed as soon as its upper end is at or below -epsilon;
 - Passed when its lower end is at or above -epsilon (a mean of -epsilon is refuted), *and* enough pairs came,
-  *and* the shortest duration is over, *and* the candidate's answers are not too slow, *and* the blocks of
-  time say so, too (``blocks``);
+  *and* the shortest duration is over, *and* the candidate's answers are neither too slow nor too dear, *and*
+  the blocks of time say so, too (``blocks``);
 - Inconclusive otherwise; for good at the deadline. Time alone never passes anything.
 
 A candidate at or under active - epsilon passes with probability ALPHA / 2 at most, however often one looks.
@@ -20,12 +20,13 @@ passes before SETTLED times the shortest duration, and then by the blocks' own i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from combee.algo.blocks import LEAST_BLOCKS, Grid
 from combee.algo.sequence import above, below, interval, log_capital
-from combee.algo.tally import REPEATED, UNJUDGED, Tally
+from combee.algo.tally import EXPENSES, REPEATED, UNJUDGED, Expense, Tally
 from combee.algo.verdict import PAIRS, Judgement, Words, number, spoken
 
 ALPHA = 0.05
@@ -49,11 +50,16 @@ class Rules:
     duration_seconds: float
     deadline_seconds: float
     max_latency_ratio: float = math.inf
+    max_cost_ratio: float = math.inf
     alpha: float = ALPHA
     by_time: bool = False
     """whether pairs are those of live traffic and say when they were asked, so that blocks are compared."""
     late_seconds: float = 0.0
     """how long after the beginning nothing counts, since labels come late."""
+
+    def largest(self, expense: Expense) -> float:
+        """Return how many times as much of an expense is allowed."""
+        return self.max_latency_ratio if expense == "latency" else self.max_cost_ratio
 
     @property
     def span_seconds(self) -> float:
@@ -102,6 +108,21 @@ class Rules:
         if not self.block_seconds:
             return None
         return Grid(since, self.block_seconds, since + self.deadline_seconds)
+
+
+TOO_MUCH: Mapping[Expense, str] = {"latency": "TooSlow", "cost": "TooCostly"}
+"""The reason of a version whose answers take too much of an expense."""
+
+
+def takes(expense: Expense, ratio: float) -> str:
+    """Return in words how many times as much of an expense answers take.
+
+    >>> takes("latency", 1.2), takes("cost", 3)
+    ('answers take 1.20 times as long', 'requests cost 3.00 times as much')
+    """
+    if expense == "latency":
+        return f"answers take {ratio:.2f} times as long"
+    return f"requests cost {ratio:.2f} times as much"
 
 
 def tally_verdict(
@@ -185,10 +206,10 @@ def _missing(
         at_least = "" if no_worse else f"the lower end must be above {words.amount(-rules.epsilon)}, "
         more = f"{'' if needed is None else f'about {needed:,} '}more {words.many} are needed"
         return "NeedPairs", at_least + more
-    ratio = tally.latency_ratio
-    if ratio is not None and ratio > rules.max_latency_ratio:
-        limit = number(rules.max_latency_ratio)
-        return "TooSlow", f"answers take {ratio:.2f} times as long, {limit} is allowed"
+    for expense in EXPENSES:
+        ratio, limit = tally.expenses[expense].mean, rules.largest(expense)
+        if ratio is not None and ratio > limit:
+            return TOO_MUCH[expense], f"{takes(expense, ratio)}, {number(limit)} is allowed"
     if elapsed < rules.shortest_seconds:
         return "TooEarly", f"it takes {_span(rules.shortest_seconds)} at least"
     return _missing_in_blocks(tally, rules, elapsed, words) if rules.block_seconds else None

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from combee.algo.blocks import Blocks, Grid
 from combee.algo.sequence import GRID, on_grid
@@ -32,12 +32,18 @@ UNJUDGED = 1
 """not a status: a pair of answers on which the evaluator gave no verdict."""
 
 
+Expense = Literal["latency", "cost"]
+"""What an answer takes: time, and tokens."""
+EXPENSES: tuple[Expense, ...] = get_args(Expense)
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One judged request. (stream, number) identifies it within a comparison.
 
     ``stream``: who numbered it (a gateway's pod, a Job); ``number`` from 0. ``latency_ratio``: the seconds of
-    the candidate's answer over the other's; None where not measured.
+    the candidate's answer over the other's; ``cost_ratio``: what it cost, prompt and answer, over what the
+    other's did; None where not measured.
     """
 
     stream: str
@@ -49,6 +55,34 @@ class Pair:
     difference is -1, and the other's where it is 1."""
     time: float | None = None
     """when it was asked, in seconds since 1970; None where that is not known."""
+    cost_ratio: float | None = None
+
+    def ratio(self, expense: Expense) -> float | None:
+        """Return how many times as much of it the candidate's answer took; None where not measured."""
+        return self.latency_ratio if expense == "latency" else self.cost_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """The ratios of an expense that came."""
+
+    count: int = 0
+    log_sum: int = 0
+    """the sum of their logarithms in whole millionths, so that order does not matter."""
+
+    @property
+    def mean(self) -> float | None:
+        """The geometric mean; None while there are none."""
+        return math.exp(self.log_sum / 1e6 / self.count) if self.count else None
+
+    def plus(self, ratios: Iterable[float]) -> Ratios:
+        """Return them with more. BugError for one that cannot be."""
+        logs = []
+        for ratio in ratios:
+            if not 0 < ratio < math.inf:
+                raise BugError(f"a ratio of {ratio} cannot be", where="Ratios.plus")
+            logs.append(round(1e6 * math.log(ratio)))
+        return Ratios(self.count + len(logs), self.log_sum + sum(logs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +108,8 @@ class Tally:
     """difference in hundredths -> number of pairs."""
     spans: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     """stream -> first and last numbers of the stretches received, ascending, with gaps between them."""
-    timed: int = 0
-    log_ratio: int = 0
-    """sum of log(latency ratio) over the ``timed`` pairs, in whole millionths, so that order does not
-    matter."""
+    expenses: Mapping[Expense, Ratios] = field(default_factory=lambda: dict.fromkeys(EXPENSES, Ratios()))
+    """what the candidate's answers took, as multiples of the other's."""
     left_out: Mapping[int, int] = field(default_factory=dict)
     """``LeftOut.status`` -> number of requests; they are in ``spans`` and make no pairs."""
     failed: Mapping[str, int] = field(default_factory=dict)
@@ -108,43 +140,37 @@ class Tally:
         square = sum(v * v * n for v, n in self.counts.items()) / GRID**2 / self.pairs
         return max(0.0, square - self.mean**2)
 
-    @property
-    def latency_ratio(self) -> float | None:
-        """Geometric mean of the latency ratios; None while nothing was timed."""
-        return math.exp(self.log_ratio / 1e6 / self.timed) if self.timed else None
-
     def with_pairs(self, comparison: str, pairs: Iterable[Pair], grid: Grid | None = None) -> Tally:
         """Return a tally with those of ``pairs`` that are not in it yet. ``comparison`` seeds the rounding;
         ``grid``: where the blocks lie, None where there are none.
 
-        BugError for a difference outside [-1, 1], a negative number or an impossible latency ratio.
+        BugError for a difference outside [-1, 1], a negative number or an impossible ratio.
         """
         counts, streams = dict(self.counts), _Streams(dict(self.spans), self.folded, self.folded_streams)
-        timed, log_ratio = self.timed, self.log_ratio
+        new: list[Pair] = []
         failed, other_failed = dict(self.failed), dict(self.other_failed)
         placed: list[tuple[int, int]] = []
         for pair in sorted(pairs, key=lambda pair: (pair.stream, pair.number)):
-            if pair.number < 0 or (pair.latency_ratio is not None and not 0 < pair.latency_ratio < math.inf):
+            if pair.number < 0:
                 raise BugError(f"pair {pair} cannot be", where="Tally.with_pairs")
             if pair.failed and abs(pair.difference) != 1:
                 raise BugError(f"pair {pair} without an answer cannot be", where="Tally.with_pairs")
             value = on_grid(pair.difference, _luck(comparison, pair))
             if not streams.came(pair):
                 continue
+            new.append(pair)
             counts[value] = counts.get(value, 0) + 1
             if grid is not None and (block := grid.block(pair.time)) is not None:
                 placed.append((block, value))
             if pair.failed:
                 failures = failed if pair.difference < 0 else other_failed
                 failures[pair.failed] = failures.get(pair.failed, 0) + 1
-            if pair.latency_ratio is not None:
-                timed, log_ratio = timed + 1, log_ratio + round(1e6 * math.log(pair.latency_ratio))
+        ratios = {of: [ratio for pair in new if (ratio := pair.ratio(of)) is not None] for of in EXPENSES}
         return replace(
             self,
             **streams.fields(),
             counts=counts,
-            timed=timed,
-            log_ratio=log_ratio,
+            expenses={of: self.expenses[of].plus(ratios[of]) for of in EXPENSES},
             failed=failed,
             other_failed=other_failed,
             blocks=self.blocks.plus(placed),
@@ -170,11 +196,13 @@ class Tally:
             "failed": self.failed,
             "otherFailed": self.other_failed,
         }
+        latency, cost = (self.expenses[of] for of in EXPENSES)
         return {
             "counts": {str(value): self.counts[value] for value in sorted(self.counts)},
             "spans": {stream: [list(s) for s in self.spans[stream]] for stream in sorted(self.spans)},
-            "timed": self.timed,
-            "logRatio": self.log_ratio,
+            "timed": latency.count,
+            "logRatio": latency.log_sum,
+            **({"costs": [cost.count, cost.log_sum]} if cost.count else {}),
             **({"folded": [self.folded, self.folded_streams]} if self.folded else {}),
             **({"blocks": self.blocks.to_json()} if self.blocks.sums else {}),
             **{
@@ -191,11 +219,14 @@ class Tally:
             return cls()
         try:
             folded, streams = raw.get("folded", ("", 0))
+            costed, log_cost = raw.get("costs", (0, 0))
             tally = cls(
                 {int(value): int(count) for value, count in raw["counts"].items()},
                 {str(s): tuple((int(a), int(b)) for a, b in spans) for s, spans in raw["spans"].items()},
-                int(raw["timed"]),
-                int(raw["logRatio"]),
+                {
+                    "latency": Ratios(int(raw["timed"]), int(raw["logRatio"])),
+                    "cost": Ratios(int(costed), int(log_cost)),
+                },
                 {int(status): int(count) for status, count in raw.get("leftOut", {}).items()},
                 failed={str(why): int(count) for why, count in raw.get("failed", {}).items()},
                 other_failed={str(why): int(count) for why, count in raw.get("otherFailed", {}).items()},

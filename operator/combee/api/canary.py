@@ -61,6 +61,13 @@ class Canary(Model):
         description="How many times as long as the active version's its answers may take, on the geometric "
         "mean.",
     )
+    max_cost_ratio: Float = Field(
+        default=3.0,
+        gt=0,
+        le=100,
+        description="How many times as much as the active version's its requests may cost, on the geometric "
+        "mean: in tokens of prompt and answer, or as prometheus.cost says. It may change at any time.",
+    )
     watch_seconds: Int = Field(
         default=86_400,
         ge=0,
@@ -69,7 +76,7 @@ class Canary(Model):
         "one before: as its canary did or, with mode Manual and a waived one, by mirrored requests, if "
         "there are a gateway and an evaluator. It is refused, and the one before is active again, once the "
         "upper end of the interval is under minus epsilon, or its answers are shown to take more than "
-        "maxLatencyRatio times as long. 0: not at all.",
+        "maxLatencyRatio times as long, or to cost more than maxCostRatio times as much. 0: not at all.",
     )
     evaluator: Endpoint | None = Field(
         default=None,

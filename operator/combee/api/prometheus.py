@@ -83,6 +83,12 @@ class LatencyQuery(Model):
     unit: Literal["Seconds", "Milliseconds"] = Field(description="What the number is measured in.")
 
 
+class CostQuery(Model):
+    """What a version's answers cost on average in one window: one number, in tokens or any other unit."""
+
+    query: PromQL = Field(description="As the score's query; the number is 0 or more.")
+
+
 class Sides(Model):
     """What $(side) stands for in a query, where labels do not tell versions but roles."""
 
@@ -104,6 +110,9 @@ class Prometheus(Model):
     score: ScoreQuery = Field(description="How good answers were; epsilon is a share of its scale.")
     latency: LatencyQuery | None = Field(
         default=None, description="How long they took; absent: maxLatencyRatio is not looked at."
+    )
+    cost: CostQuery | None = Field(
+        default=None, description="What they cost; absent: maxCostRatio is not looked at."
     )
     window_seconds: Int = Field(
         default=60, ge=10, le=86_400, description="Length of a window; minSamples counts windows."

@@ -45,6 +45,13 @@ class Sampled:
     """side -> why it gave no answer; at most one side, since no pair can be made where both failed."""
     time: float | None = None
     """when it was asked, in seconds since 1970; None where the record does not say."""
+    cost_ratio: float | None = None
+    """the tokens of the tested version's prompt and answer over those of the other's."""
+
+    def pair(self, difference: float, failed: str = "") -> Pair:
+        """Return the pair of its answers, which differ by that much."""
+        identity = self.stream, self.number
+        return Pair(*identity, difference, self.latency_ratio, failed, self.time, self.cost_ratio)
 
     def __repr__(self) -> str:
         return f"Sampled({self.stream!r}, {self.number})"
@@ -94,6 +101,7 @@ def _sample(line: bytes, comparison: str) -> Sampled | None:
         answers = {side: {} if side in failed else of["answer"] for side, of in sides.items()}
         right = raw["version"] == RECORD_VERSION and raw["test"] == comparison
         ratio = _ratio(tested.get("seconds"), against.get("seconds"))
+        cost_ratio = _ratio(*(tokens_of(answer) for answer in answers.values()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     named = isinstance(stream, str) and 0 < len(stream) <= 128 and type(number) is int and 0 <= number < 2**53
@@ -102,7 +110,8 @@ def _sample(line: bytes, comparison: str) -> Sampled | None:
     if not (right and named and known and mappings):
         return None
     time = _time(raw.get("time"))
-    return Sampled(stream, number, request, answers["tested"], answers["against"], ratio, failed, time)
+    both = answers["tested"], answers["against"]
+    return Sampled(stream, number, request, *both, ratio, failed, time, cost_ratio)
 
 
 def _time(written: Any) -> float | None:
@@ -117,6 +126,18 @@ def _ratio(tested: Any, against: Any) -> float | None:
     if not all(0 < value < math.inf for value in seconds):
         return None
     return min(_LARGEST_RATIO, max(1 / _LARGEST_RATIO, seconds[0] / seconds[1]))
+
+
+def tokens_of(answer: Mapping[str, Any]) -> int | None:
+    """Return the tokens of an answer and of its prompt; None where the server did not say them.
+
+    >>> tokens_of({"content": "4", "usage": {"prompt_tokens": 30, "completion_tokens": 2}}), tokens_of({})
+    (32, None)
+    """
+    usage = answer.get("usage")
+    counts = [usage.get(f"{part}_tokens") for part in ("prompt", "completion")] if usage else [None]
+    known = [count for count in counts if type(count) is int and count >= 0]
+    return sum(known) if len(known) == len(counts) else None
 
 
 async def judge_all(
@@ -146,19 +167,16 @@ async def judge_all(
 
 
 async def _judge(asker: Asker, sample: Sampled, comparison: str, chain: int) -> Pair:
-    identity = sample.stream, sample.number
     for side, why in sample.failed.items():
-        difference = -1.0 if side == "tested" else 1.0
-        return Pair(*identity, difference, sample.latency_ratio, why, sample.time)
+        return sample.pair(-1.0 if side == "tested" else 1.0, why)
     if shown_answer(sample.tested) == shown_answer(sample.against):
-        return Pair(*identity, 0.0, sample.latency_ratio, time=sample.time)
+        return sample.pair(0.0)
     scores = {}
-    for side in drawn_order(comparison, *identity):
+    for side in drawn_order(comparison, sample.stream, sample.number):
         answer = sample.tested if side == "tested" else sample.against
         prompt = judge_prompt(sample.request, answer)
         scores[side] = await asker.ask(ROLE, prompt, parse_verdict, stage=STAGE, chain=chain)
-    difference = scores["tested"] - scores["against"]
-    return Pair(*identity, difference, sample.latency_ratio, time=sample.time)
+    return sample.pair(scores["tested"] - scores["against"])
 
 
 def drawn_order(comparison: str, stream: str, number: int) -> Sequence[str]:

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from combee.algo.canary import ALPHA, Rules, still_needed, tally_verdict
 from combee.algo.power import decidable_epsilon, pairs_needed, power
 from combee.algo.sequence import BETS, GRID, LARGEST_BET, above, below, interval, log_capital, on_grid
-from combee.algo.tally import MAX_SPANS, MAX_STREAMS, REPEATED, LeftOut, Pair, Tally
+from combee.algo.tally import MAX_SPANS, MAX_STREAMS, REPEATED, LeftOut, Pair, Ratios, Tally
 from combee.errors import BugError
 
 CANARIES = 500
@@ -217,8 +218,17 @@ PAIRS = st.lists(
 
 
 def scored(pairs: list[Pair]) -> list[Pair]:
-    """With a difference that belongs to the identity, as a judged pair has."""
-    return [Pair(p.stream, p.number, math.sin(p.number + ord(p.stream)), 1.0 + p.number / 50) for p in pairs]
+    """With a difference and ratios that belong to the identity, as a judged pair has."""
+    return [
+        Pair(
+            p.stream,
+            p.number,
+            math.sin(p.number + ord(p.stream)),
+            1.0 + p.number / 50,
+            cost_ratio=None if p.number % 3 else 2.0 - p.number / 50,
+        )
+        for p in pairs
+    ]
 
 
 @settings(max_examples=150, deadline=None)
@@ -234,6 +244,15 @@ def test_each_pair_counts_once_in_any_order_and_over_any_restart(pairs: list[Pai
         piecewise = Tally.from_json(json.loads(json.dumps(piecewise.to_json()))).with_pairs("t", [pair])
     assert once.to_json() == again.to_json() == piecewise.to_json()
     assert once.pairs == len({(p.stream, p.number) for p in known})
+
+
+def test_a_tally_of_a_release_that_knew_no_costs_is_read() -> None:
+    raw = {"counts": {"0": 4}, "spans": {"s": [[0, 3]]}, "timed": 4, "logRatio": 4_000_000}
+    tally = Tally.from_json(raw)
+    assert tally.expenses["latency"].mean == pytest.approx(math.e) and tally.expenses["cost"].mean is None
+    assert tally.to_json() == raw
+    more = tally.with_pairs("t", [Pair("s", 4, 0.0, None, cost_ratio=3.0)])
+    assert more.expenses["cost"].mean == pytest.approx(3.0) and more.expenses["latency"].count == 4
 
 
 def test_another_test_rounds_otherwise_and_the_mean_stays() -> None:
@@ -256,7 +275,10 @@ def test_too_many_gaps_are_closed_from_below() -> None:
     assert tally.with_pairs("t", [Pair("s", 1, 0.0)]) == tally
 
 
-@pytest.mark.parametrize("pair", [Pair("s", -1, 0.0), Pair("s", 0, 2.0), Pair("s", 0, 0.0, 0.0)])
+@pytest.mark.parametrize(
+    "pair",
+    [Pair("s", -1, 0.0), Pair("s", 0, 2.0), Pair("s", 0, 0.0, 0.0), Pair("s", 0, 0.0, cost_ratio=-1.0)],
+)
 def test_pairs_that_cannot_be_are_refused(pair: Pair) -> None:
     with pytest.raises(BugError):
         Tally().with_pairs("t", [pair])
@@ -274,6 +296,9 @@ def test_a_state_that_is_none_is_refused(raw: dict[str, object]) -> None:
 
 EQUAL = Tally({0: 4000, 100: 30, -100: 30})
 WORSE = Tally({0: 300, -100: 100})
+TWICE = Ratios().plus([2.0] * 4060)
+SLOW = replace(EQUAL, expenses={"latency": TWICE, "cost": Ratios()})
+DEAR = replace(EQUAL, expenses={"latency": TWICE, "cost": TWICE})
 VERDICTS = [
     ("passes", EQUAL, RULES, 90, "Passed", "CanaryPassed", True),
     ("worse, at once", WORSE, RULES, 0, "Failed", "CanaryWorse", True),
@@ -284,8 +309,8 @@ VERDICTS = [
     ("time alone, to the end", Tally({0: 20}), RULES, 10_000, "Inconclusive", "DeadlineExceeded", True),
     ("too early", EQUAL, RULES, 59, "Inconclusive", "TooEarly", False),
     ("too few", EQUAL, Rules(0.02, 5000, 60, 600), 90, "Inconclusive", "NeedPairs", False),
-    ("too slow", Tally(EQUAL.counts, {}, 4060, 4_060_000_000), Rules(0.02, 20, 60, 600, 1.5), 90,
-     "Inconclusive", "TooSlow", False),
+    ("too slow", SLOW, Rules(0.02, 20, 60, 600, 1.5), 90, "Inconclusive", "TooSlow", False),
+    ("too dear", DEAR, Rules(0.02, 20, 60, 600, 3, 1.9), 90, "Inconclusive", "TooCostly", False),
     ("shown at the deadline", EQUAL, RULES, 600, "Passed", "CanaryPassed", True),
 ]  # fmt: skip
 
@@ -342,7 +367,7 @@ def test_answers_that_did_not_come_count_and_are_told() -> None:
     tally = Tally.from_json(json.loads(json.dumps(Tally().with_pairs("t", [*fine, *lost]).to_json())))
     assert tally.counts == {0: 300, -100: 12, 100: 1}
     assert tally.failed == {"400": 11, "timeout": 1} and tally.other_failed == {"500": 1}
-    assert tally.timed == 301 and tally.with_pairs("t", lost) == tally
+    assert tally.expenses["latency"].count == 301 and tally.with_pairs("t", lost) == tally
     assert tally_verdict(tally, RULES, 90).message.endswith(
         "; the candidate gave no answer to 12 (400: 11, timeout: 1), active gave no answer to 1 (500: 1)"
     )

@@ -119,7 +119,7 @@ def test_the_policy_asks_for_every_secret_that_a_gateway_or_a_judge_is_given() -
 BESIDE_SECRETS = {
     "canary": {
         *("trafficPercent", "durationSeconds", "deadlineSeconds", "minSamples", "epsilon"),
-        *("maxLatencyRatio", "watchSeconds", "expectedRequestsPerDay"),
+        *("maxLatencyRatio", "maxCostRatio", "watchSeconds", "expectedRequestsPerDay"),
         "waived",  # instead of a mode: it reaches no Secret that was not asked about when it was named
     },
     "delivery": {"configMap", "deletionPolicy"},

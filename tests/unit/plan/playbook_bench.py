@@ -183,6 +183,7 @@ class World:
         differences: Iterable[float],
         *,
         latency: float | None = None,
+        cost: float | None = None,
         within: tuple[float, float] | None = None,
     ) -> World:
         """Pairs of the test of a version come in, numbered on from those before. They were asked ``within``
@@ -194,7 +195,12 @@ class World:
         first, last = within or (since, since + thresholds.duration_seconds)
         new = tuple(
             Pair(
-                "gateway-0", len(before) + i, difference, latency, time=first + (last - first) * (MIX * i % 1)
+                "gateway-0",
+                len(before) + i,
+                difference,
+                latency,
+                time=first + (last - first) * (MIX * i % 1),
+                cost_ratio=cost,
             )
             for i, difference in enumerate(differences)
         )

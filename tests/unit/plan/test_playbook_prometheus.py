@@ -132,9 +132,12 @@ def test_a_comparison_goes_on_under_an_operator_that_knows_of_late_labels() -> N
     delayed = two(prometheus={**ASKED, "labelDelaySeconds": 60}).versions["b"].status.thresholds
     assert asked is not None and delayed is not None
     identity = Prometheus.model_validate(ASKED).model_dump(
-        mode="json", exclude={"token_secret_ref", "delay_seconds", "label_delay_seconds"}
+        mode="json", exclude={"token_secret_ref", "delay_seconds", "label_delay_seconds", "cost"}
     )
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    costs = {**ASKED, "cost": {"query": "tokens$(version)"}}
+    priced = two(prometheus=costs).versions["b"].status.thresholds
+    assert priced is not None and priced.asked != asked.asked
     assert asked.asked == hashlib.sha256(text.encode()).hexdigest()[:16] != delayed.asked
 
 

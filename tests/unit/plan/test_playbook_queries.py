@@ -185,6 +185,20 @@ def test_windows_in_which_both_have_all_are_compared() -> None:
     assert reading.score == pytest.approx((0.85, 0.9)) and reading.latency == (1.0, 0.5)
 
 
+def test_a_cost_is_compared_as_a_latency_is_in_whatever_unit_it_has() -> None:
+    asked, good = asking(latency=None, cost={"query": 'tokens{version="$(version)"}'}), {0: 0.5, 1: 0.5}
+    values: dict[str, Any] = {f"score_{side}": good for side in ("candidate", "active")}
+    told = {**values, "cost_candidate": {0: 900.0, 1: 0.0}, "cost_active": {0: 600.0, 1: 0.0}}
+    pairs, reading = compare(asked, answers(asked, **told), range(2), 9.0, 0)
+    assert [(pair.latency_ratio, pair.cost_ratio) for pair in pairs] == [(None, 1.5), (None, 1.0)]
+    assert reading.cost == (450.0, 300.0) and read_reading(json.dumps(reading.to_json())) == reading
+    told["cost_active"] = {0: -1.0, 1: 1.0}
+    _, reading = compare(asked, answers(asked, **told), range(2), 9.0, 0)
+    assert reading.trouble is not None and reading.trouble.problem == "OutOfRange"
+    said = wrong(asked, reading.trouble)
+    assert said == "the cost query of the active version gives -1, and no cost is below 0: correct it"
+
+
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["score_candidate", "latency_active"])
 def test_a_window_that_is_no_number_is_left_out_and_told(odd: float, where: str) -> None:

@@ -17,7 +17,7 @@ from combee.observe.gateway import served_of
 from combee.observe.sweep import kept_of
 from combee.plan.playbook.judges import JudgesSeen, decide_judges, judged_by_job
 from combee.plan.playbook.memory import VersionMemory
-from combee.plan.playbook.watch import mirrors, slowness, watched_by
+from combee.plan.playbook.watch import mirrors, more_of, watched_by
 from combee.records import Owner
 
 BAD = [-0.5, 0.0, -0.3] * 40
@@ -98,6 +98,57 @@ def test_what_answers_as_well_and_much_slower_is_rolled_back_in_every_mode(mode:
     assert "more than 1.500 times is shown" in watch.message
 
 
+@pytest.mark.parametrize("mode", WATCHED)
+def test_what_answers_as_well_and_costs_much_more_is_rolled_back_in_every_mode(mode: str) -> None:
+    world = promoted(mode, maxCostRatio=1.5)
+    world.judged("b", [0.0] * 100, cost=1.4, latency=1.0).tick(10)
+    watch = world.versions["b"].status.watch
+    assert world.active == "b" and watch is not None
+    assert watch.message.endswith("answers take 1.00 times as long; requests cost 1.40 times as much")
+    plan = world.judged("b", [0.0] * 400, cost=4.0, latency=1.0).tick(10)
+    assert (world.active, world.versions["b"].status.refused_by) == ("a", "Rollback")
+    assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
+    watch = world.versions["b"].status.watch
+    assert watch is not None and (watch.outcome, watch.reason) == ("Failed", "TooCostly")
+    assert "requests cost 3.24 times as much as those of the one before, n=500" in watch.message
+    assert "more than 1.500 times is shown" in watch.message
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(0.2, 5.0), min_size=20, max_size=200), st.floats(1.1, 5.0))
+def test_a_cost_that_is_allowed_in_each_request_never_rolls_back(ratios: list[float], limit: float) -> None:
+    world = promoted("waived", maxCostRatio=limit)
+    for ratio in ratios:
+        world.judged("b", [0.0], cost=min(ratio, limit))
+    world.tick(10)
+    assert world.active == "b"
+
+
+def test_what_nobody_counts_the_tokens_of_is_not_rolled_back_for_them() -> None:
+    """A stream's usage comes only where its client asks for it."""
+    world = promoted("Shadow")
+    world.judged("b", [0.0] * 400, latency=1.0).tick(10)
+    watch = world.versions["b"].status.watch
+    assert world.active == "b" and watch is not None and "cost" not in watch.message
+
+
+def test_a_canary_does_not_promote_what_its_watch_would_roll_back_for_its_cost() -> None:
+    world = World().add("a").settle().change(canary=WATCHED["Shadow"]).add("b", parent="a")
+    world.tick()
+    world.judged("b", GOOD, cost=3.5).tick(100)
+    assert (world.active, world.why("CanaryPassed")) == ("a", ("Unknown", "TooCostly"))
+    world.change(canary={**WATCHED["Shadow"], "maxCostRatio": 4.0}).tick()
+    assert world.active == "b", "it may change at any time, and nothing begins anew"
+    assert world.versions["b"].status.restarts == 0
+
+
+def test_the_first_version_may_cost_more_than_no_playbook() -> None:
+    world = World().change(canary=WATCHED["Shadow"]).add("a")
+    world.tick()
+    world.judged("a", GOOD, cost=50.0).tick(100)
+    assert world.active == "a"
+
+
 def test_one_answer_that_hangs_rolls_nothing_back_nor_does_a_ratio_that_is_allowed() -> None:
     world = promoted("Shadow")
     world.judged("b", [0.0] * 30, latency=1.0).judged("b", [0.0], latency=900.0).tick(10)
@@ -109,18 +160,20 @@ def test_one_answer_that_hangs_rolls_nothing_back_nor_does_a_ratio_that_is_allow
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.floats(0.01, 100)), max_size=60), st.randoms())
-def test_what_is_known_of_latency_depends_on_no_order_and_counts_once(
+def test_what_is_known_of_an_expense_depends_on_no_order_and_counts_once(
     came: list[tuple[int, float]], luck: Random
 ) -> None:
     pairs = list({number: Pair("s", number, 0.0, ratio) for number, ratio in came}.values())
     shuffled = luck.sample(pairs, len(pairs))
-    whole = Tally().with_pairs("w", slowness(pairs))
+    whole = Tally().with_pairs("w", more_of("latency", pairs))
     pieces = Tally()
     for pair in (*shuffled, *shuffled):
-        pieces = pieces.with_pairs("w", slowness([pair]))
+        pieces = pieces.with_pairs("w", more_of("latency", [pair]))
     assert pieces.counts == whole.counts
-    memory = VersionMemory(slow=whole)
-    assert VersionMemory.from_json(memory.to_json()) == memory
+    for took in ({"latency": whole, "cost": Tally()}, {"latency": Tally(), "cost": whole}):
+        memory = VersionMemory(expenses=took)
+        assert VersionMemory.from_json(memory.to_json()) == memory
+    assert VersionMemory.from_json({"slow": whole.to_json()}).expenses["latency"] == whole
 
 
 @pytest.mark.parametrize("mode", WATCHED)

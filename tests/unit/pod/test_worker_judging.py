@@ -291,6 +291,17 @@ def test_the_time_of_a_pair_goes_along_and_rows_of_an_earlier_judge_have_none() 
         assert [pair.time for pair in read_pairs(f'{{"version": 1, {rows}{times}}}')] == [None, None]
 
 
+def test_what_a_pair_cost_goes_along_and_rows_of_an_earlier_judge_have_none() -> None:
+    pairs = (Pair("x", 1, 0.5, cost_ratio=1.5), Pair("x", 2, 0.0))
+    text = write_pairs(pairs)
+    assert read_pairs(text) == pairs
+    plain = write_pairs([replace(pair, cost_ratio=None) for pair in pairs])
+    assert "costs" not in plain and json.loads(text)["pairs"] == json.loads(plain)["pairs"]
+    rows = '"pairs": [["x", 1, 0, null], ["x", 2, 0, null]]'
+    for costs in ("", ', "costs": [1]', ', "costs": 7', ', "costs": [-1, "2"]', ', "costs": [true, 1e999]'):
+        assert [pair.cost_ratio for pair in read_pairs(f'{{"version": 1, {rows}{costs}}}')] == [None, None]
+
+
 # -- when the next Job is made ----------------------------------------------------------------------------
 
 

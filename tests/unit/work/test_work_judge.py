@@ -251,6 +251,31 @@ def test_records_are_read_and_what_is_none_is_counted() -> None:
     assert "What is" not in repr(found)
 
 
+@pytest.mark.parametrize(
+    ("tested", "against", "ratio"),
+    [
+        ({"prompt_tokens": 70, "completion_tokens": 20, "total_tokens": 90}, 30, 3.0),
+        ({"prompt_tokens": 70}, 30, None),
+        ({}, 30, None),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, 30, None),
+        ({"prompt_tokens": "70", "completion_tokens": 20}, 30, None),
+        ({"prompt_tokens": 9e9, "completion_tokens": 20}, 30, None),
+    ],
+)
+def test_a_pair_says_what_its_requests_cost_where_the_server_says_it_of_both(
+    tested: dict[str, Any], against: int, ratio: float | None
+) -> None:
+    usage = {"prompt_tokens": against - 1, "completion_tokens": 1}
+    sides = {
+        "tested": {"seconds": 1.0, "answer": answer("4", usage=tested)},
+        "against": {"seconds": 1.0, "answer": answer("4", usage=usage)},
+    }
+    (one,), bad = read_samples(line(0, **sides), "test-1")
+    assert bad == 0 and one.cost_ratio == ratio
+    (pair,) = outcomes(Judge(lambda _: verdict(True)), [one])
+    assert isinstance(pair, Pair) and pair.cost_ratio == ratio
+
+
 @pytest.mark.parametrize(("side", "difference"), [("tested", -1.0), ("against", 1.0)])
 def test_a_version_without_an_answer_has_lost_and_no_model_is_asked(side: str, difference: float) -> None:
     sides: dict[str, Any] = {

@@ -62,6 +62,7 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
         "NoTraffic",
         "NeedPairs",
         "TooSlow",
+        "TooCostly",
         "TooEarly",
         "Unstable",
         "WaitingForApproval",

@@ -16,6 +16,8 @@ from combee.api.parts import DataSource, Endpoint
 from combee.api.prometheus import Prometheus
 
 Span = tuple[Int, Int]
+LARGEST_RATIO = 1e6
+"""A ratio as large as that cannot be."""
 
 
 class JudgeTask(Model):
@@ -75,6 +77,8 @@ def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
     body: dict[str, Any] = {"version": 1, "pairs": rows}
     if any(pair.time is not None for pair in ordered):
         body["times"] = [None if pair.time is None else round(pair.time) for pair in ordered]
+    if any(pair.cost_ratio is not None for pair in ordered):
+        body["costs"] = [_short(pair.cost_ratio) for pair in ordered]
     if refused:
         body["leftOut"] = [[request.stream, request.number, request.status] for request in refused]
     return json.dumps(body, separators=(",", ":"))
@@ -82,10 +86,15 @@ def write_pairs(pairs: Iterable[Pair], left_out: Iterable[LeftOut] = ()) -> str:
 
 def read_pairs(text: str) -> tuple[Pair, ...]:
     """Return the pairs in ``text``; those that cannot be are left out: a ConfigMap can be anybody's."""
-    rows, times = _rows(text, "pairs"), _rows(text, "times")
-    known = times if len(times) == len(rows) else [None] * len(rows)
-    pairs = ((_pair(row), time) for row, time in zip(rows, known, strict=True))
-    return tuple(replace(pair, time=_time(time)) for pair, time in pairs if pair is not None)
+    rows = _rows(text, "pairs")
+    columns = (_rows(text, name) for name in ("times", "costs"))
+    times, costs = (column if len(column) == len(rows) else [None] * len(rows) for column in columns)
+    pairs = ((_pair(row), time, cost) for row, time, cost in zip(rows, times, costs, strict=True))
+    return tuple(
+        replace(pair, time=_time(time), cost_ratio=_cost(cost))
+        for pair, time, cost in pairs
+        if pair is not None
+    )
 
 
 def read_left_out(text: str) -> tuple[LeftOut, ...]:
@@ -125,7 +134,7 @@ def _pair(row: Any) -> Pair | None:
     except (TypeError, ValueError):
         return None
     fits = -1.0 <= difference <= 1.0 and 0 <= number < 2**53 and 0 < len(stream) <= 128
-    fits = fits and (ratio is None or 0 < ratio < 1e6) and len(more) <= 1
+    fits = fits and (ratio is None or 0 < ratio < LARGEST_RATIO) and len(more) <= 1
     known = not more or (abs(difference) == 1 and isinstance(failed, str) and WHY_FAILED.fullmatch(failed))
     return Pair(stream, number, difference, ratio, failed) if fits and known else None
 
@@ -133,6 +142,11 @@ def _pair(row: Any) -> Pair | None:
 def _time(value: Any) -> float | None:
     """Return a time in seconds since 1970; None for what is none."""
     return float(value) if type(value) is int and 0 < value < 2**40 else None
+
+
+def _cost(value: Any) -> float | None:
+    """Return a ratio of costs; None for what is none."""
+    return float(value) if type(value) in (int, float) and 0 < value < LARGEST_RATIO else None
 
 
 def _short(ratio: float | None) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from combee.algo.tally import Tally
+from combee.algo.tally import EXPENSES, Expense, Tally
 from combee.errors import BugError
 from combee.plan.playbook.curve import Curve, curves_in
 from combee.plan.playbook.readings import Reading
@@ -23,6 +23,10 @@ MAX_HELD_OUTS = 50
 MAX_LOOKED = 200
 """The most looks of which it is remembered whose they were. A version has its own number, too, and no more
 than a hundred finished runs are kept."""
+
+
+_KEPT: Mapping[Expense, str] = {"latency": "slow", "cost": "costly"}
+"""Expense -> where what answers took of it is in a version's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,8 @@ class VersionMemory:
     """when the comparison on traffic that is under way, or pauses, began."""
     tally: Tally = field(default_factory=Tally)
     """what came in that comparison."""
-    slow: Tally = field(default_factory=Tally)
-    """how long answers took in that comparison, where it is a watch (``watch.slowness``)."""
+    expenses: Mapping[Expense, Tally] = field(default_factory=lambda: dict.fromkeys(EXPENSES, Tally()))
+    """what answers took in that comparison, where it is a watch (``watch.more_of``)."""
     reading: Reading | None = None
     """the last reading of that comparison, where it is one of mode Prometheus."""
     curves: tuple[Curve, ...] = ()
@@ -114,7 +118,7 @@ class VersionMemory:
         reading = self.reading.to_json() if self.reading is not None else None
         curves = [curve.to_json() for curve in self.curves]
         optional = {"reading": reading, "test": self.comparison, "first": self.first, "curves": curves}
-        optional |= {"slow": self.slow.to_json() if self.slow.pairs else None}
+        optional |= {_KEPT[of]: took.to_json() for of, took in self.expenses.items() if took.pairs}
         return plain | {name: value for name, value in optional.items() if value}
 
     @classmethod
@@ -125,8 +129,8 @@ class VersionMemory:
             times = float(raw.get("promoted", 0.0)), float(raw.get("since", 0.0))
             reading = Reading.from_json(raw["reading"]) if "reading" in raw else None
             began = str(raw.get("test", "")), float(raw.get("first", 0.0))
-            slow = Tally.from_json(raw.get("slow"))
-            return cls(*times, tally, slow, reading, curves_in(raw), *began)
+            expenses = {of: Tally.from_json(raw.get(_KEPT[of])) for of in EXPENSES}
+            return cls(*times, tally, expenses, reading, curves_in(raw), *began)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise _unreadable("PlaybookVersion", error) from None
 

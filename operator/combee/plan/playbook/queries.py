@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from combee.algo.power import least_pairs
-from combee.algo.tally import Pair
+from combee.algo.tally import EXPENSES, Expense, Pair
 from combee.algo.verdict import number
 from combee.api.canary import Canary
 from combee.api.common import one_line
-from combee.api.prometheus import WINDOW, Prometheus, ScoreQuery
+from combee.api.prometheus import WINDOW, CostQuery, LatencyQuery, Prometheus, ScoreQuery
 from combee.plan.playbook.readings import Reading, Trouble
 
 STREAM = "prometheus"
@@ -36,7 +36,7 @@ MAX_DETAIL = 200
 _QUOTED = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`""")
 _RANGE = re.compile(r"\[\s*([^\]:\s]+)")
 
-Measure = Literal["score", "latency"]
+Measure = Literal["score", "latency", "cost"]
 Side = Literal["active", "candidate"]
 Values = Mapping[int, float]
 """Window -> number; NaN and infinities are kept as they came."""
@@ -79,8 +79,12 @@ def tells_versions_apart(prometheus: Prometheus) -> bool:
 
 
 def _texts(prometheus: Prometheus) -> list[tuple[Measure, str]]:
-    texts: list[tuple[Measure, str]] = [("score", prometheus.score.query)]
-    return texts if prometheus.latency is None else [*texts, ("latency", prometheus.latency.query)]
+    parts: tuple[tuple[Measure, ScoreQuery | LatencyQuery | CostQuery | None], ...] = (
+        ("score", prometheus.score),
+        ("latency", prometheus.latency),
+        ("cost", prometheus.cost),
+    )
+    return [(measure, query.query) for measure, query in parts if query is not None]
 
 
 def _filled(text: str, prometheus: Prometheus, digest: str, side: str) -> str:
@@ -205,8 +209,8 @@ def compare(
         replace(_pair(prometheus, values, window), time=begins + window * prometheus.window_seconds)
         for window in complete
     ]
-    latency = _means(values, "latency", complete) if prometheus.latency is not None else None
-    return pairs, Reading(first, last, at, len(pairs), trouble, _means(values, "score", complete), latency)
+    means = {measure: _means(values, measure, complete) for measure, _ in _texts(prometheus)}
+    return pairs, Reading(first, last, at, len(pairs), trouble, **means)
 
 
 def query_warnings(canary: Canary, prometheus: Prometheus) -> tuple[str, ...]:
@@ -239,21 +243,24 @@ def query_warnings(canary: Canary, prometheus: Prometheus) -> tuple[str, ...]:
 def _outside(prometheus: Prometheus, query: Query, value: float) -> bool:
     if not math.isfinite(value):
         return False
-    return value < 0 if query.what == "latency" else share_of(prometheus.score, value) is None
+    return share_of(prometheus.score, value) is None if query.what == "score" else value < 0
 
 
 def _pair(prometheus: Prometheus, values: Mapping[tuple[Any, Any], Values], window: int) -> Pair:
     shares = [share_of(prometheus.score, values["score", side][window]) for side in ("candidate", "active")]
     candidate, active = (0.0 if share is None else share for share in shares)
-    ratio = None
-    if prometheus.latency is not None:
-        slow, usual = (values["latency", side][window] for side in ("candidate", "active"))
-        if slow > 0 and usual > 0:
-            ratio = min(LARGEST_RATIO, max(1 / LARGEST_RATIO, slow / usual))
-        elif slow == usual:
-            # Nothing takes no time at all: a zero is less than the clock can tell.
-            ratio = 1.0
-    return Pair(STREAM, window, candidate - active, ratio)
+    ratios = {of: _ratio(values, of, window) for of in EXPENSES if (of, "candidate") in values}
+    latency, cost = (ratios.get(of) for of in EXPENSES)
+    return Pair(STREAM, window, candidate - active, latency, cost_ratio=cost)
+
+
+def _ratio(values: Mapping[tuple[Any, Any], Values], of: Expense, window: int) -> float | None:
+    """Return how many times as much of an expense the candidate took; None where nothing can be told."""
+    more, usual = (values[of, side][window] for side in ("candidate", "active"))
+    if more > 0 and usual > 0:
+        return min(LARGEST_RATIO, max(1 / LARGEST_RATIO, more / usual))
+    # Nothing takes nothing at all: a zero is less than the service can tell.
+    return 1.0 if more == usual else None
 
 
 def _means(

@@ -31,7 +31,7 @@ class Trouble:
     """Why an answer cannot be used."""
 
     problem: Problem
-    what: Literal["score", "latency"]
+    what: Literal["score", "latency", "cost"]
     side: Literal["active", "candidate"]
     detail: str = ""
     """how many series, which type, which number, or the server's own words, in one line."""
@@ -50,13 +50,14 @@ class Reading:
     trouble: Trouble | None = None
     score: tuple[float, float] | None = None
     latency: tuple[float, float] | None = None
+    cost: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         plain: dict[str, Any] = {"first": self.first, "last": self.last, "at": round(self.at, 3)}
         plain["compared"] = self.compared
         if self.trouble is not None:
             plain["trouble"] = list(astuple(self.trouble))
-        for name, means in (("score", self.score), ("latency", self.latency)):
+        for name, means in (("score", self.score), ("latency", self.latency), ("cost", self.cost)):
             if means is not None:
                 plain[name] = [float(f"{mean:.8g}") for mean in means]
         return plain
@@ -69,7 +70,8 @@ class Reading:
         if not first <= last < LARGEST_WINDOW or compared > last - first + 1:
             raise ValueError("a reading that cannot be")
         trouble = _trouble(raw["trouble"]) if raw.get("trouble") is not None else None
-        return cls(first, last, at, compared, trouble, _means(raw.get("score")), _means(raw.get("latency")))
+        means = (_means(raw.get(name)) for name in ("score", "latency", "cost"))
+        return cls(first, last, at, compared, trouble, *means)
 
 
 def read_reading(text: str) -> Reading | None:
@@ -122,8 +124,10 @@ def reading_verdict(
 def wrong(prometheus: Prometheus, trouble: Trouble) -> str:
     """Return what is wrong with an answer, and what to do."""
     kind, detail = trouble.problem, trouble.detail
-    if kind == "OutOfRange" and trouble.what == "latency":
-        text = f"gives {detail}, and no time is below 0: correct it"
+    if kind == "OutOfRange" and trouble.what != "score":
+        text = (
+            f"gives {detail}, and no {'time' if trouble.what == 'latency' else 'cost'} is below 0: correct it"
+        )
     elif kind == "OutOfRange":
         text = f"gives {detail}, which is outside of its unit ({_scale(prometheus)}): correct query or unit"
     else:
@@ -153,7 +157,8 @@ def _lately(prometheus: Prometheus, tally: Tally, reading: Reading | None) -> st
         return ""
     parts = []
     latency_unit = _UNITS[prometheus.latency.unit] if prometheus.latency is not None else ""
-    for means, unit in ((reading.score, words_of(prometheus).unit), (reading.latency, latency_unit)):
+    units = words_of(prometheus).unit, latency_unit, "of cost"
+    for means, unit in zip((reading.score, reading.latency, reading.cost), units, strict=True):
         if means is not None and unit:
             parts.append(f"{means[0]:.4g} against {means[1]:.4g} {unit}")
     count = f"last {reading.compared:,} window{'' if reading.compared == 1 else 's'}"
@@ -184,7 +189,7 @@ def _means(raw: Any) -> tuple[float, float] | None:
 
 def _trouble(raw: Any) -> Trouble:
     problem, what, side, detail = raw
-    if problem not in get_args(Problem) or what not in ("score", "latency"):
+    if problem not in get_args(Problem) or what not in ("score", "latency", "cost"):
         raise ValueError("no trouble that is known")
     if side not in ("active", "candidate") or not isinstance(detail, str):
         raise ValueError("no trouble that is known")

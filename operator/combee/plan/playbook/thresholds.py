@@ -95,8 +95,9 @@ def _sources(spec: PlaybookSpec, canary: Canary) -> str:
         }
     elif canary.mode == "Prometheus" and canary.prometheus is not None:
         identity = canary.prometheus.model_dump(mode="json", exclude={"token_secret_ref", "delay_seconds"})
-        if not canary.prometheus.label_delay_seconds:
-            del identity["label_delay_seconds"]  # the digest is then the one that earlier operators computed
+        for later in ("label_delay_seconds", "cost"):
+            if not identity[later]:
+                del identity[later]  # the digest is then the one that earlier operators computed
     else:
         return ""
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))

@@ -22,6 +22,7 @@ from combee.api.playbook_status import TrafficComparison
 from combee.api.stakes import WEAKEST
 from combee.plan.playbook.board import Board, Record
 from combee.plan.playbook.curve import Curve, looked
+from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
 from combee.plan.playbook.readings import latest, reading_verdict
 from combee.plan.playbook.thresholds import rules_of, thresholds_of
@@ -69,8 +70,9 @@ def canary_verdict(board: Board, record: Record, canary: Canary) -> Judgement:
 
 
 def _rules(board: Board, record: Record, canary: Canary) -> Rules:
-    """Return what the candidate is judged by."""
-    return _delayed(rules_of(record.status.thresholds or board.thresholds), canary)
+    """Return what the candidate is judged by. Beside no playbook, each one costs more."""
+    rules = _delayed(rules_of(record.status.thresholds or board.thresholds), canary)
+    return replace(rules, max_cost_ratio=canary.max_cost_ratio) if board.active else rules
 
 
 def _delayed(rules: Rules, canary: Canary) -> Rules:
@@ -136,7 +138,7 @@ def begin(
         if began and kind == "Promotion":
             _restarted(board, record, f"{against[:12] or 'no version'} is active now")
             name = f"{name.rsplit('-', 1)[0]}-p{record.status.restarts}"
-        record.remember(since=board.seen.now, tally=Tally(), slow=Tally(), reading=None)
+        record.remember(since=board.seen.now, tally=Tally(), expenses=VersionMemory().expenses, reading=None)
     record.remember(comparison=name, first=record.memory.first or record.memory.since)
     since = record.memory.since
     comparison = TrafficComparison(

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from combee.algo.canary import ALPHA, Rules, tally_verdict
+from combee.algo.canary import ALPHA, TOO_MUCH, Rules, takes, tally_verdict
 from combee.algo.sequence import above
-from combee.algo.tally import Pair
+from combee.algo.tally import EXPENSES, Expense, Pair, Tally
 from combee.algo.verdict import Judgement, number
 from combee.api.canary import Canary
 from combee.api.playbook import PlaybookSpec
@@ -26,9 +26,9 @@ from combee.plan.playbook.traffic import begin, look, take
 
 WATCH_ALPHA = ALPHA
 """The watch's alpha: it is a sequence of its own, with its own chance to roll back what is not worse."""
-LONGEST_RATIO = 10.0
-"""A latency ratio beyond it counts as that much, and one under its inverse as that little: one answer that
-hangs decides nothing. A maxLatencyRatio as large as this is not watched."""
+LARGEST_RATIO = 10.0
+"""A ratio of latencies or costs beyond it counts as that much, and one under its inverse as that little: one
+answer that hangs decides nothing. A limit as large as this is not watched."""
 _BEFORE = "the one before"
 _NO_CANARY = "the Playbook has no canary: with mode Manual, an evaluator and a gateway it would be watched"
 _NO_SIDES = "its queries select by $(side) alone, and both sides have the active version now: use $(version)"
@@ -102,7 +102,8 @@ def watch(board: Board) -> bool:
     epsilon = bounds.epsilon
     rules = Rules(epsilon, 0, 0, math.inf, alpha=WATCH_ALPHA)
     judgement = _verdict(record, canary, rules, board.seen.now - record.memory.since)
-    judgement = _timed(board, record, judgement, bounds.max_latency_ratio)
+    limits: dict[Expense, float] = {"latency": bounds.max_latency_ratio, "cost": canary.max_cost_ratio}
+    judgement = _with_expenses(board, record, judgement, limits)
     look(board, record, judgement, epsilon)
     record.update(watch=verdict_of(judgement, board.previous))
     return judgement.outcome == "Failed"
@@ -121,41 +122,52 @@ def _verdict(record: Record, canary: Canary, rules: Rules, elapsed_seconds: floa
     return judgement
 
 
-def _timed(board: Board, record: Record, judgement: Judgement, limit: float) -> Judgement:
-    """Return ``judgement``, or that answers take more than ``limit`` times as long as those of the version
-    before, on the geometric mean."""
+def _with_expenses(
+    board: Board, record: Record, judgement: Judgement, limits: Mapping[Expense, float]
+) -> Judgement:
+    """Return ``judgement`` with what answers take, as multiples of those of the version before; or that they
+    take more than ``limits`` of an expense, on the geometric mean."""
     comparison = record.status.test
     if comparison is None:
         return judgement
     came = board.seen.pairs.get(comparison.id, ())
-    slow = record.memory.slow.with_pairs(comparison.id, slowness(came))
-    record.remember(slow=slow)
-    ratio = record.memory.tally.latency_ratio
-    if judgement.outcome == "Failed" or ratio is None or not 1 / LONGEST_RATIO < limit < LONGEST_RATIO:
-        return judgement
-    if not above(slow.counts, math.log(limit) / math.log(LONGEST_RATIO), WATCH_ALPHA):
-        return judgement
-    finding = f"answers take {ratio:.2f} times as long as those of {_BEFORE}, n={slow.pairs:,}"
-    message = f"{finding}: more than {number(limit)} times is shown; {judgement.message}"
-    return replace(judgement, outcome="Failed", reason="TooSlow", message=message, needed=None)
+    took = record.memory.expenses
+    took = {of: took[of].with_pairs(comparison.id, more_of(of, came)) for of in EXPENSES}
+    record.remember(expenses=took)
+    ratios = {of: ratio for of in EXPENSES if (ratio := record.memory.tally.expenses[of].mean) is not None}
+    multiples = "".join(f"; {takes(of, ratio)}" for of, ratio in ratios.items())
+    for of, ratio in ratios.items():
+        if judgement.outcome == "Failed" or not _is_over(took[of], limits[of]):
+            continue
+        finding = f"{takes(of, ratio)} as those of {_BEFORE}, n={took[of].pairs:,}"
+        message = f"{finding}: more than {number(limits[of])} times is shown; {judgement.message}"
+        return replace(judgement, outcome="Failed", reason=TOO_MUCH[of], message=message, needed=None)
+    return replace(judgement, message=f"{judgement.message}{multiples}")
 
 
-def slowness(pairs: Iterable[Pair]) -> list[Pair]:
-    """Return those that were timed. Their difference is the logarithm to LONGEST_RATIO of the latency ratio:
-    0 for an answer as fast as that of the version before, 1 for one LONGEST_RATIO times as slow, or slower.
+def _is_over(took: Tally, limit: float) -> bool:
+    """Return whether it is shown that the geometric mean of the ratios is over ``limit``."""
+    watched = 1 / LARGEST_RATIO < limit < LARGEST_RATIO
+    return watched and above(took.counts, math.log(limit) / math.log(LARGEST_RATIO), WATCH_ALPHA)
 
-    >>> [pair.difference for pair in slowness([Pair("s", 0, -1.0, 10.0), Pair("s", 1, 0.5)])]
+
+def more_of(expense: Expense, pairs: Iterable[Pair]) -> list[Pair]:
+    """Return those of which the expense was measured. Their difference is the logarithm to LARGEST_RATIO of
+    the ratio: 0 for an answer that takes as much as that of the version before, 1 for LARGEST_RATIO times as
+    much, or more.
+
+    >>> [pair.difference for pair in more_of("latency", [Pair("s", 0, -1.0, 10.0), Pair("s", 1, 0.5)])]
     [1.0]
     """
     return [
-        replace(pair, difference=_capped(pair.latency_ratio), latency_ratio=None, failed="")
+        Pair(pair.stream, pair.number, _capped(ratio))
         for pair in pairs
-        if pair.latency_ratio is not None
+        if (ratio := pair.ratio(expense)) is not None
     ]
 
 
 def _capped(ratio: float) -> float:
-    return max(-1.0, min(1.0, math.log(ratio) / math.log(LONGEST_RATIO)))
+    return max(-1.0, min(1.0, math.log(ratio) / math.log(LARGEST_RATIO)))
 
 
 def _frozen(board: Board, record: Record, canary: Canary, mode: str) -> Thresholds:
