@@ -8,7 +8,9 @@ and an interval by pairs is too narrow. So the blocks tell, too: the sum and the
   makes pairs of one mean wander? The measure is that of Cramer and von Mises: the mean square of the bridge
   (partial sums minus their share of the whole) over pairs times variance. It is about 1/6 for pairs of one
   mean, beyond WANDER at one look in four, which costs such a canary some hours, and it grows with the
-  number of pairs where there is a trend, a change of level or a regime.
+  number of pairs where there is a trend, a change of level or a regime. A trend that only begins is seen
+  sooner by the slope of the differences over time; one downhill by more than DOWNHILL standard deviations,
+  which is one look in five of pairs of one mean, is not steady, either.
 - *Lower end of steady blocks*: the asymptotic confidence sequence of a normal mixture (Robbins 1970;
   Waudby-Smith et al. 2024, "Time-uniform central limit theory"), at ALPHA below, with the larger of the
   pairs' variance and of that between blocks.
@@ -41,6 +43,8 @@ MOST_BLOCKS = 96
 """The most blocks of a tally: four days of hours."""
 WANDER = 0.2094
 """The 75 % quantile of the Cramer-von Mises distribution (Anderson and Darling 1952, table 1)."""
+DOWNHILL = 0.8
+"""The most standard deviations by which steady blocks run downhill."""
 SELF_NORMALISED = math.sqrt(99.44)
 """Beyond it lies the self-normalised mean with a probability of 0.5 % each way (Lobato 2001, table 1)."""
 QUARTERS = 4
@@ -159,7 +163,9 @@ def _look(counts: Any, totals: Any, variance: float) -> Look:
     mean = float(totals.sum()) / pairs
     deviations = totals - mean * counts
     wander = float(np.cumsum(deviations) ** 2 @ counts) / pairs
-    steady = wander <= max(WANDER * pairs * variance, 1e-9)
+    times = np.cumsum(counts) - counts / 2 - pairs / 2
+    slope, spread = float(deviations @ times), math.sqrt(variance * float(counts @ times**2))
+    steady = wander <= max(WANDER * pairs * variance, 1e-9) and slope >= -max(DOWNHILL * spread, 1e-9 * pairs)
     if steady:
         between = float((deviations**2 / counts).sum()) / (blocks - 1)
         growth = 1 + blocks / _NARROWEST
