@@ -12,6 +12,7 @@ from bench.worlds.canaries import canaries
 from bench.worlds.lessons import lessons
 from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
+from bench.worlds.watches import watches
 from bench.worlds.weak import weak
 
 WORLDS: Mapping[str, Callable[[Path], Row]] = {
@@ -19,6 +20,7 @@ WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-outcomes": outcomes,
     "worlds-lessons": lessons,
     "worlds-canaries": canaries,
+    "worlds-watch": watches,
     "worlds-lifetimes": lifetimes,
     "worlds-weak": weak,
 }

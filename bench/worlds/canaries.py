@@ -33,45 +33,47 @@ BEFORE = replace(NOW, by_time=False)
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Draw = np.random.Generator
+Swings = Callable[[Draw, int], Floats]
+"""How much better each of so many hours is than the average."""
 
 
 @dataclass(frozen=True)
 class World:
     """How much better an hour is than the average, what is lost on average, and when an outcome is known."""
 
-    swings: Callable[[Draw], Floats]
+    swings: Swings
     loss: float = LOSS
     late: str = ""
     """which defeats are known LATE_HOURS later: counted in the hour of the request, or when they come."""
 
 
-def even(draw: Draw) -> Floats:
+def even(draw: Draw, hours: int) -> Floats:
     """The same in each hour."""
-    return np.zeros(HOURS)
+    return np.zeros(hours)
 
 
-def regimes(hours: float) -> Callable[[Draw], Floats]:
-    """Better and worse times, which last ``hours`` on average, of random lengths."""
+def regimes(length: float) -> Swings:
+    """Better and worse times, which last ``length`` hours on average, of random lengths."""
 
-    def swings(draw: Draw) -> Floats:
+    def swings(draw: Draw, hours: int) -> Floats:
         steps = 10
-        sign = draw.choice([-1, 1]) * (-1) ** np.cumsum(draw.random(HOURS * steps) < 1 / (hours * steps))
-        return np.asarray(SWING * sign.reshape(HOURS, steps).mean(axis=1))
+        sign = draw.choice([-1, 1]) * (-1) ** np.cumsum(draw.random(hours * steps) < 1 / (length * steps))
+        return np.asarray(SWING * sign.reshape(hours, steps).mean(axis=1))
 
     return swings
 
 
-def day_and_night(draw: Draw) -> Floats:
+def day_and_night(draw: Draw, hours: int) -> Floats:
     """Better for one half of the day and worse for the other; it begins at any time of the day."""
     steps = 10
-    hour = np.arange(HOURS * steps) / steps + DAY * draw.random()
+    hour = np.arange(hours * steps) / steps + DAY * draw.random()
     sign = np.where(hour % DAY < DAY / 2, 1, -1)
-    return np.asarray(SWING * sign.reshape(HOURS, steps).mean(axis=1))
+    return np.asarray(SWING * sign.reshape(hours, steps).mean(axis=1))
 
 
-def drift(draw: Draw) -> Floats:
-    """Better at first, and ever worse until the deadline."""
-    return SWING * (1 - 2 * (np.arange(HOURS) + 0.5) / HOURS)
+def drift(draw: Draw, hours: int) -> Floats:
+    """Better at first, and ever worse until the end."""
+    return SWING * (1 - 2 * (np.arange(hours) + 0.5) / hours)
 
 
 WORLDS = {
@@ -163,7 +165,7 @@ class End:
 
 def canary(world: World, rules: Rules, pairs: int, draw: Draw) -> End:
     """How one canary ends."""
-    found = outcomes(world.swings(draw) - world.loss, pairs, draw)
+    found = outcomes(world.swings(draw, HOURS) - world.loss, pairs, draw)
     floor, unstable = -rules.epsilon, False
     for hour in range(1, HOURS + 1):
         tally = tally_of(known(found, hour, world.late))
@@ -195,13 +197,17 @@ def known(outcomes: Counts, hour: int, late: str) -> Counts:
     return found
 
 
+def counts_of(found: Counts) -> dict[int, int]:
+    """How often each difference was found."""
+    wins, draws, defeats = found.sum(axis=1).tolist()
+    return {value: n for value, n in ((GRID, wins), (0, draws), (-GRID, defeats)) if n}
+
+
 def tally_of(found: Counts) -> Tally:
     """The tally of what was found by hour."""
-    wins, draws, defeats = (int(row.sum()) for row in found)
-    counts = {value: n for value, n in ((GRID, wins), (0, draws), (-GRID, defeats)) if n}
     sums = {
         hour: (int(won + drawn + lost), GRID * int(won - lost))
         for hour, (won, drawn, lost) in enumerate(found.T)
         if won + drawn + lost
     }
-    return Tally(counts, blocks=Blocks(sums))
+    return Tally(counts_of(found), blocks=Blocks(sums))

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from playbook_bench import CANARY, World, digest_of
 
+from combee.api.playbook import PlaybookSpec
 from combee.api.prometheus import Prometheus
+from combee.plan.playbook.judges import JudgesSeen, decide_judges
 from combee.plan.playbook.memory import VersionMemory
 from combee.plan.playbook.queries import STREAM, begins_at, compare, queries, windows_over
 from combee.plan.playbook.readings import Problem, Reading, Trouble, wrong
+from combee.records import Owner
 
 ASKED: dict[str, Any] = {
     "url": "http://prometheus:9090",
@@ -124,6 +127,23 @@ def test_windows_count_only_once_their_labels_can_have_come() -> None:
     early.tick()
     assert early.why("CanaryPassed") == ("Unknown", "TooEarly")
     assert "it takes 3 h at least" in early.says("CanaryPassed")
+
+
+def test_a_watch_asks_for_no_window_whose_labels_can_still_come() -> None:
+    world = two(prometheus={**ASKED, "labelDelaySeconds": 3600}, watchSeconds=86_400)
+    world.now += 3600 + 9000
+    measured(world, 97.5, 97.5)
+    plan = world.tick()
+    test = world.versions["b"].status.test
+    assert world.active == "b" and test is not None and test.kind == "Watch"
+    spec = PlaybookSpec.model_validate({"failureCost": "Low", **world.spec})
+    contents = {digest_of(name): f"formula-{name}" for name in ("a", "b")}
+    owner = Owner("formula", "team", "u-1")
+    began = {
+        seconds: decide_judges(owner, spec, plan, contents, JudgesSeen(), world.now + seconds).start
+        for seconds in (3600, 3600 + 120)
+    }
+    assert [len(jobs) for jobs in began.values()] == [0, 1]
 
 
 def test_a_comparison_goes_on_under_an_operator_that_knows_of_late_labels() -> None:
