@@ -35,8 +35,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class OverPlain:
-    """The fastest plain strategy shown to be no worse than the reference, and its modelled time divided by
-    this one's, seed by seed."""
+    """The fastest plain strategy that is not shown to be worse than the reference, and its modelled time
+    divided by this one's, seed by seed."""
 
     strategy: str
     ratio: MeanInterval
@@ -119,13 +119,13 @@ def make_rows(facts: Sequence[CellFacts]) -> list[Row]:
 
 
 def _over_plain(row: Row, rows: Sequence[Row]) -> OverPlain | None:
-    """Return the row's speed against the fastest plain row of its task, method and slots that is no
-    worse."""
+    """Return the row's speed against the fastest plain row of its task, method and slots that is not shown to
+    be worse: an opponent has the benefit of the doubt, which what is claimed to be no worse has not."""
     terms = row.task, row.method, row.slots
     others = [
         other
         for other in rows
-        if other.plain and no_worse(other) and (other.task, other.method, other.slots) == terms
+        if other.plain and not _shown_worse(other) and (other.task, other.method, other.slots) == terms
     ]
     if row.plain or not others:
         return None
@@ -144,6 +144,13 @@ def no_worse(row: Row) -> bool:
     if row.difference is None:
         return row.reference or row.ahead
     return not _too_few(row.difference.over_seeds) and row.difference.over_seeds.low >= -MARGIN
+
+
+def _shown_worse(row: Row) -> bool:
+    """Return whether a row is shown to be more than MARGIN below the reference."""
+    if row.difference is None or _too_few(row.difference.over_seeds):
+        return False
+    return row.difference.over_seeds.high < -MARGIN
 
 
 def _too_few(over_seeds: MeanInterval) -> bool:

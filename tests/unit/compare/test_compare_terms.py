@@ -238,10 +238,21 @@ def test_equal_differences_of_all_seeds_show_nothing(task: CompareTask) -> None:
     assert verdict(naive) == "all seeds are equal: too few to say" and not no_worse(naive)
 
 
-def test_ours_stands_beside_the_fastest_plain_loop_that_is_no_worse(task: CompareTask) -> None:
+def test_a_plain_loop_that_is_worse_in_one_seed_is_still_an_opponent(task: CompareTask) -> None:
+    """One that loses for sure is none, as the next test has it."""
+    good = [[1.0, 1]] * 3
+    scores = {"Sequential": good, "Naive": [[0.0, 1], *good[1:]], "ParallelScan": good}
+    seconds = {"Sequential": 100.0, "Naive": 10.0, "ParallelScan": 5.0}
+    _, naive, ours = make_rows(_facts(task, "Sequential,Naive,ParallelScan", scores, seconds))
+    assert not no_worse(naive)
+    assert ours.over_plain is not None
+    assert (ours.over_plain.strategy, ours.over_plain.ratio.mean) == ("Naive", pytest.approx(2.0))
+
+
+def test_ours_stands_beside_the_fastest_plain_loop_that_is_not_worse(task: CompareTask) -> None:
     """A fast loop that loses, and one that is not plain, are nothing to beat."""
     good, better = [[1.0, 1, 1, 0]] * 3, [[1.0, 1, 1, 0.5], [1.0, 1, 1, 0.6], [1.0, 1, 1, 0.5]]
-    bad = [[0.0, 0, 0, 0], *good[1:]]
+    bad = [[0.0, 0, 0, 0], [0.0, 0.5, 0, 0], [0.0, 0, 0, 0]]
     scores = {"Sequential": good, "Naive": bad, "TopK": better, "ParallelScan": better}
     seconds = {"Sequential": 100.0, "Naive": 1.0, "TopK": 2.0, "ParallelScan": 5.0}
     facts = _facts(task, "Sequential,Naive,TopK,ParallelScan", scores, seconds)
