@@ -18,6 +18,8 @@ SOURCES = 2
 
 LEAST_LEAF = 2
 """Reflections of a leaf, if there are as many: one alone has nothing to be compared with."""
+TURNS = 2
+"""Leaves for each slot, one after the other: two of half the size take as long as one, and carry more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +54,18 @@ def choose_redundancy(
 
 
 def leaf_size(n: int, slots: int, *, most: int) -> int:
-    """Return how many of n reflections a leaf takes: as few as let all leaves run at once on ``slots``.
+    """Return how many of n reflections a leaf takes: as few as let ``slots`` make all leaves in two turns.
 
     A leaf takes the time of the entries that it writes, and of few lessons a call carries a larger share than
     of many. So slots that would stand empty make leaves smaller, down to ``LEAST_LEAF``; at most ``most``.
     Raises ``BugError`` for n < 0, and slots or most below 1. Cost: O(1).
 
-    >>> [leaf_size(250, slots, most=8) for slots in (8, 64, 256)]
+    >>> [leaf_size(250, slots, most=8) for slots in (8, 32, 64)]
     [8, 4, 2]
     """
     if n < 0 or min(slots, most) < 1:
         raise BugError(f"n={n}, slots={slots}, most={most} size no leaf", where="leaf_size")
-    return min(most, max(LEAST_LEAF, -(-n // slots)))
+    return min(most, max(LEAST_LEAF, -(-n // (TURNS * slots))))
 
 
 def lost_lessons(clusters: Sequence[int], carried: Sequence[bool]) -> frozenset[int]:
