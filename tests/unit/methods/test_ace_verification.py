@@ -34,7 +34,7 @@ def driven(
                 *turn.rollouts,
                 *(Rollout(row, page, of="select") for page in turn.sweep for row in select),
             ]
-            stages[turn.stage] = asked
+            stages.setdefault(turn.stage, []).extend(asked)
             turn = verifying.send([answered(one, model) for one in asked])
     except StopIteration as end:
         return end.value, stages
@@ -154,6 +154,15 @@ def test_what_spoils_rows_is_found_and_all_else_stays(bad: set[str], rows: set[s
     )
     assert left(after) == set(ENTRIES) - bad
     assert rollouts == 0 or bad
+
+
+def test_an_entry_that_spoils_more_rows_than_can_be_followed_is_found() -> None:
+    spoilt = set(ROWS[:60])
+    after, rollouts = checked(
+        learnt(*ENTRIES), lambda e, t, r: not (e in spoilt and f"{BAD}\n" in t), ALL_RIGHT
+    )
+    assert left(after) == set(ENTRIES) - {BAD}
+    assert rollouts < 1.5 * len(ROWS)
 
 
 def test_without_fallen_rows_nothing_is_asked() -> None:

@@ -8,7 +8,8 @@ luck, and a slip hardly ever points to the same entry level after level, and onc
 What is blamed is taken out of the whole playbook, and that is asked the rows that it spoilt and those that
 rose since the start. An entry is dropped when more rows come right again than fall. Otherwise all stay.
 
-Without fallen rows nothing is asked. The group tests take at most half as many rollouts as select has rows.
+Without fallen rows nothing is asked. The group tests take at most half as many rollouts as select has rows;
+where more rows fell than that follows to the end, those that come first by hash are asked.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ def _blamed(
 ) -> Generator[Round, Sequence[Trajectory], dict[str, list[str]]]:
     """Return, by row, the entries that spoil it each by itself."""
     budget = math.floor(BUDGET_SHARE * len(start))
-    groups: list[_Question] = [(row, entries) for row in sorted(rows, key=lambda row: (digest_of(row), row))]
+    # A row that is followed is followed to its end: halves of all rows would name no entry.
+    most = max(1, budget // max(1, 2 * len(entries).bit_length()))
+    chosen = sorted(rows, key=lambda row: (digest_of(row), row))[:most]
+    groups: list[_Question] = [(row, entries) for row in chosen]
     blamed: dict[str, list[str]] = {}
     while groups:
         questions = [(row, half) for row, group in groups for half in _halves(group)][:budget]
