@@ -16,6 +16,8 @@ from combee.work.pool import pooled
 from combee.work.rollouts import rollout
 
 A = TypeVar("A")
+LOOKS_OF_AN_EPOCH = 10
+"""More repeats than a method looks anew at one question in an epoch."""
 _Rollout = tuple[Example, Page, int, bool]
 """An example, a text, which repeat of the same question it is, and whether that looks anew."""
 
@@ -44,7 +46,8 @@ async def _rollouts(context: WorkContext, plan: IterationPlan, turn: Round) -> l
     rows = {"train": (plan.epoch, train), "select": (0, select)}
     by_id = {name: {example.id: example for example in examples} for name, (_, examples) in rows.items()}
     for one in turn.rollouts:
-        repeat = rows[one.of][0] + one.repeat
+        # Looks anew of one epoch share no answer with those of another.
+        repeat = rows[one.of][0] * (LOOKS_OF_AN_EPOCH if one.repeat else 1) + one.repeat
         rollouts.append((by_id[one.of][one.example_id], one.page, repeat, one.repeat > 0))
     if turn.sweep:
         rollouts += [(example, page, 0, False) for page in turn.sweep for example in select]

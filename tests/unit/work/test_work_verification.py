@@ -81,7 +81,7 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
     assert {(stage, example, epoch) for stage, example, _, epoch in asked} == {
         ("first", "2", 3),
         ("first", "0", 3),
-        ("second", "1", 1003),
+        ("second", "1", 1030),
         ("second", "s0", 0),
         ("second", "s1", 0),
     }
