@@ -22,6 +22,7 @@ from combee.methods.protocol import ParseError
 from combee.times import seconds_of
 from combee.work.asker import Asker
 from combee.work.pool import pooled
+from combee.work.traffic.record import MOST_TOKENS
 
 ROLE, STAGE = "evaluator", "judge"
 RECORD_VERSION = 1
@@ -136,7 +137,7 @@ def tokens_of(answer: Mapping[str, Any]) -> int | None:
     """
     usage = answer.get("usage")
     counts = [usage.get(f"{part}_tokens") for part in ("prompt", "completion")] if usage else [None]
-    known = [count for count in counts if type(count) is int and count >= 0]
+    known = [count for count in counts if type(count) is int and 0 <= count <= MOST_TOKENS]
     return sum(known) if len(known) == len(counts) else None
 
 

@@ -196,6 +196,9 @@ def test_tokens_are_kept_where_they_are_told() -> None:
         "finish_reason": "stop",
         "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
     }
+    hostile = {"prompt_tokens": 10**400, "completion_tokens": -1, "total_tokens": True}
+    kept = answer_record(json.dumps(raw | {"usage": hostile}).encode(), streamed=False)
+    assert not kept.get("usage")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from combee.methods.judging import (
 )
 from combee.methods.protocol import ParseError
 from combee.records import Prompt
-from combee.work.judge import HOPELESS, Sampled, Unjudged, drawn_order, judge_all, read_samples
+from combee.work.judge import HOPELESS, Sampled, Unjudged, drawn_order, judge_all, read_samples, tokens_of
 
 REQUEST: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
 
@@ -318,3 +318,8 @@ def test_a_pair_has_the_time_of_its_request_however_it_is_judged() -> None:
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize("count", [10**400, -1, True, "7", None, 1.5])
+def test_a_count_of_tokens_that_cannot_be_is_none(count: Any) -> None:
+    assert tokens_of({"usage": {"prompt_tokens": count, "completion_tokens": 2}}) is None

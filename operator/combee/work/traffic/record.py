@@ -36,6 +36,8 @@ _SETTINGS = frozenset(
     {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "tools", "response_format"}
 )
 """Fields whose numbers are settings or bounds, and nobody's account."""
+MOST_TOKENS = 2**53
+"""The largest count of tokens that is kept: an upstream may say anything, and larger ones are no floats."""
 _NAMED = ("tool", "function")
 """Roles whose ``name`` is a function's; that of another role is a person's."""
 _PEM = re.compile(r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)", re.DOTALL)
@@ -152,4 +154,5 @@ def _add_calls(calls: dict[int, dict[str, Any]], pieces: Any) -> None:
 def _usage(raw: Mapping[str, Any]) -> dict[str, int]:
     usage = raw.get("usage") or {}
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
-    return {name: usage[name] for name in names if isinstance(usage.get(name), int)}
+    counts = {name: usage.get(name) for name in names}
+    return {name: count for name, count in counts.items() if type(count) is int and 0 <= count <= MOST_TOKENS}
