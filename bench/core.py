@@ -205,7 +205,9 @@ def kept(folder: Path) -> Row:
     table: dict[str, Any] = {}
     with simulated(folder, "--time-scale", "0") as url:
         for number, (name, aggregation) in enumerate(variants.items()):
-            path = manifest(folder, f"kept-{number}", train, held_out, 1_000, aggregation=aggregation)
+            # On few slots leaves are as large as they may be: calls are what is scarce there.
+            spec = {"aggregation": aggregation, "workers": {"concurrency": 16}}
+            path = manifest(folder, f"kept-{number}", train, held_out, 1_000, **spec)
             table[name] = _kept(run(folder, path, url))
     ours = table["ParallelScan, Structured"]
     share = ours["carried"] / ours["distinct"]
@@ -215,8 +217,8 @@ def kept(folder: Path) -> Row:
         target=">= 95 with <= 250 calls",
         unit="%",
         met=share >= 0.95 and ours["leafCalls"] <= 250,
-        how="one iteration on 1,000 planted rules; carried / distinct of result.json; calls of the leaves; "
-        "held-out is on the rendered playbook, simulated model",
+        how="one iteration on 1,000 planted rules, 16 slots; carried / distinct of result.json; calls of the "
+        "leaves; held-out is on the rendered playbook, simulated model",
         detail=table,
     )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from combee import extensions
 from combee.algo.ranges import Range
-from combee.algo.retransmit import Redundancy, choose_redundancy, leaf_size
+from combee.algo.retransmit import Redundancy, choose_redundancy
 from combee.algo.tree import Caps, Level, pack, plan_leaves, plan_levels
 from combee.api.aggregation import Aggregation
 
@@ -86,22 +86,24 @@ def summarized(how: Aggregation, batch: Batch) -> Calls:
     return Calls(len(levels[0]), widest, Range.of(len(levels[0]) + sum(above)), above)
 
 
-def redundancy_of(how: Aggregation) -> Redundancy:
-    """Return how reflections are sent, as the manifest says it."""
-    return choose_redundancy(how.redundancy.mode, how.redundancy.copies, how.redundancy.max_rounds)
+def redundancy_of(how: Aggregation, n: int, slots: int) -> Redundancy:
+    """Return how n reflections are sent, as the manifest says it, where ``slots`` calls run at once."""
+    stated = how.redundancy
+    return choose_redundancy(
+        stated.mode, n, slots, copies=stated.copies, max_rounds=stated.max_rounds, most=how.leaf_size
+    )
 
 
 def scanned(how: Aggregation, batch: Batch) -> Calls:
-    """Leaves, again for what was not carried where retransmission is on, and then the merge."""
-    redundancy = redundancy_of(how)
-    of_all = redundancy.mode == "Duplicate"
+    """Leaves, again for what was lost where retransmission is on, and then the merge."""
+    redundancy = redundancy_of(how, batch.size, batch.slots)
     dealt = plan_leaves(
         [REFLECTION_TOKENS] * batch.size,
         Caps(how.max_fan_in, how.max_input_tokens, batch.overhead_tokens),
         seed=batch.seed,
         iteration=batch.iteration,
         copies=redundancy.copies,
-        leaf_size=how.leaf_size if of_all else leaf_size(batch.size, batch.slots, most=how.leaf_size),
+        leaf_size=redundancy.leaf_size,
         subgroups=how.subgroups,
     )
     leaves = len(dealt)

@@ -18,54 +18,51 @@ SOURCES = 2
 
 LEAST_LEAF = 2
 """Reflections of a leaf, if there are as many: one alone has nothing to be compared with."""
-TURNS = 2
-"""Leaves for each slot, one after the other: two of half the size take as long as one, and carry more."""
+TURNS = 4
+"""Leaves for each slot, one after the other: four of a quarter of the size take as long as one, and carry
+more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redundancy:
-    """How an iteration's reflections are sent: ``copies`` each, in at most ``rounds`` rounds."""
+    """How an iteration's reflections are sent: ``copies`` each, in at most ``rounds`` rounds, to leaves of
+    ``leaf_size``."""
 
     mode: Literal["Duplicate", "Retransmit"]
     copies: int
     rounds: int
+    leaf_size: int
 
 
 def choose_redundancy(
-    mode: Literal["Auto", "Duplicate", "Retransmit"], copies: int = 2, max_rounds: int = 4
+    mode: Literal["Auto", "Duplicate", "Retransmit"],
+    n: int,
+    slots: int,
+    *,
+    copies: int = 2,
+    max_rounds: int = 4,
+    most: int = 8,
 ) -> Redundancy:
-    """Return how many copies and rounds reflections are sent in.
+    """Return how n reflections are sent to leaves of at most ``most``, of which ``slots`` run at once.
 
-    Duplicate is one round; Retransmit, and so ``Auto``, sends one copy first and then, in at most
-    ``max_rounds`` rounds in all, what was lost. Raises ``BugError`` for another mode or counts below 1.
-    Cost: O(1).
+    Duplicate is one round of full leaves. Retransmit, and so ``Auto``, sends one copy first and then, in at
+    most ``max_rounds`` rounds in all, what was lost. A leaf takes the time of the entries that it writes, and
+    of few lessons a call carries a larger share than of many. So leaves are as small as lets the slots make
+    all of them in ``TURNS``, down to ``LEAST_LEAF``. Raises ``BugError`` for another mode, n < 0, and the
+    others below 1. Cost: O(1).
 
-    >>> choose_redundancy("Auto").rounds, choose_redundancy("Duplicate").copies
-    (4, 2)
+    >>> [choose_redundancy("Auto", 250, slots).leaf_size for slots in (4, 16, 64)]
+    [8, 4, 2]
     """
-    if mode not in ("Auto", "Duplicate", "Retransmit") or copies < 1 or max_rounds < 1:
+    if mode not in ("Auto", "Duplicate", "Retransmit") or n < 0 or min(slots, copies, max_rounds, most) < 1:
         raise BugError(
-            f"mode {mode!r}, copies {copies}, max_rounds {max_rounds} are no redundancy",
+            f"{mode!r}, n={n}, slots={slots}, copies={copies}, max_rounds={max_rounds}, most={most} are no "
+            "redundancy",
             where="choose_redundancy",
         )
     if mode == "Duplicate":
-        return Redundancy("Duplicate", copies, 1)
-    return Redundancy("Retransmit", 1, max_rounds)
-
-
-def leaf_size(n: int, slots: int, *, most: int) -> int:
-    """Return how many of n reflections a leaf takes: as few as let ``slots`` make all leaves in two turns.
-
-    A leaf takes the time of the entries that it writes, and of few lessons a call carries a larger share than
-    of many. So slots that would stand empty make leaves smaller, down to ``LEAST_LEAF``; at most ``most``.
-    Raises ``BugError`` for n < 0, and slots or most below 1. Cost: O(1).
-
-    >>> [leaf_size(250, slots, most=8) for slots in (8, 32, 64)]
-    [8, 4, 2]
-    """
-    if n < 0 or min(slots, most) < 1:
-        raise BugError(f"n={n}, slots={slots}, most={most} size no leaf", where="leaf_size")
-    return min(most, max(LEAST_LEAF, -(-n // (TURNS * slots))))
+        return Redundancy("Duplicate", copies, 1, most)
+    return Redundancy("Retransmit", 1, max_rounds, min(most, max(LEAST_LEAF, -(-n // (TURNS * slots)))))
 
 
 def lost_lessons(clusters: Sequence[int], carried: Sequence[bool]) -> frozenset[int]:

@@ -164,7 +164,8 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
     batch = next_batch(spec, state, affordable=_affordable(spec, state))
     aggregation = spec.method.stated.aggregation(spec.aggregation)
     variants = min(spec.method.variants_in_flight, batch.size)
-    redundancy = redundancy_of(aggregation)
+    slots, _ = hardware_slots(spec)
+    redundancy = redundancy_of(aggregation, -(-batch.size // variants), slots)
     return IterationPlan(
         iteration=state.iteration,
         epoch=state.epoch,
@@ -180,7 +181,7 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         redundancy=redundancy.mode,
         copies=redundancy.copies,
         max_rounds=redundancy.rounds,
-        leaf_size=aggregation.leaf_size,
+        leaf_size=redundancy.leaf_size,
         max_fan_in=aggregation.max_fan_in,
         max_input_tokens=aggregation.max_input_tokens,
         subgroups=aggregation.subgroups or "",
@@ -190,7 +191,6 @@ def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,
         variants=variants,
-        slots=hardware_slots(spec)[0] if redundancy.mode == "Retransmit" else 0,
     )
 
 

@@ -17,10 +17,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
 
-PLAN_VERSION = 4
-"""Version 2 added ``trial``, 3 ``variants`` and 4 ``slots``; a plan without use for those is written as the
-version that can hold it."""
-FULL_LEAVES_VERSION, ONE_TEXT_VERSION = 3, 2
+PLAN_VERSION = 3
+"""Version 2 added ``trial`` and 3 ``variants``; a plan without use for those is written as version 2."""
+ONE_TEXT_VERSION = 2
 OLDEST_PLAN_VERSION = 1
 """A plan of version 1 says nothing of trials and is read as no trial."""
 SUMMARY_VERSION = 1
@@ -61,19 +60,14 @@ class IterationPlan:
     """whether its size was chosen to be measured."""
     variants: int = 1
     """the most texts of the artifact worked with side by side, each on its share of the batch."""
-    slots: int = 0
-    """calls that run at once, for which leaves are made smaller than ``leaf_size``; 0: all have that size."""
     version: int = PLAN_VERSION
 
     def to_json(self) -> bytes:
         """Return canonical bytes, of the oldest version that can hold the plan: equal plans, equal bytes."""
         body = asdict(self)
-        if not self.slots:
-            del body["slots"]
-            body["version"] = FULL_LEAVES_VERSION
-            if self.variants == 1:
-                del body["variants"]
-                body["version"] = ONE_TEXT_VERSION
+        if self.variants == 1:
+            del body["variants"]
+            body["version"] = ONE_TEXT_VERSION
         return (json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
     @classmethod

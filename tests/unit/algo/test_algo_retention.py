@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.components import similarity_labels
-from combee.algo.retransmit import LEAST_LEAF, Redundancy, choose_redundancy, leaf_size, lost_lessons
+from combee.algo.retransmit import LEAST_LEAF, TURNS, Redundancy, choose_redundancy, lost_lessons
 from combee.algo.seeds import rng
 from combee.algo.shuffle import augmented_shuffle
 from combee.algo.tree import leaf_count
@@ -95,35 +95,37 @@ def test_bound_holds_for_retransmission_and_breaks_for_salient_duplication() -> 
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("Auto", Redundancy("Retransmit", 1, 4)),
-        ("Duplicate", Redundancy("Duplicate", 2, 1)),
-        ("Retransmit", Redundancy("Retransmit", 1, 4)),
+        ("Auto", Redundancy("Retransmit", 1, 4, 4)),
+        ("Duplicate", Redundancy("Duplicate", 2, 1, 8)),
+        ("Retransmit", Redundancy("Retransmit", 1, 4, 4)),
     ],
 )
 def test_choose_redundancy(mode, expected) -> None:  # type: ignore[no-untyped-def]
-    assert choose_redundancy(mode, 2, 4) == expected
+    assert choose_redundancy(mode, 100, 8) == expected
 
 
 def test_redundancy_nonsense_is_our_bug() -> None:
-    for arguments in (("Best", 2, 4), ("Auto", 0, 4), ("Auto", 2, 0)):
+    nonsense = (("Best", 5, 8), ("Auto", -1, 8), ("Auto", 5, 0))
+    for arguments in nonsense:
         with pytest.raises(BugError):
             choose_redundancy(*arguments)  # type: ignore[arg-type]
-    for sizes in ((-1, 8, 8), (5, 0, 8), (5, 8, 0)):
+    for count in ("copies", "max_rounds", "most"):
         with pytest.raises(BugError):
-            leaf_size(sizes[0], sizes[1], most=sizes[2])
+            choose_redundancy("Auto", 5, 8, **{count: 0})
     with pytest.raises(BugError):
         lost_lessons([0], [])
 
 
 @given(st.integers(0, 5000), st.integers(1, 512), st.integers(1, 100))
-def test_leaves_take_two_turns_where_their_size_allows_it(n: int, slots: int, most: int) -> None:
-    size = leaf_size(n, slots, most=most)
-    assert min(most, LEAST_LEAF) <= size <= most
-    leaves = math.ceil(n / size)
-    assert leaves <= 2 * slots or size == most
-    if size > LEAST_LEAF:  # smaller ones would take a third
-        assert math.ceil(n / (size - 1)) > 2 * slots
-    assert size >= leaf_size(n, slots + 1, most=most) and size <= leaf_size(n + 1, slots, most=most)
+def test_leaves_take_four_turns_where_their_size_allows_it(n: int, slots: int, most: int) -> None:
+    def size(n: int, slots: int) -> int:
+        return choose_redundancy("Auto", n, slots, most=most).leaf_size
+
+    assert min(most, LEAST_LEAF) <= size(n, slots) <= most
+    assert math.ceil(n / size(n, slots)) <= TURNS * slots or size(n, slots) == most
+    if size(n, slots) > LEAST_LEAF:  # smaller ones would take another turn
+        assert math.ceil(n / (size(n, slots) - 1)) > TURNS * slots
+    assert size(n, slots + 1) <= size(n, slots) <= size(n + 1, slots)
 
 
 statements = st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=200)

@@ -60,9 +60,7 @@ async def iteration(
         assert isinstance(client, Client)
         client._answers = model  # type: ignore[assignment]
     plan, mapping = planned()
-    plan = replace(
-        plan, shards=shards, evaluate=False, redundancy="Duplicate", copies=1, leaf_size=4, slots=0
-    )
+    plan = replace(plan, shards=shards, evaluate=False, redundancy="Duplicate", copies=1, leaf_size=4)
     before = [await run_map(context, mapping, plan, shard, ALONE) for shard in range(shards)]
     reduce = Step("run-i000-reduce-a0", "reduce", 0, plan.seed, inputs={"map": mapping.name})
     before.append(await run_reduce(context, reduce, plan, ALONE))

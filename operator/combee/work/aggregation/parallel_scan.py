@@ -6,7 +6,6 @@ depends on one call.
 
 from __future__ import annotations
 
-from combee.algo.retransmit import leaf_size
 from combee.algo.tree import plan_leaves
 from combee.methods.protocol import Update
 from combee.records import Reflection
@@ -50,7 +49,7 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
             iteration=plan.iteration,
             round=number,
             copies=plan.copies if plan.redundancy == "Duplicate" else 1,
-            leaf_size=leaf_size(len(todo), plan.slots, most=plan.leaf_size) if plan.slots else plan.leaf_size,
+            leaf_size=plan.leaf_size,
             subgroups=plan.subgroups or None,
         )
         stage = f"reduce round {number + 1}"
