@@ -20,11 +20,13 @@ SEEDS = 10
 ROWS = 250
 SLOTS = 256
 ALL_SLOTS = (8, 64, SLOTS)
-SEQUENTIAL, SHIPPED = "Sequential", "ParallelScan"
+SEQUENTIAL, WHOLE = "Sequential", "ParallelScan@250"
+"""``WHOLE`` is what the shipped manifest chooses on 64 and 256 slots (``ROWS=worlds-batches``). Beside
+servers that answer at once it would choose by the client's own time, which is no row of this table."""
 PLAIN = ("Naive@10", "Naive@25")
 AT_100, BEST = "ParallelScan:Duplicate@100", "ParallelScan:Duplicate@250"
 OURS = ("ParallelScan@100", AT_100, BEST)
-STRATEGIES = (SEQUENTIAL, *PLAIN, SHIPPED, *OURS)
+STRATEGIES = (SEQUENTIAL, *PLAIN, WHOLE, *OURS)
 Rows = dict[str, dict[str, Any]]
 """A row of compare.json by strategy, all on one number of slots."""
 
@@ -53,8 +55,7 @@ def comparison() -> tuple[dict[int, Rows], Path, tempfile.TemporaryDirectory[str
         raise RuntimeError(f"combee compare: {done.stdout[-500:]}{done.stderr[-1500:]}")
     rows: dict[int, Rows] = {slots: {} for slots in ALL_SLOTS}
     for row in json.loads((folder / "out" / "compare.json").read_text())["rows"]:
-        name = row["strategy"].removesuffix(f", {row['slots']} slots")
-        rows[row["slots"]][name] = row
+        rows[row["slots"]][row["strategy"]] = row
     return rows, folder / "out", kept
 
 
@@ -72,22 +73,22 @@ def _manifest(folder: Path) -> Path:
 
 
 def learning_speed(folder: Path) -> Row:
-    """The fastest plain loop's modelled time over that of the shipped manifest, held-out beside it."""
+    """The fastest plain loop's modelled time over that of one batch of all rows, held-out beside it."""
     tables, _, _ = comparison()
-    shipped = tables[SLOTS][SHIPPED]["overPlain"]
-    ours = [tables[SLOTS][name] for name in (SHIPPED, *OURS)]
+    whole = tables[SLOTS][WHOLE]["overPlain"]
+    ours = [tables[SLOTS][name] for name in (WHOLE, *OURS)]
     return Row(
-        name="learning speed, simulated model: the best plain loop's modelled time / the shipped manifest's",
-        figure=round(shipped["mean"], 2),
+        name="learning speed, simulated model: the best plain loop's modelled time / one batch's",
+        figure=round(whole["mean"], 2),
         target="> 1",
         unit="x",
-        met=shipped["mean"] > 1 and all(row["noWorse"] for row in ours),
+        met=whole["mean"] > 1 and all(row["noWorse"] for row in ours),
         how=f"combee compare, {ROWS} Formula rows, {SEEDS} seeds each with a simulated model of its own, "
         f"{SLOTS} slots; plain loops: one at a time, 8 at once, batches of 10 and 25 in one call, of which "
         "those count that compare does not show to be worse; the recorded call graph through the latency "
         "law, no clock in it; profiling, verification and select charged; held-out on gate, rendered "
         "playbook",
-        detail={"bestPlain": shipped["strategy"]}
+        detail={"bestPlain": whole["strategy"]}
         | {
             f"{strategy}, {slots} slots": _shown(row, rows)
             for slots, rows in tables.items()
