@@ -87,7 +87,8 @@ def test_two_seeds_on_equal_terms_and_the_same_command_asks_nothing_again(
     scan, naive, ahead = (by_name[name] for name in ("ParallelScan@40", "Naive@40", "Sequential, 8 at once"))
     assert ahead["heldOut"] == by_name["Sequential"]["heldOut"] and ahead["difference"] is None
     assert 1 < ahead["speedUp"]["mean"] <= 8 and ahead["calls"] > by_name["Sequential"]["calls"]
-    assert scan["overPlain"]["strategy"] == "Sequential, 8 at once" and naive["overPlain"] is None
+    # Two seeds show of no loop that it is worse, so that the fastest is the opponent.
+    assert scan["overPlain"]["strategy"] == "Naive@40" and naive["overPlain"] is None
     assert scan["difference"]["byExample"]["n"] == 2 * 20
     assert scan["difference"]["overSeeds"]["n"] == 2
     assert scan["lessons"]["carried"] > 1.5 * naive["lessons"]["carried"]

@@ -6,8 +6,8 @@ so one may look after each pair and stop at will:
 
 - Failed as soon as its upper end is at or below -epsilon;
 - Passed when its lower end is at or above -epsilon (a mean of -epsilon is refuted), *and* enough pairs came,
-  *and* the shortest duration is over, *and* the candidate's answers are neither too slow nor too dear, *and*
-  the blocks of time say so, too (``blocks``);
+  *and* the shortest duration is over, *and* the candidate's answers are neither too slow nor too costly,
+  *and* the blocks of time say so, too (``blocks``);
 - Inconclusive otherwise; for good at the deadline. Time alone never passes anything.
 
 A candidate at or under active - epsilon passes with probability ALPHA / 2 at most, however often one looks.

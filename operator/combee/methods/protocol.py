@@ -10,7 +10,7 @@ The life of one iteration, as the caller drives it; what stands in one line runs
     rollout_prompt -> parse_rollout                  a call an example
     reflect_prompt -> parse_reflection               a call a trajectory, more with rounds
     parts                                            no call; what follows for each by itself, side by side
-    leaf_prompt -> parse_leaf                        a call a leaf; again for what is not carried_all
+    leaf_prompt -> parse_leaf                        a call a leaf; again for what was lost
     group                                            no call
     merge_prompt -> parse_merge -> reconcile_merge   a call a cluster
     apply -> new_entries -> checks -> with_refusals  no call

@@ -81,7 +81,7 @@ class Verification(Model):
     """What became of the iteration's new entries."""
 
     candidates: Count = 0
-    """Entries with a single source."""
+    """Entries that a replay could decide."""
     replayed: Count = 0
     """Entries tried again on their own example and on controls."""
     verified: Count = 0

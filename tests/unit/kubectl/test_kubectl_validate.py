@@ -89,7 +89,7 @@ def test_a_deadline_before_which_nothing_unstable_can_pass_is_warned_of(
     assert validated(tmp_path / "p.yaml", "Low", **hours, deadlineSeconds=deadline) == 0
     (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
     assert said.startswith(f"warning: Playbook formula: canary.deadlineSeconds {deadline}: ")
-    assert f"Unstable, and can pass after {least} s at the soonest" in said
+    assert f"Unstable until {least} s have passed" in said
     assert validated(tmp_path / "p.yaml", "Low", **hours, deadlineSeconds=least) == 0
     assert validated(tmp_path / "p.yaml", "Low", epsilon=0.05, durationSeconds=0, deadlineSeconds=60) == 0
     assert capsys.readouterr().err == ""

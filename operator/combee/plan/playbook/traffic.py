@@ -223,8 +223,10 @@ def _too_late(rules: Rules) -> tuple[str, ...]:
     if rules.deadline_seconds >= least:
         return ()
     given = f"canary.deadlineSeconds {rules.deadline_seconds:.0f}"
-    never = f"a candidate whose hours differ is Unstable, and can pass after {least:.0f} s at the soonest"
-    return (f"{given}: {never}, so it never would: give it that time",)
+    never = (
+        f"a candidate whose hours differ is Unstable until {least:.0f} s have passed, and so can never pass"
+    )
+    return (f"{given}: {never}: give it at least that time",)
 
 
 def _too_few(spec: PlaybookSpec, canary: Canary) -> tuple[str, ...]:
