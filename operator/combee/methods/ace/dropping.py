@@ -9,7 +9,7 @@ What is blamed is taken out of the whole playbook, and that is asked the rows th
 rose since the start. An entry is dropped when more rows come right again than fall. Otherwise all stay.
 
 Without fallen rows nothing is asked. The group tests take at most half as many rollouts as select has rows;
-where more rows fell than that follows to the end, those that come first by hash are asked.
+where more rows fell than those surely follow to the end, they are followed in turns, by hash.
 """
 
 from __future__ import annotations
@@ -85,12 +85,14 @@ def _blamed(
 ) -> Generator[Round, Sequence[Trajectory], dict[str, list[str]]]:
     """Return, by row, the entries that spoil it each by itself."""
     budget = math.floor(BUDGET_SHARE * len(start))
-    # A row that is followed is followed to its end: halves of all rows would name no entry.
-    most = max(1, budget // max(1, 2 * len(entries).bit_length()))
-    chosen = sorted(rows, key=lambda row: (digest_of(row), row))[:most]
-    groups: list[_Question] = [(row, entries) for row in chosen]
+    waiting = sorted(rows, key=lambda row: (digest_of(row), row))
+    groups: list[_Question] = []
     blamed: dict[str, list[str]] = {}
-    while groups:
+    while groups or (waiting and budget > 1):
+        if not groups:
+            # A row is followed to its end before others begin: halves of all rows would name no entry.
+            most = max(1, budget // (2 * max(1, len(entries)).bit_length()))
+            groups, waiting = [(row, entries) for row in waiting[:most]], waiting[most:]
         questions = [(row, half) for row, group in groups for half in _halves(group)][:budget]
         budget -= len(questions)
         scores = yield from ask(questions, "drop-one")
