@@ -164,13 +164,14 @@ def test_eight_gpus_for_three_runs(cluster: Cluster, namespace: str, tmp_path: P
     objects = [o for o in quickstart() if o["kind"] != "PromptLearningRun"]
     run = next(o for o in quickstart() if o["kind"] == "PromptLearningRun")
     run["spec"]["engines"][0]["vllm"] |= {"gpusPerReplica": 2, "replicas": 2}
-    run["spec"]["engines"][0]["vllm"]["args"] = ["--time-scale=1"]
     at_once(run)
     run["spec"]["engines"][0]["template"]["spec"]["resources"] = {
         "requests": {"cpu": "20m", "memory": "128Mi"}
     }
-    for name in ("one", "two", "three"):
+    # Neither of the first two may be over before the third was seen waiting; only the second is waited for.
+    for name, scale in (("one", 8), ("two", 2), ("three", 1)):
         copy = json.loads(json.dumps(run))
+        copy["spec"]["engines"][0]["vllm"]["args"] = [f"--time-scale={scale}"]
         copy["metadata"]["name"] = copy["spec"]["playbookRef"]["name"] = name
         objects.append(copy)
 
