@@ -66,6 +66,8 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
                 method, f"leaf round {number + 1}", len(groups), len(todo), reduction.reflections, so_far
             )
         )
+        if number + 1 == rounds:
+            break
         sent, todo = todo, to_send_again(method, reduction.reflections, so_far)
         if todo == sent and reduction.lost_calls == lost_calls:
             break  # models that were asked, and carried none of it
