@@ -248,7 +248,7 @@ def shown(reference: Sequence[Epoch], plain: Sequence[Epoch], runs: Sequence[Epo
     return {
         "seconds": round(seconds(runs), 1),
         "speedUp": round(mean(a.seconds / b.seconds for a, b in zip(reference, runs, strict=True)), 1),
-        "overNaive@25": round(mean(a.seconds / b.seconds for a, b in zip(plain, runs, strict=True)), 2),
+        f"over{PLAIN}": round(mean(a.seconds / b.seconds for a, b in zip(plain, runs, strict=True)), 2),
         "overFullSlots": round(mean(one.seconds / one.full for one in runs), 2),
         "overBound": round(mean(one.seconds / one.bound for one in runs), 2),
         "heldOut": round(mean(one.score for one in runs), 3),

@@ -14,8 +14,6 @@ KEPT = 0.95
 """The share of distinct lessons from which on no round is made for the others (DESIGN section 10)."""
 SOURCES = 2
 """Statements of a lesson that keep it: a second source tells a lesson from a slip."""
-
-
 LEAST_LEAF = 2
 """Reflections of a leaf, if there are as many: one alone has nothing to be compared with."""
 TURNS = 4

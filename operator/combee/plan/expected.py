@@ -24,6 +24,7 @@ from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
 ANSWER_TOKENS = 150
 """an answer of an agent who writes its steps first."""
+
 Stage = tuple[float, float]
 """(chains of calls that may run side by side, tokens that each of them writes, one call after the other)"""
 

@@ -84,18 +84,23 @@ def test_a_job_judges_it_and_is_told_who_is_compared_with_whom(mode: str) -> Non
     assert (task.upstream is not None) == (task.requests is not None) == (mode == "Replay")
 
 
+def rolls_back(world: World, reason: str, finding: str, **expense: float) -> None:
+    """Four hundred answers as good, at that expense, are reason enough."""
+    plan = world.judged("b", [0.0] * 400, **expense).tick(10)
+    assert (world.active, world.versions["b"].status.refused_by) == ("a", "Rollback")
+    assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
+    watch = world.versions["b"].status.watch
+    assert watch is not None and (watch.outcome, watch.reason) == ("Failed", reason)
+    assert f"{finding} as those of the one before, n=500" in watch.message
+    assert "more than 1.500 times is shown" in watch.message
+
+
 @pytest.mark.parametrize("mode", WATCHED)
 def test_what_answers_as_well_and_much_slower_is_rolled_back_in_every_mode(mode: str) -> None:
     world = promoted(mode)
     world.judged("b", [0.0] * 100, latency=1.2).tick(10)
     assert world.active == "b"
-    plan = world.judged("b", [0.0] * 400, latency=4.0).tick(10)
-    assert (world.active, world.versions["b"].status.refused_by) == ("a", "Rollback")
-    assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
-    watch = world.versions["b"].status.watch
-    assert watch is not None and (watch.outcome, watch.reason) == ("Failed", "TooSlow")
-    assert "answers take 3.14 times as long as those of the one before, n=500" in watch.message
-    assert "more than 1.500 times is shown" in watch.message
+    rolls_back(world, "TooSlow", "answers take 3.14 times as long", latency=4.0)
 
 
 @pytest.mark.parametrize("mode", WATCHED)
@@ -105,13 +110,7 @@ def test_what_answers_as_well_and_costs_much_more_is_rolled_back_in_every_mode(m
     watch = world.versions["b"].status.watch
     assert world.active == "b" and watch is not None
     assert watch.message.endswith("answers take 1.00 times as long; requests cost 1.40 times as much")
-    plan = world.judged("b", [0.0] * 400, cost=4.0, latency=1.0).tick(10)
-    assert (world.active, world.versions["b"].status.refused_by) == ("a", "Rollback")
-    assert [event.reason for event in plan.events] == ["Refused", "RolledBack"]
-    watch = world.versions["b"].status.watch
-    assert watch is not None and (watch.outcome, watch.reason) == ("Failed", "TooCostly")
-    assert "requests cost 3.24 times as much as those of the one before, n=500" in watch.message
-    assert "more than 1.500 times is shown" in watch.message
+    rolls_back(world, "TooCostly", "requests cost 3.24 times as much", cost=4.0, latency=1.0)
 
 
 @settings(max_examples=30, deadline=None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from combee.algo.tally import EXPENSES, Expense, Tally
@@ -23,8 +24,8 @@ MAX_HELD_OUTS = 50
 MAX_LOOKED = 200
 """The most looks of which it is remembered whose they were. A version has its own number, too, and no more
 than a hundred finished runs are kept."""
-
-
+NO_EXPENSES: Mapping[Expense, Tally] = MappingProxyType(dict.fromkeys(EXPENSES, Tally()))
+"""What answers took where none came."""
 _KEPT: Mapping[Expense, str] = {"latency": "slow", "cost": "costly"}
 """Expense -> where what answers took of it is in a version's state."""
 
@@ -98,7 +99,7 @@ class VersionMemory:
     """when the comparison on traffic that is under way, or pauses, began."""
     tally: Tally = field(default_factory=Tally)
     """what came in that comparison."""
-    expenses: Mapping[Expense, Tally] = field(default_factory=lambda: dict.fromkeys(EXPENSES, Tally()))
+    expenses: Mapping[Expense, Tally] = field(default_factory=lambda: NO_EXPENSES)
     """what answers took in that comparison, where it is a watch (``watch.more_of``)."""
     reading: Reading | None = None
     """the last reading of that comparison, where it is one of mode Prometheus."""

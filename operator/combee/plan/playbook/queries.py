@@ -20,7 +20,7 @@ from combee.algo.verdict import number
 from combee.api.canary import Canary
 from combee.api.common import one_line
 from combee.api.prometheus import WINDOW, CostQuery, LatencyQuery, Prometheus, ScoreQuery
-from combee.plan.playbook.readings import Reading, Trouble
+from combee.plan.playbook.readings import Measure, Reading, Trouble
 
 STREAM = "prometheus"
 """The stream of the pairs; their numbers are those of windows."""
@@ -36,7 +36,6 @@ MAX_DETAIL = 200
 _QUOTED = re.compile(r"""\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`""")
 _RANGE = re.compile(r"\[\s*([^\]:\s]+)")
 
-Measure = Literal["score", "latency", "cost"]
 Side = Literal["active", "candidate"]
 Values = Mapping[int, float]
 """Window -> number; NaN and infinities are kept as they came."""

@@ -18,6 +18,7 @@ from combee.algo.verdict import Judgement, Words
 from combee.api.common import one_line
 from combee.api.prometheus import Prometheus
 
+Measure = Literal["score", "latency", "cost"]
 Problem = Literal[
     "BadQuery", "Empty", "NotANumber", "OutOfRange", "SeveralSeries", "TooLarge", "Unreadable", "WrongType"
 ]
@@ -31,7 +32,7 @@ class Trouble:
     """Why an answer cannot be used."""
 
     problem: Problem
-    what: Literal["score", "latency", "cost"]
+    what: Measure
     side: Literal["active", "candidate"]
     detail: str = ""
     """how many series, which type, which number, or the server's own words, in one line."""
@@ -70,7 +71,7 @@ class Reading:
         if not first <= last < LARGEST_WINDOW or compared > last - first + 1:
             raise ValueError("a reading that cannot be")
         trouble = _trouble(raw["trouble"]) if raw.get("trouble") is not None else None
-        means = (_means(raw.get(name)) for name in ("score", "latency", "cost"))
+        means = (_means(raw.get(name)) for name in get_args(Measure))
         return cls(first, last, at, compared, trouble, *means)
 
 
@@ -189,7 +190,7 @@ def _means(raw: Any) -> tuple[float, float] | None:
 
 def _trouble(raw: Any) -> Trouble:
     problem, what, side, detail = raw
-    if problem not in get_args(Problem) or what not in ("score", "latency", "cost"):
+    if problem not in get_args(Problem) or what not in get_args(Measure):
         raise ValueError("no trouble that is known")
     if side not in ("active", "candidate") or not isinstance(detail, str):
         raise ValueError("no trouble that is known")

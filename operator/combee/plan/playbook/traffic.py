@@ -22,7 +22,7 @@ from combee.api.playbook_status import TrafficComparison
 from combee.api.stakes import WEAKEST
 from combee.plan.playbook.board import Board, Record
 from combee.plan.playbook.curve import Curve, looked
-from combee.plan.playbook.memory import VersionMemory
+from combee.plan.playbook.memory import NO_EXPENSES
 from combee.plan.playbook.queries import begins_at, query_warnings, windows_over
 from combee.plan.playbook.readings import latest, reading_verdict
 from combee.plan.playbook.thresholds import rules_of, thresholds_of
@@ -138,7 +138,7 @@ def begin(
         if began and kind == "Promotion":
             _restarted(board, record, f"{against[:12] or 'no version'} is active now")
             name = f"{name.rsplit('-', 1)[0]}-p{record.status.restarts}"
-        record.remember(since=board.seen.now, tally=Tally(), expenses=VersionMemory().expenses, reading=None)
+        record.remember(since=board.seen.now, tally=Tally(), expenses=NO_EXPENSES, reading=None)
     record.remember(comparison=name, first=record.memory.first or record.memory.since)
     since = record.memory.since
     comparison = TrafficComparison(
