@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from cronsim import CronSim, CronSimError
 
@@ -15,34 +17,120 @@ from combee.times import utc
 
 Chain = Sequence[float]
 Stage = Sequence[Chain]
+Beside = Mapping[int, Sequence[Sequence[int]]]
+"""By the index of a stage that is no barrier: for each of its chains, the chains of the stage before that it
+waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """``seconds`` of all stages one after the other; ``per_stage`` their parts, same order."""
+    """``seconds`` of all stages; ``per_stage`` what each adds to those before it, same order."""
 
     seconds: float
     per_stage: tuple[float, ...]
 
 
-def list_schedule(stages: Sequence[Stage], slots: int) -> Schedule:
+class Starts:
+    """Which chains may begin, as others end.
+
+    A stage begins when all before it have ended, but for those of ``beside``: each of their chains begins
+    when the chains that it names have ended. A chain without calls has ended from the start. Raises
+    ``BugError`` for a first stage that is beside another, and for a chain that names one that does not exist.
+    """
+
+    def __init__(self, stages: Sequence[Sequence[Sequence[object]]], beside: Beside) -> None:
+        self._stages, self._beside, self._opened = stages, beside, 0
+        self._left = [sum(map(bool, stage)) for stage in stages]
+        self._waits: dict[tuple[int, int], int] = {}
+        self._then: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for stage, waited in beside.items():
+            self._wait(stage, waited)
+
+    def _wait(self, stage: int, waited: Sequence[Sequence[int]]) -> None:
+        if not 0 < stage < len(self._stages) or len(waited) != len(self._stages[stage]):
+            raise BugError(f"stage {stage} of {len(self._stages)} is beside none", where="Starts")
+        before = self._stages[stage - 1]
+        for chain, names in enumerate(waited):
+            if any(not 0 <= name < len(before) for name in names):
+                raise BugError(f"chain {chain} of stage {stage} waits for {names}", where="Starts")
+            ahead = {name for name in names if before[name]}
+            self._waits[stage, chain] = len(ahead)
+            for name in ahead:
+                self._then.setdefault((stage - 1, name), []).append((stage, chain))
+
+    def first(self) -> list[tuple[int, int]]:
+        """Return the (stage, chain) that wait for nothing, in order."""
+        found: list[tuple[int, int]] = []
+        while self._opened < len(self._stages) and (
+            self._opened in self._beside or not any(self._left[: self._opened])
+        ):
+            stage = self._opened
+            self._opened += 1
+            chains = enumerate(self._stages[stage])
+            found += [(stage, k) for k, chain in chains if chain and not self._waits.get((stage, k))]
+        return found
+
+    def ended(self, stage: int, chain: int) -> list[tuple[int, int]]:
+        """Return the (stage, chain) that may begin now that this one has ended, in order."""
+        self._left[stage] -= 1
+        found = []
+        for follower in self._then.get((stage, chain), ()):
+            self._waits[follower] -= 1
+            if not self._waits[follower] and self._stages[follower[0]][follower[1]]:
+                found.append(follower)
+        return found + self.first()
+
+
+def list_schedule(stages: Sequence[Stage], slots: int, beside: Beside | None = None) -> Schedule:
     """Time of the stages on ``slots`` parallel call slots, in the unit of the durations (seconds).
 
     A stage is a set of chains, a chain is the durations of calls made one after the other (roll out,
     reflect, ...). Each call takes one slot; ready calls are served first come, first served (ties in
     the order of the chains), as a run's fair limiter serves them; the next call of a chain becomes
-    ready when the previous ends. A stage starts when the one before has ended (a barrier). Empty
-    stages and chains take no time. ``slots`` < 1, NaN, infinite or negative durations raise
-    ``BugError``. Source: DESIGN section 6 ("Modelled time") and section 10; Graham 1966: at most
-    (2 - 1/slots) of the best. Cost: O(c log c) for c calls.
+    ready when the previous ends. A stage starts when all before have ended (a barrier); of a stage in
+    ``beside`` each chain starts when those that it names have. Empty stages and chains take no time.
+    ``slots`` < 1, NaN, infinite or negative durations raise ``BugError``. Source: DESIGN section 6
+    ("Modelled time") and section 10; Graham 1966: at most (2 - 1/slots) of the best.
+    Cost: O(c log c) for c calls.
 
     >>> list_schedule([[[3.0], [2.0, 1.0], [2.0]], [[5.0]]], slots=2)
     Schedule(seconds=9.0, per_stage=(4.0, 5.0))
+    >>> list_schedule([[[3.0], [2.0, 1.0], [2.0]], [[5.0]]], slots=2, beside={1: [[0]]})
+    Schedule(seconds=8.0, per_stage=(4.0, 4.0))
     """
     if slots < 1:
         raise BugError(f"slots must be at least 1, not {slots}", where="list_schedule")
-    per_stage = tuple(_stage_seconds(_checked(stage), slots) for stage in stages)
-    return Schedule(math.fsum(per_stage), per_stage)
+    checked = [_checked(stage) for stage in stages]
+    starts = Starts(checked, beside or {})
+    ready = deque((stage, k, 0) for stage, k in starts.first())
+    running: list[tuple[float, int, int, int]] = []
+    ends = [0.0] * len(checked)
+    now = 0.0
+    while ready or running:
+        while ready and len(running) < slots:
+            stage, k, position = ready.popleft()
+            heapq.heappush(running, (now + checked[stage][k][position], stage, k, position))
+        now = running[0][0]
+        while running and running[0][0] <= now:
+            _, stage, k, position = heapq.heappop(running)
+            ends[stage] = now
+            following = position + 1 < len(checked[stage][k])
+            ready += (
+                [(stage, k, position + 1)] if following else [(*one, 0) for one in starts.ended(stage, k)]
+            )
+    return schedule_of(ends)
+
+
+def schedule_of(ends: Sequence[float]) -> Schedule:
+    """Return the schedule of stages that ended at these times, 0 for one without calls.
+
+    >>> schedule_of([3.0, 0.0, 7.0])
+    Schedule(seconds=7.0, per_stage=(3.0, 0.0, 4.0))
+    """
+    latest = list(accumulate(ends, max))
+    return Schedule(
+        latest[-1] if latest else 0.0, tuple(end - before for before, end in pairwise([0.0, *latest]))
+    )
 
 
 def _checked(stage: Stage) -> Stage:
@@ -51,21 +139,6 @@ def _checked(stage: Stage) -> Stage:
             if not (math.isfinite(seconds) and seconds >= 0):
                 raise BugError(f"a call cannot take {seconds} s", where="list_schedule")
     return stage
-
-
-def _stage_seconds(stage: Stage, slots: int) -> float:
-    calls = sum(len(chain) for chain in stage)
-    free = [0.0] * min(slots, max(calls, 1))
-    ready = [(0.0, k, 0) for k, chain in enumerate(stage) if chain]
-    end = 0.0
-    while ready:
-        ready_at, k, position = heapq.heappop(ready)
-        end_at = max(ready_at, heapq.heappop(free)) + stage[k][position]
-        heapq.heappush(free, end_at)
-        end = max(end, end_at)
-        if position + 1 < len(stage[k]):
-            heapq.heappush(ready, (end_at, k, position + 1))
-    return end
 
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))

@@ -79,6 +79,17 @@ def test_calls_of_a_chain_follow_each_other_and_stages_are_barriers() -> None:
     )
 
 
+def test_a_chain_of_a_stage_beside_another_begins_when_what_it_names_has_ended() -> None:
+    law = LatencyLaw(0.01, 0.001, 0.0)
+    stages = [[[(0, 300)], [(0, 100)]], [[(0, 100)]], [[(0, 100)]]]
+    # Two run for 100 tokens; then one, beside the call that waited for the shorter; then 100 alone, and 100.
+    assert retime(stages, 8, law, {1: [[1]]}).per_stage == (
+        pytest.approx(2 * 100 * 0.012 + 100 * 0.011),
+        0.0,
+        pytest.approx(100 * 0.011),
+    )
+
+
 @pytest.mark.parametrize("call", [(-1, 1), (1, -1), (math.nan, 1), (1, math.inf)])
 def test_nonsense_is_refused(call: tuple[float, float]) -> None:
     with pytest.raises(BugError):

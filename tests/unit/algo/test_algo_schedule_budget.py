@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.budget import Exceeded, Limits, Spend, fits, largest_affordable
-from combee.algo.schedule import list_schedule
+from combee.algo.schedule import Beside, list_schedule
 from combee.errors import BugError
 
 seconds = st.integers(0, 40).map(lambda k: k / 4)
@@ -66,6 +66,38 @@ def test_one_slot_is_the_sum(stages: list[list[list[float]]]) -> None:
 )
 def test_known_schedules(stages, slots, per_stage) -> None:  # type: ignore[no-untyped-def]
     assert list_schedule(stages, slots).per_stage == per_stage
+
+
+@st.composite
+def overlapped(draw: st.DrawFn) -> tuple[list[list[list[float]]], list[list[int]]]:
+    """Two stages of chains, and for each chain of the second what it waits for of the first."""
+    first, second = (draw(st.lists(st.lists(seconds, max_size=3), max_size=6)) for _ in range(2))
+    names = st.lists(st.integers(0, len(first) - 1), max_size=3) if first else st.just([])
+    return [first, second, [[1.0]]], [draw(names) for _ in second]
+
+
+@given(overlapped(), st.integers(1, 9))
+def test_a_stage_beside_another_waits_for_what_it_names_and_the_next_for_all(
+    case: tuple[list[list[list[float]]], list[list[int]]], slots: int
+) -> None:
+    stages, waits = case
+    result = list_schedule(stages, slots, {1: waits})
+    first, second = ([sum(chain) for chain in stage] for stage in stages[:2])
+    path = [max((first[name] for name in names), default=0.0) for names in waits]
+    ends = [before + own for before, own in zip(path, second, strict=True) if own]
+    work = sum(first) + sum(second)
+    assert result.per_stage[2] == 1.0, "the next stage is a barrier"
+    assert result.seconds - 1 >= max(*first, *ends, work / slots, 0.0, 0.0) - 1e-9
+    assert result.seconds - 1 <= work + 1e-9
+    if slots >= len(first) + len(second):
+        assert result.seconds - 1 == max(*first, *ends, 0.0, 0.0)
+    assert list_schedule(stages, 100, {1: waits}).seconds <= list_schedule(stages, 100).seconds
+
+
+@pytest.mark.parametrize("beside", [{0: [[]]}, {1: []}, {1: [[1]]}, {2: [[0]]}])
+def test_a_stage_is_beside_one_that_exists(beside: Beside) -> None:
+    with pytest.raises(BugError):
+        list_schedule([[[1.0]], [[1.0]]], 1, beside)
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
