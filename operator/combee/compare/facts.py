@@ -12,6 +12,7 @@ from combee.plan.types import StepSummary
 from combee.report.result import Result
 from combee.steps import EVALUATE, kind_of
 from combee.work.asker import CallRow
+from combee.work.callgraph import graph_of
 
 LOOK = EVALUATE.part
 """The part of a run that is the comparison's own measurement and charged to nobody."""
@@ -87,16 +88,15 @@ def facts_of(
 
 
 def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyLaw) -> list[Part]:
-    stages: dict[str, dict[int, list[CallRow]]] = {}
-    for row in rows:
-        stages.setdefault(row.stage, {}).setdefault(row.chain, []).append(row)
+    graph = graph_of(rows)
+    tokens = [
+        [[(row.uncached_tokens, row.completion_tokens) for row in chain] for chain in chains]
+        for chains in graph.stages
+    ]
+    times = retime(tokens, slots, law, graph.beside).per_stage
     parts = []
-    for stage, by_chain in stages.items():
-        chains = [
-            [(row.uncached_tokens, row.completion_tokens) for row in by_chain[key]]
-            for key in sorted(by_chain)
-        ]
-        calls = [row for chain in by_chain.values() for row in chain]
+    for stage, chains, seconds in zip(graph.names, graph.stages, times, strict=True):
+        calls = [row for chain in chains for row in chain]
         parts.append(
             Part(
                 name=part_name(step.kind, stage),
@@ -105,7 +105,7 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
                 calls=len(calls),
                 tokens=sum(row.tokens for row in calls),
                 longest_output=max(row.completion_tokens for row in calls),
-                seconds=retime([chains], slots, law).seconds,
+                seconds=seconds,
             )
         )
     return parts

@@ -1,9 +1,8 @@
 """One step's way to its models: it charges, records the call graph, parses, and repairs once.
 
-A call belongs to a *stage* (stages are barriers, in order) and in it to a *chain* (calls of one
-chain follow each other). From these and the recorded latencies the critical path of a step and its
-modelled time are computed, with no clock: a call answered from the memo is charged the tokens and
-the latency that were recorded when it was made.
+A call belongs to a *stage* and in it to a *chain* (calls of one chain follow each other). A stage waits for
+all before it, or each of its chains for the chains of the stage before that it names (``work.callgraph``). A
+call answered from the memo is charged the tokens and the latency that were recorded when it was made.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
-from combee.algo.schedule import list_schedule
 from combee.api.sampling import DEFAULT, Sampling
 from combee.clients.model.chat import Answered, ChatClient, ChatRequest
 from combee.clients.model.room import check_cut, check_room
@@ -89,6 +87,8 @@ class CallRow:
     tokens and those of them that were cached since the look before)."""
     unusable: str = ""
     """``Fate.CUT`` or ``Fate.UNPARSABLE`` for a reply that could not be used as it was."""
+    after: tuple[int, ...] = ()
+    """the chains of the stage before that its chain waits for; empty: for all of it."""
 
     @property
     def tokens(self) -> int:
@@ -144,6 +144,7 @@ class Asker:
         chain: int,
         ordinal: int = 0,
         least_temperature: float = 0.0,
+        after: tuple[int, ...] = (),
     ) -> Parsed:
         """Return the parsed answer. Raises ParseError when three repair rounds did not help, CutError when a
         shorter answer was cut, too, and the errors of ``ChatClient.ask``; those that only concern this ask
@@ -156,7 +157,7 @@ class Asker:
         prompt = sized(prompt, sampling.max_tokens or prompt.max_output_tokens)
         try:
             return await self._answer(
-                partial(self._call, role, sampling, stage, chain, ordinal), prompt, parse
+                partial(self._call, role, sampling, (stage, chain, after), ordinal), prompt, parse
             )
         except LOSSES as error:
             self.lost[fate_of(error)] += 1
@@ -199,8 +200,14 @@ class Asker:
         raise BugError("a repair ends with an answer or an error")
 
     async def _call(
-        self, role: str, sampling: Sampling, stage: str, chain: int, ordinal: int, prompt: Prompt
+        self,
+        role: str,
+        sampling: Sampling,
+        place: tuple[str, int, tuple[int, ...]],
+        ordinal: int,
+        prompt: Prompt,
     ) -> _Reply:
+        stage, chain, after = place
         client = self.clients.get(role)
         if client is None:
             raise EndpointError(f"no model is given for the role {role}", where=f"spec.models.{role}")
@@ -209,7 +216,7 @@ class Asker:
         if (context_tokens := client.context_tokens) is not None:
             check_room(request, context_tokens, self.token_factor, f"models.{role}")
         answered = await client.ask(request)
-        row = self.record(role, stage, chain, answered)
+        row = self.record(role, stage, chain, answered, after)
         if self.replies.get((stage, chain)) == "":
             self.replies[stage, chain] = answered.completion.text
         if (context_tokens := client.context_tokens) is not None:
@@ -225,7 +232,9 @@ class Asker:
         if stage not in self.stages:
             self.stages.append(stage)
 
-    def record(self, role: str, stage: str, chain: int, answered: Answered) -> CallRow:
+    def record(
+        self, role: str, stage: str, chain: int, answered: Answered, after: tuple[int, ...] = ()
+    ) -> CallRow:
         """Put an answered call into the call graph, and return its row."""
         completion = answered.completion
         row = CallRow(
@@ -242,6 +251,7 @@ class Asker:
             hedged=completion.hedged,
             limits=tuple((c.call, c.before, c.after, c.reason) for c in answered.limit_changes),
             look=None if answered.look is None else astuple(answered.look),
+            after=after,
         )
         self.rows.append(row)
         return row
@@ -279,7 +289,8 @@ class Asker:
     def encode(self) -> bytes:
         """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
         attempts; then, only where something happened, why it was asked again, whether it was raced, how the
-        role's concurrency changed, what the servers were seen to do, and why the reply could not be used."""
+        role's concurrency changed, what the servers were seen to do, why the reply could not be used, and the
+        chains that its own waits for."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
 
@@ -304,7 +315,7 @@ def _cells(row: CallRow) -> list[object]:
     """Return a row's cells; those at the end are left out where nothing happened."""
     tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
     cells = [row.role, row.stage, row.chain, round(row.seconds, 6), *tokens, row.hit, row.attempts]
-    more: list[object] = [row.retried_for, row.hedged, row.limits, row.look, row.unusable]
+    more: list[object] = [row.retried_for, row.hedged, row.limits, row.look, row.unusable, row.after]
     last = max((place for place, cell in enumerate(more, 1) if cell), default=0)
     return cells + more[: max(last, 2) if last else 0]
 
@@ -335,15 +346,6 @@ def decode_rows(data: bytes) -> list[CallRow]:
         row.retried_for = tuple(map(sys.intern, row.retried_for))
         row.limits = tuple((call, before, after, why) for call, before, after, why in row.limits)
         row.look = None if row.look is None else (row.look[0], row.look[1], row.look[2], row.look[3])
+        row.after = tuple(row.after)
         rows.append(row)
     return rows
-
-
-def modelled_seconds(rows: list[CallRow], slots: int) -> float:
-    """Return how many seconds the recorded calls take, list-scheduled on ``slots`` stage after stage."""
-    stages: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        stages.setdefault(row.stage, {}).setdefault(row.chain, []).append(row.seconds)
-    if slots < 1:
-        raise BugError(f"a schedule on {slots} slots")
-    return list_schedule([list(chains.values()) for chains in stages.values()], slots).seconds

@@ -12,7 +12,8 @@ from typing import Any
 from combee.algo.stats import paired_difference
 from combee.plan.types import Step, StepSummary
 from combee.records import Example
-from combee.work.asker import Asker, modelled_seconds
+from combee.work.asker import Asker
+from combee.work.callgraph import modelled_seconds
 from combee.work.changed import PAGE, page
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened

@@ -22,7 +22,8 @@ from combee.plan.engine import engine_digest
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection, Trajectory
 from combee.steps import FINISH, KINDS, MAP, PROFILE, REDUCE
-from combee.work.asker import Asker, CallRow, decode_rows, modelled_seconds
+from combee.work.asker import Asker, CallRow, decode_rows
+from combee.work.callgraph import modelled_seconds
 from combee.work.context import (
     WorkContext,
     get_lines,

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from combee.tasks.container import Fault
-from combee.work.asker import CallRow, Fate, modelled_seconds
+from combee.work.asker import CallRow, Fate
+from combee.work.callgraph import scheduled_seconds
 
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
 
@@ -24,9 +25,9 @@ def happened(rows: Mapping[str, Sequence[CallRow]], slots: int) -> dict[str, Any
     ``rows``: the recorded calls by step ("map", "reduce", ...), each in the order of its stages.
     """
     stages = [
-        _stage(step, stage, [row for row in step_rows if row.stage == stage], slots)
+        _stage(step, stage, [row for row in step_rows if row.stage == stage], seconds)
         for step, step_rows in rows.items()
-        for stage in dict.fromkeys(row.stage for row in step_rows)
+        for stage, seconds in scheduled_seconds(step_rows, slots).items()
     ]
     calls = [row for step_rows in rows.values() for row in step_rows if not row.hit]
     faults = Counter(reason for row in calls for reason in row.retried_for)
@@ -48,13 +49,13 @@ def _limits(calls: Iterable[CallRow]) -> list[dict[str, Any]]:
     ]
 
 
-def _stage(step: str, stage: str, rows: list[CallRow], slots: int) -> dict[str, Any]:
+def _stage(step: str, stage: str, rows: list[CallRow], seconds: float) -> dict[str, Any]:
     latencies = sorted(row.seconds for row in rows)
     return {
         "step": step,
         "stage": stage,
         "calls": len(rows),
-        "scheduledSeconds": round(modelled_seconds(rows, slots), 6),
+        "scheduledSeconds": round(seconds, 6),
         **{name: round(quantile(latencies, share), 6) for name, share in QUANTILES.items()},
         "max": round(latencies[-1], 6),
         "promptTokens": sum(row.prompt_tokens for row in rows),

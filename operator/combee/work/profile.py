@@ -16,7 +16,8 @@ from combee.records import Example, Shown, Trajectory
 from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
 from combee.work.aggregation.topk import probe
-from combee.work.asker import Asker, modelled_seconds
+from combee.work.asker import Asker
+from combee.work.callgraph import modelled_seconds
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
 from combee.work.passages import repeated

@@ -1,0 +1,55 @@
+"""The recorded calls of steps as a graph: stages, their chains, and what each chain waits for.
+
+From it and the recorded latencies the critical path and the modelled time are computed, with no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from combee.algo.schedule import Beside, list_schedule
+from combee.work.asker import CallRow
+
+
+@dataclass(frozen=True, slots=True)
+class CallGraph:
+    """Stages in the order of their first calls; of each, the calls of its chains, by the chains' numbers."""
+
+    names: tuple[str, ...]
+    stages: tuple[tuple[tuple[CallRow, ...], ...], ...]
+    beside: Beside
+
+
+def graph_of(rows: Iterable[CallRow]) -> CallGraph:
+    """Return the graph of recorded calls. A chain that names what it waits for is in a stage beside the one
+    before; a name that made no call there, such as that of an example with a recording, holds up nothing."""
+    found: dict[str, dict[int, list[CallRow]]] = {}
+    for row in rows:
+        found.setdefault(row.stage, {}).setdefault(row.chain, []).append(row)
+    stages = {name: dict(sorted(chains.items())) for name, chains in found.items()}
+    beside: dict[int, Sequence[Sequence[int]]] = {}
+    before: dict[int, int] = {}
+    for number, chains in enumerate(stages.values()):
+        if number and any(calls[0].after for calls in chains.values()):
+            beside[number] = [
+                [before[name] for name in calls[0].after if name in before] for calls in chains.values()
+            ]
+        before = {chain: index for index, chain in enumerate(chains)}
+    return CallGraph(
+        tuple(stages),
+        tuple(tuple(tuple(calls) for calls in chains.values()) for chains in stages.values()),
+        beside,
+    )
+
+
+def scheduled_seconds(rows: Iterable[CallRow], slots: int) -> dict[str, float]:
+    """Return by stage what the recorded calls add to the critical path, list-scheduled on ``slots``."""
+    graph = graph_of(rows)
+    seconds = [[[row.seconds for row in calls] for calls in chains] for chains in graph.stages]
+    return dict(zip(graph.names, list_schedule(seconds, slots, graph.beside).per_stage, strict=True))
+
+
+def modelled_seconds(rows: Iterable[CallRow], slots: int) -> float:
+    """Return how many seconds the recorded calls take on ``slots``."""
+    return sum(scheduled_seconds(rows, slots).values())
