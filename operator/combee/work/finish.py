@@ -41,7 +41,7 @@ from combee.work.passages import checked, leak_corpus, repeated
 from combee.work.retention import level_report
 from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.variants import of_text
-from combee.work.verify import run_verification
+from combee.work.verify import Question, run_verification
 
 ON_SELECT = ("select", "drop-one")
 """What the stages begin with whose rollouts are on rows of select; they are no matter of the batch."""
@@ -165,8 +165,26 @@ async def _apply(
         budget_tokens=plan.render_token_budget,
         verify=plan.verify,
     )
-    verified = await run_verification(context, asker, plan, verifying)
+    known = await _known(context, plan, shown, inputs.trajectories)
+    verified = await run_verification(context, asker, plan, verifying, known)
     return _Applied(verified.artifact, refusals, verified)
+
+
+async def _known(
+    context: WorkContext,
+    plan: IterationPlan,
+    shown: Sequence[Rendered],
+    trajectories: Mapping[str, Trajectory],
+) -> dict[Question, Trajectory]:
+    """Return what the map's rollouts answered; a recording answered no question of this run."""
+    train = await context.data.train()
+    digests = {one.id: one.digest for one in train.examples if one.id not in train.recordings}
+    return {
+        (one.example_id, digests[one.example_id], text.shown, plan.epoch): one
+        for text in shown
+        for one in of_text(trajectories.values(), shown, text)
+        if one.example_id in digests and not one.error
+    }
 
 
 async def _ends_epoch(context: WorkContext, plan: IterationPlan) -> bool:
@@ -184,7 +202,7 @@ async def _without_harm(
     dropping = context.method.dropping(
         verified.artifact, start=start, budget_tokens=plan.render_token_budget, verify=plan.verify
     )
-    dropped = await run_verification(context, asker, plan, dropping)
+    dropped = await run_verification(context, asker, plan, dropping, {})
     return replace(verified, artifact=dropped.artifact, known={**verified.known, **dropped.known})
 
 

@@ -5,11 +5,12 @@ Each rollout is charged like those of the map.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from combee.methods.verification import Page, Round, Verified, Verifying
 from combee.plan.types import IterationPlan
-from combee.records import Example, Trajectory
+from combee.records import Example, Shown, Trajectory
 from combee.work.asker import Asker
 from combee.work.context import WorkContext, held_out_split
 from combee.work.pool import pooled
@@ -20,17 +21,24 @@ LOOKS_OF_AN_EPOCH = 10
 """More repeats than a method looks anew at one question in an epoch."""
 _Rollout = tuple[Example, Page, int, bool]
 """An example, a text, which repeat of the same question it is, and whether that looks anew."""
+Question = tuple[str, str, Shown, int]
+"""An example's id and digest, a text, and which repeat of the same question it is."""
 
 
 async def run_verification(
-    context: WorkContext, asker: Asker, plan: IterationPlan, verifying: Verifying[A]
+    context: WorkContext,
+    asker: Asker,
+    plan: IterationPlan,
+    verifying: Verifying[A],
+    known: Mapping[Question, Trajectory],
 ) -> Verified[A]:
-    """Drive a method's verification to its end and return what it found."""
+    """Drive a method's verification to its end and return what it found. ``known``: what was answered before
+    and is not asked again."""
     try:
         turn = next(verifying)
         while True:
             rollouts = await _rollouts(context, plan, turn)
-            turn = verifying.send(await _answers(context, asker, turn, rollouts))
+            turn = verifying.send(await _answers(context, asker, turn, rollouts, known))
     except StopIteration as end:
         verified: Verified[A] = end.value
         return verified
@@ -55,11 +63,15 @@ async def _rollouts(context: WorkContext, plan: IterationPlan, turn: Round) -> l
 
 
 async def _answers(
-    context: WorkContext, asker: Asker, turn: Round, rollouts: list[_Rollout]
+    context: WorkContext,
+    asker: Asker,
+    turn: Round,
+    rollouts: list[_Rollout],
+    known: Mapping[Question, Trajectory],
 ) -> list[Trajectory]:
     """Return an answer to each rollout of a round; equal ones are asked once."""
     keys = [(example.id, example.digest, page.shown, repeat) for example, page, repeat, _ in rollouts]
-    different = dict(zip(keys, rollouts, strict=True))
+    different = {key: one for key, one in zip(keys, rollouts, strict=True) if key not in known}
     context.progress.begin(turn.stage, len(different))
 
     async def answer(item: tuple[int, _Rollout]) -> Trajectory:
@@ -78,5 +90,5 @@ async def _answers(
         return trajectory
 
     answers = await pooled(list(enumerate(different.values())), answer, width=context.concurrency)
-    answer_to = dict(zip(different, answers, strict=True))
+    answer_to = {**known, **dict(zip(different, answers, strict=True))}
     return [answer_to[key] for key in keys]

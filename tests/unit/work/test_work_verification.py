@@ -73,7 +73,7 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
     progress = Quiet()
     context: Any = SimpleNamespace(data=Data(), progress=progress, concurrency=4)
     plan: Any = SimpleNamespace(epoch=3)
-    tried = await verify.run_verification(context, None, plan, method())  # type: ignore[arg-type]
+    tried = await verify.run_verification(context, None, plan, method(), {})  # type: ignore[arg-type]
     assert tried == Verified("done", 2, 1, 1)
     assert seen[0] == [("2", "the text that all share 0"), ("0", "the text that all share 1")]
     assert seen[1] == [("1", "0"), ("s1", "0"), ("s0", "0"), ("s1", "0"), ("s0", "1"), ("s1", "1")]
@@ -89,13 +89,37 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
     assert progress.stages == [("first", 2), ("second", 5)]
 
 
+async def test_what_the_map_has_answered_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def rollout(_context: Any, _asker: Any, example: Example, _shown: Shown, **how: Any) -> Trajectory:
+        asked.append((example.id, how["epoch"]))
+        return Trajectory("", example.id, "", "asked", "", 1.0, True, "")
+
+    monkeypatch.setattr(verify, "rollout", rollout)
+    page = Page.of("what the agents saw", "")
+    mapped = Trajectory("1@3", "1", "", "mapped", "", 1.0, True, "")
+    known = {("1", TRAIN[1].digest, page.shown, 3): mapped}
+
+    def method() -> Verifying[str]:
+        other = Page.of("another text", "")
+        tries = (Rollout("1", page), Rollout("2", page), Rollout("1", page, 1), Rollout("1", other))
+        return Verified(" ".join(one.output for one in (yield Round("replay", tries))))
+
+    context: Any = SimpleNamespace(data=Data(), progress=Quiet(), concurrency=4)
+    plan: Any = SimpleNamespace(epoch=3)
+    tried = await verify.run_verification(context, None, plan, method(), known)  # type: ignore[arg-type]
+    assert tried.artifact == "mapped asked asked asked"
+    assert sorted(asked) == [("1", 3), ("1", 31), ("2", 3)]
+
+
 async def test_a_verification_that_asks_nothing_costs_nothing() -> None:
     def method() -> Verifying[str]:
         return Verified("as it was")
         yield
 
     nothing: Any = None
-    assert (await verify.run_verification(nothing, nothing, nothing, method())).artifact == "as it was"
+    assert (await verify.run_verification(nothing, nothing, nothing, method(), {})).artifact == "as it was"
 
 
 async def test_what_is_known_of_a_text_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
