@@ -12,7 +12,15 @@ import sys
 
 
 def main() -> None:
-    options = ["--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "--report=-", "-r", sys.argv[1]]
+    options = [
+        "--dry-run",
+        "--ignore-installed",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--report=-",
+        "-r",
+        sys.argv[1],
+    ]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install", *options]
     report = json.loads(subprocess.run(pip, check=True, capture_output=True, text=True).stdout)  # noqa: S603
     wheels = {item["metadata"]["name"].lower().replace("_", "-"): item for item in report["install"]}

@@ -40,8 +40,10 @@ from combee.local.executor import LocalExecutor
 from combee.sim.params import Law
 from combee.steps import FINISH, LEADING, MAP, PROFILE, REDUCE
 from combee.work.asker import CallRow, decode_rows
+from combee.work.callgraph import graph_of
 from combee.work.context import read_receipt
 from combee.work.finish import ON_SELECT
+from combee.work.reduction import leaf_stage
 
 SEEDS = 10
 NOISY_SEEDS = 3
@@ -210,24 +212,39 @@ def full_slots(rows: Sequence[CallRow], slots: int) -> float:
 def longest_way(found: Sequence[tuple[str, int, CallRow]]) -> float:
     """The seconds of the longest way of one example to a rendered entry, as its calls took them.
 
-    An estimate: the longest rollout with its reflection, the longest leaf and merge, which may be another
-    example's, and a verification whose calls are of mean length. Only one leaf counts, however often a
-    reflection was sent."""
+    An estimate: the longest way from a rollout through its reflection to the end of its group's leaf; where
+    the reduce made the leaves, the longest of its first round, which may be another example's; the longest
+    merge; and a verification whose calls are of mean length."""
     iterations = {number for _, number, _ in found if number >= 0}
     return max(_way([(kind, row) for kind, at, row in found if at == number]) for number in iterations)
 
 
 def _way(found: Sequence[tuple[str, CallRow]]) -> float:
-    examples, aggregated, verified = dict[int, float](), dict[bool, float](), dict[str, list[float]]()
+    mapped = [row for kind, row in found if kind == MAP.name]
+    verified = dict[str, list[float]]()
     for kind, row in found:
-        if kind == MAP.name:
-            examples[row.chain] = examples.get(row.chain, 0.0) + row.seconds
-        elif kind == REDUCE.name:
-            merges = row.stage.startswith("merge")
-            aggregated[merges] = max(aggregated.get(merges, 0.0), row.seconds)
-        elif not row.stage.startswith(ON_SELECT):
+        if kind == FINISH.name and not row.stage.startswith(ON_SELECT):
             verified.setdefault(row.stage, []).append(row.seconds)
-    return max(examples.values()) + sum(aggregated.values()) + sum(map(mean, verified.values()))
+    reduced = [row for kind, row in found if kind == REDUCE.name]
+    merges = [row.seconds for row in reduced if row.stage.startswith("merge")]
+    leaves = [row.seconds for row in reduced if row.stage in ("reduce", leaf_stage(1))]
+    return sum(
+        (_longest_path(mapped), max(leaves, default=0), max(merges, default=0), *map(mean, verified.values()))
+    )
+
+
+def _longest_path(rows: Sequence[CallRow]) -> float:
+    """The seconds of the longest chain of calls, with what it waited for before it."""
+    graph = graph_of(rows)
+    longest, before = 0.0, list[float]()
+    for number, chains in enumerate(graph.stages):
+        waits = graph.beside.get(number, [()] * len(chains))
+        before = [
+            max((before[name] for name in names), default=0.0) + sum(row.seconds for row in chain)
+            for names, chain in zip(waits, chains, strict=True)
+        ]
+        longest = max(longest, *before)
+    return longest
 
 
 def client(seed: int) -> virtual.Client:

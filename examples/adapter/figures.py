@@ -22,7 +22,5 @@ class Figures(DefaultAdapter):
         super().__init__(model, evaluator=right_figure)
 
     def evaluate(self, batch, candidate, capture_traces=False):
-        rows = [
-            {"input": row["context"], "answer": row["target"], "additional_context": {}} for row in batch
-        ]
+        rows = [{"input": row["context"], "answer": row["target"], "additional_context": {}} for row in batch]
         return super().evaluate(rows, candidate, capture_traces)

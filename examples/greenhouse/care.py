@@ -14,7 +14,11 @@ TASK, OUT = Path(os.environ["COMBEE_TASK"]), Path(os.environ["COMBEE_OUT"])
 MOST_STEPS = 4
 SOIL = {
     "type": "function",
-    "function": {"name": "feel_soil", "description": "How wet the soil is.", "parameters": {"type": "object"}},
+    "function": {
+        "name": "feel_soil",
+        "description": "How wet the soil is.",
+        "parameters": {"type": "object"},
+    },
 }
 
 

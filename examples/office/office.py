@@ -1,4 +1,5 @@
 """Made-up facts of one office, each asked about in many words: the model cannot know them, a playbook can tell."""
+
 import re
 
 from combee.records import Example, Score

@@ -107,7 +107,9 @@ def main() -> None:
         reader = GGUFReader(str(model))
         weights = tensors(reader)
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-        (folder / "config.json").write_text(json.dumps(config(reader, tied="lm_head.weight" not in weights), indent=1))
+        (folder / "config.json").write_text(
+            json.dumps(config(reader, tied="lm_head.weight" not in weights), indent=1)
+        )
         (folder / "generation_config.json").write_text(json.dumps(TOKENS))
         AutoTokenizer.from_pretrained(str(model.parent), gguf_file=model.name).save_pretrained(folder)
 

@@ -55,6 +55,8 @@ class Calls:
     calls: Range
     levels: tuple[int, ...] = ()
     rounds: Range = Range(1, 1)  # noqa: RUF009
+    in_map: bool = False
+    """whether the leaves are made in the map, each right after the reflection that it takes."""
 
 
 Cost = Callable[[Aggregation, Batch], Calls]
@@ -94,6 +96,15 @@ def redundancy_of(how: Aggregation, n: int, slots: int) -> Redundancy:
     )
 
 
+def leaves_in_map(strategy: str, mode: str, leaf_size: int, subgroups: str | None) -> bool:
+    """Return whether the map makes the leaves: each is of one reflection, so it waits for no other.
+
+    >>> [leaves_in_map("ParallelScan", "Retransmit", size, None) for size in (1, 2)]
+    [True, False]
+    """
+    return strategy == "ParallelScan" and mode == "Retransmit" and leaf_size == 1 and not subgroups
+
+
 def scanned(how: Aggregation, batch: Batch) -> Calls:
     """Leaves, again for what was lost where retransmission is on, and then the merge."""
     redundancy = redundancy_of(how, batch.size, batch.slots)
@@ -111,7 +122,8 @@ def scanned(how: Aggregation, batch: Batch) -> Calls:
     rounds = Range(1, redundancy.rounds)
     levels, merged = MERGES[how.merge](how, batch, leaves)
     again = leaves if rounds.high > 1 else 0
-    return Calls(leaves, widest, Range(leaves, leaves + again).plus(merged), levels, rounds)
+    in_map = leaves_in_map(how.strategy, redundancy.mode, redundancy.leaf_size, how.subgroups)
+    return Calls(leaves, widest, Range(leaves, leaves + again).plus(merged), levels, rounds, in_map)
 
 
 MergeCost = Callable[[Aggregation, Batch, int], tuple[tuple[int, ...], Range]]

@@ -14,8 +14,6 @@ KEPT = 0.95
 """The share of distinct lessons from which on no round is made for the others (DESIGN section 10)."""
 SOURCES = 2
 """Statements of a lesson that keep it: a second source tells a lesson from a slip."""
-LEAST_LEAF = 2
-"""Reflections of a leaf, if there are as many: one alone has nothing to be compared with."""
 TURNS = 4
 """Leaves for each slot, one after the other: four of a quarter of the size take as long as one, and carry
 more."""
@@ -46,11 +44,11 @@ def choose_redundancy(
     Duplicate is one round of full leaves. Retransmit, and so ``Auto``, sends one copy first and then, in at
     most ``max_rounds`` rounds in all, what was lost. A leaf takes the time of the entries that it writes, and
     of few lessons a call carries a larger share than of many. So leaves are as small as lets the slots make
-    all of them in ``TURNS``, down to ``LEAST_LEAF``. Raises ``BugError`` for another mode, n < 0, and the
-    others below 1. Cost: O(1).
+    all of them in ``TURNS``, down to one reflection each. Raises ``BugError`` for another mode, n < 0, and
+    the others below 1. Cost: O(1).
 
     >>> [choose_redundancy("Auto", 250, slots).leaf_size for slots in (4, 16, 64)]
-    [8, 4, 2]
+    [8, 4, 1]
     """
     if mode not in ("Auto", "Duplicate", "Retransmit") or n < 0 or min(slots, copies, max_rounds, most) < 1:
         raise BugError(
@@ -60,7 +58,7 @@ def choose_redundancy(
         )
     if mode == "Duplicate":
         return Redundancy("Duplicate", copies, 1, most)
-    return Redundancy("Retransmit", 1, max_rounds, min(most, max(LEAST_LEAF, -(-n // (TURNS * slots)))))
+    return Redundancy("Retransmit", 1, max_rounds, min(most, max(1, -(-n // (TURNS * slots)))))
 
 
 def lost_lessons(clusters: Sequence[int], carried: Sequence[bool]) -> frozenset[int]:

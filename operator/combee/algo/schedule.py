@@ -60,25 +60,25 @@ class Starts:
 
     def first(self) -> list[tuple[int, int]]:
         """Return the (stage, chain) that wait for nothing, in order."""
-        found: list[tuple[int, int]] = []
+        starting: list[tuple[int, int]] = []
         while self._opened < len(self._stages) and (
             self._opened in self._beside or not any(self._left[: self._opened])
         ):
             stage = self._opened
             self._opened += 1
             chains = enumerate(self._stages[stage])
-            found += [(stage, k) for k, chain in chains if chain and not self._waits.get((stage, k))]
-        return found
+            starting += [(stage, k) for k, chain in chains if chain and not self._waits.get((stage, k))]
+        return starting
 
     def ended(self, stage: int, chain: int) -> list[tuple[int, int]]:
         """Return the (stage, chain) that may begin now that this one has ended, in order."""
         self._left[stage] -= 1
-        found = []
+        starting = []
         for follower in self._then.get((stage, chain), ()):
             self._waits[follower] -= 1
             if not self._waits[follower] and self._stages[follower[0]][follower[1]]:
-                found.append(follower)
-        return found + self.first()
+                starting.append(follower)
+        return starting + self.first()
 
 
 def list_schedule(stages: Sequence[Stage], slots: int, beside: Beside | None = None) -> Schedule:
@@ -95,8 +95,8 @@ def list_schedule(stages: Sequence[Stage], slots: int, beside: Beside | None = N
 
     >>> list_schedule([[[3.0], [2.0, 1.0], [2.0]], [[5.0]]], slots=2)
     Schedule(seconds=9.0, per_stage=(4.0, 5.0))
-    >>> list_schedule([[[3.0], [2.0, 1.0], [2.0]], [[5.0]]], slots=2, beside={1: [[0]]})
-    Schedule(seconds=8.0, per_stage=(4.0, 4.0))
+    >>> list_schedule([[[3.0], [5.0]], [[4.0]]], slots=2, beside={1: [[0]]})
+    Schedule(seconds=7.0, per_stage=(5.0, 2.0))
     """
     if slots < 1:
         raise BugError(f"slots must be at least 1, not {slots}", where="list_schedule")

@@ -135,6 +135,8 @@ class Part:
 
     shown: Rendered
     reflections: tuple[Reflection, ...]
+    name: str = ""
+    """what tells it from the other parts of its text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,10 @@ def stages(spec: RunSpec, size: int, pace: Pace) -> Iterator[Stage]:
     calls = strategies.cost_of(how)(how, strategies.Batch(size, spec.seed, 0, 0, slots, cost.clusters))
     leaf_tokens = ENTRY_TOKENS * min(ENTRIES_PER_LEAF, calls.leaf_inputs)
     reflected = spec.method.reflection_rounds * REFLECTION_TOKENS if cost.reflects else 0
-    yield size, (pace.answer_tokens if spec.rolls_out else 0) + reflected
-    yield calls.leaves, leaf_tokens
+    learned = (pace.answer_tokens if spec.rolls_out else 0) + reflected
+    yield size, learned + (leaf_tokens if calls.in_map else 0)
+    if not calls.in_map:
+        yield calls.leaves, leaf_tokens
     # What was lost is sent again: a few calls, but each round takes the time of one.
     if calls.rounds.high > 1:
         yield 1, leaf_tokens * (calls.rounds.high - 1) / 2

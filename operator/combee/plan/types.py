@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
+from combee.strategies import leaves_in_map
 
 PLAN_VERSION = 3
 """Version 2 added ``trial`` and 3 ``variants``; a plan without use for those is written as version 2."""
@@ -61,6 +62,11 @@ class IterationPlan:
     variants: int = 1
     """the most texts of the artifact worked with side by side, each on its share of the batch."""
     version: int = PLAN_VERSION
+
+    @property
+    def leaves_in_map(self) -> bool:
+        """Whether the map makes the leaves."""
+        return leaves_in_map(self.strategy, self.redundancy, self.leaf_size, self.subgroups)
 
     def to_json(self) -> bytes:
         """Return canonical bytes, of the oldest version that can hold the plan: equal plans, equal bytes."""

@@ -24,10 +24,10 @@ class CallGraph:
 def graph_of(rows: Iterable[CallRow]) -> CallGraph:
     """Return the graph of recorded calls. A chain that names what it waits for is in a stage beside the one
     before; a name that made no call there, such as that of an example with a recording, holds up nothing."""
-    found: dict[str, dict[int, list[CallRow]]] = {}
+    by_stage: dict[str, dict[int, list[CallRow]]] = {}
     for row in rows:
-        found.setdefault(row.stage, {}).setdefault(row.chain, []).append(row)
-    stages = {name: dict(sorted(chains.items())) for name, chains in found.items()}
+        by_stage.setdefault(row.stage, {}).setdefault(row.chain, []).append(row)
+    stages = {name: dict(sorted(chains.items())) for name, chains in by_stage.items()}
     beside: dict[int, Sequence[Sequence[int]]] = {}
     before: dict[int, int] = {}
     for number, chains in enumerate(stages.values()):

@@ -6,6 +6,7 @@ from typing import Any
 
 from combee.methods.protocol import Update
 from combee.records import Lesson, Reflection, Trajectory
+from combee.work.reduction import Leaf
 
 
 def reflection_of(row: dict[str, Any]) -> Reflection:
@@ -31,3 +32,8 @@ def update_of(row: dict[str, Any]) -> Update:
     """Return the update that reduce wrote."""
     sets = {name: frozenset(row[name]) for name in ("sources", "cited")}
     return Update(**{**row, **sets, "base": tuple(row["base"])})
+
+
+def leaf_of(row: dict[str, Any]) -> Leaf:
+    """Return the leaf that a map wrote."""
+    return Leaf(**{**row, "updates": tuple(map(update_of, row["updates"]))})

@@ -1,24 +1,26 @@
 """map: many agents roll out and reflect, in one pod (or a few coroutines) for each shard.
 
-A shard leaves ``trajectories`` and ``reflections`` (JSON lines, in the batch's order) and the
-call graph ``calls``.
+A shard leaves ``trajectories`` and ``reflections`` (JSON lines, in the batch's order), the call graph
+``calls``, and the ``leaves`` where they are of one reflection each (``work.leaves``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from combee.algo.membership import batch, shards
 from combee.algo.tokens import estimate_tokens
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
-from combee.records import Example
+from combee.records import Example, Reflection, Trajectory
 from combee.work.asker import Asker
 from combee.work.context import WorkContext, line_of, put_lines, read_receipt, write_receipt
 from combee.work.learn import Learning
+from combee.work.leaves import Distilling
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
+from combee.work.reduction import Leaf
 from combee.work.rollouts import refuse_a_bad_day
 from combee.work.variants import dealt_to, name_of, signed
 
@@ -101,14 +103,11 @@ async def run_map(
         learning = Learning(context, asker, plan, position, batch_members[position], text.shown)
         trajectory, reflection = signed(name_of(shown, text), *await learning.learn())
         claims.slowest_seconds = max(claims.slowest_seconds, context.clock() - learning_since)
+        made: list[Leaf] = []
+        if plan.leaves_in_map and reflection is not None:
+            made = await Distilling(context, asker, plan, shown, position, reflection).leaves()
         context.progress.advance()
-        return _Learned(
-            line_of(trajectory),
-            b"" if reflection is None else line_of(reflection),
-            trajectory.correct,
-            trajectory.error,
-            0 if reflection is None else len(reflection.lessons),
-        )
+        return _Learned.of(trajectory, reflection, made)
 
     results = await pooled(positions, learn, width=context.concurrency)
     refuse_a_bad_day([result.error for result in results], "examples", step.name)
@@ -116,9 +115,8 @@ async def run_map(
         step=step.name,
         kind=step.kind,
         outputs={
-            "trajectories": await put_lines(context, (result.trajectory for result in results)),
-            "reflections": await put_lines(context, (result.reflection for result in results)),
             "calls": await context.store.aput_blob(asker.encode()),
+            **{name: await put_lines(context, lines) for name, lines in _lines(plan, results).items()},
         },
         counts=_counts(plan, results, asker),
         usage=asker.usage(),
@@ -137,6 +135,33 @@ class _Learned:
     correct: bool
     error: str
     lessons: int
+    leaves: bytes
+    """the leaves that were made of the reflection."""
+    lost_calls: int
+    """of these, those that were lost."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, reflection: Reflection | None, made: Sequence[Leaf]) -> _Learned:
+        """Return what is kept of a trajectory, the reflection on it and its leaves."""
+        return cls(
+            line_of(trajectory),
+            b"" if reflection is None else line_of(reflection),
+            trajectory.correct,
+            trajectory.error,
+            0 if reflection is None else len(reflection.lessons),
+            b"".join(map(line_of, made)),
+            sum(leaf.lost for leaf in made),
+        )
+
+
+def _lines(plan: IterationPlan, results: list[_Learned]) -> dict[str, Iterator[bytes]]:
+    """Return what the shard leaves as lines, by output."""
+    leaves = {"leaves": (one.leaves for one in results)} if plan.leaves_in_map else {}
+    return {
+        "trajectories": (one.trajectory for one in results),
+        "reflections": (one.reflection for one in results),
+        **leaves,
+    }
 
 
 def _counts(plan: IterationPlan, results: list[_Learned], asker: Asker) -> dict[str, int]:
@@ -147,5 +172,6 @@ def _counts(plan: IterationPlan, results: list[_Learned], asker: Asker) -> dict[
         "failed": sum(bool(result.error) for result in results),
         "reflections": sum(bool(result.reflection) for result in results),
         "lessons": sum(result.lessons for result in results),
+        "lostCalls": sum(result.lost_calls for result in results),
         **asker.counts(),
     }

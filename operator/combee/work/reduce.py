@@ -1,6 +1,6 @@
 """reduce: reflections become typed updates, up a tree that never overloads one call.
 
-The strategy says how: ``work.aggregation`` has one file for each.
+The strategy says how: ``work.aggregation`` has one file for each. The map makes leaves of small groups.
 
 It leaves ``updates`` (JSON lines), ``retention`` (JSON) and the call graph ``calls``.
 """
@@ -24,9 +24,9 @@ from combee.work.context import (
     require_receipts,
     write_receipt,
 )
-from combee.work.decode import reflection_of
+from combee.work.decode import leaf_of, reflection_of
 from combee.work.pool import pooled
-from combee.work.reduction import Reduction, input_tokens, joined
+from combee.work.reduction import Leaf, Reduction, input_tokens, joined
 from combee.work.retention import rarity_report
 from combee.work.together import Together
 from combee.work.variants import changes_of, name_of, of_text
@@ -37,8 +37,10 @@ async def run_reduce(
 ) -> StepSummary:
     """Run the reduce step of an iteration. ``shown``: the texts that it works with."""
     started = context.clock()
-    reflections = await read_reflections(context, step.inputs[MAP.name], plan)
-    parts = await _parts(context, plan, shown, reflections)
+    receipts = await require_receipts(context, step.inputs[MAP.name], plan.shards)
+    reflections = await _reflections(context, receipts)
+    made = await _leaves(context, receipts)
+    parts = await _parts(context, plan, shown, reflections, made)
     reduction = joined(context, [part for part, _ in parts])
     updates = [update for _, part_updates in parts for update in part_updates]
     retention = {
@@ -69,9 +71,14 @@ async def run_reduce(
 
 
 async def _parts(
-    context: WorkContext, plan: IterationPlan, shown: Sequence[Rendered], reflections: Sequence[Reflection]
+    context: WorkContext,
+    plan: IterationPlan,
+    shown: Sequence[Rendered],
+    reflections: Sequence[Reflection],
+    made: Sequence[Leaf] = (),
 ) -> list[tuple[Reduction, list[Update]]]:
-    """Reduce the parts of each text separately, all side by side, and return each with its updates."""
+    """Reduce the parts of each text separately, all side by side, and return each with its updates. ``made``:
+    leaves that the map made."""
     parts = [
         (name_of(shown, text), part)
         for text in shown
@@ -83,16 +90,25 @@ async def _parts(
         name, part = item
         own = replace(context, progress=together.part()) if len(parts) > 1 else context
         tokens, overhead = input_tokens(own, plan, part.shown, part.reflections)
-        reduction = Reduction(own, plan, own.asker(plan), part.shown, part.reflections, tokens, overhead)
+        leaves = [leaf for leaf in made if (leaf.variant, leaf.part) == (name, part.name)]
+        reduction = Reduction(
+            own, plan, own.asker(plan), part.shown, part.reflections, tokens, overhead, leaves
+        )
         return reduction, changes_of(name, await reduce_of(plan.strategy)(reduction))
 
     return await pooled(parts, reduced, width=max(1, len(parts)))
 
 
-async def read_reflections(context: WorkContext, map_step: str, plan: IterationPlan) -> list[Reflection]:
+async def _reflections(context: WorkContext, receipts: Sequence[StepSummary]) -> list[Reflection]:
     """Return the reflections of all shards that hold a lesson, in the batch's order."""
     reflections: list[Reflection] = []
-    for receipt in await require_receipts(context, map_step, plan.shards):
+    for receipt in receipts:
         rows = await get_lines(context, receipt.outputs["reflections"], reflection_of)
         reflections.extend(reflection for reflection in rows if reflection.lessons)
     return sorted(reflections, key=lambda reflection: reflection.id)
+
+
+async def _leaves(context: WorkContext, receipts: Sequence[StepSummary]) -> list[Leaf]:
+    """Return the leaves that the shards made; none where the plan leaves them to the reduce."""
+    digests = [receipt.outputs["leaves"] for receipt in receipts if "leaves" in receipt.outputs]
+    return [leaf for digest in digests for leaf in await get_lines(context, digest, leaf_of)]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from combee.algo.tokens import estimate_tokens
 from combee.algo.tree import Caps
 from combee.errors import CombeeError
-from combee.methods.protocol import Rendered
+from combee.methods.protocol import Rendered, Update
 from combee.plan.types import IterationPlan
 from combee.records import Prompt, Reflection
 from combee.work.asker import LOSSES, Asker
@@ -20,6 +20,21 @@ from combee.work.retention import Level, summed
 CHAINS = 1_000_000
 """More chains than any part has."""
 Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What a leaf of one reflection gave that the map made."""
+
+    round: int
+    """from 1; later ones ask once more for what was lost."""
+    updates: tuple[Update, ...]
+    variant: str = ""
+    """the text that its agent was shown, of several in flight."""
+    part: str = ""
+    """the part of that text."""
+    lost: bool = False
+    """whether the call was lost; it gave nothing then."""
 
 
 @dataclass(slots=True)
@@ -34,6 +49,8 @@ class Reduction:
     reflections: Sequence[Reflection]
     tokens: list[int]
     overhead_tokens: int
+    made: Sequence[Leaf] = ()
+    """leaves that the map made."""
     levels: list[Level] = field(default_factory=list)
     lost_calls: int = 0
     unknown_ids: int = 0
@@ -60,10 +77,11 @@ class Reduction:
         stage: str,
         chain: int,
         call: str = "an aggregator call",
+        ordinal: int = 0,
     ) -> Parsed | None:
         """Return the proposer's answer; None if lost: the next round or the other copy may carry them."""
         try:
-            return await self.asker.ask("proposer", prompt, parse, stage=stage, chain=chain)
+            return await self.asker.ask("proposer", prompt, parse, stage=stage, chain=chain, ordinal=ordinal)
         except LOSSES as error:
             self.lost(error, call)
             return None
@@ -99,6 +117,11 @@ def joined(context: WorkContext, parts: Sequence[Reduction]) -> Reduced:
         sum(part.unknown_ids for part in parts),
         sum(part.left_out for part in parts),
     )
+
+
+def leaf_stage(number: int) -> str:
+    """Return what the call graph calls a round of leaves, from 1."""
+    return f"reduce round {number}"
 
 
 def prompt_tokens(prompt: Prompt, plan: IterationPlan) -> int:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.components import similarity_labels
-from combee.algo.retransmit import LEAST_LEAF, TURNS, Redundancy, choose_redundancy, lost_lessons
+from combee.algo.retransmit import TURNS, Redundancy, choose_redundancy, lost_lessons
 from combee.algo.seeds import rng
 from combee.algo.shuffle import augmented_shuffle
 from combee.algo.tree import leaf_count
@@ -121,9 +121,9 @@ def test_leaves_take_four_turns_where_their_size_allows_it(n: int, slots: int, m
     def size(n: int, slots: int) -> int:
         return choose_redundancy("Auto", n, slots, most=most).leaf_size
 
-    assert min(most, LEAST_LEAF) <= size(n, slots) <= most
+    assert 1 <= size(n, slots) <= most
     assert math.ceil(n / size(n, slots)) <= TURNS * slots or size(n, slots) == most
-    if size(n, slots) > LEAST_LEAF:  # smaller ones would take another turn
+    if size(n, slots) > 1:  # smaller ones would take another turn
         assert math.ceil(n / (size(n, slots) - 1)) > TURNS * slots
     assert size(n, slots + 1) <= size(n, slots) <= size(n + 1, slots)
 

@@ -31,7 +31,8 @@ def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)
         if inside:
             ids = {**playbook.ids, COMPONENT: name}
-            components.append(Part(Rendered(text, estimate_tokens(text), playbook.included, (), ids), inside))
+            rendered = Rendered(text, estimate_tokens(text), playbook.included, (), ids)
+            components.append(Part(rendered, inside, name))
     return components
 
 

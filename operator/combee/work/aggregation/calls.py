@@ -27,14 +27,18 @@ async def one_call(
     return updates
 
 
-async def leaf(reduction: Reduction, group: list[Reflection], stage: str, chain: int) -> list[Update]:
-    """Make one aggregator call over reflections; a lost one gives nothing."""
+async def leaf(
+    reduction: Reduction, group: list[Reflection], stage: str, chain: int, ordinal: int = 0
+) -> list[Update]:
+    """Make one aggregator call over reflections; a lost one gives nothing. ``ordinal``: how often they may
+    have been asked about."""
     method, playbook = reduction.context.method, reduction.playbook
     updates = await reduction.ask(
         method.leaf_prompt(playbook, group),
         lambda text: method.parse_leaf(text, reflections=group, playbook=playbook),
         stage,
         chain,
+        ordinal=ordinal,
     )
     return updates or []
 
