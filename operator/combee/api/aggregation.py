@@ -78,7 +78,7 @@ class Aggregation(Model):
         ge=1,
         le=1000,
         description="Most reflections of a leaf call; maxFanIn holds too. With Retransmit a leaf takes as "
-        "few, down to 2, as let the slots make all leaves in four turns.",
+        "few, down to one, as let the slots make all leaves in four turns.",
     )
     max_fan_in: Int = Field(default=32, ge=2, le=1000, description="Most inputs of any aggregator call.")
     max_input_tokens: Int = Field(

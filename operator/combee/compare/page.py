@@ -158,7 +158,8 @@ def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
         (
             "Modelled time is the recorded call graph replayed through the latency law "
             "of one H200 with vLLM: tokens decoded and uncached prompt tokens as the server counted them, "
-            "stages as barriers; profiling, verification and select are charged, "
+            "stages as barriers, but for leaves of one, each of which follows its reflection; "
+            "profiling, verification and select are charged, "
             "the closing look at gate is not: it is the comparison's own. No clock enters it."
         ),
         (
