@@ -110,7 +110,7 @@ def iteration(number: int, select: float | None, batch: int, **changes: Any) -> 
             stage("map", "map", 2 * batch, 2.0),
             stage("reduce", "reduce round 1", batch // 8 + 1, 1.0),
             stage("reduce", "merge", 2, 0.5),
-            stage("finish", "replay", 9, 0.3),
+            stage("finish", "replay round 1", 9, 0.3),
             stage("finish", "select", 125, 0.2),
         ],
         "faults": {"askedAgain": {"429": 8, "500": 3}, "repaired": 2, "hedges": 1, "lost": 0},

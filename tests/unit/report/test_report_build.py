@@ -256,7 +256,7 @@ def test_where_the_time_went_and_how_long_calls_took(drawn):
         ("map", "map"),
         ("reduce", "reduce round 1"),
         ("reduce", "merge"),
-        ("finish", "replay"),
+        ("finish", "replay round 1"),
         ("finish", "select"),
         ("evaluate", "gate best"),
     ]

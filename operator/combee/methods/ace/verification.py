@@ -11,17 +11,21 @@ nothing to fix: one that goes wrong puts all controls of the entry to a second l
 Harmed is a control that is right without and wrong with it. In a thousand planted lessons half of all replays
 were lost to such luck before.
 
+**Rounds.** What each entry asks next is asked side by side, whatever that is: an entry that fixed its example
+asks its controls while another one is asked once more. Four rounds decide most; one that fixed its example
+only when asked once more may take a fifth.
+
 **The budget.** In an iteration as many entries are replayed as it has examples, those that matter most first;
 the others stay undecided. Most take three rollouts, which is what ``preview`` counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import count, islice
 
-from combee.algo.grouping import grouped
 from combee.methods.ace.change import with_verdicts
 from combee.methods.ace.facts import lessons_of
 from combee.methods.ace.ledger import Ledger
@@ -41,33 +45,14 @@ LOOKS = (0, SECOND_LOOK, SECOND_LOOK + 1, SECOND_LOOK + 2)
 """Repeats at which the examples behind an entry that has nothing to fix are asked."""
 SHOWN_TWICE = 2
 """Answers that an entry must have spoilt, of one control or of several, to be found harmful."""
-ROUNDS = 5
-"""Rounds of a verification: own examples without the entry, with it, and again; controls, and again."""
+ROUNDS = 4
+"""Rounds of most verifications: own examples without the entry, and with it; controls, and again."""
 LEAST_CANDIDATES = 8
 """Entries that are replayed in an iteration of few examples, if there are as many."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Try:
-    """One replayed example."""
-
-    digest: str
-    example_id: str
-    page: Page
-    repeat: int = 0
-
-    @property
-    def without(self) -> _Try:
-        """The same example without the entry."""
-        return replace(self, page=Page(self.page.base, len(self.page.base), ""))
-
-    @property
-    def anew(self) -> _Try:
-        """The same question, asked anew."""
-        return replace(self, repeat=SECOND_LOOK)
-
-
-_Asking = Generator[Round, Sequence[Trajectory], dict[str, int | None]]
+_Asking = Generator[list[Rollout], list[Trajectory], Verdict | None]
+"""The replay of one entry, which yields what may be asked at once; None: it was not decided."""
+_Controls = Callable[[ReplayRequest], tuple[str, ...]]
 
 
 def verification(
@@ -77,35 +62,18 @@ def verification(
     if verify != "Replay":
         return Verified(artifact)
     readers = Readers({one.example_id: one.input for one in trajectories.values()})
-    candidates = _requests(artifact, trajectories, readers, budget_tokens)
-    requests, fixed = yield from _own(artifact, candidates)
     right = sorted(trajectory.example_id for trajectory in trajectories.values() if trajectory.correct)
-    controls = {
-        r.entry_digest: replay_controls(r, right, readers.of(artifact.texts[r.entry_digest]))
-        for r in requests
-        if not r.source or fixed.get(r.entry_digest)
-    }
-    harmed = yield from _controls(
-        [
-            _Try(r.entry_digest, example, r.page, repeat)
-            for r in requests
-            for example in controls.get(r.entry_digest, ())
-            for repeat in (LOOKS if example in r.own else LOOKS[:1])
-        ],
-        [
-            replace(_Try(digest, example_of(r.source), r.page).without, repeat=LOOKS[-1])
-            for r in requests
-            if r.source and fixed.get(digest := r.entry_digest) and not _supported(artifact, digest)
-        ],
+
+    def controls(request: ReplayRequest) -> tuple[str, ...]:
+        return replay_controls(request, right, readers.of(artifact.texts[request.entry_digest]))
+
+    requests = _requests(artifact, trajectories, readers, budget_tokens)
+    verdicts = yield from _side_by_side(
+        _replayed(request, controls, supported=_supported(artifact, request.entry_digest))
+        for request in requests
     )
-    verdicts = []
-    for r in requests:
-        digest = r.entry_digest
-        repaired, count = fixed.get(digest) if r.source else 0, harmed.get(digest, 0)
-        if repaired is not None and count is not None:
-            verdicts.append(Verdict(digest, r.source, bool(repaired), count, controls.get(digest, ())))
     won = sum(not verdict.lost for verdict in verdicts)
-    return Verified(with_verdicts(artifact, verdicts), len(candidates), len(verdicts), won)
+    return Verified(with_verdicts(artifact, verdicts), len(requests), len(verdicts), won)
 
 
 def _requests(
@@ -125,60 +93,100 @@ def _requests(
     ]
 
 
-def _own(
-    ledger: Ledger, requests: Sequence[ReplayRequest]
-) -> Generator[Round, Sequence[Trajectory], tuple[list[ReplayRequest], dict[str, int | None]]]:
-    """Return, by entry, whether it fixes its own example; None: a call was lost.
-
-    An example that is answered right without the entry when asked anew has nothing to be fixed. An entry that
-    other sources support has it for a control then; of another one it shows nothing.
-    """
-    tries = {r.entry_digest: _Try(r.entry_digest, example_of(r.source), r.page) for r in requests if r.source}
-    answers = yield _round([one.anew.without for one in tries.values()], "replay without")
-    before = dict(zip(tries, answers, strict=True))
-    kept: list[ReplayRequest] = []
-    for r in requests:
-        answer = before.get(r.entry_digest)
-        if answer is None or not answer.correct:
-            kept.append(r)
-        elif _supported(ledger, r.entry_digest):
-            kept.append(replace(r, source="", own=(answer.example_id,)))
-    wrong = [one for digest, one in tries.items() if not before[digest].correct and not before[digest].error]
-    fixed: dict[str, int | None] = _right(wrong, (yield _round([one.anew for one in wrong], "replay")))
-    doubted = [one for one in wrong if fixed[one.digest] == 0]
-    return kept, fixed | _right(doubted, (yield _round(doubted, "replay again")))
-
-
 def _supported(ledger: Ledger, digest: str) -> bool:
     return len(lessons_of(ledger).members[digest].examples) >= DISTINCT_TO_SUPPORT
 
 
-def _right(tries: Sequence[_Try], answers: Sequence[Trajectory]) -> dict[str, int | None]:
-    pairs = zip(tries, answers, strict=True)
-    return {one.digest: None if answer.error else int(answer.correct) for one, answer in pairs}
+def _side_by_side(replays: Iterable[_Asking]) -> Generator[Round, Sequence[Trajectory], list[Verdict]]:
+    """Return the verdicts of replays, each of which takes as many rounds as it needs."""
+    verdicts: list[Verdict] = []
+    answers: dict[_Asking, list[Trajectory] | None] = dict.fromkeys(replays)
+    for number in count(1):
+        questions: dict[_Asking, list[Rollout]] = {}
+        for replay, answered in answers.items():
+            try:
+                questions[replay] = next(replay) if answered is None else replay.send(answered)
+            except StopIteration as end:
+                verdicts += [end.value] if end.value else []
+        if not questions:
+            break
+        rollouts = tuple(one for ones in questions.values() for one in ones)
+        turn = Round(f"replay round {number}", rollouts, least_temperature=SECOND_LOOK_TEMPERATURE)
+        came = iter((yield turn))
+        answers = {replay: list(islice(came, len(ones))) for replay, ones in questions.items()}
+    return verdicts
 
 
-def _controls(tries: Sequence[_Try], own: Sequence[_Try]) -> _Asking:
-    """Return, by entry, how many of its controls it harms; None: a call was lost, or its ``own`` example was
-    answered right without it."""
-    everything = yield _round([*tries, *own], "controls")
-    answers, without_it = everything[: len(tries)], everything[len(tries) :]
-    by_entry = grouped(zip(tries, answers, strict=True), lambda pair: pair[0].digest)
-    doubted = [pairs for pairs in by_entry.values() if not all(answer.correct for _, answer in pairs)]
-    wrong = [one for pairs in doubted for one, answer in pairs if not answer.correct]
-    anew = [one.anew for pairs in doubted if len({one.repeat for one, _ in pairs}) == 1 for one, _ in pairs]
-    again = yield _round([*anew, *(one.without for one in wrong + anew)], "controls again")
-    answers_with = {**dict(zip(tries, answers, strict=True)), **dict(zip(anew, again, strict=False))}
-    answers_without = dict(zip(wrong + anew, again[len(anew) :], strict=True))
-    spoilt: dict[str, list[str]] = {digest: [] for digest in by_entry}
-    for one, without in answers_without.items():
-        if without.correct and not answers_with[one].correct:
-            spoilt[one.digest].append(one.example_id)
-    lost = {one.digest: None for one, a in [*answers_with.items(), *answers_without.items()] if a.error}
-    lucky = {one.digest: None for one, a in zip(own, without_it, strict=True) if a.error or a.correct}
-    return {d: len(set(e)) if len(e) >= SHOWN_TWICE else 0 for d, e in spoilt.items()} | lost | lucky
+def _replayed(request: ReplayRequest, controls: _Controls, *, supported: bool) -> _Asking:
+    """Return the verdict on an entry; None: a call was lost, or its example shows nothing.
+
+    An example that is answered right without the entry when asked anew has nothing to be fixed. An entry that
+    other sources support has it for a control then; of another one it shows nothing.
+    """
+    digest, own = request.entry_digest, Rollout(example_of(request.source), request.page)
+    doubts: list[Rollout] = []
+    if request.source:
+        (before,) = yield [_without(_anew(own))]
+        if before.correct and supported:
+            request = replace(request, source="", own=(own.example_id,))
+        elif before.correct or before.error:
+            return None
+        else:
+            fixed = yield from _fixed(own)
+            if not fixed:
+                return None if fixed is None else Verdict(digest, request.source, False, 0)
+            doubts = [] if supported else [replace(_without(own), repeat=LOOKS[-1])]
+    chosen = controls(request)
+    harmed = yield from _harmed(request, chosen, doubts)
+    return None if harmed is None else Verdict(digest, request.source, bool(request.source), harmed, chosen)
 
 
-def _round(tries: Sequence[_Try], stage: str) -> Round:
-    rollouts = (Rollout(one.example_id, one.page, one.repeat) for one in tries)
-    return Round(stage, tuple(rollouts), least_temperature=SECOND_LOOK_TEMPERATURE)
+def _fixed(own: Rollout) -> Generator[list[Rollout], list[Trajectory], bool | None]:
+    """Return whether an entry fixes its own example in one look or another; None: a call was lost."""
+    (answer,) = yield [_anew(own)]
+    if not answer.correct and not answer.error:
+        (answer,) = yield [own]
+    return None if answer.error else answer.correct
+
+
+def _harmed(
+    request: ReplayRequest, controls: Sequence[str], doubts: Sequence[Rollout]
+) -> Generator[list[Rollout], list[Trajectory], int | None]:
+    """Return how many controls an entry harms; None: a call was lost, or one of ``doubts``, its own example
+    without it, was answered right."""
+    looks = [
+        Rollout(example, request.page, repeat)
+        for example in controls
+        for repeat in (LOOKS if example in request.own else LOOKS[:1])
+    ]
+    if not looks and not doubts:
+        return 0
+    answers = yield [*looks, *doubts]
+    if any(one.error for one in answers) or any(one.correct for one in answers[len(looks) :]):
+        return None
+    wrong = [look for look, answer in zip(looks, answers, strict=False) if not answer.correct]
+    if not wrong:
+        return 0
+    # What stands for its own examples was looked at anew already.
+    anew = [] if request.own else [_anew(look) for look in looks]
+    again = yield [*anew, *(_without(look) for look in [*wrong, *anew])]
+    if any(one.error for one in again):
+        return None
+    right_with = [False for _ in wrong] + [one.correct for one in again[: len(anew)]]
+    right_without = [one.correct for one in again[len(anew) :]]
+    spoilt = [
+        look.example_id
+        for look, with_entry, without in zip([*wrong, *anew], right_with, right_without, strict=True)
+        if without and not with_entry
+    ]
+    return len(set(spoilt)) if len(spoilt) >= SHOWN_TWICE else 0
+
+
+def _without(one: Rollout) -> Rollout:
+    """Return the same question, asked without the entry."""
+    return replace(one, page=Page(one.page.base, len(one.page.base), ""))
+
+
+def _anew(one: Rollout) -> Rollout:
+    """Return the same question, asked anew."""
+    return replace(one, repeat=SECOND_LOOK)
