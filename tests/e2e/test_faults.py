@@ -94,4 +94,5 @@ def happened(result: dict[str, Any], screen: str, out: Path) -> None:
     for step in [result["profile"], *result["iterations"], result["evaluation"]]:
         for stage in step["stages"]:
             assert stage["p50"] <= stage["p90"] <= stage["p99"] <= stage["max"]
-            assert stage["scheduledSeconds"] > 0
+            # A second look at a few reflections may end before the last rollout does.
+            assert stage["scheduledSeconds"] > 0 or stage["stage"] == "reduce round 2"

@@ -118,7 +118,8 @@ class StageTime(Model):
     calls: Count
     """Answered calls, memo hits included."""
     scheduled_seconds: Amount
-    """The stage's part of the critical path: its recorded calls list-scheduled on the run's slots."""
+    """What the stage adds to the critical path: its recorded calls list-scheduled on the run's slots. Leaves
+    that the map makes run beside its rollouts, and may add nothing."""
     p50: Amount
     """Median latency of a call. The three quantiles are by nearest rank."""
     p90: Amount
