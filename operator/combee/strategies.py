@@ -120,29 +120,29 @@ def scanned(how: Aggregation, batch: Batch) -> Calls:
     leaves = len(dealt)
     widest = max((len(leaf) for leaf in dealt), default=0)
     rounds = Range(1, redundancy.rounds)
-    levels, merged = MERGES[how.merge](how, batch, leaves)
+    levels, merged = MERGES[how.merge](how, batch, leaves, leaves * min(ENTRIES_PER_LEAF, widest))
     again = leaves if rounds.high > 1 else 0
     in_map = leaves_in_map(how.strategy, redundancy.mode, redundancy.leaf_size, how.subgroups)
     return Calls(leaves, widest, Range(leaves, leaves + again).plus(merged), levels, rounds, in_map)
 
 
-MergeCost = Callable[[Aggregation, Batch, int], tuple[tuple[int, ...], Range]]
-"""(aggregation, batch, leaves) -> calls of each level above the leaves, and calls of the merge in all."""
+MergeCost = Callable[[Aggregation, Batch, int, int], tuple[tuple[int, ...], Range]]
+"""(aggregation, batch, leaves, entries that they write) -> calls of each level above the leaves, and calls of
+the merge in all."""
 
 
-def grouped(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
+def grouped(how: Aggregation, batch: Batch, leaves: int, entries: int) -> tuple[tuple[int, ...], Range]:
     """Count a call a cluster; how many clusters there are shows only when the leaves have answered."""
-    clusters = leaves * ENTRIES_PER_LEAF // 2 if batch.clusters is None else batch.clusters
-    return (), Range(0, clusters)
+    return (), Range(0, entries // 2 if batch.clusters is None else batch.clusters)
 
 
-def climbed(how: Aggregation, batch: Batch, leaves: int) -> tuple[tuple[int, ...], Range]:
+def climbed(how: Aggregation, batch: Batch, leaves: int, entries: int) -> tuple[tuple[int, ...], Range]:
     """Count a call at every node above the leaves; a lone leaf is grouped by itself."""
     node_output_tokens = ENTRY_TOKENS * ENTRIES_PER_LEAF
     caps = Caps(how.max_fan_in, how.max_input_tokens, batch.overhead_tokens)
     planned = plan_levels([node_output_tokens] * leaves, caps, node_output_tokens=node_output_tokens)
     levels = tuple(len(level) for level in planned)
-    return (levels, Range.of(sum(levels))) if levels else grouped(how, batch, leaves)
+    return (levels, Range.of(sum(levels))) if levels else grouped(how, batch, leaves, entries)
 
 
 COSTS: Mapping[str, Cost] = {

@@ -77,12 +77,12 @@ def test_the_first_size_is_expected_from_slots_and_lengths_and_a_trial_follows_w
         (10, True),
     ]
     assert plans[0].batch_reason == (
-        "An iteration costs 12.9 s plus 0.0804 s an example, so growing past 196 saves less than "
+        "An iteration costs 13 s plus 0.0679 s an example, so growing past 234 saves less than "
         "45 % of the time; capped at 100, the largest of batching.sizes. (expected from 200 slots, "
         "workers.concurrency, and profile's calls)"
     )
     assert plans[1].batch_reason == (
-        "trial: 5 examples instead of 100, to see how the time of an iteration grows: 80 s off the plan, and "
+        "trial: 5 examples instead of 100, to see how the time of an iteration grows: 85 s off the plan, and "
         "it can save 158 s on the 3900 left"
     )
     assert plans[2].batch_reason == (
@@ -109,7 +109,7 @@ def test_a_whole_plan() -> None:
         epoch=0,
         offset=0,
         batch_size=84,
-        batch_reason="An iteration costs 19 s plus 0.081 s an example, so growing past 287 "
+        batch_reason="An iteration costs 19.1 s plus 0.072 s an example, so growing past 324 "
         "saves less than 45 % of the time; capped at 100, the largest of batching.sizes. (expected from 200 "
         "slots, workers.concurrency, and calls of an H200); 250 examples left are dealt out as 3 batches of "
         "about 84; no trial would pay",
