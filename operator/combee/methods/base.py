@@ -152,7 +152,9 @@ class Method(ABC, Generic[A]):
     def parts(self, playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
         """Return what is reduced by itself, side by side: everything, or each component with its reflections.
 
-        The list is empty where nothing is to be reduced. It is asked for once for each text of the iteration.
+        The list is empty where nothing is to be reduced. The parts of a text differ in their names, and what
+        part a reflection is in depends on it alone: the map asks for those of one reflection, whose leaf it
+        makes, and the reduce for those of all.
         """
         return [Part(playbook, tuple(reflections))] if reflections else []
 

@@ -88,7 +88,7 @@ class CallRow:
     unusable: str = ""
     """``Fate.CUT`` or ``Fate.UNPARSABLE`` for a reply that could not be used as it was."""
     after: tuple[int, ...] = ()
-    """the chains of the stage before that its chain waits for; empty: for all of it."""
+    """the chains of the stage before that its chain waits for; empty: for all stages before."""
 
     @property
     def tokens(self) -> int:

@@ -1,4 +1,4 @@
-"""The recorded calls of steps as a graph: stages, their chains, and what each chain waits for.
+"""The recorded calls of a step as a graph: stages, their chains, and what each chain waits for.
 
 From it and the recorded latencies the critical path and the modelled time are computed, with no clock.
 """
@@ -22,8 +22,9 @@ class CallGraph:
 
 
 def graph_of(rows: Iterable[CallRow]) -> CallGraph:
-    """Return the graph of recorded calls. A chain that names what it waits for is in a stage beside the one
-    before; a name that made no call there, such as that of an example with a recording, holds up nothing."""
+    """Return the graph of the recorded calls of a step. A chain that names what it waits for is in a stage
+    beside the one before; it waits for all of that where nothing it names has a call there that was answered.
+    """
     by_stage: dict[str, dict[int, list[CallRow]]] = {}
     for row in rows:
         by_stage.setdefault(row.stage, {}).setdefault(row.chain, []).append(row)
@@ -33,7 +34,8 @@ def graph_of(rows: Iterable[CallRow]) -> CallGraph:
     for number, chains in enumerate(stages.values()):
         if number and any(calls[0].after for calls in chains.values()):
             beside[number] = [
-                [before[name] for name in calls[0].after if name in before] for calls in chains.values()
+                [before[name] for name in calls[0].after if name in before] or list(before.values())
+                for calls in chains.values()
             ]
         before = {chain: index for index, chain in enumerate(chains)}
     return CallGraph(

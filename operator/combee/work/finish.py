@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain as chained
 from typing import Any
 
 from combee.algo.seeds import digest_of
@@ -242,11 +243,11 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
     text = iteration.rendered.shown.text
     artifact = await context.store.aput_blob(iteration.applied.ledger.to_json())
     by_step = await _recorded(context, iteration)
-    rows = [row for step_rows in by_step.values() for row in step_rows]
-    modelled = round(modelled_seconds(rows, context.slots), 6)
+    modelled, rows = _modelled(by_step.values(), context.slots), list(chained(*by_step.values()))
     walls = {**_step_walls(inputs.receipts), step.kind: context.clock() - iteration.started}
     wall = round(sum(walls.values()), 6)
-    learning = [row for row in rows if not row.stage.startswith(ON_SELECT)]
+    learned = [_without_select(step_rows) for step_rows in by_step.values()]
+    learning = list(chained(*learned))
     record = {
         **_record(context, iteration, sum(role.tokens for role in usage.values()), rows),
         **happened(by_step, context.slots),
@@ -283,9 +284,18 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
         },
         usage=usage,
         seconds={"wall": wall, "modelled": modelled},
-        observations=((plan.batch_size, round(modelled_seconds(learning, context.slots), 6)),),
+        observations=((plan.batch_size, _modelled(learned, context.slots)),),
     )
     return await write_receipt(context, summary)
+
+
+def _modelled(steps: Iterable[list[CallRow]], slots: int) -> float:
+    """Return the modelled seconds of steps, which follow each other."""
+    return round(sum(modelled_seconds(rows, slots) for rows in steps), 6)
+
+
+def _without_select(rows: Sequence[CallRow]) -> list[CallRow]:
+    return [row for row in rows if not row.stage.startswith(ON_SELECT)]
 
 
 async def _findings(context: WorkContext, text: str) -> dict[str, str]:

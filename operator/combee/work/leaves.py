@@ -20,8 +20,10 @@ from combee.work.pool import pooled
 from combee.work.reduction import CHAINS, Leaf, leaf_stage
 from combee.work.variants import dealt_to, name_of
 
-AT_ONCE = 2
+MAP_ROUNDS = 2
 """Rounds that a map makes of a reflection."""
+AGAIN_TEMPERATURE = 0.7
+"""The least that a second round is drawn at: at 0 a model says the same again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Distilling:
 
         async def of_part(item: tuple[int, Part]) -> list[Leaf]:
             index, part = item
-            leaf = Leaf(1, (), name_of(self.shown, text), part.name)
+            leaf = Leaf(1, self.position, (), name_of(self.shown, text), part.name)
             return await self._rounds(leaf, part, self.position + index * CHAINS)
 
         results = await pooled(list(enumerate(parts)), of_part, width=max(1, len(parts)))
@@ -50,7 +52,7 @@ class Distilling:
 
     async def _rounds(self, leaf: Leaf, part: Part, chain: int) -> list[Leaf]:
         made: list[Leaf] = []
-        for number in range(1, min(AT_ONCE, self.plan.max_rounds) + 1):
+        for number in range(1, min(MAP_ROUNDS, self.plan.max_rounds) + 1):
             after = self.position if number == 1 else chain
             updates = await self._call(part, number, chain, after)
             made.append(replace(leaf, round=number, updates=tuple(updates or ()), lost=updates is None))
@@ -71,6 +73,7 @@ class Distilling:
                 stage=leaf_stage(number),
                 chain=chain,
                 ordinal=number - 1,
+                least_temperature=AGAIN_TEMPERATURE if number > 1 else 0.0,
                 after=(after,),
             )
         except LOSSES as error:

@@ -68,8 +68,10 @@ async def help_others(
             asker = context.asker(plan)
 
             async def learn(position: int, asker: Asker = asker) -> None:
-                text = dealt_to(shown, position).shown
-                await Learning(context, asker, plan, position, batch_members[position], text).learn()
+                text = dealt_to(shown, position)
+                learning = Learning(context, asker, plan, position, batch_members[position], text.shown)
+                _, reflection = signed(name_of(shown, text), *await learning.learn())
+                await _leaves(context, asker, plan, shown, position, reflection)
 
             try:
                 await pooled(chunk, learn, width=context.concurrency)
@@ -77,6 +79,20 @@ async def help_others(
                 await claims.leave(piece)
             answered += len(chunk)
     return answered
+
+
+async def _leaves(
+    context: WorkContext,
+    asker: Asker,
+    plan: IterationPlan,
+    shown: Sequence[Rendered],
+    position: int,
+    reflection: Reflection | None,
+) -> list[Leaf]:
+    """Return the leaves of an example's reflection, where the map makes them."""
+    if reflection is None or not plan.leaves_in_map:
+        return []
+    return await Distilling(context, asker, plan, shown, position, reflection).leaves()
 
 
 async def run_map(
@@ -102,10 +118,8 @@ async def run_map(
         text = dealt_to(shown, position)
         learning = Learning(context, asker, plan, position, batch_members[position], text.shown)
         trajectory, reflection = signed(name_of(shown, text), *await learning.learn())
+        made = await _leaves(context, asker, plan, shown, position, reflection)
         claims.slowest_seconds = max(claims.slowest_seconds, context.clock() - learning_since)
-        made: list[Leaf] = []
-        if plan.leaves_in_map and reflection is not None:
-            made = await Distilling(context, asker, plan, shown, position, reflection).leaves()
         context.progress.advance()
         return _Learned.of(trajectory, reflection, made)
 

@@ -1,6 +1,6 @@
 """reduce: reflections become typed updates, up a tree that never overloads one call.
 
-The strategy says how: ``work.aggregation`` has one file for each. The map makes leaves of small groups.
+The strategy says how: ``work.aggregation`` has one file for each. The map makes leaves of one reflection.
 
 It leaves ``updates`` (JSON lines), ``retention`` (JSON) and the call graph ``calls``.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
+from combee.errors import BugError
 from combee.methods.protocol import Part, Rendered, Update
 from combee.plan.types import IterationPlan, Step, StepSummary
 from combee.records import Reflection
@@ -75,7 +76,7 @@ async def _parts(
     plan: IterationPlan,
     shown: Sequence[Rendered],
     reflections: Sequence[Reflection],
-    made: Sequence[Leaf] = (),
+    made: Sequence[Leaf],
 ) -> list[tuple[Reduction, list[Update]]]:
     """Reduce the parts of each text separately, all side by side, and return each with its updates. ``made``:
     leaves that the map made."""
@@ -84,6 +85,8 @@ async def _parts(
         for text in shown
         for part in context.method.parts(text, of_text(reflections, shown, text))
     ]
+    if len({(name, part.name) for name, part in parts}) < len(parts):
+        raise BugError("two parts of a text have one name, which tells whose leaves are whose", where="parts")
     together = Together(context.progress)
 
     async def reduced(item: tuple[str, Part]) -> tuple[Reduction, list[Update]]:
@@ -109,6 +112,10 @@ async def _reflections(context: WorkContext, receipts: Sequence[StepSummary]) ->
 
 
 async def _leaves(context: WorkContext, receipts: Sequence[StepSummary]) -> list[Leaf]:
-    """Return the leaves that the shards made; none where the plan leaves them to the reduce."""
-    digests = [receipt.outputs["leaves"] for receipt in receipts if "leaves" in receipt.outputs]
-    return [leaf for digest in digests for leaf in await get_lines(context, digest, leaf_of)]
+    """Return the leaves that the shards made, in the batch's order; none where the reduce makes them, as
+    where a shard is of a version that made none."""
+    if any("leaves" not in receipt.outputs for receipt in receipts):
+        return []
+    digests = [receipt.outputs["leaves"] for receipt in receipts]
+    leaves = [leaf for digest in digests for leaf in await get_lines(context, digest, leaf_of)]
+    return sorted(leaves, key=lambda leaf: leaf.position)

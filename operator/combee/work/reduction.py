@@ -28,6 +28,8 @@ class Leaf:
 
     round: int
     """from 1; later ones ask once more for what was lost."""
+    position: int
+    """the example's place in the batch."""
     updates: tuple[Update, ...]
     variant: str = ""
     """the text that its agent was shown, of several in flight."""

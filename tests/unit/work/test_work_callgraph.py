@@ -21,8 +21,8 @@ def test_a_chain_begins_when_those_that_it_names_have_ended() -> None:
     assert graph_of(rows).beside == {1: [[0, 1], [2]]}, "chains are in the order of their numbers"
 
 
-def test_what_made_no_call_holds_up_nothing() -> None:
-    assert scheduled_seconds([call("map", 1, 4.0), call("leaf", 0, 3.0, 3)], 8) == {"map": 4.0, "leaf": 0.0}
+def test_where_what_it_names_made_no_call_a_chain_waits_for_all() -> None:
+    assert scheduled_seconds([call("map", 1, 4.0), call("leaf", 0, 3.0, 3)], 8) == {"map": 4.0, "leaf": 3.0}
     assert scheduled_seconds([call("leaf", 0, 3.0, 3)], 8) == {"leaf": 3.0}, "the rows of one stage alone"
     assert scheduled_seconds([], 8) == {}
 

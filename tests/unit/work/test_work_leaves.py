@@ -14,12 +14,15 @@ from test_work_stealing import ALONE, ROWS, planned, pod
 
 from combee.clients.model.chat import ChatRequest
 from combee.clients.model.wire import Completion
-from combee.errors import TransientError
+from combee.errors import BugError, TransientError
+from combee.methods.ace import AceMethod
+from combee.methods.protocol import Part, Rendered
 from combee.plan.types import Step, StepSummary
+from combee.records import Reflection
 from combee.work.asker import CallRow, decode_rows
 from combee.work.context import WorkContext, read_receipt
-from combee.work.map import run_map
-from combee.work.reduce import run_reduce
+from combee.work.map import help_others, run_map
+from combee.work.reduce import _leaves, run_reduce
 
 Carries = Callable[[str, int], bool]
 
@@ -91,6 +94,37 @@ async def test_the_number_of_pods_changes_nothing(tmp_path: Path, shards: int) -
     _, several, _ = await learned(tmp_path / "several", Forgetful(carries=forgets), shards)
     for name in ("updates", "retention"):
         assert several.outputs[name] == alone.outputs[name]
+
+
+async def test_the_reduce_has_the_leaves_in_the_batchs_order_whatever_the_shards(tmp_path: Path) -> None:
+    mapped, _, context = await learned(tmp_path, Forgetful(carries=lambda _, ordinal: ordinal == 1), shards=5)
+    leaves = await _leaves(context, mapped)
+    assert [(leaf.position, leaf.round) for leaf in leaves] == [(n, r) for n in range(ROWS) for r in (1, 2)]
+
+
+async def test_a_pod_that_is_done_makes_leaves_for_others(tmp_path: Path) -> None:
+    context, _ = pod(tmp_path)
+    model = Forgetful()
+    for client in context.clients.values():
+        client._answers = model  # type: ignore[attr-defined]
+    plan, mapping = planned()
+    plan = replace(plan, leaf_size=1)
+    taken = await help_others(context, mapping, plan, 1, ALONE)
+    asked = len(model.asked)
+    assert len(model.leaves) == taken > 0
+    await run_map(context, mapping, plan, 0, ALONE)
+    assert len(model.asked) == asked and len(model.leaves) == taken, "its owner finds all of it"
+
+
+async def test_parts_are_told_from_each_other_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halves(_self: AceMethod, shown: Rendered, given: list[Reflection]) -> list[Part]:
+        return [Part(shown, tuple(given)), Part(shown, tuple(given))]
+
+    monkeypatch.setattr(AceMethod, "parts", halves)
+    with pytest.raises(BugError, match="name"):
+        await learned(tmp_path, Forgetful())
 
 
 async def test_what_a_leaf_lost_is_asked_for_again_on_the_spot_and_then_by_the_reduce(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def reduced(
 ) -> tuple[Client, list[Update], Asker]:
     client = Client(random.Random(luck))
     context: Any = _Context(GepaMethod(Terms(budget_tokens=2000)), Progress(), width, client)
-    done = asyncio.run(_parts(context, plan, shown, given))
+    done = asyncio.run(_parts(context, plan, shown, given, []))
     return (
         client,
         [update for _, updates in done for update in updates],
@@ -207,7 +207,7 @@ def test_paper_compat_is_gepas_two_levels_whatever_the_number(count: int) -> Non
     method = GepaMethod(Terms(budget_tokens=2000, whole_texts=True))
     context: Any = _Context(method, Progress(), 8, client)
     ((reduction, updates),) = asyncio.run(
-        _parts(context, plan, [text("v0")], [record(n) for n in range(count)])
+        _parts(context, plan, [text("v0")], [record(n) for n in range(count)], [])
     )
     *leaves, last = [prompt.messages[0].content for prompt in client.asked]
     if math.isqrt(count) == 1:
@@ -243,7 +243,7 @@ def test_10000_reflections_never_put_more_than_the_caps_into_one_call(
     given_ = [record(n, name_of(shown, dealt_to(shown, n)), words=n % 40) for n in range(10_000)]
     client = Client(None)
     context: Any = _Context(GepaMethod(Terms(budget_tokens=2000)), Progress(), 64, client)
-    done = asyncio.run(_parts(context, plan, shown, given_))
+    done = asyncio.run(_parts(context, plan, shown, given_, []))
     leaves = [prompt for prompt in client.asked if prompt.schema_name == "lessons"]
     last = [prompt for prompt in client.asked if prompt.schema_name != "lessons"]
     assert len(leaves) >= 10_000 / 8 and len(last) == texts

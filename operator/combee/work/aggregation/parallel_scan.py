@@ -99,4 +99,5 @@ def _helped(reduction: Reduction) -> bool:
     """Return whether the last round carried a lesson that the one before did not, or lost a call: models that
     were asked twice and carried no more the second time are not asked again."""
     *earlier, last = (level.carried for level in reduction.levels)
-    return last > max(earlier, default=0) or any(leaf.lost for leaf in reduction.made)
+    lost = any(leaf.lost for leaf in reduction.made if leaf.round == len(reduction.levels))
+    return lost or last > max(earlier, default=0)
