@@ -62,6 +62,8 @@ def learns_though_lost(
         endpoint = {"endpoint": {"url": url, "model": "openai/gpt-oss-120b"}}
         spec["models"] = {"task": dict(endpoint), "proposer": {**endpoint, "sampling": {"temperature": 0.7}}}
         del spec["engines"]
+        # Copies go to leaves of the reduce, which is at work for a while then.
+        spec["aggregation"] = {"redundancy": {"mode": "Duplicate"}}
         spec["workers"] = {"parallelism": 2, "concurrency": SLOTS, "hedgeBudget": 0}
         size(run)
 
