@@ -21,6 +21,7 @@ class Recorder:
     def __init__(self, url: str, model: str) -> None:
         self.url, self.model = url, model
         self.rows: list[list[Any]] = []
+        self.failed: list[str] = []
         self._stage, self._together = 0, False
         self._lock = threading.Lock()
 
@@ -43,8 +44,12 @@ class Recorder:
             data=json.dumps(body).encode(),
             headers={"content-type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            said = json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=600) as answer:
+                said = json.load(answer)
+        except Exception as error:
+            self.failed.append(f"{label}: {error!r}")
+            raise
         self.note(label, said["usage"])
         return str(said["choices"][0]["message"]["content"])
 
@@ -54,7 +59,10 @@ class Recorder:
             return list(pool.map(lambda messages: self.ask(messages, label), many))
 
     def write(self, out: Path, artifacts: dict[str, str], **more: Any) -> None:
-        """Leave ``calls.jsonl``, ``NAME.txt`` of each artifact and ``facts.json``."""
+        """Leave ``calls.jsonl``, ``NAME.txt`` of each artifact and ``facts.json``. RuntimeError if a call
+        failed: a loop may have gone on without its answer, and the failure is not the loop's."""
+        if self.failed:
+            raise RuntimeError(f"{len(self.failed)} calls failed, the first {self.failed[0]}")
         out.mkdir(parents=True, exist_ok=True)
         (out / "calls.jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.rows))
         for name, text in artifacts.items():

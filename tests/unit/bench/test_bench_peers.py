@@ -74,3 +74,14 @@ def test_gepas_first_level_can_be_timed_side_by_side() -> None:
     calls = [[stage, label, 10, 0, 5] for stage, label in enumerate(labels, start=1)]
     assert [row[0] for row in level_one_at_once(calls)] == [1, 2, 2, 4, 5, 6, 7, 8]
     assert [row[1:] for row in level_one_at_once(calls)] == [row[1:] for row in calls]
+
+
+def test_a_loop_that_went_on_without_an_answer_is_no_result(tmp_path: Path) -> None:
+    from bench.peers.recorder import Recorder
+
+    recorder = Recorder("http://127.0.0.1:9/v1", "any")
+    with pytest.raises(OSError, match="refused"):
+        recorder.ask([], "rollout")
+    with pytest.raises(RuntimeError, match="1 calls failed, the first rollout"):
+        recorder.write(tmp_path, {"artifact": "a prompt"})
+    assert not list(tmp_path.iterdir())
