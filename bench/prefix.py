@@ -56,19 +56,19 @@ def prefix(folder: Path) -> Row:
 
 def _wave(url: str, n: int, *, last: bool) -> tuple[float, float]:
     """Seconds of a wave of ``n`` calls by the law, and the share of their prompt tokens that was cached."""
-    _ask(url, _messages(f"the one before, {n}", last=last))
+    _ask(url, messages(f"the one before, {n}", PLAYBOOK_TOKENS, TASK_TOKENS, last=last))
     with ThreadPoolExecutor(16) as pool:
-        used = list(
-            pool.map(lambda k: _ask(url, _messages(f"{k} of {n}, {last}", last=last)), range(n)),
-        )
+        said = [messages(f"{k} of {n}, {last}", PLAYBOOK_TOKENS, TASK_TOKENS, last=last) for k in range(n)]
+        used = list(pool.map(lambda one: _ask(url, one), said))
     chains = [[(prompt - cached, OUT_TOKENS)] for prompt, cached in used]
     share = sum(cached for _, cached in used) / sum(prompt for prompt, _ in used)
     return retime([chains], n, LatencyLaw()).seconds, share
 
 
-def _messages(name: str, *, last: bool) -> list[dict[str, str]]:
-    """The product's prompt, or the same with its playbook moved behind the task."""
-    playbook, task = _filled("- Use the formula that the task names, rule", PLAYBOOK_TOKENS), _task(name)
+def messages(name: str, playbook_tokens: int, task_tokens: int, *, last: bool) -> list[dict[str, str]]:
+    """Return the product's prompt, or the same with its playbook moved behind the task."""
+    playbook = _filled("- Use the formula that the task names, rule", playbook_tokens)
+    task = _task(name, task_tokens)
     prompt = rollout_prompt(INSTRUCTIONS, "" if last else playbook, task)
     said = [{"role": one.role, "content": one.content} for one in prompt.messages]
     if last:
@@ -76,9 +76,9 @@ def _messages(name: str, *, last: bool) -> list[dict[str, str]]:
     return said
 
 
-def _task(name: str) -> str:
+def _task(name: str, count: int) -> str:
     row = json.loads((FORMULA / "train.jsonl").read_text().splitlines()[0])
-    return _filled(f"Task {name}. {row['context']}\nFurther reading, page", TASK_TOKENS)
+    return _filled(f"Task {name}. {row['context']}\nFurther reading, page", count)
 
 
 def _filled(line: str, count: int) -> str:
