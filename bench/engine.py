@@ -118,10 +118,12 @@ def table(waves: Sequence[Wave], law: LatencyLaw) -> str:
         )
     rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     decode, each = law.decode_seconds * 1e3, law.decode_per_concurrent * 1e6
+    parts = (law.decode_seconds, law.decode_per_concurrent, law.prefill_seconds_per_token)
     return (
-        f"{rows}\n\nLaw: {decode:.2f} ms a token, {each:.1f} us more for each running call, "
-        f"{law.prefill_seconds_per_token * 1e6:.2f} us to read a token; prompts of "
-        f"{waves[0].prompt_tokens:,.0f} tokens, {waves[0].out_tokens} out."
+        f"{rows}\n\nLaw: {decode:.2f} ms a token, {each:.1f} µs more for each call beside, "
+        f"{law.prefill_seconds_per_token * 1e6:.2f} µs to read a token; prompts of "
+        f"{waves[0].prompt_tokens:,.0f} tokens, {waves[0].out_tokens} out.\n"
+        f"combee compare --latency-law {','.join(f'{part:.3g}' for part in parts)}"
     )
 
 

@@ -52,6 +52,9 @@ class LatencyLaw:
         return out_tokens * self.step(concurrent) + self.prefill_seconds_per_token * uncached_in_flight
 
 
+H200 = LatencyLaw()
+
+
 def retime(stages: Sequence[Stage], slots: int, law: LatencyLaw, beside: Beside | None = None) -> Schedule:
     """Seconds that recorded calls take on ``slots`` under ``law``, and of each stage. No clock enters.
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from combee.algo.latency import H200, LatencyLaw
 from combee.api.methods import METHOD_NAMES
 from combee.cli.errors import USER_ERROR, guarded, say, write
 from combee.cli.options import CompareFlags
@@ -92,6 +93,7 @@ def read_flags(flags: CompareFlags, given: StandInFlags) -> Request:
         given=replace(given, engines=()),
         jobs=flags.jobs,
         slots=parse_slots(flags.slots) if flags.slots else (),
+        law=parse_law(flags.latency_law) if flags.latency_law else H200,
         evaluate_every=flags.evaluate_every,
         methods=parse_methods(flags.methods) if flags.methods else (),
     )
@@ -107,6 +109,20 @@ def parse_slots(text: str) -> list[int]:
             fix="Write them with commas, such as --slots 8,64,256",
         )
     return numbers
+
+
+def parse_law(text: str) -> LatencyLaw:
+    """Parse the three parts of a latency law, in seconds. Raises UserError for what is none."""
+    try:
+        decode, beside, reading = (float(part) for part in text.split(","))
+        return LatencyLaw(decode, beside, reading)
+    except (ValueError, BugError):
+        raise UserError(
+            "not three numbers of seconds, the first above 0 and the others at least 0",
+            where="--latency-law",
+            fix="Write seconds for a token, more for each call beside, and to read a token of a prompt, "
+            "such as --latency-law 0.0047,0.00013,0.000027; python -m bench.engine measures them",
+        ) from None
 
 
 def parse_methods(text: str) -> list[str]:

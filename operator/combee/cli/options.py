@@ -120,6 +120,13 @@ class CompareFlags:
             help="Slots of modelled time, a column for each; absent: the manifest's concurrency.",
         ),
     ] = ""
+    latency_law: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,C",
+            help="Another server's seconds a token, more for each call beside, to read a prompt's token.",
+        ),
+    ] = ""
     evaluate_every: Annotated[
         int | None,
         typer.Option(min=1, help="Examples between scorings of heldOut; absent: the largest batch."),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from combee.algo.latency import H200, LatencyLaw
 from combee.compare import overview, slots
 from combee.compare.paper import paper_text
 from combee.compare.strategies import REFERENCE
@@ -45,6 +46,7 @@ class Terms:
     slots: Mapping[str, Sequence[int]]
     """The task's name -> the numbers of slots that its runs are timed on; the main table has the last."""
     evaluate_every: int
+    law: LatencyLaw = H200
     note: str = ""
 
     @property
@@ -156,11 +158,10 @@ def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
             f"{terms.evaluate_every} examples. {len(seeds)} seeds. Every cell has a memo of its own."
         ),
         (
-            "Modelled time is the recorded call graph replayed through the latency law "
-            "of one H200 with vLLM: tokens decoded and uncached prompt tokens as the server counted them, "
-            "stages as barriers, but for leaves of one, each of which follows its reflection; "
-            "profiling, verification and select are charged, "
-            "the closing look at gate is not: it is the comparison's own. No clock enters it."
+            f"Modelled time is the recorded call graph replayed through {_law_text(terms.law)}: tokens "
+            "decoded and uncached prompt tokens as the server counted them, stages as barriers, but for "
+            "leaves of one, each of which follows its reflection; profiling, verification and select are "
+            "charged, the closing look at gate is not: it is the comparison's own. No clock enters it."
         ),
         (
             f"Differences are against {REFERENCE} of the same method on gate, with 95 % intervals: "
@@ -176,6 +177,17 @@ def terms_text(terms: Terms, seeds: Sequence[int]) -> list[str]:
             "for each and named by its own."
         )
     return [*sentences, *([terms.note] if terms.note else [])]
+
+
+def _law_text(law: LatencyLaw) -> str:
+    if law == H200:
+        return "the latency law of one H200 with vLLM, without CUDA graphs"
+    decode, beside = law.decode_seconds * 1e3, law.decode_per_concurrent * 1e6
+    reading = law.prefill_seconds_per_token * 1e6
+    return (
+        f"a latency law of {decode:.4g} ms a token, {beside:.4g} µs more for each call beside, "
+        f"and {reading:.4g} µs to read a token"
+    )
 
 
 def markdown_page(rows: Sequence[Row], terms: Terms) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from combee.algo.latency import LatencyLaw
+from combee.algo.latency import H200, LatencyLaw
 from combee.api.cluster import check_cluster
 from combee.api.load import parse_run
 from combee.clients.store.store import Store
@@ -55,6 +55,7 @@ class Request:
     slots: Sequence[int] = ()
     """of modelled time; none: each manifest's concurrency."""
     evaluate_every: int | None = None
+    law: LatencyLaw = H200
     methods: Sequence[str] = ()
     """base methods to compare; none: each manifest's own."""
 
@@ -147,12 +148,11 @@ async def compare(request: Request, tell: Tell) -> Compared:
         request.given, request.jobs, lambda cell, done, total: tell(f"{done}/{total} {cell.name}")
     )
     await launcher.run(cells)
-    law = LatencyLaw()
     slots = {task.name: tuple(request.slots) or (task.run.spec.workers.concurrency,) for task in tasks}
-    by_cell = [await _facts(cell, slots[cell.task.name], law, request.given) for cell in cells]
+    by_cell = [await _facts(cell, slots[cell.task.name], request.law, request.given) for cell in cells]
     facts = [one for cell_facts in by_cell for one in cell_facts]
-    terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, note)
-    return await asyncio.to_thread(write_pages, request.out, facts, law, terms)
+    terms = Terms({task.name: task.run.spec.task.type for task in tasks}, slots, grid, request.law, note)
+    return await asyncio.to_thread(write_pages, request.out, facts, terms)
 
 
 async def _facts(cell: Cell, slots: Sequence[int], law: LatencyLaw, given: StandInFlags) -> list[CellFacts]:
@@ -175,13 +175,13 @@ def shared_server(request: Request) -> str:
     )
 
 
-def write_pages(out: Path, facts: Sequence[CellFacts], law: LatencyLaw, terms: Terms) -> Compared:
+def write_pages(out: Path, facts: Sequence[CellFacts], terms: Terms) -> Compared:
     """Write compare.json, compare.md, compare.html and the plots into ``out``. Of several numbers of slots
     the plots are of the last."""
     rows = make_rows(facts)
     text = markdown_page(rows, terms)
     store = Store.open(str(out))
-    data = to_json(rows, law=law, slots=terms.last, evaluate_every=terms.evaluate_every)
+    data = to_json(rows, law=terms.law, slots=terms.last, evaluate_every=terms.evaluate_every)
     store.put("compare.json", (json.dumps(data, indent=1, allow_nan=False) + "\n").encode())
     store.put("compare.md", text.encode())
     panels = {

@@ -15,11 +15,11 @@ from combee.algo.latency import LatencyLaw
 from combee.api.load import parse_run
 from combee.cli.cluster.compare import _member, _own_slots
 from combee.cli.cluster.place import found_in
-from combee.cli.compare import parse_slots
+from combee.cli.compare import parse_law, parse_slots
 from combee.compare.cells import Cell, derived, derived_for_cluster, make_cells, read_tasks
 from combee.compare.collect import timed
 from combee.compare.facts import CellFacts
-from combee.compare.page import Terms, html_page, markdown_page
+from combee.compare.page import Terms, html_page, markdown_page, terms_text
 from combee.compare.strategies import parse_strategies
 from combee.compare.table import make_rows, to_json
 from combee.errors import UserError
@@ -147,3 +147,20 @@ def test_slots_are_numbers_with_commas() -> None:
     for wrong in ("0", "8,0", "10001", "many"):
         with pytest.raises(UserError, match="--slots"):
             parse_slots(wrong)
+
+
+def test_a_latency_law_is_three_numbers_of_seconds() -> None:
+    assert parse_law("0.0047, 0.00013,2.7e-5") == LatencyLaw(0.0047, 0.00013, 2.7e-5)
+    for wrong in ("", "1,2", "1,2,3,4", "0,1,1", "1,-1,1", "nan,1,1", "1,inf,1", "a,b,c"):
+        with pytest.raises(UserError, match="--latency-law"):
+            parse_law(wrong)
+
+
+def test_the_pages_say_which_law_the_time_is_by() -> None:
+    def said(law: LatencyLaw) -> str:
+        return " ".join(terms_text(Terms({}, {}, 1, law), [0]))
+
+    assert "one H200 with vLLM, without CUDA graphs" in said(LatencyLaw())
+    mine = said(LatencyLaw(0.00469, 0.000128, 0.0000273))
+    assert "4.69 ms a token, 128 µs more for each call beside, and 27.3 µs to read a token" in mine
+    assert "H200" not in mine

@@ -301,7 +301,7 @@ def test_partial_credit_stands_beside_a_cell_without_a_look_has_its_starts(task:
     assert [row.partial for row in rows] == pytest.approx([0.8, (0.7 + 0.6) / 2, 0.55])
     (said,) = [
         line
-        for line in markdown_page(rows, Terms({"formula": "Formula"}, {}, 1, "")).splitlines()
+        for line in markdown_page(rows, Terms({"formula": "Formula"}, {}, 1)).splitlines()
         if "Partial" in line
     ]
     assert said.endswith("Sequential 0.800, Naive 0.650, Summarize 0.550.")
@@ -309,14 +309,14 @@ def test_partial_credit_stands_beside_a_cell_without_a_look_has_its_starts(task:
     assert [row["partialCredit"] for row in written["rows"]] == [row.partial for row in rows]
     # Where nobody looked, a start is not known; and most tasks have no partial credit.
     assert [row.partial for row in make_rows(facts)] == [None] * 3
-    assert "Partial" not in markdown_page(make_rows(facts), Terms({"formula": "Formula"}, {}, 1, ""))
+    assert "Partial" not in markdown_page(make_rows(facts), Terms({"formula": "Formula"}, {}, 1))
 
 
 def test_pages_say_that_the_model_is_simulated_and_whose_points_are_whose(task: CompareTask) -> None:
     facts = _facts(task, "Sequential,Naive", {"Sequential": [[1.0, 1]] * 2, "Naive": [[1.0, 0]] * 2},
                    {"Sequential": 100.0, "Naive": 4.0})  # fmt: skip
     rows = make_rows(facts)
-    terms = Terms({"formula": "Formula"}, {"formula": [64]}, 100, "seeds share <a> server")
+    terms = Terms({"formula": "Formula"}, {"formula": [64]}, 100, note="seeds share <a> server")
     svg, png = plot([(rows, "Formula")])
     assert svg == plot([(rows, "Formula")])[0] and png.startswith(b"\x89PNG")
     assert "paper" in svg and "simulated model" in svg

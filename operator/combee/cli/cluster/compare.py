@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from combee.algo.latency import LatencyLaw
+from combee.algo.latency import H200, LatencyLaw
 from combee.api.methods import METHOD_NAMES
 from combee.api.run import manifest_digest
 from combee.cli.cluster.place import Here, LiveRun, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
-from combee.cli.compare import parse_slots
+from combee.cli.compare import parse_law, parse_slots
 from combee.cli.options import CompareFlags
 from combee.cli.where import Place
 from combee.compare.cells import Cell, CompareTask
@@ -54,13 +54,14 @@ def run_collected(flags: CompareFlags, place: Place) -> int:
 
     async def work(here: Here) -> int:
         slots = parse_slots(flags.slots) if flags.slots else []
+        law = parse_law(flags.latency_law) if flags.latency_law else H200
         members = await _members(here, name, out)
         for number, member in enumerate(members, start=1):
             if not _is_here(member):
                 note(f"{number}/{len(members)} {member.run.name}")
                 files = await fetched(here, member.run, wait_seconds, calls=True)
                 await asyncio.to_thread(written, files, member.cell.folder)
-        compared = await asyncio.to_thread(_compared, members, out, slots)
+        compared = await asyncio.to_thread(_compared, members, out, slots, law)
         say(compared)
         return 0
 
@@ -117,8 +118,7 @@ def _is_here(member: Member) -> bool:
     return same and (member.cell.folder / "calls").is_dir()
 
 
-def _compared(members: Sequence[Member], out: Path, slots: Sequence[int]) -> str:
-    law = LatencyLaw()
+def _compared(members: Sequence[Member], out: Path, slots: Sequence[int], law: LatencyLaw) -> str:
     tasks = {one.cell.task.name: one.cell.task.run.spec for one in members}
     at = {
         name: tuple(slots) or _own_slots(members, name) or (spec.workers.concurrency,)
@@ -126,10 +126,9 @@ def _compared(members: Sequence[Member], out: Path, slots: Sequence[int]) -> str
     }
     starts = _starts(members)
     facts = [one for member in members for one in _facts(member.cell, at[member.cell.task.name], law, starts)]
-    terms = Terms(
-        {name: spec.task.type for name, spec in tasks.items()}, at, max(one.every for one in members), SHARED
-    )
-    return write_pages(out, facts, law, terms).markdown
+    types = {name: spec.task.type for name, spec in tasks.items()}
+    terms = Terms(types, at, max(one.every for one in members), law, SHARED)
+    return write_pages(out, facts, terms).markdown
 
 
 def _own_slots(members: Sequence[Member], task: str) -> tuple[int, ...]:
