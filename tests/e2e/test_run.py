@@ -225,7 +225,11 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=240)
     assert process.returncode == 130, stderr
-    assert result_of(out)["outcome"] == "Stopped"
+    stopped = result_of(out)
+    assert stopped["outcome"] == "Stopped"
+    # Also what the interrupted step asked; what was in flight was not read any more.
+    counted, asked = sum(role["calls"] for role in stopped["usage"].values()), sum(slow.answered().values())
+    assert asked - 64 <= counted <= asked and stopped["rollouts"] <= counted
     assert "again to go on" in " ".join(stdout.split())  # its lines end where the path says so
     assert "Traceback" not in stderr
     done = combee(*command, f"main={quick.url}")

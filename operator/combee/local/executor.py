@@ -12,14 +12,14 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
-from combee.algo.budget import Spend
 from combee.assembly.folder import RunFolder
 from combee.assembly.guard import BudgetGuard
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
-from combee.plan.state import RunState, spend_of
+from combee.plan.state import RunState, charge
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import LEADING
 from combee.work.context import WorkContext
@@ -42,6 +42,8 @@ class LocalExecutor:
     earlier_seconds: float = 0.0
     """The wall-clock seconds of finished steps of earlier sessions."""
     baseline: str = ""
+    current: Step | None = None
+    """The step that was begun last."""
 
     async def run(self) -> Outcome:
         """Work until there is an outcome, and return it. When cancelled, finished work is kept."""
@@ -84,12 +86,13 @@ class LocalExecutor:
         before, self.state = self.state, plan.state
         if not self.baseline:
             self.baseline = self.state.artifact
-        self.guard.start_step(spent_so_far(self.state, self.summaries))
+        self.guard.start_step(charged_so_far(self.state, self.summaries).spend)
         self.meter.moved(before, self.state, self.plans)
 
     async def _do(self, step: Step) -> None:
         """Run a step. A failure is recorded in this session only, so that the next session retries the step.
         An error that the user must fix first, such as a full store, ends the session."""
+        self.current = step
         try:
             summary = await run_step(self.context, step, self.plans, self.baseline)
         except CombeeError as error:
@@ -101,17 +104,22 @@ class LocalExecutor:
         self.summaries[step.name] = summary
 
     def stopped(self) -> Outcome:
-        """Return the outcome of a session that was interrupted."""
+        """Return the outcome of a session that was interrupted. The state is charged with what was
+        asked, by the steps of an unfinished iteration and by the step that was interrupted, too."""
         outcome = Outcome("Stopped", "interrupted; everything finished so far is kept")
-        self.state = replace(self.state, outcome=outcome)
+        state = charged_so_far(self.state, self.summaries)
+        if self.current is not None:
+            state = charge(state, self.guard.failed(self.current, "Stopped", outcome.reason))
+        self.state = replace(state, outcome=outcome)
         return outcome
 
 
-def spent_so_far(state: RunState, summaries: Mapping[str, StepSummary]) -> Spend:
-    """Return the state's spend plus that of the steps of the unfinished iteration: the finish step will add
+def charged_so_far(state: RunState, summaries: Mapping[str, StepSummary]) -> RunState:
+    """Return the state charged with the finished steps of the unfinished iteration: the finish step will add
     them up, and until then the budget must count them."""
-    spend = state.spend
-    for summary in summaries.values():
-        if summary.kind in LEADING and summary.counts.get("iteration") == state.iteration:
-            spend += spend_of(summary)
-    return spend
+    leading = [
+        summary
+        for summary in summaries.values()
+        if summary.kind in LEADING and summary.counts.get("iteration") == state.iteration
+    ]
+    return reduce(charge, leading, state)
