@@ -85,7 +85,21 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
     assert again.returncode == first.returncode
     assert sum(counting.answered().values()) == asked
     after = result_of(tmp_path / "out")
-    assert {**before, "wallSeconds": 0, "budget": 0} == {**after, "wallSeconds": 0, "budget": 0}
+    assert before == after
+    # Nor does it need the server, or take work up where another number of iterations is asked for.
+    gone = ["run", "-f", path, "-o", tmp_path / "out", "--engine", "main=http://127.0.0.1:9/v1"]
+    without = combee(*gone)
+    assert (without.returncode, without.stderr) == (first.returncode, "")
+    assert "is over already, so nothing is asked" in without.stdout and "iteration 1" not in without.stdout
+    assert without.stdout.partition("\n\n")[2] == again.stdout.partition("\n\n")[2].replace(
+        f"main={counting.url}", "main=http://127.0.0.1:9/v1"
+    )
+    assert combee(*gone, "--plans", tmp_path / "out" / "plans").returncode == first.returncode
+    more = shutil.copytree(tmp_path / "out" / "plans", tmp_path / "more")
+    plan = json.loads((more / "i000.json").read_text())
+    (more / "i001.json").write_text(json.dumps({**plan, "iteration": 1}))
+    further = combee(*gone, "--plans", more)
+    assert further.returncode == 2 and "cannot be reached" in further.stderr
 
     other = tmp_path / "other"
     shutil.copytree(tmp_path / "out" / "store" / "memo", other / "store" / "memo")

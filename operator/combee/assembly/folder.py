@@ -59,7 +59,7 @@ class RunFolder:
         Raises StoreError when it cannot be written or another run holds it, UserError when it belongs to
         another manifest, and DataError or HeldOutMovedError when the data has changed.
         """
-        _look(path, identity)
+        holds(path, identity)
         _refuse_disk(path)
         lock = _locked(path)
         folder = cls(path, lock)
@@ -72,7 +72,7 @@ class RunFolder:
 
     def _claim(self, identity: RunIdentity) -> None:
         """Check again, now that nobody else can write, and make the folder this run's."""
-        if _look(self.path, identity):
+        if holds(self.path, identity):
             return
         record = {
             "version": RUN_FILE_VERSION,
@@ -113,9 +113,9 @@ class RunFolder:
         os.close(self._lock)
 
 
-def _look(path: Path, identity: RunIdentity) -> bool:
+def holds(path: Path, identity: RunIdentity) -> bool:
     """Return whether the folder holds this run already, without writing. Raises UserError when it holds
-    anything else."""
+    anything else, DataError or HeldOutMovedError when the data has changed."""
     try:
         names = [entry.name for entry in path.iterdir() if not _may_lie_there(entry)] if path.exists() else []
     except OSError as error:

@@ -98,12 +98,12 @@ class Screen:
         if live is not None:
             live.stop()
 
-    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
-        """Say that the run begins, or goes on."""
+    def started(self, run: str, folder: str, *, resumed: bool = False, over: bool = False) -> None:
+        """Say that the run begins, goes on, or is over already."""
         if self.mode == "json":
             self._emit("started", run=run, folder=folder, resumed=resumed)
             return
-        verb = "goes on" if resumed else "starts"
+        verb = "is over already, so nothing is asked" if over else "goes on" if resumed else "starts"
         self._say(f"{visible(run)}: {verb}, results in {visible(folder)}")
 
     def plan(self, plan: IterationPlan) -> None:

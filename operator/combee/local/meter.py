@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from combee.api.run import RunSpec
@@ -29,8 +29,8 @@ PHASES = {"Profiling": "preparing", "Learning": "learning", "Evaluating": "finis
 class Listener(Protocol):
     """A screen. Its methods return at once and never raise."""
 
-    def started(self, run: str, folder: str, *, resumed: bool = False) -> None:
-        """The run starts, or is resumed."""
+    def started(self, run: str, folder: str, *, resumed: bool = False, over: bool = False) -> None:
+        """The run starts, is resumed, or is over already."""
 
     def plan(self, plan: IterationPlan) -> None:
         """An iteration's plan is frozen."""
@@ -107,7 +107,15 @@ class Meter:
             if before.iteration in plans:
                 self.planned(plans[before.iteration], before)
             self.state = after
-            self.listener.iteration(self.screen_state())
+            # What the session counts may be ahead: it knows every finished step of a run that goes on.
+            spent = after.spend
+            counted = replace(
+                self.screen_state(),
+                tokens=spent.tokens,
+                rollouts=spent.rollouts,
+                elapsed_seconds=spent.wall_clock_seconds,
+            )
+            self.listener.iteration(counted)
         self.state = after
         if after.iteration in plans:
             self.planned(plans[after.iteration], after)

@@ -19,7 +19,7 @@ from combee.algo.tokens import estimate_tokens
 from combee.api.local import check_readable
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
-from combee.assembly.folder import RunFolder, RunIdentity, given_plans
+from combee.assembly.folder import RunFolder, RunIdentity, given_plans, holds, read_plans
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_run
 from combee.assembly.rollouts import Place, check_adapter, rolling_out, sandbox_of, with_agent
@@ -31,7 +31,7 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.sandbox.sandbox import Sandbox
 from combee.clients.store.store import Store
-from combee.errors import UserError
+from combee.errors import DataError, UserError
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Listener, Meter
 from combee.local.sources import (
@@ -48,10 +48,10 @@ from combee.plan.decide import Identity
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts, limits_of
 from combee.plan.types import IterationPlan, Outcome
-from combee.report.bundle import texts
+from combee.report.bundle import RESULT_FILE, texts
 from combee.report.outcome import Session, data_info, model_info
 from combee.report.progress import ProgressState
-from combee.report.result import DataInfo, ModelInfo, Result
+from combee.report.result import DataInfo, ModelInfo, Result, read_result
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
 from combee.work.context import Accounts, WorkContext
@@ -214,23 +214,48 @@ async def run_session(prepared: Prepared, out: Path, listener: Listener) -> Resu
     """Work until there is an outcome, then write result, playbook and reports into ``out``.
 
     Raises UserErrors (before any work, or a store that stops taking writes). Cancelled, it writes
-    what there is with outcome Stopped and returns.
+    what there is with outcome Stopped and returns. Of a run that is over it only reads the result.
     """
+    run = prepared.run
+    digest = manifest_digest(run)
+    identity = RunIdentity(run.name, digest, prepared.facts.digests)
+    if (over := finished(out, identity, prepared.plans)) is not None:
+        listener.started(run.name, str(out), resumed=True, over=True)
+        return over
     if prepared.recorded:
         info = recorded_models(prepared, Store.open(str(out / "store")))
     else:
         info = await check_endpoints(prepared)
     if prepared.sandbox is not None:
         await prepared.sandbox.check()
-    run = prepared.run
     await check_adapter(run.spec, prepared.endpoints)
-    digest = manifest_digest(run)
-    identity = RunIdentity(run.name, digest, prepared.facts.digests)
     folder = RunFolder.open(out, identity)
     try:
         return await _work(prepared, folder, Identity(run.name, identity.uid), digest, info, listener)
     finally:
         folder.close()
+
+
+OVER = ("Learned", "Unsure", "NothingBetter", "BudgetExhausted")
+"""The outcomes that the same manifest on the same data keeps; after the others the same command goes on."""
+
+
+def finished(out: Path, identity: RunIdentity, plans: Mapping[int, IterationPlan]) -> Result | None:
+    """Return the result of a run that is over, None where there is more to do or result.json cannot be read.
+
+    ``plans``: those of ``--plans``; a run with other iterations than they name is not over. Raises UserError
+    when the folder holds another run, DataError when the data has changed.
+    """
+    path = out / RESULT_FILE
+    if not holds(out, identity) or not path.is_file():
+        return None
+    if plans and plans.keys() != read_plans(out / "plans").keys():
+        return None
+    try:
+        result = read_result(path.read_bytes(), where=str(path))
+    except DataError:
+        return None
+    return result if result.outcome in OVER else None
 
 
 async def _work(
@@ -332,7 +357,7 @@ async def _write(session: Session, folder: RunFolder) -> Result:
 class _Silent:
     """A listener for work that nobody watches."""
 
-    def started(self, run: str, folder: str, *, resumed: bool = False) -> None: ...
+    def started(self, run: str, folder: str, *, resumed: bool = False, over: bool = False) -> None: ...
     def plan(self, plan: IterationPlan) -> None: ...
     def progress(self, state: ProgressState) -> None: ...
     def iteration(self, state: ProgressState) -> None: ...

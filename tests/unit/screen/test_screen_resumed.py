@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_screen import PLAN
 
+from combee.algo.budget import Spend
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_run
 from combee.cli.screen import Screen
@@ -44,6 +45,18 @@ def test_iterations_of_an_earlier_session_have_their_numbers_and_sizes(
         "iteration 2 done: batch 51",
         "iteration 3: 52 examples: reason 2",
     ]
+
+
+def test_an_iteration_of_an_earlier_session_is_told_with_what_was_spent_until_its_end(
+    meter: tuple[Meter, io.StringIO],
+) -> None:
+    it, said = meter
+    it.earlier_seconds = 600.0
+    it.guard.start_step(Spend(rollouts=900, tokens=9_000_000))  # the next iteration was begun, too
+    before, after = (RunState(phase="Learning", iteration=k, examples_done=50 * k) for k in range(2))
+    after = replace(after, spend=Spend(rollouts=200, tokens=751_000, wall_clock_seconds=15.0))
+    it.moved(before, after, PLANS)
+    assert "751 k tokens in 15 s so far" in said.getvalue()
 
 
 def test_an_iteration_that_was_begun_is_told_of_once(meter: tuple[Meter, io.StringIO]) -> None:
