@@ -16,9 +16,10 @@ from combee.api.run import RunSpec
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.chat import CallRecord
 from combee.clients.model.limits import RunLimits
+from combee.plan.remaining import seconds_left
 from combee.plan.state import DataFacts, RunState
 from combee.plan.types import IterationPlan
-from combee.report.progress import ProgressState, eta_seconds
+from combee.report.progress import ProgressState
 from combee.steps import kind_of
 
 KEPT_NOTES = 3
@@ -65,6 +66,11 @@ class Meter:
     started: float = field(default_factory=time.monotonic)
     earlier_seconds: float = 0.0
     """The seconds of earlier sessions."""
+    profile_seconds: float = 0.0
+    moved_at: float = field(default_factory=time.monotonic)
+    """When the last iteration ended, or profile, or the session began."""
+    mapped: int = 0
+    """examples of the iteration that were rolled out and reflected on."""
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_NOTES))
     noted: set[str] = field(default_factory=set)
     simulated: bool = False
@@ -72,11 +78,15 @@ class Meter:
     def begin(self, stage: str, total: int) -> None:
         """A stage of ``total`` units starts."""
         self.stage, self.done, self.total = stage, 0, total
+        if self.current is not None and self.state.phase == "Learning" and not kind_of(stage).sharded:
+            self.mapped = self.current.batch_size
         self.listener.progress(self.screen_state())
 
     def advance(self, units: int = 1) -> None:
         """Count ``units`` more as done."""
         self.done += units
+        if self.current is not None and kind_of(self.stage).sharded:
+            self.mapped = min(self.done, self.current.batch_size)
         self.listener.progress(self.screen_state())
 
     def note(self, text: str) -> None:
@@ -98,11 +108,15 @@ class Meter:
         """Pass a frozen plan to the listener, once for each iteration."""
         if self.current is not None and self.current.iteration == plan.iteration:
             return
-        self.current, self.state = plan, state
+        self.current, self.state, self.mapped = plan, state, 0
         self.listener.plan(plan)
 
     def moved(self, before: RunState, after: RunState, plans: Mapping[int, IterationPlan]) -> None:
         """Record a new state. The listener also gets the plans that an earlier session froze."""
+        if after.phase != before.phase or after.iteration > before.iteration:
+            self.moved_at, self.mapped = time.monotonic(), 0
+        if before.phase == "Profiling" and after.phase == "Learning":
+            self.profile_seconds = after.spend.wall_clock_seconds
         if after.iteration > before.iteration:
             if before.iteration in plans:
                 self.planned(plans[before.iteration], before)
@@ -131,9 +145,6 @@ class Meter:
         state, plan = self.state, self.current
         elapsed = self.earlier_seconds + time.monotonic() - self.started
         total = self.facts.train_rows * self.spec.method.epochs
-        examples_done = state.examples_done + (
-            min(self.done, plan.batch_size) if plan and kind_of(self.stage).sharded else 0
-        )
         scored = state.facts is not None and state.facts.held_out_rows > 0
         expected = None
         over = state.phase not in ("Profiling", "Learning")  # the remaining examples are not learned from
@@ -150,7 +161,7 @@ class Meter:
             stage=self.stage,
             stage_done=self.done,
             stage_total=self.total,
-            examples_done=examples_done,
+            examples_done=state.examples_done + self.mapped,
             examples_total=total,
             calls_done=self.calls,
             calls_hit=self.hits,
@@ -162,9 +173,15 @@ class Meter:
             heldout_last=state.last_select,
             simulated=self.simulated,
             elapsed_seconds=elapsed,
-            eta_seconds=None
-            if over
-            else eta_seconds(done=examples_done, total=total, elapsed_seconds=elapsed),
+            eta_seconds=seconds_left(
+                self.spec,
+                state,
+                plan.batch_size,
+                profile_seconds=self.profile_seconds,
+                begun_seconds=time.monotonic() - self.moved_at,
+            )
+            if plan
+            else None,
             budget=_budget_text(self.spec, self.guard),
             notes=tuple(self.notes),
         )

@@ -1,6 +1,6 @@
 """What a run looks like while it runs, as pure functions of one frozen state.
 
-The runtime fills a `ProgressState`; the screen shows what `progress`, `rows` and `eta_seconds` make of it.
+The runtime fills a `ProgressState`; the screen shows what `progress` and `rows` make of it.
 Nothing here reads a clock, a terminal or the environment, and nothing heavy is imported. A state holds no
 prompt and no row of data, and free texts (reasons, notes) go through `visible` before anyone sees them.
 """
@@ -15,8 +15,6 @@ from combee.report.text import amount, count, duration, score, visible
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-~=+*#"
-MIN_SHARE_FOR_ETA = 0.01
-"""Below this share of the work the pace says nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,38 +128,6 @@ def clock(seconds: float) -> str:
     whole = int(seconds) if math.isfinite(seconds) and seconds > 0 else 0
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
-
-
-def eta_seconds(
-    *,
-    done: float | None,
-    total: float | None,
-    elapsed_seconds: float | None,
-    batch_size: int | None = None,
-    iteration_seconds: float | None = None,
-) -> float | None:
-    """Return the seconds that are left, never negative; None while nothing can be said.
-
-    ``done`` and ``total`` count examples over all epochs. With ``iteration_seconds``, the delay model's time
-    of an iteration of ``batch_size`` examples, the examples that are left cost that pro rata; otherwise the
-    pace so far goes on. The gate's evaluation is not included. None, NaN, infinity, zero, or a total below
-    what is done are all fine.
-    """
-    did, whole = _finite(done), _finite(total)
-    if did is None or whole is None or whole <= 0:
-        return None
-    left = max(0.0, whole - max(0.0, did))
-    each = _finite(iteration_seconds)
-    if each is not None and each > 0 and batch_size and batch_size > 0:
-        return _finite(left / batch_size * each)
-    elapsed = _finite(elapsed_seconds)
-    if elapsed is None or elapsed < 0 or did / whole < MIN_SHARE_FOR_ETA:
-        return None
-    return _finite(elapsed * (left / did))
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def sparkline(values: Sequence[float], *, width: int = 24, ascii_only: bool = False) -> str:

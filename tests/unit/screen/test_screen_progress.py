@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.report.progress import ProgressState, bar, clock, eta_seconds, progress, rows, sparkline
+from combee.report.progress import ProgressState, bar, clock, progress, rows, sparkline
 
 STATE = ProgressState(
     run="formula-ace",
@@ -76,22 +75,6 @@ def test_rows_keep_their_labels():
 )
 def test_the_key_changes_when_something_is_worth_saying(change, worth_saying):
     assert (progress(replace(STATE, **change)).key != progress(STATE).key) == worth_saying
-
-
-@given(NUMBERS, NUMBERS, NUMBERS, st.none() | st.integers(-2, 200), NUMBERS)
-def test_eta_is_never_negative_and_never_crashes(done, total, elapsed, size, each):
-    left = eta_seconds(
-        done=done, total=total, elapsed_seconds=elapsed, batch_size=size, iteration_seconds=each
-    )
-    assert left is None or (math.isfinite(left) and left >= 0)
-
-
-def test_eta_by_pace_and_by_the_delay_model():
-    assert eta_seconds(done=50, total=150, elapsed_seconds=10) == 20
-    assert eta_seconds(done=0, total=150, elapsed_seconds=10) is None
-    assert eta_seconds(done=1, total=1000, elapsed_seconds=10) is None
-    assert eta_seconds(done=150, total=150, elapsed_seconds=10) == 0
-    assert eta_seconds(done=50, total=150, elapsed_seconds=10, batch_size=50, iteration_seconds=7) == 14
 
 
 @given(st.lists(st.floats()), st.booleans())

@@ -59,6 +59,22 @@ def test_an_iteration_of_an_earlier_session_is_told_with_what_was_spent_until_it
     assert "751 k tokens in 15 s so far" in said.getvalue()
 
 
+def test_an_example_that_was_reflected_on_stays_counted_through_the_iteration(
+    meter: tuple[Meter, io.StringIO],
+) -> None:
+    it, _ = meter
+    before, after = (RunState(phase="Learning", iteration=k, examples_done=52 * k) for k in range(2))
+    it.planned(PLANS[2], before)
+    shown = []
+    for stage, units in (("map", 31), ("merge", 0), ("replay round 1", 5), ("select", 150)):
+        it.begin(stage, 150)
+        it.advance(units)
+        shown.append(it.screen_state().examples_done)
+    it.moved(before, replace(after, phase="Evaluating"), {})
+    it.begin("gate best", 150)
+    assert [*shown, it.screen_state().examples_done] == [31, 52, 52, 52, 52]
+
+
 def test_an_iteration_that_was_begun_is_told_of_once(meter: tuple[Meter, io.StringIO]) -> None:
     it, said = meter
     state = RunState(phase="Learning")
@@ -79,9 +95,8 @@ def test_a_run_that_stopped_early_expects_no_more_iterations_and_says_no_time_fo
     meter: tuple[Meter, io.StringIO],
 ) -> None:
     it, _ = meter
-    before = RunState(phase="Learning", iteration=2, examples_done=100)
+    before = RunState("Learning", it.facts, 2, examples_done=100, spend=Spend(wall_clock_seconds=60))
     it.planned(PLANS[2], before)
-    it.started -= 60
     assert it.screen_state().iterations_expected == 10 and it.screen_state().eta_seconds is not None
     it.moved(before, replace(before, phase="Evaluating", iteration=3, examples_done=152), PLANS)
     closing = it.screen_state()

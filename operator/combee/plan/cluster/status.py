@@ -27,6 +27,7 @@ from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.cluster.standing import condition, conditions, dated, standing
+from combee.plan.remaining import seconds_left
 
 T = ConditionType
 
@@ -84,7 +85,7 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         iterations_planned=_planned(memory, total, frozen.batch_size if frozen else None),
         examples_done=state.examples_done,
         examples_planned=total,
-        eta_seconds=_eta(memory, total),
+        eta_seconds=_eta(about, memory, frozen.batch_size if frozen else 0),
         batch_size=frozen.batch_size if frozen else before.batch_size,
         batch_reason=frozen.batch_reason if frozen else before.batch_reason,
         held_out=_held_out(memory),
@@ -169,13 +170,13 @@ def _planned(memory: Memory, total: int, batch: int | None) -> int | None:
     return state.iteration + math.ceil((total - state.examples_done) / batch)
 
 
-def _eta(memory: Memory, total: int) -> float | None:
-    """Return the seconds to the end by the pace of the iterations so far, as of the last change."""
-    learned = sum(note.batch_size for note in memory.notes)
-    if memory.ended or not learned or total <= memory.run.examples_done:
-        return None
-    pace = sum(note.seconds for note in memory.notes) / learned
-    return round(pace * (total - memory.run.examples_done), 1)
+def _eta(about: About, memory: Memory, batch_size: int) -> float | None:
+    """Return the seconds to the end as of the last change, by the pace of the iterations that are noted."""
+    learned, state = sum(note.batch_size for note in memory.notes), memory.run
+    pace = sum(note.seconds for note in memory.notes) / learned if learned else 0.0
+    profile_seconds = max(0.0, state.spend.wall_clock_seconds - pace * state.examples_done)
+    left = seconds_left(about.spec, state, batch_size, profile_seconds=profile_seconds)
+    return None if memory.ended or left is None else round(left, 1)
 
 
 def _held_out(memory: Memory) -> HeldOutStatus:
