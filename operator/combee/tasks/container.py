@@ -18,7 +18,15 @@ from typing import Any, ClassVar, NoReturn
 from combee.algo.tokens import estimate_tokens
 from combee.errors import DataError, RolloutError
 from combee.records import Example
-from combee.tasks.dataset import BOM, MAX_ID_CHARACTERS, MAX_ROW_BYTES, Dataset, dataset_digest, id_of
+from combee.tasks.dataset import (
+    BOM,
+    MAX_ID_CHARACTERS,
+    MAX_ROW_BYTES,
+    Dataset,
+    add_each,
+    dataset_digest,
+    id_of,
+)
 from combee.tasks.protocol import ScoredElsewhere
 from combee.tasks.traces.conversation import Row, UnreadableError
 from combee.tasks.traces.outcomes import MAX_FEEDBACK
@@ -190,10 +198,9 @@ class ContainerTask(ScoredElsewhere):
 
 def json_rows(data: Iterable[bytes], where: str, *, with_id: bool = False) -> Dataset:
     """Return one example per line, each a JSON object; ``with_id`` leaves the row's id in its input. Raises
-    DataError (``file:line``) for other lines."""
+    DataError as ``dataset.add_each`` does for other lines."""
     reader = _Rows(where, with_id)
-    for number, line in enumerate(data, start=1):
-        reader.add(number, line)
+    add_each(data, reader.add)
     return reader.dataset()
 
 

@@ -19,6 +19,7 @@ MAX_ROW_BYTES = 1024 * 1024
 """longest row, in bytes."""
 MAX_ID_CHARACTERS = 128
 _SHOWN_LINES = 5
+_SHOWN_FAULTS = 10
 BOM = b"\xef\xbb\xbf"
 Load = Callable[[], bytes]
 """loads what is stored outside of memory."""
@@ -82,14 +83,40 @@ def read_jsonl(
     with a warning; equal inputs with different targets stay, with a warning. ``unfit`` returns what is wrong
     with a target (a phrase such as ``is not a number``), or None.
 
-    Raises DataError (``file:line``) for a row over MAX_ROW_BYTES, not UTF-8, not JSON, not an object, without
-    input or target, with an unfit target or id, or with an id used for two contents; and for a file without
-    any row. Cost: linear, one row in memory besides the examples.
+    Raises DataError as ``add_each`` does, for a row over MAX_ROW_BYTES, not UTF-8, not JSON, not an object,
+    without input or target, with an unfit target or id, or with an id used for two contents; and for a file
+    without any row. Cost: linear, one row in memory besides the examples.
     """
     reader = _Reader(where, fields, unfit)
-    for number, line in enumerate(lines, start=1):
-        reader.add(number, line)
+    add_each(lines, reader.add)
     return reader.dataset()
+
+
+def add_each(lines: Iterable[bytes], add: Callable[[int, bytes], None]) -> None:
+    """Call ``add`` with the number, from 1, and the text of each line. Of a line that came in pieces since it
+    is over MAX_ROW_BYTES, only the first is added.
+
+    Raises one DataError for all lines that ``add`` refused with one (``file:line``): the first with its fix,
+    what is wrong with the next ones, _SHOWN_FAULTS in all, and how many more there are.
+    """
+    number, inside, faults = 0, False, list[DataError]()
+    for line in lines:
+        if not inside:
+            number += 1
+            try:
+                add(number, line)
+            except DataError as error:
+                faults.append(error)
+        inside = (inside or len(line.rstrip(b"\r\n")) > MAX_ROW_BYTES) and not line.endswith(b"\n")
+    if not faults:
+        return
+    first, *others = faults
+    if others:
+        shown = [f"line {one.where.rpartition(':')[2]}: {one.what}" for one in others[: _SHOWN_FAULTS - 1]]
+        unshown = len(others) - len(shown)
+        more = [f"and {unshown:,} more"] if unshown else []
+        first.fix += f" ({len(faults):,} of {number:,} lines are wrong; {'; '.join([*shown, *more])}.)"
+    raise first
 
 
 def overlap(train: Dataset, held_out: Dataset) -> tuple[str, ...]:

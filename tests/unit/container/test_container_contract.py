@@ -131,6 +131,7 @@ def test_rows_are_any_objects_and_equal_ones_are_merged() -> None:
     ("lines", "where", "said"),
     [
         ([b"[]", b"{"], "t:1", "is not a JSON object"),
+        ([b"[]", b"{}", b"{"], "t:1", "(3 of 3 lines are wrong; line 2: the row is empty; line 3: "),
         ([b"{}"], "t:1", "the row is empty"),
         ([b'{"a": 1}', b"{"], "t:2", "not valid JSON"),
         ([b"3"], "t:1", "is not a JSON object"),

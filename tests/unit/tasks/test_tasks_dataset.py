@@ -117,6 +117,28 @@ def test_a_fault_names_file_line_and_fix(line: bytes, where: str, words: str) ->
     assert caught.value.fix
 
 
+def test_up_to_ten_faults_are_named_and_the_others_counted() -> None:
+    bad = [row("a"), b"[1]", row("b"), b'{"context": "q"}', *[b"PRIVATE"] * 12]
+    with pytest.raises(DataError) as caught:
+        read(*bad[:4])
+    assert str(caught.value) == (
+        'train.jsonl:2: the row is not a JSON object. Write one JSON object a line: {"context": "...", '
+        '"target": "..."}. (2 of 4 lines are wrong; line 4: the row has no target.)'
+    )
+    with pytest.raises(DataError) as caught:
+        read(*bad)
+    said = str(caught.value)
+    assert said.startswith("train.jsonl:2: ") and "(14 of 16 lines are wrong; line 4: " in said
+    assert said.count("not valid JSON at column 1") == 8 and said.endswith("; and 4 more.)")
+    assert "; line 12: not valid JSON" in said and "line 13" not in said and "PRIVATE" not in said
+
+
+def test_what_follows_a_row_that_is_too_long_keeps_its_line() -> None:
+    file = io.BytesIO(b"x" * (3 * MAX_ROW_BYTES) + b"\n" + row("a") + b"[1]\n")
+    with pytest.raises(DataError, match=r"train\.jsonl:1: the row is longer.*line 3: the row is not"):
+        read_jsonl(iter(partial(file.readline, MAX_ROW_BYTES + 2), b""), where="train.jsonl")
+
+
 def test_equal_ids_with_different_content_are_refused() -> None:
     with pytest.raises(DataError, match="its id is also the id of line 1") as caught:
         read(row("a", id="k"), row("b", id="k"))
