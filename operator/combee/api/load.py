@@ -90,6 +90,18 @@ def resources_in(text: str, where: str) -> list[Resource]:
     return [_resource(document.value, _placed(where, document)) for document in _documents(text, where)]
 
 
+def config_maps_in(text: str, where: str) -> dict[str, Mapping[str, object]]:
+    """Return name -> data of the ConfigMaps that stand beside a run. Raises ManifestError for bad YAML."""
+    maps: dict[str, Mapping[str, object]] = {}
+    for document in read_yaml(text, where):
+        value = document.value
+        if isinstance(value, Mapping) and (value.get("apiVersion"), _kind(value)) == ("v1", "ConfigMap"):
+            metadata, data = value.get("metadata"), value.get("data")
+            if isinstance(metadata, Mapping) and isinstance(data, Mapping):
+                maps[str(metadata.get("name"))] = data
+    return maps
+
+
 def _documents(text: str, where: str) -> list[Document]:
     """Return our objects, at least one. Raises ManifestError without any."""
     documents = [document for document in read_yaml(text, where) if not _others(document.value)]

@@ -28,9 +28,14 @@ def read_manifest_text(path: Path) -> str:
 
 def read_run(path: Path) -> PromptLearningRun:
     """Return the only run of a manifest file. Raises UserError when it holds more than one run."""
-    runs = parse_runs(read_manifest_text(path), str(path))
+    return run_in(read_manifest_text(path), str(path))
+
+
+def run_in(text: str, where: str) -> PromptLearningRun:
+    """Return the only run of a manifest's text. Raises UserError when it holds more than one run."""
+    runs = parse_runs(text, where)
     if len(runs) > 1:
         raise ManifestError(
-            f"{len(runs)} runs in it", where=str(path), fix="Give one run a file: a folder holds one run"
+            f"{len(runs)} runs in it", where=where, fix="Give one run a file: a folder holds one run"
         )
     return runs[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from io import BytesIO
 
 from combee.algo.membership import split_select_gate
 from combee.clients.data.rows import read_lines
@@ -20,21 +21,26 @@ Secret = Mapping[str, str]
 """The keys and values of the Secret that goes with an address."""
 
 
-def read_split(task: Task, uri: str, secret: Secret | None = None) -> Dataset:
+def read_split(task: Task, uri: str, secret: Secret | None = None, *, text: str | None = None) -> Dataset:
     """Return the rows of a file. Raises DataError, NotAvailableError or TransientError with the reason.
 
-    Recorded trajectories are kept on the disk, since they may be larger than the memory.
+    ``text``: what is in it, where that is known already; ``uri`` is only its name then. Recorded
+    trajectories are kept on the disk, since they may be larger than the memory.
     """
     if isinstance(task, TracesTask):
-        lines = read_lines(uri, max_bytes=MAX_TRACE_BYTES + 1, secret=secret)
+        lines = _lines(uri, MAX_TRACE_BYTES + 1, secret, text)
         return task.read_recorded(lines, uri, Spool().keep)
-    return task.read_rows(read_lines(uri, max_bytes=MAX_ROW_BYTES, secret=secret), uri)
+    return task.read_rows(_lines(uri, MAX_ROW_BYTES, secret, text), uri)
 
 
-def read_playbook(uri: str, secret: Secret | None = None) -> str:
+def _lines(uri: str, max_bytes: int, secret: Secret | None, text: str | None) -> Iterable[bytes]:
+    return read_lines(uri, max_bytes=max_bytes, secret=secret) if text is None else BytesIO(text.encode())
+
+
+def read_playbook(uri: str, *, text: str | None = None) -> str:
     """Return the text of an initial playbook. Raises DataError when it is too long, not UTF-8, or notes for
-    people."""
-    data = b"".join(read_lines(uri, max_bytes=MAX_PLAYBOOK_BYTES, secret=secret))
+    people. ``text``: as for ``read_split``."""
+    data = b"".join(_lines(uri, MAX_PLAYBOOK_BYTES, None, text))
     if len(data) > MAX_PLAYBOOK_BYTES:
         raise DataError(
             f"{len(data):,} bytes", where=uri, fix=f"A playbook has at most {MAX_PLAYBOOK_BYTES:,} bytes"

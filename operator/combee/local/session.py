@@ -16,12 +16,13 @@ from pathlib import Path
 from uuid import uuid4
 
 from combee.algo.tokens import estimate_tokens
+from combee.api.load import config_maps_in
 from combee.api.local import check_readable
 from combee.api.run import PromptLearningRun, manifest_digest
 from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.folder import RunFolder, RunIdentity, given_plans, holds, read_plans
 from combee.assembly.guard import BudgetGuard
-from combee.assembly.manifest import read_run
+from combee.assembly.manifest import read_manifest_text, run_in
 from combee.assembly.rollouts import Place, check_adapter, rolling_out, sandbox_of, with_agent
 from combee.assembly.splits import data_facts, refuse_too_small
 from combee.clients.model.chat import ChatClient, ChatRequest, ConnectionPool, Endpoint
@@ -41,6 +42,7 @@ from combee.local.sources import (
     endpoints,
     read_initial_playbook,
     read_splits,
+    with_config_maps,
     with_engine_models,
 )
 from combee.methods.registry import method_of
@@ -92,7 +94,9 @@ def prepare(
 ) -> Prepared:
     """Read and check all inputs. Raises UserErrors only. ``for_preview`` asks for no endpoint, ``recorded``
     for the address of none."""
-    run, base = read_run(path), path.resolve().parent
+    text, where = read_manifest_text(path), str(path)
+    run, base = run_in(text, where), path.resolve().parent
+    given = with_config_maps(given, run, config_maps_in(text, where))
     return prepare_run(run, base, given, plans, for_preview=for_preview, recorded=recorded)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from combee.api.common import SecretKeyRef, uri_scheme
+from combee.api.common import ConfigMapKeyRef, SecretKeyRef, uri_scheme
 from combee.api.engines import Engine, Vllm
 from combee.api.local import INITIAL_PLAYBOOK, USUAL_URL, Given, check_local, sources
 from combee.api.parts import DataSource
@@ -43,10 +43,18 @@ class StandIns:
     engine_keys: Mapping[str, str] = field(default_factory=dict)
     """engine -> environment variable."""
     engine_models: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, str] = field(default_factory=dict)
+    """split -> its text, from a ConfigMap that stands in the manifest's file."""
 
     def names(self) -> Given:
         """The names that are given."""
-        parts = (self.engines, self.engine_keys, self.engine_models, self.secrets, self.data)
+        parts = (
+            self.engines,
+            self.engine_keys,
+            self.engine_models,
+            self.secrets,
+            {**self.data, **self.beside},
+        )
         return Given(*(frozenset(part) for part in parts))
 
 
@@ -86,6 +94,21 @@ def _pairs(flag: str, form: str, values: Sequence[str]) -> dict[str, str]:
             raise UserError(f"not of the form {form.split(',')[0]}", where=where, fix=f"Write {flag} {form}")
         pairs[name] = rest
     return pairs
+
+
+def with_config_maps(
+    given: StandIns, run: PromptLearningRun, maps: Mapping[str, Mapping[str, object]]
+) -> StandIns:
+    """``given`` with the splits and the initial playbook whose ConfigMaps are in ``maps``."""
+    wanted = {name: source.config_map for name, source in sources(run).items()}
+    if run.spec.task.initial_playbook is not None:
+        wanted[INITIAL_PLAYBOOK] = run.spec.task.initial_playbook.config_map
+    texts = {
+        name: maps[ref.name].get(ref.key)
+        for name, ref in wanted.items()
+        if ref is not None and name not in given.data and ref.name in maps
+    }
+    return replace(given, beside={name: text for name, text in texts.items() if isinstance(text, str)})
 
 
 def check_stand_ins(run: PromptLearningRun, given: StandIns) -> None:
@@ -184,6 +207,8 @@ def read_splits(run: PromptLearningRun, task: Task, given: StandIns, base: Path)
     for name, source in sources(run).items():
         if name in given.data:
             splits[name] = read_split(task, _local_copy(name, given))
+        elif name in given.beside:
+            splits[name] = read_split(task, _named(source.config_map), text=given.beside[name])
         else:
             splits[name] = read_split(task, locate(source.uri or "", base), _secret_of(source, given))
     refuse_overlap(splits)
@@ -209,7 +234,14 @@ def read_initial_playbook(run: PromptLearningRun, given: StandIns, base: Path) -
         return ""
     if INITIAL_PLAYBOOK in given.data:
         return read_playbook(_local_copy(INITIAL_PLAYBOOK, given))
+    if INITIAL_PLAYBOOK in given.beside:
+        return read_playbook(_named(initial.config_map), text=given.beside[INITIAL_PLAYBOOK])
     return read_playbook(locate(initial.uri or "", base))
+
+
+def _named(ref: ConfigMapKeyRef | None) -> str:
+    """The name of a ConfigMap's key in messages."""
+    return f"ConfigMap {ref.name}: {ref.key}" if ref is not None else ""
 
 
 def _local_copy(name: str, given: StandIns) -> str:

@@ -67,14 +67,9 @@ def test_it_is_valid(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_its_heldout_is_large_enough_for_the_gain_it_aims_for(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = stated(name, monkeypatch)
-    for document in yaml.safe_load_all((ROOT / "examples" / name).read_text()):
-        if "heldout.jsonl" in document.get("data", {}):  # the rows that the run has on a cluster
-            own = tmp_path / "heldout.jsonl"
-            own.write_text(document["data"]["heldout.jsonl"])
-            words = [f"heldOut={own}" if word.startswith("heldOut=") else word for word in words]
     assert _exit_code([*words, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["outlook"] is None) == (name == "traces.yaml")
@@ -115,8 +110,32 @@ def test_the_next_command_has_the_flags_that_the_preview_had(
     assert CHECKED in capsys.readouterr().err
 
 
-def test_data_on_a_cluster_is_asked_for_by_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _exit_code(["preview", "-f", "examples/quickstart.yaml"]) == 2
+def quickstart(folder: Path, **data: str) -> str:
+    """The quickstart's run, with other keys in its ConfigMap; without any, without it."""
+    (claim, run, rows) = yaml.safe_load_all((ROOT / "examples/quickstart.yaml").read_text())
+    beside = [{**rows, "data": {**rows["data"], **data}}] if data else []
+    (folder / "own.yaml").write_text(yaml.safe_dump_all([claim, run, *beside]))
+    return str(folder / "own.yaml")
+
+
+def test_rows_of_a_config_map_in_the_same_file_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _exit_code(["preview", "-f", "examples/quickstart.yaml", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert sum(batch["size"] for batch in shown["batches"]) == 120 and shown["held_out"] == [100, 100]
+    bad = quickstart(tmp_path, **{"train.jsonl": '{"context": "q"}\n'})
+    assert _exit_code(["preview", "-f", bad]) == 2
+    assert "error: ConfigMap quickstart-rows: train.jsonl:1: the row has no target" in capsys.readouterr().err
+    other = ["--data", "train=examples/data/formula/train.jsonl"]
+    assert _exit_code(["preview", "-f", bad, "--json", *other]) == 0
+    assert sum(batch["size"] for batch in json.loads(capsys.readouterr().out)["batches"]) == 500
+
+
+def test_data_on_a_cluster_is_asked_for_by_its_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _exit_code(["preview", "-f", quickstart(tmp_path)]) == 2
     line = capsys.readouterr().err
     assert "spec.task.data.train.configMap" in line and "--data train=PATH" in line
     assert line.endswith("and --data heldOut=PATH for spec.task.data.heldOut.configMap.\n")
