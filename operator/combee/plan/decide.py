@@ -218,6 +218,12 @@ def _closing_cost(spec: RunSpec, state: RunState) -> Spend:
     return Spend(rollouts=rollouts, tokens=int(rollouts * _tokens_a_rollout(state)))
 
 
+def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
+    """Return what a run needs in all, from its start, to learn from ``examples`` more and be evaluated."""
+    per_example = state.per_example or _first_guess(state)
+    return state.spend + _closing_cost(spec, state) + per_example.times(examples)
+
+
 def _tokens_a_rollout(state: RunState) -> float:
     task = state.usage.get("task")
     return task.tokens / max(task.calls, 1) if task else 0.0

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from combee import strategies
+from combee.algo.budget import Spend, fits
 from combee.algo.gates import CONFIDENCE, POWER, examples_needed
 from combee.algo.ranges import Range, total
 from combee.algo.stats import detectable_gain, discordance_of, gate_power
@@ -18,10 +19,11 @@ from combee.api.run import RunSpec
 from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
-from combee.plan.decide import EVALUATIONS_PER_RUN
+from combee.plan.decide import EVALUATIONS_PER_RUN, least_spend
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
-from combee.plan.state import DataFacts, RunState
+from combee.plan.state import DataFacts, RunState, limits_of
+from combee.plan.types import RoleUsage
 from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
 
@@ -105,6 +107,8 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     rollouts, reflections = _work(spec, shape, batches)
     outlook = outlook_of(facts.gate_rows, spec.stopping.target_gain) if spec.rolls_out else None
     short = outlook is not None and not outlook.shown
+    small = f"heldOut is small: {outlook}" if short else ""
+    shortfall = _shortfall(spec, shape, batches[0].size) if spec.rolls_out and batches else ""
     return Preview(
         batches=tuple(batches),
         batch_reason=reason,
@@ -114,7 +118,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         tokens=_tokens(spec, shape, rollouts, reflections, calls),
         outlook=outlook,
         held_out=(facts.select_rows, facts.gate_rows),
-        warnings=(*shape.warnings, *((f"heldOut is small: {outlook}",) if short else ())),
+        warnings=(*shape.warnings, *filter(None, (small, shortfall))),
         refused=facts.refusal if spec.rolls_out else "",
     )
 
@@ -137,6 +141,27 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     checks = spec.method.epochs * cost.dropping.high
     rollouts = Range(min(low, fixed), fixed + replays.high + checks + (rounds - 1) * learning)
     return rollouts, Range(examples, learning * rounds) if cost.reflects else Range(0, 0)
+
+
+def _shortfall(spec: RunSpec, shape: DataShape, first: int) -> str:
+    """Return which limit of the budget pays for no iteration, and what would do; empty where all of them do.
+    It is decided as after profile, with calls as long as they are expected to be."""
+    rows = shape.facts.select_rows
+    used = RoleUsage(rows, 0, round(rows * shape.input_tokens), rows * ANSWER_TOKENS)
+    spent = Spend(rollouts=rows, tokens=used.tokens)
+    state = RunState("Learning", shape.facts, spend=spent, usage={"task": used})
+    least, batch = (least_spend(spec, state, examples) for examples in (1, first))
+    limits = limits_of(spec)
+    exceeded = fits(Spend(), least, limits)
+    if exceeded is None:
+        return ""
+    (place,) = (place for place, name, _ in limits.by_name if name == exceeded.name)
+    ends = (
+        "which pays for no iteration: the run would end as BudgetExhausted (exit code 4) with nothing learned"
+    )
+    one = f"One example takes about {least.amounts[place]:,.0f}, with the scores on select and gate"
+    useful = f"the smallest useful value is about {batch.amounts[place]:,.0f}, for a first batch of {first:,}"
+    return f"spec.budget.{exceeded.name} is {exceeded.limit:,.0f}, {ends}. {one}; {useful}"
 
 
 def outlook_of(gate_rows: int, target_gain: float) -> Outlook:
