@@ -15,6 +15,7 @@ from combee.local.flags import StandInFlags
 from combee.local.session import Prepared, data_shape, prepare
 from combee.local.sources import parse_stand_ins
 from combee.plan.preview import Batch, Preview, preview
+from combee.report.text import amount
 
 
 def run_preview(path: Path, flags: StandInFlags, *, as_json: bool) -> int:
@@ -46,6 +47,7 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
     """Return batches, tree, calls, tokens, gain, warnings and the next command for people, or JSON."""
     if as_json:
         return json.dumps(asdict(shown), indent=1)
+    between = f"from {amount(shown.tokens.low)} to {amount(shown.tokens.high)}"
     lines = [
         f"{name}: {len(shown.batches)} iterations at the sizes known now",
         "",
@@ -62,7 +64,8 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
         f"rollouts (map, replay, heldOut)   {shown.rollouts}",
         f"reflections                       {shown.reflections}",
         f"aggregator calls                  {shown.aggregator_calls}",
-        f"tokens, estimated                 {shown.tokens}",
+        f"tokens, likely                    about {amount(shown.likely_tokens)}, {between}",
+        f"tokens, with a full playbook      {amount(shown.most_tokens)}{_ended(shown)}",
         *_held_out(shown),
         "",
     ]
@@ -71,6 +74,12 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
         lines.append(f"would be refused: {shown.refused}")
     lines.append("Nothing was spent." if shown.refused else f"Nothing was spent. Next: {next_command}")
     return "\n".join(lines)
+
+
+def _ended(shown: Preview) -> str:
+    if shown.token_limit is None or shown.token_limit >= shown.most_tokens:
+        return ""
+    return f"; spec.budget.tokens ends the run at {amount(shown.token_limit)}"
 
 
 def _held_out(shown: Preview) -> list[str]:

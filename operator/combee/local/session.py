@@ -50,6 +50,7 @@ from combee.plan.decide import Identity
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts, limits_of
 from combee.plan.types import IterationPlan, Outcome
+from combee.records import Example
 from combee.report.bundle import RESULT_FILE, texts
 from combee.report.outcome import Session, data_info, model_info
 from combee.report.progress import ProgressState
@@ -330,14 +331,19 @@ def data_shape(prepared: Prepared) -> DataShape:
     """What a preview needs to know of the data."""
     task = task_of(prepared.run.spec.task)
     train = prepared.splits["train"].examples
-    tokens = sum(one.tokens or estimate_tokens(task.model_input(one)) for one in train) / max(1, len(train))
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
     spec = prepared.run.spec
     method, text, budget_tokens = method_of(spec), prepared.initial_playbook, spec.method.render_token_budget
     start = method.initial(text) if text else method.empty()
     parts = method.render(start, budget_tokens=budget_tokens, verify=spec.verify)
-    overhead = estimate_tokens(task.instructions)
-    return DataShape(prepared.facts, tokens + overhead, warnings, max(1, len(parts.components)))
+
+    def prompt_tokens(one: Example) -> int:
+        prompt = method.rollout_prompt(task.instructions, "", task.model_input(one))
+        return sum(estimate_tokens(message.content) for message in prompt.messages)
+
+    tokens = sum(one.tokens or prompt_tokens(one) for one in train) / max(1, len(train))
+    components = max(1, len(parts.components))
+    return DataShape(prepared.facts, tokens, warnings, components, estimate_tokens(parts.text))
 
 
 async def _until_outcome(executor: LocalExecutor) -> Outcome:

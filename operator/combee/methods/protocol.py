@@ -275,6 +275,8 @@ class Cost:
     """it scores on select what it tries out, so that what it renders is not scored there once more."""
     clusters: int | None = None
     """calls of its group-by; None: as many as there are lessons that say nearly the same."""
+    kept: float = 0.1
+    """entries for each example that come to be shown, of 50 tokens each, as preview expects them."""
 
 
 VariantKind = Literal["start", "rewrite", "lessons", "merge"]

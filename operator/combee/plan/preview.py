@@ -22,9 +22,9 @@ from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN, least_spend
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
+from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, tokens
 from combee.plan.state import DataFacts, RunState, limits_of
 from combee.plan.types import RoleUsage
-from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,12 @@ class Preview:
     aggregator_calls: Range
     reflections: Range
     tokens: Range
+    """from what models that write little take to what models that write much do."""
+    likely_tokens: int
+    most_tokens: int
+    """with all that may be tried, and the playbook at its budget from the first call on."""
+    token_limit: int | None
+    """budget.tokens, which ends the run."""
     outlook: Outlook | None
     """what gate can show; None where nothing is scored."""
     held_out: tuple[int, int]
@@ -93,18 +99,20 @@ class DataShape:
 
     facts: DataFacts
     input_tokens: float
-    """the mean tokens of a model input, instructions included."""
+    """the mean tokens of a rollout's prompt, without an artifact."""
     warnings: tuple[str, ...] = field(default=())
     components: int = 1
     """the number of texts that a method reduces separately."""
+    start_tokens: int = 0
+    """the tokens of the artifact that the run starts from."""
 
 
 def preview(spec: RunSpec, shape: DataShape) -> Preview:
     """Return the whole run at the sizes it would take if nothing were measured."""
     facts = shape.facts
     batches, reason = _batches(spec, shape)
-    calls = total([batch.aggregator_calls for batch in batches])
     rollouts, reflections = _work(spec, shape, batches)
+    counts = _counts(spec, shape, batches, rollouts, reflections)
     outlook = outlook_of(facts.gate_rows, spec.stopping.target_gain) if spec.rolls_out else None
     short = outlook is not None and not outlook.shown
     small = f"heldOut is small: {outlook}" if short else ""
@@ -113,9 +121,12 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         batches=tuple(batches),
         batch_reason=reason,
         rollouts=rollouts,
-        aggregator_calls=calls,
+        aggregator_calls=counts.aggregator_calls,
         reflections=reflections,
-        tokens=_tokens(spec, shape, rollouts, reflections, calls),
+        tokens=Range(tokens(counts, LITTLE), tokens(counts, MUCH)),
+        likely_tokens=tokens(counts, USUAL),
+        most_tokens=tokens(counts, ALL),
+        token_limit=spec.budget.tokens,
         outlook=outlook,
         held_out=(facts.select_rows, facts.gate_rows),
         warnings=(*shape.warnings, *filter(None, (small, shortfall))),
@@ -229,21 +240,20 @@ def _of_one_part(spec: RunSpec, iteration: int, size: int, cost: Cost) -> Batch:
     )
 
 
-def _tokens(spec: RunSpec, shape: DataShape, rollouts: Range, reflections: Range, calls: Range) -> Range:
-    playbook = spec.method.render_token_budget
-    low = (
-        rollouts.low * (shape.input_tokens + ANSWER_TOKENS)
-        + reflections.low * (shape.input_tokens + REFLECTION_TOKENS)
-        + calls.low * REFLECTION_TOKENS
+def _counts(
+    spec: RunSpec, shape: DataShape, batches: Sequence[Batch], rollouts: Range, reflections: Range
+) -> Counts:
+    cost = _cost(spec, shape, 1, 1)
+    return Counts(
+        rollouts=rollouts,
+        reflections=reflections,
+        aggregator_calls=total([batch.aggregator_calls for batch in batches]),
+        examples=shape.facts.train_rows * spec.method.epochs,
+        input_tokens=shape.input_tokens,
+        start_tokens=shape.start_tokens,
+        budget_tokens=spec.method.render_token_budget,
+        leaf_inputs=max((batch.leaf_inputs for batch in batches), default=0),
+        kept=cost.kept,
+        reflects=cost.reflects,
+        embeds=spec.aggregation.traits.embeds,
     )
-    full = shape.input_tokens + playbook
-    high = (
-        rollouts.high * (full + ANSWER_TOKENS)
-        + reflections.high * (full + ANSWER_TOKENS + REFLECTION_TOKENS)
-        + calls.high
-        * (playbook + spec.aggregation.leaf_size * REFLECTION_TOKENS + ENTRIES_PER_LEAF * ENTRY_TOKENS)
-    )
-    if spec.aggregation.traits.embeds:  # every reflection is embedded
-        low += reflections.low * REFLECTION_TOKENS
-        high += reflections.high * REFLECTION_TOKENS
-    return Range(round(low), round(high))

@@ -61,6 +61,7 @@ class AceMethod(Method[Ledger]):
             tried=Range(0, 3 * of.size if replayed else 0),
             rounds=verification.ROUNDS,
             dropping=Range(0, 3 * of.select_rows if replayed else 0),
+            kept=0.05 if replayed else 0.3,
         )
 
     def group(self, updates: Sequence[Update], *, cap: int, max_tokens: int = MAX_TOKENS) -> Grouping:

@@ -64,7 +64,7 @@ class GepaMethod(Method[Pool]):
         children, merges = 2, 1
         scored = 1 + children * of.texts + merges
         tried = Range(0, children * (1 + retries) * of.size + scored * of.select_rows)
-        return Cost(tried, rounds=2, reflects=False, knows_select=True, clusters=1)
+        return Cost(tried, rounds=2, reflects=False, knows_select=True, clusters=1, kept=0.3)
 
     def empty(self) -> Pool:
         return pool.started({pool.MAIN: ""}, seed=self.terms.seed)

@@ -1,0 +1,94 @@
+"""How many tokens a run takes, before a call is made. Pure.
+
+What is read is known: the rows, with the base method's words around them, and the playbook that the run
+starts from. What models write is not, nor how much of it comes to be shown. So a run is told of three times,
+with models that write little, as usual and much; docs/method.md has the runs that this was compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from combee.algo.ranges import Range
+from combee.plan.expected import ANSWER_TOKENS
+from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
+
+FORM_TOKENS = 350
+"""the words of the base method in a call that reflects or aggregates; ACE's have 330 and 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How much models write: tokens of an answer and of a reflection, and entries that come to be shown as a
+    multiple of what the base method keeps; and the share of a range of counts that comes about."""
+
+    answer: float
+    reflection: float
+    kept: float
+    share: float
+
+    def of(self, counts: Range) -> float:
+        """Return the count that comes about.
+
+        >>> Writing(30, 100, 1, 0.25).of(Range(10, 30))
+        15.0
+        """
+        return counts.low + self.share * (counts.high - counts.low)
+
+
+LITTLE = Writing(answer=30, reflection=100, kept=1 / 3, share=0.0)
+USUAL = Writing(answer=ANSWER_TOKENS, reflection=REFLECTION_TOKENS, kept=1, share=0.25)
+MUCH = Writing(answer=600, reflection=600, kept=3, share=0.5)
+ALL = Writing(answer=600, reflection=600, kept=1e9, share=1.0)
+"""As much, with all that may be tried, and the playbook at its budget from the first call on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The calls of a run, and what they are given."""
+
+    rollouts: Range
+    reflections: Range
+    aggregator_calls: Range
+    examples: int
+    """examples that are learned from, over all epochs."""
+    input_tokens: float
+    """of a rollout's prompt without a playbook."""
+    start_tokens: float
+    """of the playbook that the run starts from."""
+    budget_tokens: int
+    """the most tokens of a playbook."""
+    leaf_inputs: int
+    """reflections, or trajectories where none are made, that an aggregator call is given."""
+    kept: float
+    """entries for each example that come to be shown, as the base method expects them."""
+    reflects: bool
+    embeds: bool
+
+
+def tokens(counts: Counts, writing: Writing) -> int:
+    """Return the tokens that a run takes with models that write so much.
+
+    A call shows the playbook as it stands halfway, on average; a retry, a repair and a race are left out.
+    """
+    shown = _playbook(counts, writing)
+    answered = counts.input_tokens + shown + writing.answer
+    given = writing.reflection if counts.reflects else counts.input_tokens + writing.answer
+    written = ENTRY_TOKENS * min(ENTRIES_PER_LEAF, counts.leaf_inputs)
+    reflected = answered + FORM_TOKENS + writing.reflection
+    aggregated = FORM_TOKENS + shown + given * counts.leaf_inputs + written
+    reflections = writing.of(counts.reflections)
+    return round(
+        writing.of(counts.rollouts) * answered
+        + reflections * (reflected + (writing.reflection if counts.embeds else 0))
+        + writing.of(counts.aggregator_calls) * aggregated
+    )
+
+
+def _playbook(counts: Counts, writing: Writing) -> float:
+    """Return the mean tokens of the playbook over a run in which it grows by an equal amount each example,
+    until it is at its budget."""
+    start = min(counts.start_tokens, counts.budget_tokens)
+    room = counts.budget_tokens - start
+    grown = ENTRY_TOKENS * counts.kept * writing.kept * counts.examples
+    return start + (grown / 2 if grown <= room else room - room * room / (2 * grown))
