@@ -8,19 +8,15 @@ caching on; DESIGN's facts: within 15 % of every row up to 512 calls in flight).
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from combee.algo.schedule import Beside, Schedule, Starts, schedule_of
+from combee.algo.schedule import Beside, Schedule, Stage, schedule_of, turns
 from combee.errors import BugError
 
 Call = tuple[float, float]
 """(uncached prompt tokens, completion tokens), both finite and at least 0."""
-Chain = Sequence[Call]
-Stage = Sequence[Chain]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,52 +51,34 @@ class LatencyLaw:
 H200 = LatencyLaw()
 
 
-def retime(stages: Sequence[Stage], slots: int, law: LatencyLaw, beside: Beside | None = None) -> Schedule:
+def retime(
+    stages: Sequence[Stage[Call]], slots: int, law: LatencyLaw, beside: Beside | None = None
+) -> Schedule:
     """Seconds that recorded calls take on ``slots`` under ``law``, and of each stage. No clock enters.
 
-    A stage is a set of chains, a chain is calls made one after the other; a stage starts when all before
-    have ended, a stage in ``beside`` as in ``list_schedule``. Ready calls are started first come, first
-    served (ties in the order of the chains) while a slot is free. Calls that run share the decoder: it
-    serves all of them at the pace of how many there are at that moment, and stands still while the prompts
-    of those just started are read. The next event is always the end of the call with the fewest tokens to
-    go, so the schedule is exact and deterministic. Empty stages and chains take no time. ``slots`` < 1, and
-    NaN, infinite or negative token counts, raise ``BugError``. Source: DESIGN section 6 ("Modelled time").
-    Cost: O(c log slots) for c calls.
+    A stage is a set of chains, a chain is calls made one after the other; who waits for whom: ``turns``.
+    Calls that run share the decoder: it serves all of them at the pace of how many there are at that moment,
+    and stands still while the prompts of those just started are read. The next event is always the end of the
+    call with the fewest tokens to go, so the schedule is exact and deterministic. Empty stages and chains
+    take no time. ``slots`` < 1, and NaN, infinite or negative token counts, raise ``BugError``. Source:
+    DESIGN section 6 ("Modelled time"). Cost: O(c log slots) for c calls.
 
     >>> law = LatencyLaw(decode_seconds=0.01, decode_per_concurrent=0.001, prefill_seconds_per_token=0.0)
     >>> [round(retime([[[(0, 100)], [(0, 100)]]], slots, law).seconds, 6) for slots in (1, 2)]
     [2.2, 1.2]
     """
-    if slots < 1:
-        raise BugError(f"slots must be at least 1, not {slots}", where="retime")
-    starts = Starts(stages, beside or {})
-    ready = deque((stage, k, 0) for stage, k in starts.first())
-    running: list[tuple[float, int, int, int, int]] = []
     ends = [0.0] * len(stages)
-    seconds = clock = 0.0
-    started = 0
-    while ready or running:
-        reading = 0.0
-        while ready and len(running) < slots:
-            stage, k, position = ready.popleft()
-            uncached, out = _checked(stages[stage][k][position])
-            reading += law.prefill_seconds_per_token * uncached
-            heapq.heappush(running, (clock + out, started, stage, k, position))
-            started += 1
-        first = running[0][0]
-        seconds += reading + (first - clock) * law.step(len(running))
-        clock = first
-        while running and running[0][0] <= clock:
-            _, _, stage, k, position = heapq.heappop(running)
+    seconds = decoded = 0.0
+    for end, ended, began, ran in turns(stages, slots, beside, _out_tokens):
+        reading = sum(law.prefill_seconds_per_token * uncached for uncached, _ in began)
+        seconds += reading + (end - decoded) * law.step(ran)
+        decoded = end
+        for stage in ended:
             ends[stage] = seconds
-            following = position + 1 < len(stages[stage][k])
-            ready += (
-                [(stage, k, position + 1)] if following else [(*one, 0) for one in starts.ended(stage, k)]
-            )
     return schedule_of(ends)
 
 
-def _checked(call: Call) -> Call:
+def _out_tokens(call: Call) -> float:
     if not all(math.isfinite(tokens) and tokens >= 0 for tokens in call):
         raise BugError(f"a call cannot have {call} tokens", where="retime")
-    return call
+    return call[1]

@@ -6,17 +6,20 @@ import heapq
 import math
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 from cronsim import CronSim, CronSimError
 
 from combee.errors import BugError, ManifestError
 from combee.times import utc
 
-Chain = Sequence[float]
-Stage = Sequence[Chain]
+Call = TypeVar("Call")
+Chain = Sequence[Call]
+"""Calls made one after the other (roll out, reflect, ...)."""
+Stage = Sequence[Chain[Call]]
 Beside = Mapping[int, Sequence[Sequence[int]]]
 """By the index of a stage that is no barrier: for each of its chains, the chains of the stage before that it
 waits for."""
@@ -30,7 +33,7 @@ class Schedule:
     per_stage: tuple[float, ...]
 
 
-class Starts:
+class _Starts:
     """Which chains may begin, as others end.
 
     A stage begins when all before it have ended, but for those of ``beside``: each of their chains begins
@@ -38,7 +41,7 @@ class Starts:
     ``BugError`` for a first stage that is beside another, and for a chain that names one that does not exist.
     """
 
-    def __init__(self, stages: Sequence[Sequence[Sequence[object]]], beside: Beside) -> None:
+    def __init__(self, stages: Sequence[Stage[object]], beside: Beside) -> None:
         self._stages, self._beside, self._opened = stages, beside, 0
         self._left = [sum(map(bool, stage)) for stage in stages]
         self._waits: dict[tuple[int, int], int] = {}
@@ -48,11 +51,11 @@ class Starts:
 
     def _wait(self, stage: int, waited: Sequence[Sequence[int]]) -> None:
         if not 0 < stage < len(self._stages) or len(waited) != len(self._stages[stage]):
-            raise BugError(f"stage {stage} of {len(self._stages)} is beside none", where="Starts")
+            raise BugError(f"stage {stage} of {len(self._stages)} is beside none", where="schedule")
         before = self._stages[stage - 1]
         for chain, names in enumerate(waited):
             if any(not 0 <= name < len(before) for name in names):
-                raise BugError(f"chain {chain} of stage {stage} waits for {names}", where="Starts")
+                raise BugError(f"chain {chain} of stage {stage} waits for {names}", where="schedule")
             ahead = {name for name in names if before[name]}
             self._waits[stage, chain] = len(ahead)
             for name in ahead:
@@ -81,43 +84,61 @@ class Starts:
         return starting + self.first()
 
 
-def list_schedule(stages: Sequence[Stage], slots: int, beside: Beside | None = None) -> Schedule:
+def turns(
+    stages: Sequence[Stage[Call]], slots: int, beside: Beside | None, work: Callable[[Call], float]
+) -> Iterator[tuple[float, list[int], list[Call], int]]:
+    """Serve all calls on ``slots``, from one end of calls to the next: (end, the stages of the calls that
+    ended, the calls that began with the turn, how many ran).
+
+    Each call takes one slot and ends when those that run have done its ``work`` since it began; ``end`` is in
+    the unit of that. Ready calls are served first come, first served (ties in the order of the chains), as a
+    run's fair limiter serves them; the next call of a chain becomes ready when the previous ends. A stage
+    starts when all before have ended (a barrier); of a stage in ``beside`` each chain starts when those that
+    it names have. ``slots`` < 1 raises ``BugError``. Cost: O(c log slots) for c calls.
+
+    >>> [end for end, *_ in turns([[[3.0], [2.0, 2.0]], [[5.0]]], 2, None, float)]
+    [2.0, 3.0, 4.0, 9.0]
+    """
+    if slots < 1:
+        raise BugError(f"slots must be at least 1, not {slots}", where="schedule")
+    starts = _Starts(stages, beside or {})
+    ready = deque((stage, k, 0) for stage, k in starts.first())
+    running: list[tuple[float, int, int, int]] = []
+    now = 0.0
+    while ready or running:
+        began = []
+        while ready and len(running) < slots:
+            stage, k, position = ready.popleft()
+            began.append(stages[stage][k][position])
+            heapq.heappush(running, (now + work(began[-1]), stage, k, position))
+        now, ran, ended = running[0][0], len(running), []
+        while running and running[0][0] <= now:
+            _, stage, k, position = heapq.heappop(running)
+            ended.append(stage)
+            following = position + 1 < len(stages[stage][k])
+            ready += (
+                [(stage, k, position + 1)] if following else [(*one, 0) for one in starts.ended(stage, k)]
+            )
+        yield now, ended, began, ran
+
+
+def list_schedule(stages: Sequence[Stage[float]], slots: int, beside: Beside | None = None) -> Schedule:
     """Time of the stages on ``slots`` parallel call slots, in the unit of the durations (seconds).
 
-    A stage is a set of chains, a chain is the durations of calls made one after the other (roll out,
-    reflect, ...). Each call takes one slot; ready calls are served first come, first served (ties in
-    the order of the chains), as a run's fair limiter serves them; the next call of a chain becomes
-    ready when the previous ends. A stage starts when all before have ended (a barrier); of a stage in
-    ``beside`` each chain starts when those that it names have. Empty stages and chains take no time.
-    ``slots`` < 1, NaN, infinite or negative durations raise ``BugError``. Source: DESIGN section 6
-    ("Modelled time") and section 10; Graham 1966: at most (2 - 1/slots) of the best.
-    Cost: O(c log c) for c calls.
+    A stage is a set of chains, a chain is the durations of its calls; who waits for whom: ``turns``.
+    Empty stages and chains take no time. ``slots`` < 1, NaN, infinite or negative durations raise
+    ``BugError``. Source: DESIGN section 6 ("Modelled time") and section 10; Graham 1966: at most
+    (2 - 1/slots) of the best. Cost: O(c log slots) for c calls.
 
     >>> list_schedule([[[3.0], [2.0, 1.0], [2.0]], [[5.0]]], slots=2)
     Schedule(seconds=9.0, per_stage=(4.0, 5.0))
     >>> list_schedule([[[3.0], [5.0]], [[4.0]]], slots=2, beside={1: [[0]]})
     Schedule(seconds=7.0, per_stage=(5.0, 2.0))
     """
-    if slots < 1:
-        raise BugError(f"slots must be at least 1, not {slots}", where="list_schedule")
-    checked = [_checked(stage) for stage in stages]
-    starts = Starts(checked, beside or {})
-    ready = deque((stage, k, 0) for stage, k in starts.first())
-    running: list[tuple[float, int, int, int]] = []
-    ends = [0.0] * len(checked)
-    now = 0.0
-    while ready or running:
-        while ready and len(running) < slots:
-            stage, k, position = ready.popleft()
-            heapq.heappush(running, (now + checked[stage][k][position], stage, k, position))
-        now = running[0][0]
-        while running and running[0][0] <= now:
-            _, stage, k, position = heapq.heappop(running)
-            ends[stage] = now
-            following = position + 1 < len(checked[stage][k])
-            ready += (
-                [(stage, k, position + 1)] if following else [(*one, 0) for one in starts.ended(stage, k)]
-            )
+    ends = [0.0] * len(stages)
+    for end, ended, _, _ in turns(stages, slots, beside, _checked):
+        for stage in ended:
+            ends[stage] = end
     return schedule_of(ends)
 
 
@@ -133,12 +154,10 @@ def schedule_of(ends: Sequence[float]) -> Schedule:
     )
 
 
-def _checked(stage: Stage) -> Stage:
-    for chain in stage:
-        for seconds in chain:
-            if not (math.isfinite(seconds) and seconds >= 0):
-                raise BugError(f"a call cannot take {seconds} s", where="list_schedule")
-    return stage
+def _checked(seconds: float) -> float:
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise BugError(f"a call cannot take {seconds} s", where="list_schedule")
+    return seconds
 
 
 _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from combee.algo.latency import LatencyLaw, retime
+from combee.algo.schedule import list_schedule
 from combee.errors import BugError
 
 LAW = LatencyLaw()
@@ -46,6 +47,16 @@ def test_nothing_beats_the_bounds_and_the_parts_make_the_whole(stages: list, slo
     assert done == retime(stages, slots, LAW)
     crowded = [[[(u, out * LAW.step(slots) / LAW.step(1)) for u, out in c] for c in s] for s in stages]
     assert done.seconds <= retime(crowded, 1, LAW).seconds + 1e-9
+
+
+@given(st.lists(st.lists(st.lists(st.integers(0, 4), max_size=4), max_size=9)), st.integers(1, 4))
+@example([[[2, 2, 1], [2, 2], [2, 3]]], 2)
+@settings(deadline=None)
+def test_a_decoder_that_nothing_slows_down_is_a_list_schedule(stages: list, slots: int) -> None:
+    """Calls that end at once are followed in the order of their chains by both."""
+    alone = LatencyLaw(decode_seconds=1.0, decode_per_concurrent=0.0, prefill_seconds_per_token=0.0)
+    calls = [[[(0, out) for out in chain] for chain in stage] for stage in stages]
+    assert retime(calls, slots, alone) == list_schedule(stages, slots)
 
 
 @given(STAGES, SLOTS, st.integers(1, 40))
