@@ -90,5 +90,5 @@ async def _answers(
         return trajectory
 
     answers = await pooled(list(enumerate(different.values())), answer, width=context.concurrency)
-    answer_to = {**known, **dict(zip(different, answers, strict=True))}
-    return [answer_to[key] for key in keys]
+    answered = dict(zip(different, answers, strict=True))
+    return [answered[key] if key in answered else known[key] for key in keys]
