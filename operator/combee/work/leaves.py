@@ -17,13 +17,11 @@ from combee.records import Reflection
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
 from combee.work.pool import pooled
-from combee.work.reduction import CHAINS, Leaf, leaf_stage
+from combee.work.reduction import AGAIN_TEMPERATURE, CHAINS, Leaf, leaf_stage
 from combee.work.variants import dealt_to, name_of
 
 MAP_ROUNDS = 2
 """Rounds that a map makes of a reflection."""
-AGAIN_TEMPERATURE = 0.7
-"""The least that a second round is drawn at: at 0 a model says the same again."""
 
 
 @dataclass(frozen=True, slots=True)

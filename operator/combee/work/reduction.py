@@ -17,6 +17,8 @@ from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
 from combee.work.retention import Level, summed
 
+AGAIN_TEMPERATURE = 0.7
+"""The least that an ask after the first is drawn at: at 0 a model says the same again."""
 CHAINS = 1_000_000
 """More chains than any part has."""
 Parsed = TypeVar("Parsed")
@@ -81,9 +83,18 @@ class Reduction:
         call: str = "an aggregator call",
         ordinal: int = 0,
     ) -> Parsed | None:
-        """Return the proposer's answer; None if lost: the next round or the other copy may carry them."""
+        """Return the proposer's answer; None if lost: the next round or the other copy may carry them.
+        ``ordinal``: how often it may have been asked before."""
         try:
-            return await self.asker.ask("proposer", prompt, parse, stage=stage, chain=chain, ordinal=ordinal)
+            return await self.asker.ask(
+                "proposer",
+                prompt,
+                parse,
+                stage=stage,
+                chain=chain,
+                ordinal=ordinal,
+                least_temperature=AGAIN_TEMPERATURE if ordinal else 0.0,
+            )
         except LOSSES as error:
             self.lost(error, call)
             return None

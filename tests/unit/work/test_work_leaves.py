@@ -34,6 +34,8 @@ class Forgetful(Model):
     carries: Carries = lambda _item, _ordinal: True
     loses: Carries = lambda _item, _ordinal: False
     leaves: list[tuple[str, int]] = field(default_factory=list)
+    drawn_at: set[tuple[int, float]] = field(default_factory=set)
+    """how often a leaf was asked before, and at which temperature it was asked then."""
 
     async def make(self, request: ChatRequest) -> Completion:
         words = request.prompt.messages[-1].content
@@ -42,6 +44,7 @@ class Forgetful(Model):
             return await super().make(request)
         (item,) = items
         self.leaves.append((item, request.ordinal))
+        self.drawn_at.add((request.ordinal, request.sampling.temperature))
         if self.loses(item, request.ordinal):
             raise TransientError("the server is away")
         (text,) = LESSON.findall(words)
@@ -143,6 +146,13 @@ async def test_what_a_leaf_lost_is_asked_for_again_on_the_spot_and_then_by_the_r
         ("leaf round 4", 6, 6, 24),
         ("merge", 0, 24, 24),
     ]
+
+
+async def test_what_was_lost_is_drawn_with_luck_by_the_map_and_by_the_reduce(tmp_path: Path) -> None:
+    stubborn = {f"r-{n:05d}": n % 4 for n in range(ROWS)}
+    model = Forgetful(carries=lambda item, ordinal: ordinal >= stubborn[item])
+    await learned(tmp_path, model)
+    assert model.drawn_at == {(0, 0.0), (1, 0.7), (2, 0.7), (3, 0.7)}, "at 0 a model says the same again"
 
 
 @pytest.mark.parametrize(("most", "asked"), [(1, 1), (2, 2), (4, 2)])
