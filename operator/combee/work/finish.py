@@ -39,7 +39,7 @@ from combee.work.context import (
 from combee.work.decode import outcome_of, update_of, without_diagnosis
 from combee.work.happened import happened
 from combee.work.passages import checked, leak_corpus, repeated
-from combee.work.retention import level_report
+from combee.work.retention import Lessons
 from combee.work.rollouts import evaluate, mean, mean_partial
 from combee.work.variants import of_text
 from combee.work.verify import Question, run_verification
@@ -351,4 +351,5 @@ def _rendered_lessons(context: WorkContext, iteration: _Iteration) -> int:
     texts = {view.text for view in views if view.rendered}
     updates = [update for update in iteration.inputs.updates if update.text in texts]
     reflections = [reflection for reflection in iteration.inputs.reflections if reflection.lessons]
-    return level_report(context.method, "rendered", 0, 0, reflections, updates).carried
+    carried = context.method.carried_all(reflections, updates)
+    return Lessons.of(reflections).level("rendered", 0, 0, carried).carried

@@ -28,7 +28,7 @@ from combee.work.context import (
 from combee.work.decode import leaf_of, reflection_of
 from combee.work.pool import pooled
 from combee.work.reduction import Leaf, Reduction, input_tokens, joined
-from combee.work.retention import rarity_report
+from combee.work.retention import Lessons
 from combee.work.together import Together
 from combee.work.variants import changes_of, name_of, of_text
 
@@ -44,9 +44,10 @@ async def run_reduce(
     parts = await _parts(context, plan, shown, reflections, made)
     reduction = joined(context, [part for part, _ in parts])
     updates = [update for _, part_updates in parts for update in part_updates]
+    carried = context.method.carried_all(reflections, updates)
     retention = {
         "levels": [asdict(level) for level in reduction.levels],
-        "byRarity": rarity_report(context.method, reflections, updates),
+        "byRarity": Lessons.of(reflections).by_rarity(carried),
     }
     summary = StepSummary(
         step=step.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain as chained
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from combee.plan.types import IterationPlan
 from combee.records import Prompt, Reflection
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
-from combee.work.retention import Level, summed
+from combee.work.retention import Lessons, Level, summed
 
 AGAIN_TEMPERATURE = 0.7
 """The least that an ask after the first is drawn at: at 0 a model says the same again."""
@@ -41,7 +42,7 @@ class Leaf:
     """whether the call was lost; it gave nothing then."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Reduction:
     """One part of a reduce step. ``tokens[i]``: what reflection i adds to an aggregator's prompt;
     ``overhead_tokens``: that prompt without reflections. Both as the server counts, by the plan's factor."""
@@ -65,6 +66,17 @@ class Reduction:
     def caps(self) -> Caps:
         """What an aggregator call may take."""
         return Caps(self.plan.max_fan_in, self.plan.max_input_tokens, self.overhead_tokens)
+
+    @cached_property
+    def lessons(self) -> Lessons:
+        """All lessons of the part."""
+        return Lessons.of(self.reflections)
+
+    def report(self, level: str, calls: int, inputs: int, updates: Sequence[Update]) -> frozenset[str]:
+        """Put down how many lessons the updates so far carry, and return the ids of these."""
+        carried = self.context.method.carried_all(self.reflections, updates)
+        self.levels.append(self.lessons.level(level, calls, inputs, carried))
+        return carried
 
     def progress(self, stage: str, total: int) -> None:
         """Begin a stage of ``total`` calls."""

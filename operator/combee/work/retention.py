@@ -6,7 +6,7 @@ distinct lesson (a cluster of lessons that say the same) is carried when one of 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from operator import add
@@ -14,8 +14,6 @@ from typing import Any
 
 from combee.algo.components import similarity_labels
 from combee.algo.retransmit import lost_lessons
-from combee.methods.base import Method
-from combee.methods.protocol import Update
 from combee.records import Lesson, Reflection
 
 RARITY = ((1, 1, "1"), (2, 4, "2-4"), (5, 10**9, "5+"))
@@ -42,77 +40,55 @@ def summed(levels: Iterable[Level]) -> list[Level]:
     return list(by_name.values())
 
 
-def to_send_again(
-    method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]
-) -> list[int]:
-    """Return the positions of the reflections that state a lesson which was lost; in order, and without those
-    whose statement of it was carried."""
-    carried = method.carried_all(reflections, updates)
-    lessons, clusters = _clusters(reflections)
-    lost = lost_lessons(clusters, [lesson.id in carried for lesson in lessons])
-    ids = {
-        lesson.id
-        for lesson, cluster in zip(lessons, clusters, strict=True)
-        if cluster in lost and lesson.id not in carried
-    }
-    return [
-        position
-        for position, reflection in enumerate(reflections)
-        if any(lesson.id in ids for lesson in reflection.lessons)
-    ]
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """All lessons of some reflections and which distinct one each states. ``carried``: ids of lessons."""
 
+    reflections: Sequence[Reflection]
+    lessons: Sequence[Lesson]
+    clusters: Sequence[int]
+    """the number of the distinct lesson that each lesson states."""
 
-def _clusters(reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[int]]:
-    """Return all lessons, and which distinct one each states."""
-    lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
-    # Lessons are one if numbers, identifiers and condition match and wordings share 60 % (DESIGN section 5).
-    return lessons, similarity_labels([lesson.text for lesson in lessons], same_condition=True)
+    @classmethod
+    def of(cls, reflections: Sequence[Reflection]) -> Lessons:
+        """Return the lessons of these reflections."""
+        lessons = [lesson for reflection in reflections for lesson in reflection.lessons]
+        # Lessons are one if numbers, identifiers and condition match and wordings share 60 %.
+        clusters = similarity_labels([lesson.text for lesson in lessons], same_condition=True)
+        return cls(reflections, lessons, clusters)
 
+    def to_send_again(self, carried: Collection[str]) -> list[int]:
+        """Return the positions of the reflections that state a lesson which was lost; in order, and without
+        those whose statement of it was carried."""
+        lost = lost_lessons(self.clusters, [lesson.id in carried for lesson in self.lessons])
+        ids = {
+            lesson.id
+            for lesson, cluster in zip(self.lessons, self.clusters, strict=True)
+            if cluster in lost and lesson.id not in carried
+        }
+        return [
+            position
+            for position, reflection in enumerate(self.reflections)
+            if any(lesson.id in ids for lesson in reflection.lessons)
+        ]
 
-def _distinct(reflections: Sequence[Reflection], carried: Collection[str]) -> list[tuple[int, bool]]:
-    """Return (how often stated, carried?) for each distinct lesson. ``carried``: ids of lessons."""
-    counts: dict[int, int] = defaultdict(int)
-    carried_clusters: set[int] = set()
-    lessons, clusters = _clusters(reflections)
-    for lesson, cluster in zip(lessons, clusters, strict=True):
-        counts[cluster] += 1
-        if lesson.id in carried:
-            carried_clusters.add(cluster)
-    return [(counts[cluster], cluster in carried_clusters) for cluster in sorted(counts)]
+    def level(self, name: str, calls: int, inputs: int, carried: Collection[str]) -> Level:
+        """Count the distinct lessons, and how many of them are carried."""
+        distinct = self._distinct(carried)
+        return Level(name, calls, inputs, len(distinct), sum(is_carried for _, is_carried in distinct))
 
+    def by_rarity(self, carried: Collection[str]) -> list[dict[str, Any]]:
+        """Count distinct lessons and those that are carried, by how many reflections state them."""
+        distinct = self._distinct(carried)
+        rows = []
+        for low, high, label in RARITY:
+            within = [is_carried for count, is_carried in distinct if low <= count <= high]
+            rows.append({"copies": label, "distinct": len(within), "carried": sum(within)})
+        return rows
 
-def _level(
-    name: str, calls: int, inputs: int, reflections: Sequence[Reflection], carried: Collection[str]
-) -> Level:
-    distinct = _distinct(reflections, carried)
-    return Level(name, calls, inputs, len(distinct), sum(is_carried for _, is_carried in distinct))
-
-
-def level_report(
-    method: Method[Any],
-    name: str,
-    calls: int,
-    inputs: int,
-    reflections: Sequence[Reflection],
-    updates: Sequence[Update],
-) -> Level:
-    """Count the distinct lessons of all reflections, and how many of them the updates so far carry."""
-    return _level(name, calls, inputs, reflections, method.carried_all(reflections, updates))
-
-
-def chosen_report(name: str, calls: int, reflections: Sequence[Reflection], chosen: Collection[int]) -> Level:
-    """Count the distinct lessons of all reflections, and those in the ``chosen`` positions."""
-    ids = {lesson.id for position in chosen for lesson in reflections[position].lessons}
-    return _level(name, calls, len(reflections), reflections, ids)
-
-
-def rarity_report(
-    method: Method[Any], reflections: Sequence[Reflection], updates: Sequence[Update]
-) -> list[dict[str, Any]]:
-    """Count distinct lessons and those that are carried, by how many reflections state them."""
-    distinct = _distinct(reflections, method.carried_all(reflections, updates))
-    rows = []
-    for low, high, label in RARITY:
-        carried = [is_carried for count, is_carried in distinct if low <= count <= high]
-        rows.append({"copies": label, "distinct": len(carried), "carried": sum(carried)})
-    return rows
+    def _distinct(self, carried: Collection[str]) -> list[tuple[int, bool]]:
+        """Return (how often stated, carried?) for each distinct lesson."""
+        stated = Counter(self.clusters)
+        clusters = zip(self.lessons, self.clusters, strict=True)
+        kept = {cluster for lesson, cluster in clusters if lesson.id in carried}
+        return [(times, cluster in kept) for cluster, times in stated.items()]

@@ -19,7 +19,7 @@ from combee.records import Lesson, Reflection
 from combee.work.finish import run_finish
 from combee.work.map import run_map
 from combee.work.reduce import run_reduce
-from combee.work.retention import to_send_again
+from combee.work.retention import Lessons
 
 ITEM = re.compile(r"^\[(r-\d{5})\]", re.M)
 LESSON = re.compile(r"^- lesson: (.*)$", re.M)
@@ -98,14 +98,18 @@ async def test_what_is_observed_of_an_iteration_is_its_critical_path_with_its_sl
     assert usual.counts["calls"] == slow.counts["calls"] == len(model.asked)
 
 
+def sent_again(reflections: list[Reflection], updates: list[Update]) -> list[int]:
+    return Lessons.of(reflections).to_send_again(AceMethod().carried_all(reflections, updates))
+
+
 def test_a_reflection_is_sent_again_as_long_as_one_of_its_lessons_is_missing() -> None:
     texts = ["For ROI use a rate of 15%", "For EBITDA subtract 200"]
     lessons = tuple(Lesson(f"r-00000.{n}", text) for n, text in enumerate(texts))
     reflection = Reflection("r-00000", "1@0", False, "It went astray.", lessons)
     updates = [Update("ADD", "strategies", text, frozenset({"1@0"})) for text in texts]
-    assert to_send_again(AceMethod(), [reflection], []) == [0]
-    assert to_send_again(AceMethod(), [reflection], updates[:1]) == [0]
-    assert to_send_again(AceMethod(), [reflection], updates) == []
+    assert sent_again([reflection], []) == [0]
+    assert sent_again([reflection], updates[:1]) == [0]
+    assert sent_again([reflection], updates) == []
 
 
 def test_a_lesson_that_two_others_carry_is_not_sent_again() -> None:
@@ -114,6 +118,6 @@ def test_a_lesson_that_two_others_carry_is_not_sent_again() -> None:
         for n in range(4)
     ]
     update = Update("ADD", "strategies", "For ROI use 15%", frozenset({"0@0"}))
-    assert to_send_again(AceMethod(), reflections, [update]) == [1, 2, 3]
+    assert sent_again(reflections, [update]) == [1, 2, 3]
     carried = replace(update, sources=frozenset({"0@0", "2@0"}))
-    assert to_send_again(AceMethod(), reflections, [carried]) == []
+    assert sent_again(reflections, [carried]) == []

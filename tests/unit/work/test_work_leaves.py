@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from test_work_iteration import ITEM, LESSON, Model
 from test_work_stealing import ALONE, ROWS, planned, pod
 
+from combee.algo.components import similarity_labels
 from combee.clients.model.chat import ChatRequest
 from combee.clients.model.wire import Completion
 from combee.errors import BugError, TransientError
@@ -146,6 +147,21 @@ async def test_what_a_leaf_lost_is_asked_for_again_on_the_spot_and_then_by_the_r
         ("leaf round 4", 6, 6, 24),
         ("merge", 0, 24, 24),
     ]
+
+
+async def test_lessons_are_compared_once_however_many_rounds_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+
+    def labels(texts: Sequence[str], **how: Any) -> list[int]:
+        compared.append(len(texts))
+        return similarity_labels(texts, **how)
+
+    monkeypatch.setattr("combee.work.retention.similarity_labels", labels)
+    stubborn = {f"r-{n:05d}": n % 4 for n in range(ROWS)}
+    await learned(tmp_path, Forgetful(carries=lambda item, ordinal: ordinal >= stubborn[item]))
+    assert compared == [ROWS, ROWS], "by the part for its four rounds, and by all parts for rarity"
 
 
 async def test_what_was_lost_is_drawn_with_luck_by_the_map_and_by_the_reduce(tmp_path: Path) -> None:

@@ -236,8 +236,8 @@ def test_10000_reflections_never_put_more_than_the_caps_into_one_call(
     texts: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the records to the last call; what is counted of retention plays no part in it."""
-    for module in ("calls", "parallel_scan", "summarize"):
-        monkeypatch.setattr(f"combee.work.aggregation.{module}.level_report", lambda *_: None)
+    monkeypatch.setattr("combee.work.reduction.Reduction.report", lambda *_: frozenset())
+    monkeypatch.setattr("combee.work.retention.Lessons.to_send_again", lambda *_: [])
     shown = [text(f"v{n}") for n in range(texts)]
     plan = replace(PLAN, batch_size=10_000, **changes)
     given_ = [record(n, name_of(shown, dealt_to(shown, n)), words=n % 40) for n in range(10_000)]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.reduction import Reduction
-from combee.work.retention import level_report
 
 
 async def one_call(
@@ -20,10 +19,7 @@ async def one_call(
     updates where ``reflections`` only stand for others."""
     reduction.progress("reduce", 1)
     updates = trace(await leaf(reduction, reflections, "reduce", 0) if reflections else [])
-    method, calls = reduction.context.method, int(bool(reflections))
-    reduction.levels.append(
-        level_report(method, "one call", calls, len(reflections), reduction.reflections, updates)
-    )
+    reduction.report("one call", int(bool(reflections)), len(reflections), updates)
     return updates
 
 

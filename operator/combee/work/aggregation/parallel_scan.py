@@ -16,7 +16,6 @@ from combee.work.aggregation.model import climb
 from combee.work.aggregation.structured import group
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction, leaf_stage
-from combee.work.retention import level_report, to_send_again
 
 MERGES = {"Structured": group, "Model": climb}
 
@@ -28,22 +27,16 @@ async def scan(reduction: Reduction) -> list[Update]:
     before = len(reduction.asker.rows)
     merged = await MERGES[reduction.plan.merge](reduction, leaves)
     merge_calls = len(reduction.asker.rows) - before
-    reduction.levels.append(
-        level_report(reduction.context.method, "merge", merge_calls, inputs, reduction.reflections, merged)
-    )
+    reduction.report("merge", merge_calls, inputs, merged)
     return merged
 
 
 async def _rounds(reduction: Reduction) -> list[list[Update]]:
     """Make leaf calls, round after round, after those that the map made; a round takes only what was lost so
     far."""
-    plan, method = reduction.plan, reduction.context.method
+    plan = reduction.plan
     rounds = plan.max_rounds if plan.redundancy == "Retransmit" else 1
-    leaves, done = _made(reduction)
-    todo = list(range(len(reduction.reflections)))
-    if done:
-        so_far = list(chained.from_iterable(leaves))
-        todo = to_send_again(method, reduction.reflections, so_far) if _helped(reduction) else []
+    leaves, todo, done = _made(reduction)
     for number in range(done, rounds):
         if not todo:
             break
@@ -68,31 +61,31 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
             return await calls.leaf(reduction, item[1], stage, item[0], ordinal=number)
 
         leaves += await pooled(list(enumerate(groups)), leaf, width=reduction.context.concurrency)
-        so_far = list(chained.from_iterable(leaves))
-        _report(reduction, number + 1, len(groups), len(todo), so_far)
-        if number + 1 == rounds:
-            break
-        sent, todo = todo, to_send_again(method, reduction.reflections, so_far)
+        sent, todo = todo, _report(reduction, number + 1, len(groups), len(todo), leaves)
         if todo == sent and reduction.lost_calls == lost_calls:
             break  # models that were asked, and carried none of it
     return leaves
 
 
-def _made(reduction: Reduction) -> tuple[list[list[Update]], int]:
-    """Return the updates of the leaves that the map made, and how many rounds these were."""
+def _made(reduction: Reduction) -> tuple[list[list[Update]], list[int], int]:
+    """Return the updates of the leaves that the map made, which reflections to send next, and how many rounds
+    the map made."""
     leaves: list[list[Update]] = []
+    todo = list(range(len(reduction.reflections)))
     done = max((leaf.round for leaf in reduction.made), default=0)
     for number in range(1, done + 1):
         now = [leaf for leaf in reduction.made if leaf.round == number]
         leaves += [list(leaf.updates) for leaf in now]
-        so_far = list(chained.from_iterable(leaves))
-        _report(reduction, number, len(now), len(now), so_far)
-    return leaves, done
+        todo = _report(reduction, number, len(now), len(now), leaves)
+    return leaves, todo if not done or _helped(reduction) else [], done
 
 
-def _report(reduction: Reduction, number: int, calls: int, inputs: int, so_far: list[Update]) -> None:
-    name, method = f"leaf round {number}", reduction.context.method
-    reduction.levels.append(level_report(method, name, calls, inputs, reduction.reflections, so_far))
+def _report(
+    reduction: Reduction, number: int, calls: int, inputs: int, so_far: list[list[Update]]
+) -> list[int]:
+    """Put down what a round and those before it carry, and return which reflections to send again."""
+    carried = reduction.report(f"leaf round {number}", calls, inputs, list(chained.from_iterable(so_far)))
+    return reduction.lessons.to_send_again(carried)
 
 
 def _helped(reduction: Reduction) -> bool:

@@ -20,7 +20,6 @@ from combee.records import Reflection
 from combee.work.aggregation.calls import one_call
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction, input_tokens, prompt_tokens
-from combee.work.retention import level_report
 
 STAGE = "summary level"
 Behind = dict[str, tuple[Reflection, ...]]
@@ -109,9 +108,7 @@ async def _summarized(reduction: Reduction, state: _State, groups: Groups, level
     statements = [
         update for summary in state.items for update in _statements(summary, state.behind[summary.id])
     ]
-    reduction.levels.append(
-        level_report(method, stage, len(groups), len(items), reduction.reflections, statements)
-    )
+    reduction.report(stage, len(groups), len(items), statements)
 
 
 def _statements(summary: Reflection, behind: Sequence[Reflection]) -> list[Update]:

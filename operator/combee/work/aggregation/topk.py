@@ -25,7 +25,6 @@ from combee.work.aggregation.calls import one_call
 from combee.work.asker import LOSSES, Asker
 from combee.work.pool import pooled
 from combee.work.reduction import Reduction
-from combee.work.retention import chosen_report
 
 STAGE = "embed"
 Vector = NDArray[np.float32]
@@ -51,7 +50,8 @@ async def nearest(reduction: Reduction) -> list[Reflection]:
     chosen = await _chosen(reduction, placed, [vectors[texts[index]] for index in placed]) if placed else ()
     calls = len(reduction.asker.rows) - before
     reduction.left_out = len(reflections) - len(chosen)
-    reduction.levels.append(chosen_report("nearest", calls, reflections, chosen))
+    held = {lesson.id for index in chosen for lesson in reflections[index].lessons}
+    reduction.levels.append(reduction.lessons.level("nearest", calls, len(reflections), held))
     _note(reduction, len(reflections) - len(placed), len(placed), chosen)
     return [reflections[index] for index in chosen]
 
