@@ -9,71 +9,59 @@ The reduce goes on from there (``aggregation.parallel_scan``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from combee.methods.protocol import Part, Rendered, Update
+from combee.methods.protocol import Part, Rendered
 from combee.plan.types import IterationPlan
 from combee.records import Reflection
-from combee.work.asker import LOSSES, Asker
+from combee.work.aggregation import calls
+from combee.work.asker import Asker
 from combee.work.context import WorkContext
 from combee.work.pool import pooled
-from combee.work.reduction import AGAIN_TEMPERATURE, CHAINS, Leaf, leaf_stage
+from combee.work.reduction import CHAINS, Leaf, Reduction, leaf_stage
 from combee.work.variants import dealt_to, name_of
 
 MAP_ROUNDS = 2
 """Rounds that a map makes of a reflection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Distilling:
-    """One reflection of a batch, of the example at ``position``."""
+async def leaves_of(
+    context: WorkContext,
+    asker: Asker,
+    plan: IterationPlan,
+    shown: Sequence[Rendered],
+    position: int,
+    reflection: Reflection | None,
+) -> list[Leaf]:
+    """Return the leaves that the map makes of the reflection on the example at ``position``: of each part
+    that it says something of, and none where the reduce makes them."""
+    if reflection is None or not reflection.lessons or not plan.leaves_in_map:
+        return []
+    text = dealt_to(shown, position)
+    parts = context.method.parts(text, [reflection])
 
-    context: WorkContext
-    asker: Asker
-    plan: IterationPlan
-    shown: Sequence[Rendered]
-    position: int
-    reflection: Reflection
+    async def of_part(item: tuple[int, Part]) -> list[Leaf]:
+        index, part = item
+        leaf = Leaf(1, position, (), name_of(shown, text), part.name)
+        reduction = Reduction(context, plan, asker, part.shown, part.reflections)
+        return await _rounds(reduction, leaf, position + index * CHAINS)
 
-    async def leaves(self) -> list[Leaf]:
-        """Return the leaves that were made of the reflection: of each part that it says something of."""
-        text = dealt_to(self.shown, self.position)
-        parts = self.context.method.parts(text, [self.reflection]) if self.reflection.lessons else []
+    results = await pooled(list(enumerate(parts)), of_part, width=max(1, len(parts)))
+    return [leaf for leaves in results for leaf in leaves]
 
-        async def of_part(item: tuple[int, Part]) -> list[Leaf]:
-            index, part = item
-            leaf = Leaf(1, self.position, (), name_of(self.shown, text), part.name)
-            return await self._rounds(leaf, part, self.position + index * CHAINS)
 
-        results = await pooled(list(enumerate(parts)), of_part, width=max(1, len(parts)))
-        return [leaf for leaves in results for leaf in leaves]
-
-    async def _rounds(self, leaf: Leaf, part: Part, chain: int) -> list[Leaf]:
-        made: list[Leaf] = []
-        for number in range(1, min(MAP_ROUNDS, self.plan.max_rounds) + 1):
-            after = self.position if number == 1 else chain
-            updates = await self._call(part, number, chain, after)
-            made.append(replace(leaf, round=number, updates=tuple(updates or ()), lost=updates is None))
-            so_far = [update for one in made for update in one.updates]
-            carried = self.context.method.carried_all(part.reflections, so_far)
-            if all(lesson.id in carried for one in part.reflections for lesson in one.lessons):
-                break
-        return made
-
-    async def _call(self, part: Part, number: int, chain: int, after: int) -> list[Update] | None:
-        """Return what an aggregator made of a part; None where the call was lost."""
-        method, reflections = self.context.method, part.reflections
-        try:
-            return await self.asker.ask(
-                "proposer",
-                method.leaf_prompt(part.shown, reflections),
-                lambda text: method.parse_leaf(text, reflections=reflections, playbook=part.shown),
-                stage=leaf_stage(number),
-                chain=chain,
-                ordinal=number - 1,
-                least_temperature=AGAIN_TEMPERATURE if number > 1 else 0.0,
-                after=(after,),
-            )
-        except LOSSES as error:
-            self.context.progress.note(f"an aggregator call was lost: {error.code}")
-            return None
+async def _rounds(reduction: Reduction, leaf: Leaf, chain: int) -> list[Leaf]:
+    method, reflections = reduction.context.method, reduction.reflections
+    made: list[Leaf] = []
+    for number in range(1, min(MAP_ROUNDS, reduction.plan.max_rounds) + 1):
+        after = (leaf.position if number == 1 else chain,)
+        lost_calls = reduction.lost_calls
+        updates = await calls.leaf(
+            reduction, leaf_stage(number), chain, reflections, ordinal=number - 1, after=after
+        )
+        lost = reduction.lost_calls > lost_calls
+        made.append(replace(leaf, round=number, updates=tuple(updates), lost=lost))
+        carried = method.carried_all(reflections, [update for one in made for update in one.updates])
+        if all(lesson.id in carried for one in reflections for lesson in one.lessons):
+            break
+    return made

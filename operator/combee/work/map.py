@@ -13,14 +13,13 @@ from combee.algo.membership import batch, shards
 from combee.algo.tokens import estimate_tokens
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary
-from combee.records import Example, Reflection, Trajectory
+from combee.records import Example
 from combee.work.asker import Asker
 from combee.work.context import WorkContext, line_of, put_lines, read_receipt, write_receipt
 from combee.work.learn import Learning
-from combee.work.leaves import Distilling
+from combee.work.leaves import leaves_of
 from combee.work.pieces import Claims, pieces
 from combee.work.pool import pooled
-from combee.work.reduction import Leaf
 from combee.work.rollouts import refuse_a_bad_day
 from combee.work.variants import dealt_to, name_of, signed
 
@@ -68,10 +67,7 @@ async def help_others(
             asker = context.asker(plan)
 
             async def learn(position: int, asker: Asker = asker) -> None:
-                text = dealt_to(shown, position)
-                learning = Learning(context, asker, plan, position, batch_members[position], text.shown)
-                _, reflection = signed(name_of(shown, text), *await learning.learn())
-                await _leaves(context, asker, plan, shown, position, reflection)
+                await _learn(context, asker, plan, shown, position, batch_members[position])
 
             try:
                 await pooled(chunk, learn, width=context.concurrency)
@@ -81,18 +77,28 @@ async def help_others(
     return answered
 
 
-async def _leaves(
+async def _learn(
     context: WorkContext,
     asker: Asker,
     plan: IterationPlan,
     shown: Sequence[Rendered],
     position: int,
-    reflection: Reflection | None,
-) -> list[Leaf]:
-    """Return the leaves of an example's reflection, where the map makes them."""
-    if reflection is None or not plan.leaves_in_map:
-        return []
-    return await Distilling(context, asker, plan, shown, position, reflection).leaves()
+    example: Example,
+) -> _Learned:
+    """Learn from the example at a position of the batch."""
+    text = dealt_to(shown, position)
+    learning = Learning(context, asker, plan, position, example, text.shown)
+    trajectory, reflection = signed(name_of(shown, text), *await learning.learn())
+    leaves = await leaves_of(context, asker, plan, shown, position, reflection)
+    return _Learned(
+        line_of(trajectory),
+        b"" if reflection is None else line_of(reflection),
+        trajectory.correct,
+        trajectory.error,
+        0 if reflection is None else len(reflection.lessons),
+        b"".join(map(line_of, leaves)),
+        sum(leaf.lost for leaf in leaves),
+    )
 
 
 async def run_map(
@@ -115,13 +121,10 @@ async def run_map(
         if plan.shards > 1:
             await claims.settled(piece_of[position])
         learning_since = context.clock()
-        text = dealt_to(shown, position)
-        learning = Learning(context, asker, plan, position, batch_members[position], text.shown)
-        trajectory, reflection = signed(name_of(shown, text), *await learning.learn())
-        made = await _leaves(context, asker, plan, shown, position, reflection)
+        learned = await _learn(context, asker, plan, shown, position, batch_members[position])
         claims.slowest_seconds = max(claims.slowest_seconds, context.clock() - learning_since)
         context.progress.advance()
-        return _Learned.of(trajectory, reflection, made)
+        return learned
 
     results = await pooled(positions, learn, width=context.concurrency)
     refuse_a_bad_day([result.error for result in results], "examples", step.name)
@@ -153,19 +156,6 @@ class _Learned:
     """the leaves that were made of the reflection."""
     lost_calls: int
     """of these, those that were lost."""
-
-    @classmethod
-    def of(cls, trajectory: Trajectory, reflection: Reflection | None, made: Sequence[Leaf]) -> _Learned:
-        """Return what is kept of a trajectory, the reflection on it and its leaves."""
-        return cls(
-            line_of(trajectory),
-            b"" if reflection is None else line_of(reflection),
-            trajectory.correct,
-            trajectory.error,
-            0 if reflection is None else len(reflection.lessons),
-            b"".join(map(line_of, made)),
-            sum(leaf.lost for leaf in made),
-        )
 
 
 def _lines(plan: IterationPlan, results: list[_Learned]) -> dict[str, Iterator[bytes]]:

@@ -27,7 +27,7 @@ from combee.work.context import (
 )
 from combee.work.decode import leaf_of, reflection_of
 from combee.work.pool import pooled
-from combee.work.reduction import Leaf, Reduction, input_tokens, joined
+from combee.work.reduction import Leaf, Reduction, joined
 from combee.work.retention import Lessons
 from combee.work.together import Together
 from combee.work.variants import changes_of, name_of, of_text
@@ -93,11 +93,8 @@ async def _parts(
     async def reduced(item: tuple[str, Part]) -> tuple[Reduction, list[Update]]:
         name, part = item
         own = replace(context, progress=together.part()) if len(parts) > 1 else context
-        tokens, overhead = input_tokens(own, plan, part.shown, part.reflections)
         leaves = [leaf for leaf in made if (leaf.variant, leaf.part) == (name, part.name)]
-        reduction = Reduction(
-            own, plan, own.asker(plan), part.shown, part.reflections, tokens, overhead, leaves
-        )
+        reduction = Reduction(own, plan, own.asker(plan), part.shown, part.reflections, leaves)
         return reduction, changes_of(name, await reduce_of(plan.strategy)(reduction))
 
     return await pooled(parts, reduced, width=max(1, len(parts)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain as chained
@@ -16,13 +16,16 @@ from combee.plan.types import IterationPlan
 from combee.records import Prompt, Reflection
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
+from combee.work.pool import pooled
 from combee.work.retention import Lessons, Level, summed
 
 AGAIN_TEMPERATURE = 0.7
 """The least that an ask after the first is drawn at: at 0 a model says the same again."""
 CHAINS = 1_000_000
 """More chains than any part has."""
+Item = TypeVar("Item")
 Parsed = TypeVar("Parsed")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +47,13 @@ class Leaf:
 
 @dataclass
 class Reduction:
-    """One part of a reduce step. ``tokens[i]``: what reflection i adds to an aggregator's prompt;
-    ``overhead_tokens``: that prompt without reflections. Both as the server counts, by the plan's factor."""
+    """One part of a batch on its way to updates."""
 
     context: WorkContext
     plan: IterationPlan
     asker: Asker
     playbook: Rendered
     reflections: Sequence[Reflection]
-    tokens: list[int]
-    overhead_tokens: int
     made: Sequence[Leaf] = ()
     """leaves that the map made."""
     levels: list[Level] = field(default_factory=list)
@@ -68,6 +68,21 @@ class Reduction:
         return Caps(self.plan.max_fan_in, self.plan.max_input_tokens, self.overhead_tokens)
 
     @cached_property
+    def overhead_tokens(self) -> int:
+        """The tokens of an aggregator's prompt without reflections."""
+        return prompt_tokens(self.context.method.leaf_prompt(self.playbook, []), self.plan)
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """What each reflection adds to an aggregator's prompt."""
+        return self.tokens_of(self.reflections)
+
+    def tokens_of(self, inputs: Sequence[Reflection]) -> list[int]:
+        """Return what each input adds to an aggregator's prompt."""
+        prompts = [self.context.method.leaf_prompt(self.playbook, [one]) for one in inputs]
+        return [max(1, prompt_tokens(prompt, self.plan) - self.overhead_tokens) for prompt in prompts]
+
+    @cached_property
     def lessons(self) -> Lessons:
         """All lessons of the part."""
         return Lessons.of(self.reflections)
@@ -77,10 +92,6 @@ class Reduction:
         carried = self.context.method.carried_all(self.reflections, updates)
         self.levels.append(self.lessons.level(level, calls, inputs, carried))
         return carried
-
-    def progress(self, stage: str, total: int) -> None:
-        """Begin a stage of ``total`` calls."""
-        self.context.progress.begin(stage, total)
 
     def note(self, text: str) -> None:
         """Say something that a person should know."""
@@ -94,9 +105,10 @@ class Reduction:
         chain: int,
         call: str = "an aggregator call",
         ordinal: int = 0,
+        after: tuple[int, ...] = (),
     ) -> Parsed | None:
         """Return the proposer's answer; None if lost: the next round or the other copy may carry them.
-        ``ordinal``: how often it may have been asked before."""
+        ``ordinal``: how often it may have been asked before; ``after``: the chains that it waits for."""
         try:
             return await self.asker.ask(
                 "proposer",
@@ -106,12 +118,25 @@ class Reduction:
                 chain=chain,
                 ordinal=ordinal,
                 least_temperature=AGAIN_TEMPERATURE if ordinal else 0.0,
+                after=after,
             )
         except LOSSES as error:
             self.lost(error, call)
             return None
-        finally:
-            self.context.progress.advance()
+
+    async def side_by_side(
+        self, stage: str, items: Sequence[Item], work: Callable[[int, Item], Awaitable[Result]]
+    ) -> list[Result]:
+        """Return what ``work`` makes of each item and its place, which is its chain, as one stage."""
+        progress = self.context.progress
+        progress.begin(stage, len(items))
+
+        async def one(placed: tuple[int, Item]) -> Result:
+            result = await work(*placed)
+            progress.advance()
+            return result
+
+        return await pooled(list(enumerate(items)), one, width=self.context.concurrency)
 
     def lost(self, error: CombeeError, call: str) -> None:
         """Count a lost call and say so."""
@@ -152,15 +177,3 @@ def leaf_stage(number: int) -> str:
 def prompt_tokens(prompt: Prompt, plan: IterationPlan) -> int:
     """Return the tokens of a prompt as the server is expected to count them."""
     return round(plan.token_factor * sum(estimate_tokens(message.content) for message in prompt.messages))
-
-
-def input_tokens(
-    context: WorkContext, plan: IterationPlan, playbook: Rendered, reflections: Sequence[Reflection]
-) -> tuple[list[int], int]:
-    """Return the tokens of each reflection in an aggregator's prompt, and of that prompt without inputs."""
-    empty = prompt_tokens(context.method.leaf_prompt(playbook, []), plan)
-    tokens = [
-        max(1, prompt_tokens(context.method.leaf_prompt(playbook, [reflection]), plan) - empty)
-        for reflection in reflections
-    ]
-    return tokens, empty

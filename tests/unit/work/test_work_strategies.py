@@ -26,7 +26,7 @@ from combee.sim.embedding import embed
 from combee.work.aggregation.table import reduce_of
 from combee.work.asker import Asker
 from combee.work.context import line_of
-from combee.work.reduction import Reduction, input_tokens
+from combee.work.reduction import Reduction
 
 PLAN = IterationPlan(
     iteration=0, epoch=0, offset=0, batch_size=40, batch_reason="test", seed=7, in_order=False, shards=1,
@@ -156,8 +156,7 @@ def reduced(
     context: Any = SimpleNamespace(method=AceMethod(), progress=notes, concurrency=width)
     frozen = replace(PLAN, strategy=strategy, batch_size=len(given), **plan)
     clients: Any = {"proposer": client, "embedder": client}
-    tokens, overhead = input_tokens(context, frozen, PLAYBOOK, given)
-    reduction = Reduction(context, frozen, Asker(clients, {}), PLAYBOOK, given, tokens, overhead)
+    reduction = Reduction(context, frozen, Asker(clients, {}), PLAYBOOK, given)
     return Done(reduction, asyncio.run(_updates(reduction)), client, notes)
 
 

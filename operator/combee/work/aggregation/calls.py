@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from combee.methods.protocol import Update
 from combee.records import Reflection
@@ -17,17 +18,24 @@ async def one_call(
 ) -> list[Update]:
     """Make the one aggregator call of a strategy that makes no more. ``trace`` finds the sources of its
     updates where ``reflections`` only stand for others."""
-    reduction.progress("reduce", 1)
-    updates = trace(await leaf(reduction, reflections, "reduce", 0) if reflections else [])
-    reduction.report("one call", int(bool(reflections)), len(reflections), updates)
+    inputs = [reflections] if reflections else []
+    made = await reduction.side_by_side("reduce", inputs, partial(leaf, reduction, "reduce"))
+    updates = trace([update for one in made for update in one])
+    reduction.report("one call", len(inputs), len(reflections), updates)
     return updates
 
 
 async def leaf(
-    reduction: Reduction, group: list[Reflection], stage: str, chain: int, ordinal: int = 0
+    reduction: Reduction,
+    stage: str,
+    chain: int,
+    group: Sequence[Reflection],
+    *,
+    ordinal: int = 0,
+    after: tuple[int, ...] = (),
 ) -> list[Update]:
     """Make one aggregator call over reflections; a lost one gives nothing. ``ordinal``: how often they may
-    have been asked about."""
+    have been asked about; ``after``: the chains that it waits for."""
     method, playbook = reduction.context.method, reduction.playbook
     updates = await reduction.ask(
         method.leaf_prompt(playbook, group),
@@ -35,12 +43,13 @@ async def leaf(
         stage,
         chain,
         ordinal=ordinal,
+        after=after,
     )
     return updates or []
 
 
 async def merge(
-    reduction: Reduction, members: list[Update], stage: str, chain: int, *, keep: bool
+    reduction: Reduction, stage: str, chain: int, members: list[Update], *, keep: bool
 ) -> list[Update]:
     """Make one aggregator call over updates. ``keep``: what it dropped or blurred passes verbatim."""
     method, playbook = reduction.context.method, reduction.playbook

@@ -4,11 +4,12 @@ the level below; fan-in and tokens are capped by adding levels.
 
 from __future__ import annotations
 
+from functools import partial
+
 from combee.algo.tokens import estimate_tokens
 from combee.algo.tree import pack
 from combee.methods.protocol import Update
 from combee.work.aggregation.calls import canonical, merge
-from combee.work.pool import pooled
 from combee.work.reduction import Reduction
 
 
@@ -24,15 +25,7 @@ async def climb(reduction: Reduction, leaves: list[list[Update]]) -> list[Update
         if len(groups) >= len(level):
             break
         stage = f"merge level {depth}"
-        reduction.progress(stage, len(groups))
-        below = level
-
-        async def one(
-            item: tuple[int, tuple[int, ...]], stage: str = stage, below: list[list[Update]] = below
-        ) -> list[Update]:
-            members = [update for index in item[1] for update in below[index]]
-            return await merge(reduction, members, stage, item[0], keep=False)
-
-        level = await pooled(list(enumerate(groups)), one, width=reduction.context.concurrency)
+        inputs = [[update for index in group for update in level[index]] for group in groups]
+        level = await reduction.side_by_side(stage, inputs, partial(merge, reduction, stage, keep=False))
         level = [node for node in level if node]
     return canonical([update for node in level for update in node])

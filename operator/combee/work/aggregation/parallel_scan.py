@@ -6,15 +6,14 @@ depends on one call. Leaves of one reflection were made by the map (``work.leave
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain as chained
 
 from combee.algo.tree import plan_leaves
 from combee.methods.protocol import Update
-from combee.records import Reflection
 from combee.work.aggregation import calls
 from combee.work.aggregation.model import climb
 from combee.work.aggregation.structured import group
-from combee.work.pool import pooled
 from combee.work.reduction import Reduction, leaf_stage
 
 MERGES = {"Structured": group, "Model": climb}
@@ -52,15 +51,9 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
             subgroups=plan.subgroups or None,
         )
         stage = leaf_stage(number + 1)
-        reduction.progress(stage, len(dealt))
         groups = [[reduction.reflections[todo[index]] for index in leaf] for leaf in dealt]
-
-        async def leaf(
-            item: tuple[int, list[Reflection]], stage: str = stage, number: int = number
-        ) -> list[Update]:
-            return await calls.leaf(reduction, item[1], stage, item[0], ordinal=number)
-
-        leaves += await pooled(list(enumerate(groups)), leaf, width=reduction.context.concurrency)
+        leaf = partial(calls.leaf, reduction, stage, ordinal=number)
+        leaves += await reduction.side_by_side(stage, groups, leaf)
         sent, todo = todo, _report(reduction, number + 1, len(groups), len(todo), leaves)
         if todo == sent and reduction.lost_calls == lost_calls:
             break  # models that were asked, and carried none of it

@@ -4,9 +4,10 @@ call, all side by side: fixed depth at any n, and nothing is lost to a root's ca
 
 from __future__ import annotations
 
+from functools import partial
+
 from combee.methods.protocol import Update
 from combee.work.aggregation.calls import canonical, merge
-from combee.work.pool import pooled
 from combee.work.reduction import Reduction
 
 
@@ -16,10 +17,7 @@ async def group(reduction: Reduction, leaves: list[list[Update]]) -> list[Update
     plan = reduction.plan
     as_estimated = int(plan.max_input_tokens / (plan.token_factor or 1.0))
     grouping = reduction.context.method.group(updates, cap=plan.max_fan_in, max_tokens=as_estimated)
-    reduction.progress("merge", len(grouping.clusters))
-
-    async def one(item: tuple[int, list[Update]]) -> list[Update]:
-        return await merge(reduction, item[1], "merge", item[0], keep=True)
-
-    merged = await pooled(list(enumerate(grouping.clusters)), one, width=reduction.context.concurrency)
+    merged = await reduction.side_by_side(
+        "merge", grouping.clusters, partial(merge, reduction, "merge", keep=True)
+    )
     return canonical([*grouping.passed, *(update for cluster in merged for update in cluster)])

@@ -18,8 +18,7 @@ from combee.methods.base import Method
 from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.aggregation.calls import one_call
-from combee.work.pool import pooled
-from combee.work.reduction import Reduction, input_tokens, prompt_tokens
+from combee.work.reduction import Reduction, prompt_tokens
 
 STAGE = "summary level"
 Behind = dict[str, tuple[Reflection, ...]]
@@ -46,8 +45,8 @@ async def summarize(reduction: Reduction) -> list[Update]:
 
 async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
     """Return the summaries for the aggregator, and what is behind each."""
-    plan, context = reduction.plan, reduction.context
-    overhead = prompt_tokens(context.method.summary_prompt([]), plan)
+    plan = reduction.plan
+    overhead = prompt_tokens(reduction.context.method.summary_prompt([]), plan)
     caps = Caps(plan.max_fan_in, plan.max_input_tokens, overhead)
     state = _State(list(reduction.reflections), reduction.tokens)
     level = 0
@@ -57,7 +56,7 @@ async def summaries(reduction: Reduction) -> tuple[list[Reflection], Behind]:
             break
         level += 1
         await _summarized(reduction, state, groups, level)
-        state.tokens, _ = input_tokens(context, plan, reduction.playbook, state.items)
+        state.tokens = reduction.tokens_of(state.items)
         if len(pack(state.tokens, reduction.caps)) <= 1:
             break
     return _fitting(reduction, state), state.behind
@@ -82,13 +81,11 @@ def _fitting(reduction: Reduction, state: _State) -> list[Reflection]:
 
 async def _summarized(reduction: Reduction, state: _State, groups: Groups, level: int) -> None:
     """Make one level of calls and put their summaries into the state."""
-    context, method, stage = reduction.context, reduction.context.method, f"{STAGE} {level}"
-    reduction.progress(stage, len(groups))
+    method, stage = reduction.context.method, f"{STAGE} {level}"
     first, items = state.count, state.items
 
-    async def summary_of(item: tuple[int, tuple[int, ...]]) -> Reflection | None:
-        number, members = item[0], [items[index] for index in item[1]]
-        name = f"s-{first + number + 1:05d}"
+    async def summary_of(number: int, group: tuple[int, ...]) -> Reflection | None:
+        name, members = f"s-{first + number + 1:05d}", [items[index] for index in group]
         return await reduction.ask(
             method.summary_prompt(members),
             lambda text: method.parse_summary(text, summary_id=name, reflections=members),
@@ -97,7 +94,7 @@ async def _summarized(reduction: Reduction, state: _State, groups: Groups, level
             "a summary",
         )
 
-    answers = await pooled(list(enumerate(groups)), summary_of, width=context.concurrency)
+    answers = await reduction.side_by_side(stage, groups, summary_of)
     before = state.behind or {reflection.id: (reflection,) for reflection in reduction.reflections}
     pairs = [(summary, group) for summary, group in zip(answers, groups, strict=True) if summary is not None]
     state.behind = {

@@ -23,7 +23,6 @@ from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.aggregation.calls import one_call
 from combee.work.asker import LOSSES, Asker
-from combee.work.pool import pooled
 from combee.work.reduction import Reduction
 
 STAGE = "embed"
@@ -91,14 +90,11 @@ async def _embedded(reduction: Reduction, texts: list[str]) -> dict[str, Vector]
     """Return the texts' vectors, without those whose calls were lost."""
     sizes = [estimate_tokens(text) for text in texts]
     groups = pack(sizes, Caps(MAX_TEXTS, MAX_TOKENS))
-    reduction.progress(STAGE, len(groups))
 
-    async def embed(item: tuple[int, tuple[int, ...]]) -> dict[str, Vector]:
-        vectors = await _ask(reduction, [texts[index] for index in item[1]], item[0])
-        reduction.context.progress.advance()
-        return vectors
+    async def embed(chain: int, group: tuple[int, ...]) -> dict[str, Vector]:
+        return await _ask(reduction, [texts[index] for index in group], chain)
 
-    parts = await pooled(list(enumerate(groups)), embed, width=reduction.context.concurrency)
+    parts = await reduction.side_by_side(STAGE, groups, embed)
     return {text: vector for part in parts for text, vector in part.items()}
 
 
