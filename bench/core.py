@@ -227,7 +227,7 @@ def _kept(measured: Measured) -> dict[str, Any]:
     """What one run kept, and what it was worth."""
     first, held_out = measured.result["iterations"][0], measured.result["heldOut"]
     stages = [row[1] for row in calls_of(measured.out, 0)]
-    leaf = sum(stage.startswith("reduce") for stage in stages)
+    leaf = sum(stage.startswith("leaf") for stage in stages)
     merge = sum(stage.startswith("merge") for stage in stages)
     gate = held_out["gate"] if held_out else None
     return {

@@ -39,6 +39,7 @@ from combee.api.run import Batching
 from combee.local.executor import LocalExecutor
 from combee.sim.params import Law
 from combee.steps import FINISH, LEADING, MAP, PROFILE, REDUCE
+from combee.work.aggregation.calls import ONE_CALL
 from combee.work.asker import CallRow, decode_rows
 from combee.work.callgraph import graph_of
 from combee.work.context import read_receipt
@@ -227,7 +228,7 @@ def _way(found: Sequence[tuple[str, CallRow]]) -> float:
             verified.setdefault(row.stage, []).append(row.seconds)
     reduced = [row for kind, row in found if kind == REDUCE.name]
     merges = [row.seconds for row in reduced if row.stage.startswith("merge")]
-    leaves = [row.seconds for row in reduced if row.stage in ("reduce", leaf_stage(1))]
+    leaves = [row.seconds for row in reduced if row.stage in (ONE_CALL, leaf_stage(1))]
     return sum(
         (_longest_path(mapped), max(leaves, default=0), max(merges, default=0), *map(mean, verified.values()))
     )

@@ -95,4 +95,4 @@ def happened(result: dict[str, Any], screen: str, out: Path) -> None:
         for stage in step["stages"]:
             assert stage["p50"] <= stage["p90"] <= stage["p99"] <= stage["max"]
             # A second look at a few reflections may end before the last rollout does.
-            assert stage["scheduledSeconds"] > 0 or stage["stage"] == "reduce round 2"
+            assert stage["scheduledSeconds"] > 0 or stage["stage"] == "leaf round 2"

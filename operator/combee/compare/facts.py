@@ -113,11 +113,7 @@ def _parts(step: StepSummary, rows: Sequence[CallRow], slots: int, law: LatencyL
 
 def part_name(kind: str, stage: str) -> str:
     """Return the words of a table for a stage of a step."""
-    if part := kind_of(kind).part:
-        return part
-    if stage == "reduce":
-        return "one call"
-    return stage.replace("reduce round", "leaf round")
+    return kind_of(kind).part or stage
 
 
 def mean(values: Iterable[float]) -> float:

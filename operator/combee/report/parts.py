@@ -114,7 +114,8 @@ class StageTime(Model):
 
     step: str = Field(description=f"The step: {WORK}.")
     stage: str
-    """The stage's name, such as ``reduce round 1`` or ``select``. Stages are in the order of the run."""
+    """The stage's name, such as ``leaf round 1`` (earlier versions wrote ``reduce round 1``) or ``select``.
+    Stages are in the order of the run."""
     calls: Count
     """Answered calls, memo hits included."""
     scheduled_seconds: Amount

@@ -30,7 +30,7 @@ class ProgressState:
     batch_size: int = 0
     batch_reason: str = ""
     stage: str = ""
-    """the stage, such as map, reduce round 2, verify, evaluate."""
+    """the stage, such as map, leaf round 2, replay round 1, select."""
     stage_done: int = 0
     stage_total: int = 0
     """units of the stage; 0 when not stated."""

@@ -337,12 +337,18 @@ def is_broken_json(text: str) -> bool:
     return False
 
 
+def _of_today(stage: str) -> str:
+    """Return a stage's name; earlier versions wrote ``reduce round 1`` and, of a strategy of one call,
+    ``reduce``."""
+    return "one call" if stage == "reduce" else stage.replace("reduce round", "leaf round")
+
+
 def decode_rows(data: bytes) -> list[CallRow]:
     """Return the rows that ``Asker.encode`` wrote. Roles and stages are few, so rows share their strings."""
     rows = []
     for line in io.BytesIO(data):
         role, stage, *cells = json.loads(line)
-        row = CallRow(sys.intern(role), sys.intern(stage), *cells)
+        row = CallRow(sys.intern(role), sys.intern(_of_today(stage)), *cells)
         row.retried_for = tuple(map(sys.intern, row.retried_for))
         row.limits = tuple((call, before, after, why) for call, before, after, why in row.limits)
         row.look = None if row.look is None else (row.look[0], row.look[1], row.look[2], row.look[3])

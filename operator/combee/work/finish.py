@@ -322,7 +322,7 @@ def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list
         "calls": len(rows),
         "hits": sum(row.hit for row in rows),
         "tokens": tokens,
-        "aggregatorCalls": sum(row.stage.startswith(("reduce", "merge", "summary")) for row in rows),
+        "aggregatorCalls": sum(row.role == "proposer" and row.stage != MAP.name for row in rows),
         "retention": {
             "levels": levels,
             "distinct": levels[-1]["lessons"] if levels else 0,

@@ -170,8 +170,8 @@ def joined(context: WorkContext, parts: Sequence[Reduction]) -> Reduced:
 
 
 def leaf_stage(number: int) -> str:
-    """Return what the call graph calls a round of leaves, from 1."""
-    return f"reduce round {number}"
+    """Return what the call graph and the levels call a round of leaves, from 1."""
+    return f"leaf round {number}"
 
 
 def prompt_tokens(prompt: Prompt, plan: IterationPlan) -> int:

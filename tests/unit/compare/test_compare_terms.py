@@ -371,8 +371,7 @@ def test_two_tasks_are_in_one_table_and_one_plot_with_the_order_of_the_paper_bes
     ("kind", "stage", "name"),
     [
         ("profile", "wave 0", "profile"),
-        ("reduce", "reduce", "one call"),
-        ("reduce", "reduce round 2", "leaf round 2"),
+        ("map", "leaf round 2", "leaf round 2"),
         ("finish", "select", "select"),
         ("evaluate", "gate best", "gate"),
     ],

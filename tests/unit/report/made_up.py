@@ -108,7 +108,7 @@ def iteration(number: int, select: float | None, batch: int, **changes: Any) -> 
         "stepSeconds": {"map": 4.4, "reduce": 3.9, "finish": 1.1},
         "stages": [
             stage("map", "map", 2 * batch, 2.0),
-            stage("reduce", "reduce round 1", batch // 8 + 1, 1.0),
+            stage("reduce", "leaf round 1", batch // 8 + 1, 1.0),
             stage("reduce", "merge", 2, 0.5),
             stage("finish", "replay round 1", 9, 0.3),
             stage("finish", "select", 125, 0.2),

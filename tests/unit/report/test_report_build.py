@@ -254,7 +254,7 @@ def test_where_the_time_went_and_how_long_calls_took(drawn):
     assert list(rows) == [
         ("profile", "wave 0"),
         ("map", "map"),
-        ("reduce", "reduce round 1"),
+        ("reduce", "leaf round 1"),
         ("reduce", "merge"),
         ("finish", "replay round 1"),
         ("finish", "select"),
@@ -263,7 +263,7 @@ def test_where_the_time_went_and_how_long_calls_took(drawn):
     assert rows["map", "map"][2:] == ("604", "20 s", "38 %", "22 s")
     assert rows["reduce", "merge"][-1] == "", "the wall time of a step is said once"
     assert ("map", "map", "604", "1.0 s", "1.6 s", "2.0 s", "2.4 s") in made_tables["latency"].rows
-    assert "not model time" in drawn["path"].svg and "reduce round 1" in drawn["latency"].svg
+    assert "not model time" in drawn["path"].svg and "leaf round 1" in drawn["latency"].svg
     many = made_up.result(iterations=[made_up.iteration(k + 1, 0.5, 10) for k in range(20)])
     path = figures(many)["path"].svg
     assert "20 iterations" in path and "time of all iterations (s)" in path

@@ -184,6 +184,20 @@ async def test_rows_carry_what_happened_and_old_rows_are_read() -> None:
     assert old == quiet.rows and old[0].retried_for == () and not old[0].hedged
 
 
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("reduce round 2", "leaf round 2"),
+        ("reduce", "one call"),
+        ("leaf round 1", "leaf round 1"),
+        ("map", "map"),
+    ],
+)
+def test_stages_that_earlier_versions_wrote_have_the_names_of_today(written: str, name: str) -> None:
+    (read,) = decode_rows(f'["proposer", "{written}", 0, 1.5, 10, 5, 2, false, 1]\n'.encode())
+    assert read.stage == name
+
+
 def row(stage: str, seconds: float, *reasons: str, hit: bool = False, hedged: bool = False) -> CallRow:
     return CallRow("task", stage, int(1000 * seconds), seconds, 1, 1, 0, hit, 1, reasons, hedged)
 

@@ -82,7 +82,7 @@ async def test_each_reflection_has_a_leaf_in_the_map_that_waits_for_it_alone(tmp
     model = Forgetful()
     (mapped,), reduced, context = await learned(tmp_path, model)
     rows = await rows_of(context, mapped)
-    leaves = [row for row in rows if row.stage == "reduce round 1"]
+    leaves = [row for row in rows if row.stage == "leaf round 1"]
     assert len(model.leaves) == len(leaves) == ROWS == reduced.counts["updates"]
     assert {(row.chain, row.after) for row in leaves} == {(n, (n,)) for n in range(ROWS)}
     assert await rows_of(context, reduced) == [], "nothing was lost, and nothing is alike"
@@ -138,7 +138,7 @@ async def test_what_a_leaf_lost_is_asked_for_again_on_the_spot_and_then_by_the_r
     assert sorted(model.leaves) == sorted(
         (item, ordinal) for item, times in stubborn.items() for ordinal in range(times + 1)
     )
-    again = [row for row in await rows_of(context, mapped) if row.stage == "reduce round 2"]
+    again = [row for row in await rows_of(context, mapped) if row.stage == "leaf round 2"]
     assert {row.after for row in again} == {(row.chain,) for row in again}, "after its own first leaf"
     assert await levels_of(context, reduced) == [
         ("leaf round 1", 24, 24, 6),

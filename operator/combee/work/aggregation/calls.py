@@ -10,6 +10,8 @@ from combee.methods.protocol import Update
 from combee.records import Reflection
 from combee.work.reduction import Reduction
 
+ONE_CALL = "one call"
+
 
 async def one_call(
     reduction: Reduction,
@@ -19,9 +21,9 @@ async def one_call(
     """Make the one aggregator call of a strategy that makes no more. ``trace`` finds the sources of its
     updates where ``reflections`` only stand for others."""
     inputs = [reflections] if reflections else []
-    made = await reduction.side_by_side("reduce", inputs, partial(leaf, reduction, "reduce"))
+    made = await reduction.side_by_side(ONE_CALL, inputs, partial(leaf, reduction, ONE_CALL))
     updates = trace([update for one in made for update in one])
-    reduction.report("one call", len(inputs), len(reflections), updates)
+    reduction.report(ONE_CALL, len(inputs), len(reflections), updates)
     return updates
 
 

@@ -54,7 +54,7 @@ async def _rounds(reduction: Reduction) -> list[list[Update]]:
         groups = [[reduction.reflections[todo[index]] for index in leaf] for leaf in dealt]
         leaf = partial(calls.leaf, reduction, stage, ordinal=number)
         leaves += await reduction.side_by_side(stage, groups, leaf)
-        sent, todo = todo, _report(reduction, number + 1, len(groups), len(todo), leaves)
+        sent, todo = todo, _report(reduction, stage, len(groups), len(todo), leaves)
         if todo == sent and reduction.lost_calls == lost_calls:
             break  # models that were asked, and carried none of it
     return leaves
@@ -69,15 +69,15 @@ def _made(reduction: Reduction) -> tuple[list[list[Update]], list[int], int]:
     for number in range(1, done + 1):
         now = [leaf for leaf in reduction.made if leaf.round == number]
         leaves += [list(leaf.updates) for leaf in now]
-        todo = _report(reduction, number, len(now), len(now), leaves)
+        todo = _report(reduction, leaf_stage(number), len(now), len(now), leaves)
     return leaves, todo if not done or _helped(reduction) else [], done
 
 
 def _report(
-    reduction: Reduction, number: int, calls: int, inputs: int, so_far: list[list[Update]]
+    reduction: Reduction, stage: str, calls: int, inputs: int, so_far: list[list[Update]]
 ) -> list[int]:
     """Put down what a round and those before it carry, and return which reflections to send again."""
-    carried = reduction.report(f"leaf round {number}", calls, inputs, list(chained.from_iterable(so_far)))
+    carried = reduction.report(stage, calls, inputs, list(chained.from_iterable(so_far)))
     return reduction.lessons.to_send_again(carried)
 
 
