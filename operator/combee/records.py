@@ -28,7 +28,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A task's verdict on one answer. ``value`` in [0, 1]; ``feedback`` is shown to the reflector."""
+    """A task's verdict on one answer. ``value`` in [0, 1]; ``feedback`` is shown to the proposer."""
 
     value: float
     correct: bool
@@ -83,7 +83,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One thing worth remembering, as the reflector put it."""
+    """One thing worth remembering, as the proposer put it."""
 
     id: str
     text: str

@@ -199,9 +199,9 @@ def _verification(result: Result) -> Table:
         for it in result.iterations
         if (v := it.verification) is not None
     )
-    names = ("candidates", "replayed", "verified", "refused", "of them leaks", "of them injections")
+    names = ("undecided", "replayed", "verified", "refused", "of them leaks", "of them injections")
     columns = ("iteration", *(f"#{name}" for name in names))
-    note = "A candidate is rendered once a replay fixes its example and harms no control."
+    note = "An entry is rendered once a replay fixes its example and harms no control."
     if result.variants:
         columns = ("iteration", *(f"#{name}" for name in ("proposals", "judged", "let in", *names[3:])))
         if any(it.built_on for it in result.iterations):

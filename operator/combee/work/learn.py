@@ -128,7 +128,7 @@ class Learning:
     async def _reflection(
         self, trajectory: Trajectory, round_number: int = 1, previous: Reflection | None = None
     ) -> Reflection | None:
-        """Return the reflection on one trajectory; None when the reflector's answer is lost or unusable."""
+        """Return the reflection on one trajectory; None when the proposer's answer is lost or unusable."""
         prompt = self._prompt(trajectory, round_number, previous)
         try:
             return await self._reflect(prompt, trajectory, round_number)

@@ -27,7 +27,7 @@ from combee.work.start import PAGE, QUESTIONS, Question, cause, page
 
 
 def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int]:
-    """Deal ``count`` rollouts into a wave of the smallest candidate size and one of all the others: two
+    """Deal ``count`` rollouts into a wave of the smallest batch size and one of all the others: two
     points tell how a call slows down beside others, and each wave more would keep slots empty."""
     first = min(sizes)
     return [first, count - first] if dynamic and count > first else [count] if count else []

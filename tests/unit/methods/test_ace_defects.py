@@ -9,7 +9,7 @@ from ace_makers import ACE, add, change, learn, playbook, reflection, trajectory
 from combee.algo.tokens import estimate_tokens
 from combee.methods.ace.entries import entry_digest
 from combee.methods.ace.matching import Readers
-from combee.methods.ace.replay import replay_candidates
+from combee.methods.ace.replay import to_replay
 
 GIVEN = (
     "## CALC\n"
@@ -47,10 +47,7 @@ def test_failed_samples_stay_wrong_and_vote_for_nothing() -> None:
     """The denominator is the caller's; here a failed call is never taken for a right or a fixable one."""
     failed = trajectory("1@1", error="deadline")
     ledger = learn(add("Say so", "1@1"))
-    assert (
-        not failed.correct
-        and replay_candidates(ledger, trajectories={"1@1": failed}, readers=Readers({})) == []
-    )
+    assert not failed.correct and to_replay(ledger, trajectories={"1@1": failed}, readers=Readers({})) == []
 
 
 def test_all_four_operations_work() -> None:

@@ -112,7 +112,7 @@ def test_hostile_texts_stay_inside_their_item() -> None:
     assert re.findall(r"\[[ru]-\d+\]", user) == ["[u-1]"]
 
 
-def test_a_reflector_is_told_right_from_wrong_and_sees_the_round_before() -> None:
+def test_the_proposer_is_told_right_from_wrong_and_sees_the_round_before() -> None:
     wrong = (
         ACE.reflect_prompt(BOOK.text, trajectory("1@1"), 2, reflection(1, "Use 12 months"))
         .messages[1]

@@ -19,9 +19,9 @@ from combee.methods.ace.render import render
 from combee.methods.ace.replay import (
     MOST_CONTROLS,
     ReplayRequest,
-    replay_candidates,
     replay_controls,
     replay_request,
+    to_replay,
 )
 from combee.methods.protocol import Refusal, Verdict
 from combee.methods.verification import Page
@@ -41,8 +41,8 @@ RAN = {
 READERS = Readers({t.example_id: t.input for t in RAN.values()})
 
 
-def candidates(ledger: Ledger, ran: dict[str, Trajectory] = RAN, readers: Readers = READERS) -> list[str]:
-    return [ledger.texts[d] for d in replay_candidates(ledger, trajectories=ran, readers=readers)]
+def undecided(ledger: Ledger, ran: dict[str, Trajectory] = RAN, readers: Readers = READERS) -> list[str]:
+    return [ledger.texts[d] for d in to_replay(ledger, trajectories=ran, readers=readers)]
 
 
 @pytest.mark.parametrize(
@@ -71,31 +71,30 @@ def candidates(ledger: Ledger, ran: dict[str, Trajectory] = RAN, readers: Reader
 def test_what_a_replay_can_decide_is_a_candidate_however_many_sources_it_has(
     sources: tuple[str, ...], wanted: bool
 ) -> None:
-    assert candidates(learn(add("Say so", *sources))) == (["Say so"] if wanted else [])
+    assert undecided(learn(add("Say so", *sources))) == (["Say so"] if wanted else [])
 
 
 def test_decided_refused_and_given_entries_are_not_replayed() -> None:
     ledger = learn(add("Say so", "1@1"))
     digest = entry_digest("Say so")
     for fixed in (True, False):
-        assert candidates(with_verdicts(ledger, [Verdict(digest, "1@1", fixed, 0)])) == []
-    assert candidates(ACE.with_refusals(ledger, [Refusal(digest, "0", "leak", "")])) == []
+        assert undecided(with_verdicts(ledger, [Verdict(digest, "1@1", fixed, 0)])) == []
+    assert undecided(ACE.with_refusals(ledger, [Refusal(digest, "0", "leak", "")])) == []
     assert (
-        candidates(learn(add("Say so", "1@1"), start=ACE.initial("[a-1] helpful=0 harmful=0 :: Say so")))
-        == []
+        undecided(learn(add("Say so", "1@1"), start=ACE.initial("[a-1] helpful=0 harmful=0 :: Say so"))) == []
     )
 
 
 def test_a_lost_replay_is_repeated_once_on_another_example_when_a_second_source_says_the_same() -> None:
     lost = [Verdict(entry_digest("Say so"), "1@1", False, 0)]
-    assert candidates(with_verdicts(learn(add("Say so", "1@1")), lost)) == []
+    assert undecided(with_verdicts(learn(add("Say so", "1@1")), lost)) == []
     twice = with_verdicts(learn(add("Say so", "1@1", "2@1")), lost)
-    assert candidates(twice) == ["Say so"]
+    assert undecided(twice) == ["Say so"]
     assert (
         replay_request(twice, entry_digest("Say so"), trajectories=RAN, page=Page.of("", "")).source == "2@1"
     )
     lost.append(Verdict(entry_digest("Say so"), "2@1", False, 0))
-    assert candidates(with_verdicts(twice, lost)) == []
+    assert undecided(with_verdicts(twice, lost)) == []
 
 
 def test_those_that_would_be_rendered_come_first_then_the_most_read_then_the_least_supported() -> None:
@@ -108,7 +107,7 @@ def test_those_that_would_be_rendered_come_first_then_the_most_read_then_the_lea
         add("If it is about bonds, discount every coupon three", "1@1", "2@1", "3@1"),
         add("If it is about bonds, add accrued interest two", "1@1", "2@1"),
     )
-    assert [text.rpartition(" ")[2] for text in candidates(ledger, ran, readers)] == [
+    assert [text.rpartition(" ")[2] for text in undecided(ledger, ran, readers)] == [
         "two",
         "three",
         "pair",
@@ -122,7 +121,7 @@ def test_disputed_entries_are_replayed_first_whatever_their_support() -> None:
         add("Bonds: divide by 360 days", "2@1", "9@1"),
         add("Say so", "1@1"),
     )
-    got = candidates(ledger)
+    got = undecided(ledger)
     assert set(got[:2]) == {"Bonds: divide by 365 days", "Bonds: divide by 360 days"} and got[2:] == [
         "Say so"
     ]

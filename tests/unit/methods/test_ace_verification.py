@@ -103,7 +103,7 @@ def test_one_spoilt_answer_may_be_a_slip_and_two_are_harm() -> None:
     assert verdict == Verdict(verdict.entry_digest, "", False, 1, ("8", "9"))
 
 
-def test_candidates_are_replayed_beside_what_is_settled_not_beside_each_other() -> None:
+def test_entries_are_replayed_beside_what_is_settled_not_beside_each_other() -> None:
     ledger = learn(add("Say so", "1@0", "2@0"), add("Say other", "3@0", "4@0"))
     settled = learn(add("Say old", "7@0", "6@0"), start=ledger)
     _, stages = replayed(settled, fixes)

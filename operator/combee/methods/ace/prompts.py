@@ -17,7 +17,7 @@ from combee.methods.replies import quote_line
 from combee.records import Message, Prompt, Reflection, Trajectory
 
 MAX_QUOTED_CHARS = 12_000
-"""How much of an example's input, or of an agent's output, a reflector is shown."""
+"""How much of an example's input, or of an agent's output, the proposer is shown to reflect on it."""
 MAX_DIAGNOSIS_CHARS = 1600
 MAX_LESSON_CHARS = 800
 

@@ -32,9 +32,7 @@ class ReplayRequest:
     page: Page
 
 
-def replay_candidates(
-    ledger: Ledger, *, trajectories: Mapping[str, Trajectory], readers: Readers
-) -> list[str]:
+def to_replay(ledger: Ledger, *, trajectories: Mapping[str, Trajectory], readers: Readers) -> list[str]:
     """Return the digests of the entries that a replay can decide: disputed ones first, then those that would
     be rendered for their sources alone, then the others; of each, those that most examples read come first,
     then those with the fewest sources.
@@ -44,7 +42,7 @@ def replay_candidates(
     not replayed.
     """
     facts, lessons, rivals = facts_of(ledger), lessons_of(ledger), rivalries(ledger)
-    candidates = []
+    undecided = []
     for rep, lesson in lessons.members.items():
         disputed = bool(rivals[rep])
         supported = len(lesson.examples) >= DISTINCT_TO_SUPPORT
@@ -54,8 +52,8 @@ def replay_candidates(
         right = supported and not lesson.tried and bool(_right_examples(lesson, trajectories))
         if _wrong_source(lesson, trajectories) or right:
             reach = len(readers.of(ledger.texts[rep]))
-            candidates.append((not disputed, not supported, -reach, len(lesson.examples), rep))
-    return [rep for *_, rep in sorted(candidates)]
+            undecided.append((not disputed, not supported, -reach, len(lesson.examples), rep))
+    return [rep for *_, rep in sorted(undecided)]
 
 
 def _wrong_source(lesson: Lesson, trajectories: Mapping[str, Trajectory]) -> str:
@@ -83,7 +81,7 @@ def replay_request(
     trajectories: Mapping[str, Trajectory],
     page: Page,
 ) -> ReplayRequest:
-    """Return a candidate's replay on a page that holds it. Raises BugError for others."""
+    """Return the replay of an entry on a page that holds it. Raises BugError where no replay can decide."""
     lessons = lessons_of(ledger)
     lesson = lessons.members.get(lessons.rep_of.get(entry_digest, ""))
     source = _wrong_source(lesson, trajectories) if lesson else ""

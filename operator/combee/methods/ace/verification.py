@@ -31,7 +31,7 @@ from combee.methods.ace.facts import lessons_of
 from combee.methods.ace.ledger import Ledger
 from combee.methods.ace.matching import Readers
 from combee.methods.ace.render import render
-from combee.methods.ace.replay import ReplayRequest, replay_candidates, replay_controls, replay_request
+from combee.methods.ace.replay import ReplayRequest, replay_controls, replay_request, to_replay
 from combee.methods.ace.resolve import DISTINCT_TO_SUPPORT
 from combee.methods.protocol import Verdict, Verify
 from combee.methods.verification import Page, Rollout, Round, Verified, Verifying
@@ -47,7 +47,7 @@ SHOWN_TWICE = 2
 """Answers that an entry must have spoilt, of one control or of several, to be found harmful."""
 ROUNDS = 4
 """Rounds of most verifications: own examples without the entry, and with it; controls, and again."""
-LEAST_CANDIDATES = 8
+LEAST_REPLAYED = 8
 """Entries that are replayed in an iteration of few examples, if there are as many."""
 
 _Asking = Generator[list[Rollout], list[Trajectory], Verdict | None]
@@ -58,7 +58,7 @@ _Controls = Callable[[ReplayRequest], tuple[str, ...]]
 def verification(
     artifact: Ledger, *, trajectories: Mapping[str, Trajectory], budget_tokens: int, verify: Verify
 ) -> Verifying[Ledger]:
-    """Return a verdict for every candidate that could be decided; one whose replay is lost does not stand."""
+    """Return a verdict on every entry that could be decided; one whose replay is lost does not stand."""
     if verify != "Replay":
         return Verified(artifact)
     readers = Readers({one.example_id: one.input for one in trajectories.values()})
@@ -79,17 +79,15 @@ def verification(
 def _requests(
     ledger: Ledger, trajectories: Mapping[str, Trajectory], readers: Readers, budget_tokens: int
 ) -> list[ReplayRequest]:
-    """Return what is replayed: each candidate beside what stands without any of them."""
-    candidates = replay_candidates(ledger, trajectories=trajectories, readers=readers)
-    page = partial(
-        render, ledger, budget_tokens=budget_tokens, verify="Replay", without=frozenset(candidates)
-    )
+    """Return what is replayed: each undecided entry beside what stands without any of them."""
+    undecided = to_replay(ledger, trajectories=trajectories, readers=readers)
+    page = partial(render, ledger, budget_tokens=budget_tokens, verify="Replay", without=frozenset(undecided))
     shown = page().text
     return [
         replay_request(
             ledger, digest, trajectories=trajectories, page=Page.of(page(with_entry=digest).text, shown)
         )
-        for digest in candidates[: max(LEAST_CANDIDATES, len(trajectories))]
+        for digest in undecided[: max(LEAST_REPLAYED, len(trajectories))]
     ]
 
 
