@@ -71,6 +71,9 @@ class RoleUsage(Part):
     prompt_tokens: int = Field(default=0, ge=0, description="Tokens in.")
     completion_tokens: int = Field(default=0, ge=0, description="Tokens out.")
     cached_tokens: int = Field(default=0, ge=0, description="Tokens in that the server had cached.")
+    lost_tokens: int = Field(
+        default=0, ge=0, description="Tokens of requests whose answers came to nothing: broken off, or raced."
+    )
 
 
 class SpendStatus(Part):

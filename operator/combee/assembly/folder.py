@@ -4,6 +4,7 @@ DIR/run.json        name, digests of manifest and data: which run may be resumed
 DIR/lock            held (flock) while a run works here; freed by the kernel when it dies
 DIR/plans/i000.json the frozen IterationPlans
 DIR/steps/*.json    summaries of finished steps
+DIR/clock.json      the seconds that it took so far, over all sessions
 DIR/store/          the artifact store, unless the manifest names another
 DIR/result.json prompt.md prompt.json (of components) lessons.md report.md report.html
 """
@@ -23,8 +24,10 @@ from combee.clients.store.folder import TEMPORARY
 from combee.clients.store.store import Store
 from combee.errors import DataError, HeldOutMovedError, StoreError, UserError
 from combee.plan.types import IterationPlan, StepSummary
+from combee.steps import LEADING
 
 RUN_FILE_VERSION = 1
+CLOCK = "clock.json"
 MIN_FREE_BYTES = 16 << 20
 """A disk with less free space counts as full: a run would fail in its first iteration."""
 
@@ -107,6 +110,21 @@ class RunFolder:
     def keep(self, summary: StepSummary) -> None:
         """Write the summary of a finished step."""
         self.store.put(f"steps/{summary.step}.json", summary.encode())
+
+    def seconds(self) -> tuple[float, bool]:
+        """Return how long the run was at work, and whether its last session ended by itself. Without a clock,
+        which earlier versions did not keep, that is what finished steps took."""
+        try:
+            clock = json.loads(self.store.get(CLOCK) or b"")
+            return float(clock["seconds"]), bool(clock["ended"])
+        except (ValueError, KeyError, TypeError):
+            steps = [one for one in self.summaries().values() if one.kind not in LEADING]
+            return sum(one.seconds.get("wall", 0.0) for one in steps), True
+
+    def keep_seconds(self, seconds: float, *, ended: bool) -> None:
+        """Write down how long the run was at work."""
+        clock = {"seconds": round(seconds, 3), "ended": ended}
+        self.store.put(CLOCK, (json.dumps(clock) + "\n").encode())
 
     def close(self) -> None:
         """Release the lock."""

@@ -1,73 +1,83 @@
-"""The run's hard budget, checked before every model call.
+"""The run's hard budget, checked before every request to a model.
 
-``decide`` plans within the budget, and this guard enforces it. A call reserves the most it can use and
-settles what it used. A memo hit is charged its recorded tokens, so that a run's cost does not depend
-on how often it was interrupted.
+``decide`` plans within the budget, and this guard enforces it. A request holds the most it can use until it
+is over, and is then charged what it used. An answer from the memo is charged like any other, so that a run's
+cost does not depend on how often it was interrupted; it is refused once nothing is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from combee.algo.budget import Limits, Spend
+from combee.algo.budget import Limits, Spend, fits
 from combee.clients.model.agents import AGENT
-from combee.clients.model.chat import CallRecord
+from combee.clients.model.wire import CallRecord
 from combee.errors import BudgetExhaustedError
-from combee.plan.types import RoleUsage, Step, StepSummary
+from combee.plan.types import RoleUsage, Step, StepSummary, Usage, add_usage
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one request may use, until it is over."""
+
+    guard: BudgetGuard
+    amount: Spend
+
+    def release(self) -> None:
+        """Give it back to the budget."""
+        self.guard.held -= self.amount
 
 
 @dataclass(slots=True)
 class BudgetGuard:
-    """``guard(rollouts, tokens)`` raises BudgetExhaustedError when the call does not fit."""
+    """Implements ``wire.Budget`` for one process. ``elapsed_seconds``: how long the run has been at work,
+    over all its sessions."""
 
     limits: Limits
     elapsed_seconds: Callable[[], float]
-    rollouts: int = 0
-    tokens: int = 0
-    reserved_tokens: int = 0
-    reserved_rollouts: int = 0
+    before: Spend = field(default_factory=Spend)
+    """what finished steps spent."""
+    held: Spend = field(default_factory=Spend)
     step_rollouts: int = 0
-    step_usage: dict[str, RoleUsage] = field(default_factory=dict)
-    """By role, what the step used so far: it is charged to a step that fails, and has no result to say it."""
+    step_usage: Usage = field(default_factory=dict)
+    """by role, what the step used so far: it is charged to a step that fails, and has no result to say it."""
 
     def start_step(self, spend: Spend) -> None:
         """Start counting a step on top of what finished steps spent."""
-        self.rollouts, self.tokens = int(spend.rollouts), int(spend.tokens)
-        self.reserved_rollouts = self.reserved_tokens = self.step_rollouts = 0
-        self.step_usage = {}
+        self.before, self.held, self.step_rollouts, self.step_usage = spend, Spend(), 0, {}
 
-    def __call__(self, rollouts: int, tokens: int) -> None:
-        totals = (
-            ("rollouts", self.limits.rollouts, self.rollouts + self.reserved_rollouts + rollouts),
-            ("tokens", self.limits.tokens, self.tokens + self.reserved_tokens + tokens),
-            ("wallClockSeconds", self.limits.wall_clock_seconds, self.elapsed_seconds()),
+    @property
+    def rollouts(self) -> int:
+        """The rollouts that were charged."""
+        return self.before.rollouts + self.step_rollouts
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that were charged."""
+        return self.before.tokens + sum(usage.tokens for usage in self.step_usage.values())
+
+    def hold(self, role: str, prompt_tokens: int, output_tokens: int, *, again: bool = False) -> Held:
+        """Hold what a request may use at most, while it is under way."""
+        planned = Spend(int(role == "task" and not again), prompt_tokens + output_tokens)
+        self._refuse_over(
+            planned, replace(self._spent() + self.held, wall_clock_seconds=self.elapsed_seconds())
         )
-        for name, limit, value in totals:
-            if limit is not None and value > limit:
-                raise BudgetExhaustedError(
-                    f"the budget of {limit:,.0f} {name} is spent",
-                    where=f"spec.budget.{name}",
-                    fix="Raise it and run the same command again: what was learned is kept",
-                )
-        self.reserved_rollouts += rollouts
-        self.reserved_tokens += tokens
+        self.held += planned
+        return Held(self, planned)
+
+    def recall(self, role: str) -> None:
+        """Check that something is left for an answer from the memo."""
+        self._refuse_over(Spend(int(role == "task"), 1), self._spent())
 
     def settle(self, record: CallRecord) -> None:
-        """Replace a call's reservation by what the call used."""
-        rollouts = 1 if record.role == "task" else 0
-        if record.planned_tokens:
-            self.reserved_tokens -= record.planned_tokens
-            self.reserved_rollouts -= rollouts
-        if not record.error:
-            self.tokens += record.prompt_tokens + record.completion_tokens
-            self.rollouts += rollouts
-            self.step_rollouts += rollouts
-            role = "task" if record.role == AGENT else record.role
-            tokens = record.prompt_tokens, record.completion_tokens, record.cached_tokens
-            self.step_usage[role] = self.step_usage.get(role, RoleUsage()) + RoleUsage(
-                1, int(record.hit), *tokens
-            )
+        """Charge what a call used."""
+        if record.error:
+            return
+        self.step_rollouts += record.role == "task"
+        role = "task" if record.role == AGENT else record.role
+        tokens = record.prompt_tokens, record.completion_tokens, record.cached_tokens, record.lost_tokens
+        self.step_usage = add_usage(self.step_usage, {role: RoleUsage(1, int(record.hit), *tokens)})
 
     def failed(self, step: Step, error: str, message: str) -> StepSummary:
         """Return the summary of a step that did not do its work, with what it used."""
@@ -75,3 +85,21 @@ class BudgetGuard:
         return StepSummary(
             step.name, step.kind, counts=counts, usage=dict(self.step_usage), error=error, message=message
         )
+
+    def _spent(self) -> Spend:
+        return Spend(self.rollouts, self.tokens)
+
+    def _refuse_over(self, planned: Spend, spent: Spend) -> None:
+        exceeded = fits(spent, planned, self.limits)
+        if exceeded is not None:
+            raise BudgetExhaustedError(
+                f"the budget of {exceeded.limit:,.10g} {exceeded.name} is spent",
+                where=f"spec.budget.{exceeded.name}",
+                fix=RAISE_IT,
+            )
+
+
+RAISE_IT = (
+    "Raise it and start again, on a cluster under another name, on a laptop in another folder with a copy of "
+    "this one's store/memo: what was answered is not asked again"
+)

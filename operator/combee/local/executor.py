@@ -9,7 +9,6 @@ the same command on the same DIR continues where the last session was interrupte
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -39,8 +38,6 @@ class LocalExecutor:
     summaries: dict[str, StepSummary] = field(default_factory=dict)
     plans: dict[int, IterationPlan] = field(default_factory=dict)
     state: RunState = field(default_factory=RunState)
-    earlier_seconds: float = 0.0
-    """The wall-clock seconds of finished steps of earlier sessions."""
     baseline: str = ""
     current: Step | None = None
     """The step that was begun last."""
@@ -49,15 +46,8 @@ class LocalExecutor:
         """Work until there is an outcome, and return it. When cancelled, finished work is kept."""
         self.summaries = await asyncio.to_thread(self.folder.summaries)
         self.plans = await asyncio.to_thread(self.folder.plans)
-        self.earlier_seconds = sum(
-            summary.seconds.get("wall", 0.0)
-            for summary in self.summaries.values()
-            if summary.kind not in LEADING
-        )
-        self.meter.earlier_seconds = self.earlier_seconds
-        started = time.monotonic()
         while True:
-            plan = self._decide(self.earlier_seconds + time.monotonic() - started)
+            plan = self._decide(self.guard.elapsed_seconds())
             self._follow(plan)
             if plan.outcome is not None:
                 return plan.outcome
@@ -116,7 +106,9 @@ class LocalExecutor:
 
 def charged_so_far(state: RunState, summaries: Mapping[str, StepSummary]) -> RunState:
     """Return the state charged with the finished steps of the unfinished iteration: the finish step will add
-    them up, and until then the budget must count them."""
+    them up, and until then the budget must count them. A run that is over has none."""
+    if state.outcome is not None:
+        return state
     leading = [
         summary
         for summary in summaries.values()

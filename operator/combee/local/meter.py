@@ -63,9 +63,6 @@ class Meter:
     total: int = 0
     calls: int = 0
     hits: int = 0
-    started: float = field(default_factory=time.monotonic)
-    earlier_seconds: float = 0.0
-    """The seconds of earlier sessions."""
     profile_seconds: float = 0.0
     moved_at: float = field(default_factory=time.monotonic)
     """When the last iteration ended, or profile, or the session began."""
@@ -143,7 +140,7 @@ class Meter:
     def screen_state(self) -> ProgressState:
         """Return everything that a screen shows."""
         state, plan = self.state, self.current
-        elapsed = self.earlier_seconds + time.monotonic() - self.started
+        elapsed = self.guard.elapsed_seconds()
         total = self.facts.train_rows * self.spec.method.epochs
         scored = state.facts is not None and state.facts.held_out_rows > 0
         expected = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from combee.clients.model.memo import Memo
 from combee.clients.sandbox.sandbox import Sandbox
 from combee.clients.store.store import Store
 from combee.errors import DataError, UserError
+from combee.local.clock import RunClock
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Listener, Meter
 from combee.local.sources import (
@@ -271,10 +271,10 @@ async def _work(
     info: dict[str, ModelInfo],
     listener: Listener,
 ) -> Result:
-    run, started = prepared.run, time.monotonic()
-    spec = run.spec
+    run, spec = prepared.run, prepared.run.spec
+    clock = RunClock(folder)
     store = Store.open(str(folder.path / "store"))
-    guard = BudgetGuard(limits_of(spec), lambda: time.monotonic() - started)
+    guard = BudgetGuard(limits_of(spec), clock)
     meter = Meter(run.name, spec, prepared.facts, listener, guard)
     if not prepared.recorded:
         remember_servers(store, info)
@@ -282,7 +282,7 @@ async def _work(
     listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
     for warning in preview(spec, data_shape(prepared)).warnings:
         listener.note(warning)
-    ticker = asyncio.create_task(meter.tick())
+    tickers = [asyncio.create_task(meter.tick()), asyncio.create_task(clock.beat())]
     try:
         async with _contexts(prepared, who, store, meter, guard) as context:
             executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
@@ -298,12 +298,14 @@ async def _work(
             plans=executor.plans,
             summaries=executor.summaries,
             models=info,
-            wall_seconds=executor.earlier_seconds + time.monotonic() - started,
+            wall_seconds=clock(),
             data=prepared.data,
         )
         return await _write(session, folder)
     finally:
-        ticker.cancel()
+        for ticker in tickers:
+            ticker.cancel()
+        clock.stop()
         store.close()
 
 

@@ -127,13 +127,15 @@ class RoleUsage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    lost_tokens: int = 0
+    """tokens of requests whose answers came to nothing: retried after a break, or raced."""
 
     def __add__(self, other: RoleUsage) -> RoleUsage:
         return RoleUsage(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
+        return self.prompt_tokens + self.completion_tokens + self.lost_tokens
 
 
 Usage = Mapping[str, RoleUsage]

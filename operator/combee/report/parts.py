@@ -248,3 +248,12 @@ class DelayFit(Model):
     """What was observed: ``iterations``; ``profiling waves`` in results of older versions."""
     changed_by: Amount | None = None
     """Factor by which iterations took longer after the workload last changed; null when it never did."""
+
+
+class BudgetLine(Model):
+    """One limit of the run and what was used of it."""
+
+    name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+    spent: Amount
+    limit: Amount | None = None
+    """The limit; null when none was set."""

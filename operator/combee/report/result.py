@@ -18,6 +18,7 @@ from combee.errors import DataError
 from combee.methods.protocol import VariantKind
 from combee.plan.types import EXIT_CODES
 from combee.report.parts import Amount, Count, Difference, Model, Share
+from combee.report.parts import BudgetLine as BudgetLine
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
 from combee.report.parts import Faults as Faults
@@ -94,15 +95,6 @@ class Setup(Model):
     """Whether anything was tuned on heldOut before."""
     failure_cost: str = ""
     """What a wrong answer costs."""
-
-
-class BudgetLine(Model):
-    """One limit of the run and what was used of it."""
-
-    name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
-    spent: Amount
-    limit: Amount | None = None
-    """The limit; null when none was set."""
 
 
 class Baseline(Model):
@@ -217,6 +209,8 @@ class Usage(Model):
     completion_tokens: Count = 0
     cached_tokens: Count = 0
     """Prompt tokens that the server served from its prefix cache."""
+    lost_tokens: Count = 0
+    """Tokens of requests whose answers came to nothing: broken off, or raced."""
 
 
 class CostPerPoint(Model):
@@ -370,8 +364,8 @@ class Result(Model):
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens of all roles."""
-        return sum(u.prompt_tokens + u.completion_tokens for u in self.usage.values())
+        """Tokens of all roles, those of lost requests included."""
+        return sum(u.prompt_tokens + u.completion_tokens + u.lost_tokens for u in self.usage.values())
 
 
 def to_bytes(result: Result) -> bytes:

@@ -89,6 +89,8 @@ class CallRow:
     """``Fate.CUT`` or ``Fate.UNPARSABLE`` for a reply that could not be used as it was."""
     after: tuple[int, ...] = ()
     """the chains of the stage before that its chain waits for; empty: for all stages before."""
+    lost_tokens: int = 0
+    """tokens of its requests whose answers came to nothing."""
 
     @property
     def tokens(self) -> int:
@@ -252,6 +254,7 @@ class Asker:
             limits=tuple((c.call, c.before, c.after, c.reason) for c in answered.limit_changes),
             look=None if answered.look is None else astuple(answered.look),
             after=after,
+            lost_tokens=completion.lost_tokens,
         )
         self.rows.append(row)
         return row
@@ -268,7 +271,8 @@ class Asker:
         """Return the tokens and calls by role."""
         total: dict[str, RoleUsage] = {}
         for row in self.rows:
-            usage = RoleUsage(1, int(row.hit), row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+            tokens = row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.lost_tokens
+            usage = RoleUsage(1, int(row.hit), *tokens)
             total[row.role] = total.get(row.role, RoleUsage()) + usage
         return dict(sorted(total.items()))
 
@@ -289,8 +293,8 @@ class Asker:
     def encode(self) -> bytes:
         """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
         attempts; then, only where something happened, why it was asked again, whether it was raced, how the
-        role's concurrency changed, what the servers were seen to do, why the reply could not be used, and the
-        chains that its own waits for."""
+        role's concurrency changed, what the servers were seen to do, why the reply could not be used, the
+        chains that its own waits for, and the tokens of requests whose answers came to nothing."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
         return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
 
@@ -315,7 +319,8 @@ def _cells(row: CallRow) -> list[object]:
     """Return a row's cells; those at the end are left out where nothing happened."""
     tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
     cells = [row.role, row.stage, row.chain, round(row.seconds, 6), *tokens, row.hit, row.attempts]
-    more: list[object] = [row.retried_for, row.hedged, row.limits, row.look, row.unusable, row.after]
+    happened = row.retried_for, row.hedged, row.limits, row.look, row.unusable, row.after, row.lost_tokens
+    more: list[object] = list(happened)
     last = max((place for place, cell in enumerate(more, 1) if cell), default=0)
     return cells + more[: max(last, 2) if last else 0]
 

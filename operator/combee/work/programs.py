@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from combee.api.sampling import DEFAULT, Sampling
@@ -118,8 +118,10 @@ class ProgramRunner(ABC):
             if isinstance(error, RolloutError):
                 await self._explain(error)
             raise
+        if answered.hit:
+            self.accounts.budget.recall(ROLE)
+            self.accounts.on_call(CallRecord.of(ROLE, answered.completion, hit=True))
         asker.record(ROLE, stage, chain, answered)
-        self._settle(answered.completion if answered.hit else None, hit=answered.hit)
         return decode(answered.completion.text.encode())
 
     async def _explain(self, error: RolloutError) -> None:
@@ -131,8 +133,7 @@ class ProgramRunner(ABC):
         )
 
     async def _charged(self, rollout: Rollout, visits: list[Visit]) -> Completion:
-        self.accounts.budget(1, 1)
-        error = ""
+        hold, error = self.accounts.budget.hold(ROLE, 0, 0), ""
         try:
             return await self._tried(rollout, visits)
         except CombeeError as failed:
@@ -142,8 +143,9 @@ class ProgramRunner(ABC):
             error = "Cancelled"
             raise
         finally:
-            if error:
-                self._settle(None, hit=False, error=error)
+            hold.release()
+            # The accounts were told of its calls as those were made: without tokens, it is one rollout.
+            self.accounts.on_call(CallRecord.of(ROLE, None, hit=False, error=error))
 
     async def _tried(self, rollout: Rollout, visits: list[Visit]) -> Completion:
         """Return the rollout with its recording as the text. One that died is tried again, up to ``attempts``
@@ -163,11 +165,6 @@ class ProgramRunner(ABC):
             return completion_of(recording.encode().decode(), visits, seconds, tuple(faults))
         raise BugError("a rollout is tried at least once")
 
-    def _settle(self, done: Completion | None, *, hit: bool, error: str = "") -> None:
-        """Tell the accounts of one rollout. They were told of its calls as those were made."""
-        record = CallRecord.of(ROLE, done, hit=hit, error=error)
-        self.accounts.on_call(replace(record, planned_tokens=0 if hit else 1))
-
 
 def completion_of(text: str, visits: list[Visit], seconds: float, faults: tuple[str, ...] = ()) -> Completion:
     """Return a rollout as one call. ``faults``: how its earlier attempts misbehaved."""
@@ -176,6 +173,7 @@ def completion_of(text: str, visits: list[Visit], seconds: float, faults: tuple[
         prompt_tokens=sum(visit.prompt_tokens for visit in visits),
         completion_tokens=sum(visit.completion_tokens for visit in visits),
         cached_tokens=sum(visit.cached_tokens for visit in visits),
+        lost_tokens=sum(visit.lost_tokens for visit in visits),
         latency_seconds=seconds,
         finish_reason="stop",
         attempts=len(visits),

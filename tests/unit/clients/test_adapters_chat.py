@@ -19,6 +19,7 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError, EndpointError, ManifestError
+from noted_budget import NotedBudget
 from waiting import until
 
 
@@ -52,7 +53,7 @@ async def test_a_hit_costs_no_request_and_gives_what_was_recorded(bench: Bench) 
     assert len(bench.server.asked) == 1
     hit = bench.calls[1]
     assert (hit.hit, hit.seconds, hit.prompt_tokens) == (True, first.completion.latency_seconds, 11)
-    assert (hit.attempts, hit.queued_seconds, hit.planned_tokens) == (0, 0.0, 0)
+    assert (hit.attempts, hit.queued_seconds) == (0, 0.0)
 
 
 async def test_repeats_are_calls_of_their_own(bench: Bench) -> None:
@@ -148,24 +149,44 @@ async def test_an_endless_body_is_refused(bench: Bench, monkeypatch: pytest.Monk
     assert (await bench.client().ask(ask())).completion.attempts == 2
 
 
-async def test_the_budget_is_asked_before_each_call_and_not_for_hits(bench: Bench) -> None:
-    planned: list[tuple[int, int]] = []
-    task = bench.client(budget=lambda rollouts, tokens: planned.append((rollouts, tokens)))
-    proposer = bench.client("proposer", budget=lambda rollouts, tokens: planned.append((rollouts, tokens)))
+async def test_the_budget_is_asked_before_each_request_and_lets_hits_pass_while_it_lasts(
+    bench: Bench,
+) -> None:
+    budget = NotedBudget()
+    task, proposer = bench.client(budget=budget), bench.client("proposer", budget=budget)
     await task.ask(ask("a"))
     await task.ask(ask("a"))
     await proposer.ask(ask("b"))
-    assert [rollouts for rollouts, _ in planned] == [1, 0]
-    assert all(tokens > 1024 for _, tokens in planned)
-    assert [call.planned_tokens for call in bench.calls] == [planned[0][1], 0, planned[1][1]]
+    assert [(role, again) for role, _, _, again in budget.asked] == [("task", False), ("proposer", False)]
+    assert all(tokens >= 1024 for _, _, tokens, _ in budget.asked)
+    assert (budget.recalled, budget.held) == (["task"], 0)
+
+
+async def test_a_retry_is_a_request_and_what_a_server_refused_holds_nothing(bench: Bench) -> None:
+    budget = NotedBudget()
+    bench.server.script = [refuse(429), refuse(500), reply("no JSON")]
+    done = (await bench.client(budget=budget).ask(ask())).completion
+    assert [again for _, _, _, again in budget.asked] == [False, False, False, True]
+    assert budget.held == 0, "all is given back once the call is over"
+    assert done.lost_tokens == done.tokens, "what could not be read was worked on"
+    assert bench.calls[-1].lost_tokens == done.tokens
+
+
+async def test_a_wall_that_is_reached_while_a_call_is_tried_again_ends_it(bench: Bench) -> None:
+    class Once(NotedBudget):
+        def hold(self, *words: Any, **more: Any) -> NotedBudget:
+            self.refuses = len(self.asked) == 1
+            return super().hold(*words, **more)
+
+    budget, bench.server.script = Once(), [refuse(500)]
+    with pytest.raises(BudgetExhaustedError):
+        await bench.client(budget=budget).ask(ask())
+    assert len(bench.server.asked) == 1 and budget.held == 0
 
 
 async def test_a_spent_budget_stops_the_call_before_the_request(bench: Bench) -> None:
-    def no(_: int, __: int) -> None:
-        raise BudgetExhaustedError("no rollouts are left")
-
     limits = RunLimits(1)
-    client = bench.client(budget=no, limits=limits)
+    client = bench.client(budget=NotedBudget(refuses=True), limits=limits)
     with pytest.raises(BudgetExhaustedError):
         await client.ask(ask())
     assert bench.server.asked == [] and limits.in_flight == 0

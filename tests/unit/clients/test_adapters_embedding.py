@@ -15,6 +15,7 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.wire import ChatRequest
 from combee.errors import BudgetExhaustedError, ContextLengthError, EndpointError, TransientError
+from noted_budget import NotedBudget
 
 TEXTS = ["a lesson", "another one"]
 WANTED = [[0.25, -1.5], [3.0, 0.0]]
@@ -130,19 +131,14 @@ async def test_it_is_remembered_apart_from_chats_and_by_its_texts(bench: Bench) 
 
 
 async def test_budget_limits_and_records_are_those_of_every_call(bench: Bench) -> None:
-    planned: list[tuple[int, int]] = []
-    limits = RunLimits(1)
-    client = bench.client("embedder", limits=limits, budget=lambda r, t: planned.append((r, t)))
+    budget, limits = NotedBudget(), RunLimits(1)
+    client = bench.client("embedder", limits=limits, budget=budget)
     await client.ask(texts())
-    assert planned == [(0, 2 + 3)] and limits.in_flight == 0
+    assert budget.asked == [("embedder", 2 + 3, 0, False)] and limits.in_flight == 0
     (record,) = bench.calls
-    assert (record.role, record.prompt_tokens, record.planned_tokens, record.error) == ("embedder", 5, 5, "")
-
-    def spent(rollouts: int, tokens: int) -> None:
-        raise BudgetExhaustedError("spent")
-
+    assert (record.role, record.prompt_tokens, record.error) == ("embedder", 5, "")
     with pytest.raises(BudgetExhaustedError):
-        await bench.client("embedder", budget=spent).ask(texts("not asked"))
+        await bench.client("embedder", budget=NotedBudget(refuses=True)).ask(texts("not asked"))
     assert len(bench.server.asked) == 1
 
 

@@ -21,7 +21,7 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.proxy import ModelProxy
 from combee.clients.store.store import Store
-from combee.errors import BudgetExhaustedError
+from noted_budget import NotedBudget
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -248,13 +248,8 @@ def test_what_the_model_refuses_is_the_agents_the_rollouts_or_the_runs_matter(
 
 
 def test_a_spent_budget_ends_the_run_and_the_agent_is_told_so(upstream: Upstream, tmp_path: Path) -> None:
-    asked: list[tuple[int, int]] = []
-
-    def spent(rollouts: int, tokens: int) -> None:
-        asked.append((rollouts, tokens))
-        raise BudgetExhaustedError("the budget of 10 tokens is spent")
-
+    spent = NotedBudget(refuses=True)
     assert refused(upstream, tmp_path, budget=spent) == (429, "insufficient_quota", "", "BudgetExhausted")
-    ((rollouts, tokens),) = asked
-    assert rollouts == 0
-    assert tokens > 4096
+    ((role, _, tokens, _),) = spent.asked
+    assert role == "agent"
+    assert tokens >= 4096

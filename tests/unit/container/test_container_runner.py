@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.algo.budget import Limits
+from combee.algo.budget import Limits, Spend
 from combee.api.sampling import Sampling
 from combee.api.tasks import CustomContainer
 from combee.assembly.guard import BudgetGuard
@@ -182,7 +182,7 @@ def test_what_it_did_to_its_end_is_not_tried_again_nor_remembered(tmp_path: Path
     assert record["faults"] == {}
     (note,) = one.progress.notes
     assert note.startswith(f"a rollout failed ({caught.value.code}): {caught.value.fix}; ")
-    assert one.guard.reserved_rollouts == 0
+    assert one.guard.held == Spend()
     assert asyncio.run(bench(tmp_path, GOOD).run()).score == 1.0
 
 

@@ -51,7 +51,7 @@ def test_an_iteration_of_an_earlier_session_is_told_with_what_was_spent_until_it
     meter: tuple[Meter, io.StringIO],
 ) -> None:
     it, said = meter
-    it.earlier_seconds = 600.0
+    it.guard.elapsed_seconds = lambda: 600.0
     it.guard.start_step(Spend(rollouts=900, tokens=9_000_000))  # the next iteration was begun, too
     before, after = (RunState(phase="Learning", iteration=k, examples_done=50 * k) for k in range(2))
     after = replace(after, spend=Spend(rollouts=200, tokens=751_000, wall_clock_seconds=15.0))
@@ -87,7 +87,7 @@ def test_an_iteration_that_was_begun_is_told_of_once(meter: tuple[Meter, io.Stri
 
 def test_time_goes_on_from_where_the_last_session_ended(meter: tuple[Meter, io.StringIO]) -> None:
     it, _ = meter
-    it.earlier_seconds = 600.0
+    it.guard.elapsed_seconds = lambda: 600.0
     assert it.screen_state().elapsed_seconds >= 600
 
 
@@ -97,6 +97,7 @@ def test_a_run_that_stopped_early_expects_no_more_iterations_and_says_no_time_fo
     it, _ = meter
     before = RunState("Learning", it.facts, 2, examples_done=100, spend=Spend(wall_clock_seconds=60))
     it.planned(PLANS[2], before)
+    it.guard.elapsed_seconds = lambda: 60.0
     assert it.screen_state().iterations_expected == 10 and it.screen_state().eta_seconds is not None
     it.moved(before, replace(before, phase="Evaluating", iteration=3, examples_done=152), PLANS)
     closing = it.screen_state()

@@ -1,6 +1,8 @@
-"""The wall behind a run's budget: what a call reserves and is charged, and when the next one is refused."""
+"""The wall behind a run's budget: what a request holds and is charged, and when the next one is refused."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -10,48 +12,73 @@ from combee.clients.model.wire import CallRecord
 from combee.errors import BudgetExhaustedError
 
 
-def guarded(**limits: int) -> BudgetGuard:
+def guarded(**limits: Any) -> BudgetGuard:
     return BudgetGuard(Limits(**limits), lambda: 0.0)
 
 
-def record(*, role: str = "task", planned: int = 100, error: str = "", hit: bool = False) -> CallRecord:
+def record(*, role: str = "task", error: str = "", hit: bool = False, lost: int = 0) -> CallRecord:
     used = (0, 0) if error else (30, 20)
-    return CallRecord(role, 0.0, 1.0, 0.0, *used, 0, hit, 1, planned_tokens=planned, error=error)
+    return CallRecord(role, 0.0, 1.0, 0.0, *used, 0, hit, 1, error=error, lost_tokens=lost)
 
 
-def test_what_is_reserved_counts_until_the_call_is_settled() -> None:
+def test_what_is_held_counts_until_the_call_is_over() -> None:
     guard = guarded(tokens=150)
-    guard(1, 100)
+    held = guard.hold("task", 60, 40)
     with pytest.raises(BudgetExhaustedError, match="150 tokens"):
-        guard(1, 51)
+        guard.hold("task", 11, 40)
+    held.release()
     guard.settle(record())
     assert (guard.tokens, guard.rollouts) == (50, 1)
-    guard(1, 100)
+    guard.hold("task", 60, 40).release()
     guard.settle(record(error="TransientError"))
-    assert (guard.tokens, guard.rollouts) == (50, 1)
-    guard(1, 100)
+    assert (guard.tokens, guard.rollouts, guard.held) == (50, 1, Spend())
+    guard.hold("task", 60, 40)
 
 
-def test_a_call_of_another_role_is_no_rollout_and_its_tokens_count() -> None:
-    guard = guarded(rollouts=1)
-    guard(0, 100)
+def test_a_call_of_another_role_and_a_request_made_again_are_no_rollouts_and_their_tokens_count() -> None:
+    guard = guarded(rollouts=1, tokens=250)
     guard.settle(record(role="proposer"))
     assert (guard.tokens, guard.rollouts) == (50, 0)
-    guard(1, 100)
+    guard.hold("task", 50, 50)
+    guard.hold("task", 50, 50, again=True)
     with pytest.raises(BudgetExhaustedError, match="1 rollouts"):
-        guard(1, 100)
+        guard.hold("task", 1, 0)
+    with pytest.raises(BudgetExhaustedError, match="250 tokens"):
+        guard.hold("task", 1, 0, again=True)
 
 
-def test_a_hit_is_charged_what_it_cost_when_it_was_made() -> None:
+def test_what_was_lost_on_the_way_is_charged() -> None:
     guard = guarded()
-    guard.settle(record(planned=0, hit=True))
-    assert (guard.tokens, guard.rollouts, guard.reserved_tokens, guard.reserved_rollouts) == (50, 1, 0, 0)
+    guard.settle(record(lost=50))
+    assert (guard.tokens, guard.rollouts) == (100, 1)
+    assert guard.step_usage["task"].lost_tokens == 50
+
+
+def test_a_hit_is_charged_what_it_cost_when_it_was_made_and_refused_once_nothing_is_left() -> None:
+    guard = guarded(rollouts=2)
+    for _ in range(2):
+        guard.recall("task")
+        guard.settle(record(hit=True))
+    assert (guard.tokens, guard.rollouts) == (100, 2)
+    guard.recall("proposer")
+    with pytest.raises(BudgetExhaustedError, match="2 rollouts"):
+        guard.recall("task")
+
+
+def test_the_clock_is_that_of_the_whole_run_and_stops_requests_but_not_hits() -> None:
+    seconds = [5.0]
+    guard = BudgetGuard(Limits(wall_clock_seconds=6), lambda: seconds[0])
+    guard.hold("task", 1, 1)
+    seconds[0] = 6.1
+    guard.recall("task")
+    with pytest.raises(BudgetExhaustedError, match="6 wallClockSeconds"):
+        guard.hold("task", 1, 1, again=True)
 
 
 def test_a_step_begins_with_what_finished_steps_spent() -> None:
     guard = guarded(rollouts=10)
-    guard(1, 100)
+    guard.hold("task", 60, 40)
     guard.start_step(Spend(rollouts=9, tokens=900))
-    guard(1, 100)
+    guard.hold("task", 60, 40)
     with pytest.raises(BudgetExhaustedError, match="Raise it"):
-        guard(1, 100)
+        guard.hold("task", 60, 40)

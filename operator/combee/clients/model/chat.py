@@ -1,8 +1,8 @@
 """Asking a model: memo, limits, budget, retries and the record of every call.
 
 ``ChatClient.ask`` is the only way this project talks to a model. Order of events: the memo (a hit
-costs no request), a slot of the run's concurrency, the budget, then attempts, each under the run's
-rates and its own deadline. A call keeps its slot while it backs off, so that a server which says "too
+costs no request), a slot of the run's concurrency, then attempts, each under the run's rates, the
+budget and its own deadline. A call keeps its slot while it backs off, so that a server which says "too
 many" gets fewer requests, and not the same number from other calls. Nothing is stored per call, and
 neither prompts nor keys are ever logged.
 """
@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from combee.clients.backoff import wait_seconds
 from combee.clients.model.adaptive import AdaptiveLimit, LimitChange
@@ -35,6 +35,7 @@ from combee.clients.model.refusals import (
     shown,
     unknown_model,
 )
+from combee.clients.model.underway import Call
 from combee.clients.model.wire import (
     Answered,
     Budget,
@@ -71,17 +72,6 @@ OVERLOADS = frozenset({"429", "503", "timeout"})
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Call:
-    """Notes about one call while it is under way."""
-
-    started: float
-    queued: float = 0.0
-    attempts: int = 0
-    planned: int = 0
-    reasons: list[str] = field(default_factory=list)
-
-
 @dataclass(eq=False)
 class ChatClient:
     """One role's way to its model. Make one per role, with the run's memo, limits and pool."""
@@ -101,7 +91,7 @@ class ChatClient:
     on_call: OnCall | None = None
     """Gets one ``CallRecord`` for every ``ask``: answered, failed or cancelled."""
     budget: Budget | None = None
-    """Asked once per call that is about to be made, and never for a hit, with the most tokens it can use."""
+    """Asked before each request with the most tokens it can use, and whether anything is left for a hit."""
     hedger: Hedger | None = None
     """Sends a second request for stragglers."""
     adaptive: AdaptiveLimit | None = None
@@ -128,11 +118,13 @@ class ChatClient:
         StoreError when the answer cannot be stored.
         """
         key = self._form.key(CanonicalRequest(self.endpoint, request))
-        call = _Call(started=self.clock() - self._origin)
+        call = Call(started=self.clock() - self._origin)
         try:
             answered = await self.memo.once(
                 key, lambda: self._new_completion(request, key, call), slot=self._slot(call)
             )
+            if answered.hit and self.budget is not None:
+                self.budget.recall(self.role)
         except CombeeError as error:
             self._record(call, None, error.code)
             raise
@@ -213,23 +205,19 @@ class ChatClient:
             await self._own_pool.aclose()
 
     @asynccontextmanager
-    async def _slot(self, call: _Call) -> AsyncIterator[None]:
+    async def _slot(self, call: Call) -> AsyncIterator[None]:
         """Hold one of the run's slots, and add the wait for it to the call."""
         waited_from = self.clock()
         async with self._own_limits or nullcontext(), self.limits:
             call.queued += self.clock() - waited_from
             yield
 
-    async def _new_completion(self, request: ChatRequest, key: str, call: _Call) -> Completion:
-        planned = prompt_tokens(request.prompt) + request.output_tokens
-        if self.budget is not None:
-            self.budget(1 if self.role == "task" else 0, planned)
-        call.planned = planned
+    async def _new_completion(self, request: ChatRequest, key: str, call: Call) -> Completion:
         if self.ready is not None:
             await self.ready()
         return await self._attempts(request, key, call)
 
-    async def _attempts(self, request: ChatRequest, key: str, call: _Call) -> Completion:
+    async def _attempts(self, request: ChatRequest, key: str, call: Call) -> Completion:
         question = Query(self.endpoint, self.role, request.prompt)
         failures = 0
         while True:
@@ -238,7 +226,7 @@ class ChatClient:
             self._follow(outcome)
             if isinstance(outcome, Completion):
                 reasons = tuple(reason for reason in call.reasons if reason not in QUIRKS)
-                return replace(outcome, retried_for=reasons) if reasons else outcome
+                return replace(outcome, retried_for=reasons, lost_tokens=call.lost * outcome.tokens)
             if isinstance(outcome, Quirk):
                 call.reasons.append(outcome.name)
                 self._connection.quirks.add(outcome.name)
@@ -265,7 +253,7 @@ class ChatClient:
             self._limit_changes.append(change)
 
     async def _raced(
-        self, request: ChatRequest, question: Query, quirks: frozenset[str], call: _Call, key: str
+        self, request: ChatRequest, question: Query, quirks: frozenset[str], call: Call, key: str
     ) -> Completion | Again | Quirk:
         """Make one attempt, and others beside it when it takes far longer than similar calls."""
         hedger = self.hedger
@@ -290,28 +278,32 @@ class ChatClient:
         return outcome
 
     async def _attempt(
-        self, request: ChatRequest, question: Query, quirks: frozenset[str], call: _Call
+        self, request: ChatRequest, question: Query, quirks: frozenset[str], call: Call
     ) -> Completion | Again | Quirk:
         """Make one request. Raises EndpointError when the endpoint refuses for good."""
         waited_from = self.clock()
-        reservation = await self.limits.reserve(call.planned)
+        tokens = prompt_tokens(request.prompt), request.output_tokens
+        reservation = await self.limits.reserve(sum(tokens))
+        hold = None if self.budget is None else self.budget.hold(self.role, *tokens, again=bool(call.holds))
         sent_at = self.clock()
         call.queued += sent_at - waited_from
         call.attempts += 1
         call.started = sent_at - self._origin
         body = self._form.body(self.endpoint.model, request, quirks)
         reply: Reply | str
+        call.sent(hold)
         try:
             async with asyncio.timeout(self.deadline_seconds):
                 response = await self._connection.post(self._form.path, body)
             reply = self._form.read(response.content, request.prompt)
         except TimeoutError:
             return Again("timeout")
-        except NotInTimeError:
-            return Again("connect")
-        except NoAnswerError:
-            return Again("reset")
+        except NoAnswerError as error:
+            if error.never_sent:
+                call.refused(hold)
+            return Again("connect" if isinstance(error, NotInTimeError) else "reset")
         except StatusError as error:
+            call.refused(hold)
             return await self._meaning(error, question, quirks)
         seconds = self.clock() - sent_at
         if isinstance(reply, str):
@@ -320,6 +312,7 @@ class ChatClient:
             reservation.settle(reply.prompt_tokens + reply.completion_tokens)
         if RESPONSE_FORMAT not in quirks:
             self._connection.weigh_schema(follows_schema(reply, request.prompt))
+        call.lost -= 1
         return Completion(
             text=reply.text,
             prompt_tokens=reply.prompt_tokens,
@@ -346,7 +339,8 @@ class ChatClient:
         except (StatusError, NoAnswerError, ValueError):
             return None
 
-    def _record(self, call: _Call, answered: Answered | None, error: str) -> None:
+    def _record(self, call: Call, answered: Answered | None, error: str) -> None:
+        call.over()
         if self.on_call is None:
             return
         done, hit = (answered.completion, answered.hit) if answered else (None, False)
@@ -357,7 +351,6 @@ class ChatClient:
                 queued_seconds=call.queued,
                 attempts=call.attempts,
                 retried_for=tuple(call.reasons),
-                planned_tokens=call.planned,
             )
         )
 

@@ -11,6 +11,11 @@ import httpx2
 class NoAnswerError(Exception):
     """The endpoint was not reached, or closed the connection. ``__cause__`` holds the client's error."""
 
+    @property
+    def never_sent(self) -> bool:
+        """Whether the endpoint cannot have seen the request."""
+        return isinstance(self.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
+
 
 class NotInTimeError(NoAnswerError):
     """The endpoint gave no connection, or no answer, within the client's own limit."""

@@ -48,6 +48,7 @@ class Visit:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    lost_tokens: int = 0
     calls: int = 0
     asking: set[asyncio.Task[Completion]] = field(default_factory=set)
 
@@ -57,6 +58,7 @@ class Visit:
         self.prompt_tokens += completion.prompt_tokens
         self.completion_tokens += completion.completion_tokens
         self.cached_tokens += completion.cached_tokens
+        self.lost_tokens += completion.lost_tokens
 
 
 def new_key() -> str:

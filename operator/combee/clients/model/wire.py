@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -126,6 +126,15 @@ class Completion:
     """Whether a second request raced the first; the latency then counts from the first."""
     retried_for: tuple[str, ...] = ()
     """Why each failed attempt was repeated, in one word: an HTTP status, ``timeout``, ``reset``, ..."""
+    lost_tokens: int = 0
+    """Tokens of its other requests that a server may have worked on, whose answers came to nothing: they ran
+    into a deadline, broke off, could not be read, or lost a race. No server says what it used for them, so
+    each counts like the answer."""
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of the answer, in and out."""
+        return self.prompt_tokens + self.completion_tokens
 
     def to_json(self) -> dict[str, Any]:
         """Return the completion as plain JSON; ``from_json`` reads it back."""
@@ -139,6 +148,7 @@ class Completion:
             "attempts": self.attempts,
             **({"hedged": True} if self.hedged else {}),
             **({"retriedFor": list(self.retried_for)} if self.retried_for else {}),
+            **({"lostTokens": self.lost_tokens} if self.lost_tokens else {}),
         }
 
     @classmethod
@@ -156,6 +166,7 @@ class Completion:
             attempts=int(data["attempts"]),
             hedged=bool(data.get("hedged", False)),
             retried_for=tuple(str(reason) for reason in data.get("retriedFor", ())),
+            lost_tokens=int(data.get("lostTokens", 0)),
         )
 
 
@@ -179,7 +190,7 @@ class CallRecord:
     was sent (a hit: at which the memo was asked). ``seconds`` is that attempt's latency; a hit
     carries the recorded one. ``queued_seconds`` is the wait for a slot and for the rate limits.
     ``error`` is the error's code when the call failed ("Cancelled" when it was cancelled); the token
-    counts are then 0. ``planned_tokens`` were reserved in the budget, 0 when it was not asked.
+    counts are then 0.
     """
 
     role: str
@@ -192,9 +203,9 @@ class CallRecord:
     hit: bool
     attempts: int
     retried_for: tuple[str, ...] = ()
-    planned_tokens: int = 0
     error: str = ""
     hedged: bool = False
+    lost_tokens: int = 0
 
     @classmethod
     def of(cls, role: str, done: Completion | None, *, hit: bool, error: str = "") -> CallRecord:
@@ -202,12 +213,41 @@ class CallRecord:
         if done is None:
             return cls(role, 0.0, 0.0, 0.0, 0, 0, 0, hit, 1, error=error)
         tokens = done.prompt_tokens, done.completion_tokens, done.cached_tokens
-        return cls(role, 0.0, done.latency_seconds, 0.0, *tokens, hit, 1, hedged=done.hedged and not hit)
+        hedged = done.hedged and not hit
+        return cls(
+            role,
+            0.0,
+            done.latency_seconds,
+            0.0,
+            *tokens,
+            hit,
+            1,
+            hedged=hedged,
+            lost_tokens=done.lost_tokens,
+        )
 
 
 OnCall = Callable[[CallRecord], None]
-Budget = Callable[[int, int], None]
-"""``budget(rollouts, tokens)`` is called before a request is made; it raises BudgetExhaustedError."""
+
+
+class Hold(Protocol):
+    """What a request that is under way may use at most."""
+
+    def release(self) -> None:
+        """Give it back: the request is over, and what it used is charged by its record."""
+
+
+class Budget(Protocol):
+    """The run's budget. Both methods raise BudgetExhaustedError."""
+
+    def hold(self, role: str, prompt_tokens: int, output_tokens: int, *, again: bool = False) -> Hold:
+        """Hold the most that one request can use, just before it is made. ``again``: it repeats a request of
+        the same call, which counts as one rollout."""
+        ...
+
+    def recall(self, role: str) -> None:
+        """Check that something is left for an answer from the memo, which is charged like any other."""
+        ...
 
 
 def canonical_digest(content: object) -> str:

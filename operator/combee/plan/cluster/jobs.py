@@ -174,7 +174,7 @@ def wanted_jobs(
     job = _job(memory, seen, due)
     if job is None and KINDS[due.kind].asks_models and not may_start:
         return Wanted(memory, waiting="its engines are not ready yet")
-    step = _equipped(due, spec, memory, early=False)
+    step = _equipped(due, spec, memory, seen.now, early=False)
     placed = job is not None and job.placed and not job.held and not job.deleting
     followers = (_job(memory, seen, follower) for follower in then)
     waiting = [follower for follower in followers if follower is not None and follower.live]
@@ -202,7 +202,7 @@ def _placed_early(spec: RunSpec, memory: Memory, seen: Seen, then: tuple[Step, .
     for step in then:
         if step.name in memory.in_turn:
             return
-        yield _equipped(step, spec, memory, early=True)
+        yield _equipped(step, spec, memory, seen.now, early=True)
         job = _job(memory, seen, step)
         if job is None or not job.placed or job.deleting:
             return
@@ -224,7 +224,7 @@ def _job(memory: Memory, seen: Seen, step: Step) -> JobSeen | None:
     return next((j for j in seen.jobs.values() if j.step == step.name and j.attempt == attempt), None)
 
 
-def _equipped(step: Step, spec: RunSpec, memory: Memory, *, early: bool) -> Step:
+def _equipped(step: Step, spec: RunSpec, memory: Memory, now: float, *, early: bool) -> Step:
     """Return the step with what its pod must know beyond the plan."""
     state = memory.run
     kind, params = KINDS[step.kind], dict(step.params)
@@ -239,7 +239,7 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, *, early: bool) -> Step
         params["spent"] = {
             "rollouts": state.spend.rollouts,
             "tokens": state.spend.tokens,
-            "wallClockSeconds": round(state.spend.wall_clock_seconds, 3),
+            "wallClockSeconds": round(memory.elapsed(now), 3),
         }
     if spec.engines and kind.asks_models:
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS

@@ -1,0 +1,96 @@
+"""No budget is exceeded by more than the calls in flight, whatever the server does and however often the run
+is killed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from bench import inprocess
+from budget_world import DEADLINE_SECONDS, World, few, manifest
+
+from combee.local.clock import BEAT_SECONDS
+from combee.sim.params import Faults, Law
+
+pytestmark = pytest.mark.e2e
+
+BUDGETS = 200
+BAD_DAY = Faults(
+    error_rate=0.05,
+    rate_limit_rate=0.05,
+    slow_one_in=20,
+    slow_factor=10,
+    hang_one_in=60,
+    reset_rate=0.03,
+    truncate_rate=0.03,
+    malform_rate=0.02,
+)
+WHOLE = {"rollouts": 250, "tokens": 250_000, "wallClockSeconds": 120}
+"""About what the whole run takes."""
+
+
+def world(seed: int, budget: dict[str, Any], width: int, size: int) -> World:
+    """A run of 40 rows with a budget, at most ``width`` calls in flight, beside a server on a bad day."""
+    run = manifest(
+        f"budget-{seed}",
+        budget=budget,
+        workers={"concurrency": width, "callDeadlineSeconds": DEADLINE_SECONDS},
+        batching={"mode": "Fixed", "size": size, "reason": "a test"},
+        seed=seed,
+    )
+    train, held_out = inprocess.formula_splits()
+    splits = few(train, 40), few(held_out, 30)
+    return World(run, splits, BAD_DAY, seed, inprocess.simulated(seed, Law()))
+
+
+def drawn(seed: int) -> tuple[World, list[float]]:
+    """A random budget, and after how many seconds the run's sessions are killed."""
+    draw = random.Random(seed)
+    budget = {name: draw.randint(most // 10, most) for name, most in WHOLE.items() if draw.random() < 0.5}
+    budget = budget or {"rollouts": draw.randint(20, 250)}
+    kills = [draw.uniform(3, 60) for _ in range(draw.choice((0, 0, 1, 3)))]
+    return world(seed, budget, draw.choice((1, 4, 16)), draw.choice((5, 10, 20))), kills
+
+
+def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
+    """Over 200 random budgets with faults and kills, by the server's own book.
+
+    At its end a run has at most ``workers.concurrency`` requests in flight, and each of them may use more
+    than was held for it, since only the server can count its tokens. Each kill loses as many answers, which
+    are asked for again. Rollouts are exact but for those, and no request is made after the wall clock ran
+    out."""
+    spent_all, killed = 0, 0
+    for seed in range(BUDGETS):
+        it, kills = drawn(seed)
+        ends = [it.session(after) for after in kills if it.outcome is None]
+        end = it.outcome or it.session()
+        assert end is not None
+        budget, book, width = it.run.spec.budget, it.book, it.run.spec.workers.concurrency
+        lost = ends.count(None)
+        said = f"budget {seed}: {budget}, {lost} kills"
+        if budget.rollouts is not None:
+            assert len(book.rollouts) <= budget.rollouts + width * lost, said
+            assert it.guard.rollouts <= budget.rollouts, said
+        if budget.tokens is not None:
+            assert book.tokens <= budget.tokens + (1 + lost) * width * book.largest, said
+            assert it.guard.tokens <= budget.tokens + width * book.largest, said
+        if budget.wall_clock_seconds is not None:
+            assert book.last_request <= budget.wall_clock_seconds, said
+            assert it.seconds <= budget.wall_clock_seconds + DEADLINE_SECONDS, said
+        spent_all += end.name == "BudgetExhausted"
+        killed += lost
+    print(f"{BUDGETS} budgets, {spent_all} spent, {killed} kills: none overrun by more than calls in flight")
+    assert spent_all > BUDGETS / 3 and killed > BUDGETS / 10
+
+
+def test_a_run_that_is_killed_again_and_again_still_ends_at_its_wall_clock() -> None:
+    """Killed in each step, it never finishes one; what it took counts all the same."""
+    it = world(1, {"wallClockSeconds": 30}, width=4, size=20)
+    kills = 0
+    while it.session(2.5) is None:
+        kills += 1
+        assert kills < 30 / 2.5
+    assert it.outcome is not None and it.outcome.name == "BudgetExhausted"
+    assert "wallClockSeconds" in it.outcome.reason
+    assert 30 - kills * BEAT_SECONDS <= it.book.last_request + DEADLINE_SECONDS and it.book.last_request <= 30
