@@ -118,7 +118,7 @@ class Reason(StrEnum):
     CRASHING = "Crashing"
     """an engine keeps ending."""
     IMPROVING = "Improving"
-    """the score on select still rises."""
+    """the score on select rose within the patience."""
     PLATEAU = "Plateau"
     """no better score within the patience."""
     NOT_EVALUATED = "NotEvaluated"

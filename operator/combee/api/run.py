@@ -122,6 +122,13 @@ class Stopping(Model):
         le=1,
         description="Gain aimed for; combee preview warns of a heldOut too small to show it.",
     )
+    target_score: Float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Score on select at which learning stops, a soft target: gate decides as always. Absent: "
+        "none.",
+    )
 
 
 class Budget(Model):

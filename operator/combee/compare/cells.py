@@ -196,7 +196,8 @@ def _manifest(
         own["batching"] = {"mode": "Fixed", "size": cell.strategy.size, "reason": reason}
     if cell.strategy.slots is not None:
         own["workers"] = spec.get("workers", {}) | {"concurrency": cell.strategy.slots}
-    own["stopping"] = spec.get("stopping", {}) | {"patience": NO_PATIENCE, "evaluateEvery": evaluate_every}
+    stated = {name: value for name, value in spec.get("stopping", {}).items() if name != "targetScore"}
+    own["stopping"] = stated | {"patience": NO_PATIENCE, "evaluateEvery": evaluate_every}
     run = cell.task.run
     return {"apiVersion": run.api_version, "kind": run.kind, "metadata": metadata, "spec": {**spec, **own}}
 

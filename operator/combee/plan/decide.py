@@ -128,14 +128,18 @@ def _enough(facts: _Facts, state: RunState) -> Outcome | None:
     reported as one that ran out of money.
     """
     given, done = facts.snapshot.given_iterations, state.examples_done
-    epochs, patience = facts.spec.method.epochs, facts.spec.stopping.patience
+    epochs, stopping, best = facts.spec.method.epochs, facts.spec.stopping, state.best
     if given is not None and state.iteration >= given:
         return Outcome("Done", f"all {given} given iteration plans are done")
     if state.epoch >= epochs:
         times = f"{epochs} epoch{'s' if epochs > 1 else ''}"
         return Outcome("Done", f"{times} of {done // epochs} examples done")
-    if given is None and state.evaluations_since_best >= patience:
-        return Outcome("Done", f"select has not improved in {patience} evaluations")
+    if given is not None:
+        return None
+    if stopping.target_score is not None and best is not None and best.select >= stopping.target_score:
+        return Outcome("Done", f"select is at {best.select:.3f}, the target is {stopping.target_score:g}")
+    if state.evaluations_since_best >= stopping.patience:
+        return Outcome("Done", f"select has not improved in {stopping.patience} evaluations")
     return None
 
 

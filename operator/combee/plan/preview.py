@@ -144,7 +144,7 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     marks = math.ceil(learning / every) if every else EVALUATIONS_PER_RUN
     closing = 2 * (facts.gate_rows + facts.test_rows)
     fixed = learning + facts.select_rows * (1 + min(len(batches), marks)) + closing
-    least = batches[: spec.stopping.patience]
+    least = batches[: 1 if spec.stopping.target_score is not None else spec.stopping.patience]
     examples, cost = sum(batch.size for batch in least), _cost(spec, shape, 1, 1)
     scored = min(len(least), 1) if cost.knows_select else len(least)
     low = examples + facts.select_rows * (1 + scored)

@@ -52,7 +52,8 @@ def limits_of(spec: RunSpec) -> Limits:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The artifact that scored highest on select so far; ties keep the earlier one."""
+    """The artifact that scored highest on select so far. Of those that scored the same it is the one with the
+    fewest tokens, and of those the earliest; the start is kept until one scores higher."""
 
     artifact: str
     select: float
@@ -60,6 +61,20 @@ class Best:
     """-1 for the artifact that the run started from."""
     findings: str = ""
     """the digest of findings in its text that need the training rows to be made; empty without any."""
+    tokens: int = 0
+    """tokens of its text as rendered; 0 where they are not known."""
+
+    def gives_way_to(self, other: Best) -> bool:
+        """Return whether ``other``, a later one, is chosen in its place.
+
+        >>> start, first = Best("a", 0.5, -1), Best("b", 0.6, 0, tokens=900)
+        >>> start.gives_way_to(first), first.gives_way_to(Best("c", 0.6, 1, tokens=700))
+        (True, True)
+        >>> first.gives_way_to(Best("c", 0.6, 1, tokens=900)), start.gives_way_to(Best("c", 0.5, 1, tokens=9))
+        (False, False)
+        """
+        shorter = self.iteration >= 0 and 0 < other.tokens < self.tokens
+        return other.select > self.select or (other.select == self.select and shorter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +172,11 @@ def _ranked(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunSt
         return state
     select = summary.scores["select"]
     state = replace(state, last_select=select, evaluated_at=state.examples_done)
+    latest = Best(state.artifact, select, plan.iteration, findings, summary.counts.get("playbookTokens", 0))
     if state.best is None or select > state.best.select:
-        best = Best(state.artifact, select, plan.iteration, findings)
-        return replace(state, best=best, evaluations_since_best=0)
-    return replace(state, evaluations_since_best=state.evaluations_since_best + 1)
+        return replace(state, best=latest, evaluations_since_best=0)
+    best = latest if state.best.gives_way_to(latest) else state.best
+    return replace(state, best=best, evaluations_since_best=state.evaluations_since_best + 1)
 
 
 def spend_of(summary: StepSummary) -> Spend:

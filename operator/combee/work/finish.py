@@ -241,7 +241,6 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
     plan, inputs, asker = iteration.plan, iteration.inputs, iteration.asker
     usage = total_usage([*inputs.receipts, StepSummary(step.name, step.kind, usage=asker.usage())])
     text = iteration.rendered.shown.text
-    artifact = await context.store.aput_blob(iteration.applied.ledger.to_json())
     by_step = await _recorded(context, iteration)
     modelled, rows = _modelled(by_step.values(), context.slots), list(chained(*by_step.values()))
     walls = {**_step_walls(inputs.receipts), step.kind: context.clock() - iteration.started}
@@ -259,7 +258,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
         step=step.name,
         kind=step.kind,
         outputs={
-            "artifact": artifact,
+            "artifact": await context.store.aput_blob(iteration.applied.ledger.to_json()),
             "playbook": await context.store.aput_blob(text.encode()),
             "shown": digest_of([one.shown.text for one in iteration.shown]),
             "calls": await context.store.aput_blob(asker.encode()),
@@ -272,6 +271,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
             **{name: iteration.total(name) for name in ("examples", "correct", "failed", "rollouts")},
             "evaluated": len(rows) - len(learning),
             "rendered": len(iteration.rendered.included),
+            "playbookTokens": iteration.rendered.tokens,
             "lessons": record["retention"]["distinct"],
             "carried": record["retention"]["carried"],
             "calls": len(learning),

@@ -46,6 +46,7 @@ MANIFEST: dict[str, Any] = {
         "models": {"task": MODEL, "proposer": MODEL},
         "aggregation": {"leafSize": 6},
         "budget": {"rollouts": 100},
+        "stopping": {"targetScore": 0.6},
         "seed": 7,
     },
 }

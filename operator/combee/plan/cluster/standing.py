@@ -130,7 +130,7 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))
     yield condition(T.ENGINES_READY, *_engines(spec, seen, suspended or over))
-    yield condition(T.CONVERGING, *_converging(memory))
+    yield condition(T.CONVERGING, *_converging(spec, memory))
     yield condition(T.BUDGET_EXHAUSTED, *_budget(memory))
 
 
@@ -203,16 +203,17 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
     return "True", R.SERVING, f"servers ready: {', '.join([*counts, *hosts])}"
 
 
-def _converging(memory: Memory) -> Stand:
-    state = memory.run
+def _converging(spec: RunSpec, memory: Memory) -> Stand:
+    state, patience = memory.run, spec.stopping.patience
     if state.facts is not None and not state.facts.held_out_rows:
         return "Unknown", R.NOT_EVALUATED, "there is no heldOut, so nothing is scored"
     if state.best is None or state.last_select is None:
         return "Unknown", R.NOT_EVALUATED, "heldOut was not scored yet"
-    if state.evaluations_since_best:
-        count = state.evaluations_since_best
-        return "False", R.PLATEAU, f"{count} evaluations without a better score than {state.best.select:.3f}"
-    return "True", R.IMPROVING, f"best score on select {state.best.select:.3f}"
+    count, best = state.evaluations_since_best, f"{state.best.select:.3f}"
+    if count >= patience:
+        return "False", R.PLATEAU, f"{count} evaluations without a better score than {best}"
+    flat = f"; {count} of {patience} evaluations in a row without a better one" if count else ""
+    return "True", R.IMPROVING, f"best score on select {best}{flat}"
 
 
 def _budget(memory: Memory) -> Stand:
