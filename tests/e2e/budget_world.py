@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 from bench import inprocess, virtual
 
+from combee.algo.money import Price
 from combee.api.load import parse_run
 from combee.api.run import PromptLearningRun
 from combee.assembly.guard import BudgetGuard
@@ -25,7 +26,11 @@ from combee.clients.model.failures import NoAnswerError, StatusError
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger
+from combee.clients.model.wire import CallRecord
+from combee.errors import TransientError
 from combee.local.clock import RunClock
+from combee.local.meter import Meter
+from combee.plan.money import prices_of
 from combee.plan.types import Outcome
 from combee.sim import faults, latency, prompts, roles, wire
 from combee.sim.model import Model, request_digest
@@ -36,6 +41,13 @@ MORE = 1.2
 """Tokens that this server counts for each that the client estimates: estimates are never right."""
 DEADLINE_SECONDS = 20
 ROLES = ("task", "proposer")
+PRICE = Price(prompt=2.0, cached=2.0, completion=8.0)
+PRICES = {
+    "currency": "EUR",
+    "models": [
+        {"name": inprocess.MODEL, "promptPerMillionTokens": 2.0, "completionPerMillionTokens": 8.0},
+    ],
+}
 
 
 @dataclass
@@ -48,6 +60,8 @@ class Book:
     last_request: float = 0.0
     largest: int = 0
     """the most tokens of one request."""
+    money: float = 0.0
+    dearest: float = 0.0
 
 
 @dataclass
@@ -86,6 +100,8 @@ class Server:
         book = self.book
         book.tokens += prompt + out
         book.largest = max(book.largest, prompt + out)
+        cost = PRICE.of(prompt, out)
+        book.money, book.dearest = book.money + cost, max(book.dearest, cost)
         book.last_request = max(book.last_request, self.now())
         if reply.role == roles.ROLLOUT:
             book.rollouts.add(digest)
@@ -141,6 +157,8 @@ class World:
     disk: Disk = field(default_factory=Disk)
     seconds: float = 0.0
     outcome: Outcome | None = None
+    unanswered: int = 0
+    """requests of calls that failed for good: nothing says what a server used for them; none is charged."""
     guard: BudgetGuard = field(init=False)
     """of the latest session."""
 
@@ -166,11 +184,17 @@ class World:
         finally:
             loop.close()
 
+    def _heard(self, meter: Meter, record: CallRecord) -> None:
+        meter.on_call(record)
+        if record.error == TransientError.code:
+            self.unanswered += record.attempts
+
     async def _work(self, loop: virtual.VirtualLoop, store: _Mortal) -> Outcome:
         spec = self.run.spec
         began = self.seconds
         executor = inprocess.executor_of(self.run, self.splits, {}, loop.time)
         guard = executor.guard
+        guard.prices = prices_of(spec)
         clock = guard.elapsed_seconds = RunClock(self.disk, loop.time)
         beating = asyncio.ensure_future(clock.beat())
         limits = RunLimits(spec.workers.concurrency, clock=loop.time)
@@ -184,7 +208,7 @@ class World:
                 limits,
                 pool=server,
                 deadline_seconds=DEADLINE_SECONDS,
-                on_call=executor.meter.on_call,
+                on_call=lambda record: self._heard(executor.meter, record),
                 budget=guard,
                 hedger=hedger,
                 adaptive=AdaptiveLimit(spec.workers.concurrency),
@@ -225,6 +249,7 @@ def manifest(name: str, **spec: Any) -> PromptLearningRun:
             "method": {"type": "ACE"},
             "engines": [{"name": "main", "vllm": {"model": inprocess.MODEL}}],
             "models": {"task": model, "proposer": model},
+            "prices": PRICES,
             **spec,
         },
     }

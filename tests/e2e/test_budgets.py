@@ -26,7 +26,7 @@ BAD_DAY = Faults(
     truncate_rate=0.03,
     malform_rate=0.02,
 )
-WHOLE = {"rollouts": 250, "tokens": 250_000, "wallClockSeconds": 120}
+WHOLE = {"rollouts": 250, "tokens": 250_000, "wallClockSeconds": 120, "money": 0.7}
 """About what the whole run takes."""
 
 
@@ -47,8 +47,9 @@ def world(seed: int, budget: dict[str, Any], width: int, size: int) -> World:
 def drawn(seed: int) -> tuple[World, list[float]]:
     """A random budget, and after how many seconds the run's sessions are killed."""
     draw = random.Random(seed)
-    budget = {name: draw.randint(most // 10, most) for name, most in WHOLE.items() if draw.random() < 0.5}
-    budget = budget or {"rollouts": draw.randint(20, 250)}
+    shares = {name: draw.uniform(0.1, 1) for name in WHOLE if draw.random() < 0.4} or {"rollouts": 0.5}
+    budget = {name: share * WHOLE[name] for name, share in shares.items()}
+    budget = {name: most if name == "money" else int(most) for name, most in budget.items()}
     kills = [draw.uniform(3, 60) for _ in range(draw.choice((0, 0, 1, 3)))]
     return world(seed, budget, draw.choice((1, 4, 16)), draw.choice((5, 10, 20))), kills
 
@@ -59,7 +60,7 @@ def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
     At its end a run has at most ``workers.concurrency`` requests in flight, and each of them may use more
     than was held for it, since only the server can count its tokens. Each kill loses as many answers, which
     are asked for again. Rollouts are exact but for those, and no request is made after the wall clock ran
-    out."""
+    out. A call that fails for good is charged nothing, whatever a server did for it."""
     spent_all, killed = 0, 0
     for seed in range(BUDGETS):
         it, kills = drawn(seed)
@@ -68,13 +69,17 @@ def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
         assert end is not None
         budget, book, width = it.run.spec.budget, it.book, it.run.spec.workers.concurrency
         lost = ends.count(None)
+        more = (1 + lost) * width + it.unanswered
         said = f"budget {seed}: {budget}, {lost} kills"
         if budget.rollouts is not None:
-            assert len(book.rollouts) <= budget.rollouts + width * lost, said
+            assert len(book.rollouts) <= budget.rollouts + width * lost + it.unanswered, said
             assert it.guard.rollouts <= budget.rollouts, said
         if budget.tokens is not None:
-            assert book.tokens <= budget.tokens + (1 + lost) * width * book.largest, said
+            assert book.tokens <= budget.tokens + more * book.largest, said
             assert it.guard.tokens <= budget.tokens + width * book.largest, said
+        if budget.money is not None:
+            assert book.money <= budget.money + more * book.dearest, said
+            assert it.guard.money <= budget.money + width * book.dearest, said
         if budget.wall_clock_seconds is not None:
             assert book.last_request <= budget.wall_clock_seconds, said
             assert it.seconds <= budget.wall_clock_seconds + DEADLINE_SECONDS, said

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-LimitName = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
-_NAMES: tuple[LimitName, ...] = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds")
+LimitName = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money"]
+_NAMES: tuple[LimitName, ...] = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class Spend:
     tokens: int = 0
     gpu_seconds: float = 0.0
     wall_clock_seconds: float = 0.0
+    money: float = 0.0
+    """in the currency of the manifest's prices."""
 
     def __add__(self, other: Spend) -> Spend:
         return Spend(
@@ -25,6 +27,7 @@ class Spend:
             self.tokens + other.tokens,
             self.gpu_seconds + other.gpu_seconds,
             self.wall_clock_seconds + other.wall_clock_seconds,
+            self.money + other.money,
         )
 
     def __sub__(self, other: Spend) -> Spend:
@@ -34,23 +37,24 @@ class Spend:
         """Return every amount times ``factor``.
 
         >>> Spend(rollouts=2, tokens=10).times(3)
-        Spend(rollouts=6, tokens=30, gpu_seconds=0.0, wall_clock_seconds=0.0)
+        Spend(rollouts=6, tokens=30, gpu_seconds=0.0, wall_clock_seconds=0.0, money=0.0)
         """
         return Spend(
             self.rollouts * factor,
             self.tokens * factor,
             self.gpu_seconds * factor,
             self.wall_clock_seconds * factor,
+            self.money * factor,
         )
 
     @property
-    def amounts(self) -> tuple[float, float, float, float]:
-        """The four amounts in the order of the limits' names.
+    def amounts(self) -> tuple[float, float, float, float, float]:
+        """The five amounts in the order of the limits' names.
 
         >>> Spend(rollouts=1).amounts
-        (1, 0, 0.0, 0.0)
+        (1, 0, 0.0, 0.0, 0.0)
         """
-        return (self.rollouts, self.tokens, self.gpu_seconds, self.wall_clock_seconds)
+        return (self.rollouts, self.tokens, self.gpu_seconds, self.wall_clock_seconds, self.money)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Limits:
     gpu_seconds: float | None = None
     wall_clock_seconds: float | None = None
     primary: LimitName = "rollouts"
+    money: float | None = None
 
     @property
     def by_name(self) -> tuple[tuple[int, LimitName, float], ...]:
@@ -70,7 +75,7 @@ class Limits:
         >>> Limits(rollouts=9, tokens=50, primary="tokens").by_name
         ((1, 'tokens', 50), (0, 'rollouts', 9))
         """
-        values = (self.rollouts, self.tokens, self.gpu_seconds, self.wall_clock_seconds)
+        values = (self.rollouts, self.tokens, self.gpu_seconds, self.wall_clock_seconds, self.money)
         rows = [(k, _NAMES[k], value) for k, value in enumerate(values) if value is not None]
         return tuple(sorted(rows, key=lambda row: (row[1] != self.primary, row[0])))
 
@@ -88,13 +93,23 @@ class Exceeded:
         limit, spent, planned = (f"{x:,.10g}" for x in (self.limit, self.spent, self.planned))
         return f"budget.{self.name} is {limit}: {spent} spent and {planned} more are planned"
 
+    @property
+    def is_spent(self) -> str:
+        """The same in short, for the end of a run.
+
+        >>> Exceeded("tokens", 1000, 990, 20).is_spent, Exceeded("money", 2.5, 2.6, 0).is_spent
+        ('the budget of 1,000 tokens is spent', 'the budget of 2.5 in money is spent')
+        """
+        name = "in money" if self.name == "money" else self.name
+        return f"the budget of {self.limit:,.10g} {name} is spent"
+
 
 def fits(spent: Spend, planned: Spend, limits: Limits) -> Exceeded | None:
     """Return None when ``spent`` + ``planned`` stays within every limit, else the first limit it breaks.
 
-    The primary limit is checked first, then rollouts, tokens, gpuSeconds, wallClockSeconds. Exactly reaching
-    a limit is within it; an amount that is NaN is not. Source: DESIGN section 5 (caps) and section 6
-    (budget). Cost: O(1).
+    The primary limit is checked first, then rollouts, tokens, gpuSeconds, wallClockSeconds, money. Exactly
+    reaching a limit is within it; an amount that is NaN is not. Source: DESIGN section 5 (caps) and
+    section 6 (budget). Cost: O(1).
 
     >>> str(fits(Spend(rollouts=90), Spend(rollouts=20), Limits(rollouts=100)))
     'budget.rollouts is 100: 90 spent and 20 more are planned'

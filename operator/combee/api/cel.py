@@ -7,7 +7,7 @@ validator here that refuses the same, or CLUSTER for what only a cluster asks fo
 
 from __future__ import annotations
 
-from combee.api import common, extension, playbook, prometheus, texts
+from combee.api import common, extension, playbook, prices, prometheus, texts
 from combee.api.common import Rule
 from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun
@@ -68,6 +68,7 @@ FORMS = (
     texts.CLASS_PATH,
     texts.FLOW_ID,
     playbook.DIGEST,
+    prices.CURRENCY,
     prometheus.SIDE,
     playbook.CRON,
 )

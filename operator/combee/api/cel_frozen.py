@@ -14,7 +14,7 @@ from combee.api.run import Budget, PromptLearningRun, RunSpec, Workers
 
 FREE = ("suspend", "budget.*", "workers.parallelism")
 """what may be changed in a started run; a budget may only grow."""
-_LIMITS = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds")
+_LIMITS = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money")
 _RUNNING = "has(oldSelf.status) && has(oldSelf.status.startTime)"
 
 

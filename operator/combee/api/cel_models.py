@@ -265,6 +265,13 @@ RULES: tuple[Rule, ...] = (
         "size and reason go with mode Fixed only: remove them, or set mode: Fixed",
         "run.Batching._fixed_is_stated",
     ),
+    Rule(
+        RunSpec,
+        "!has(self.budget) || !has(self.budget.money) || has(self.prices)",
+        "budget.money without prices: add prices: {currency: ..., models: [...], perGpuHour: ...}",
+        "run.RunSpec._money_has_prices",
+        ".prices",
+    ),
     _primary("tokens"),
     _primary("gpuSeconds"),
     _primary("wallClockSeconds"),

@@ -131,6 +131,8 @@ class Reason(StrEnum):
     """budget.gpuSeconds is spent."""
     WALL_CLOCK_SPENT = "WallClockSpent"
     """budget.wallClockSeconds is spent."""
+    MONEY_SPENT = "MoneySpent"
+    """budget.money is spent."""
     WITHIN_BUDGET = "WithinBudget"
     """no limit is reached."""
 
@@ -183,6 +185,7 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
         R.TOKENS_SPENT,
         R.GPU_SECONDS_SPENT,
         R.WALL_CLOCK_SPENT,
+        R.MONEY_SPENT,
     ),
     (T.BUDGET_EXHAUSTED, "False"): (R.WITHIN_BUDGET,),
 }

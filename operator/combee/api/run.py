@@ -30,6 +30,7 @@ from combee.api.common import (
 from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method, MethodType
 from combee.api.parts import Models, PodTemplate, RoleModel, Task, secret_goes_with_uri
+from combee.api.prices import Prices
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
 
@@ -146,6 +147,12 @@ class Budget(Model):
     wall_clock_seconds: Int | None = Field(
         default=None, ge=1, le=LARGEST_INT, description="Seconds from start to end."
     )
+    money: Float | None = Field(
+        default=None,
+        gt=0,
+        le=1e12,
+        description="What models and GPUs may cost, by prices and in its currency.",
+    )
     primary: PrimaryBudget = Field(
         default="rollouts", description="The limit that progress and cost are told by."
     )
@@ -242,6 +249,9 @@ class RunSpec(Model):
     batching: Batching = Field(default_factory=Batching, description="How many examples an iteration takes.")
     stopping: Stopping = Field(default_factory=Stopping, description="When learning is over early.")
     budget: Budget = Field(default_factory=Budget, description="Hard limits.")
+    prices: Prices | None = Field(
+        default=None, description="What models and GPUs cost; absent: no cost is told."
+    )
     workers: Workers = Field(default_factory=Workers, description="Resources of the whole run.")
     queue: Queue | None = Field(default=None, description="Kueue's local queue; on a laptop without meaning.")
     store: Store = Field(
@@ -302,6 +312,26 @@ class RunSpec(Model):
         self.method.stated.accept(self)
         return self
 
+    @model_validator(mode="after")
+    def _money_has_prices(self) -> Self:
+        if self.budget.money is not None and self.prices is None:
+            raise refuse(
+                "budget.money without prices", "Add prices: {currency: ..., models: [...], perGpuHour: ...}."
+            )
+        if self.prices is None:
+            return self
+        rows = {row.name for row in self.prices.models}
+        own = {engine.name for engine in self.engines if engine.vllm is not None}
+        for role, model in self.roles_in_use().items():
+            held = model.engine_ref is not None and model.engine_ref.name in own
+            if self.model_name(role) not in rows and not (held and self.prices.per_gpu_hour):
+                name = self.model_name(role) or "whose name is not stated"
+                raise refuse(
+                    f"prices say nothing of models.{role} ({name})",
+                    "Add it under prices.models, with prices of 0 where it costs nothing.",
+                )
+        return self
+
     @property
     def rolls_out(self) -> bool:
         """Whether examples are rolled out and scored; recorded ones were, elsewhere."""
@@ -319,6 +349,14 @@ class RunSpec(Model):
         unused = {"evaluator"} | ({"task"} if not self.rolls_out else set())
         unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
+
+    def model_name(self, role: str) -> str:
+        """Return the model of a role as its endpoint or engine names it; empty where only a service knows."""
+        model = self.roles()[role]
+        if model.endpoint is not None:
+            return model.endpoint.model
+        names = {engine.name: engine.model for engine in self.engines}
+        return names.get(model.engine_ref.name, "") if model.engine_ref is not None else ""
 
     def roles(self) -> dict[str, RoleModel]:
         """Return the models given, by role name."""

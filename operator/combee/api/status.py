@@ -83,6 +83,12 @@ class SpendStatus(Part):
     tokens: int = Field(default=0, ge=0, description="Tokens in and out, all roles.")
     gpu_seconds: float = Field(default=0.0, ge=0, description="Seconds times GPUs.")
     wall_clock_seconds: float = Field(default=0.0, ge=0, description="Seconds since the start.")
+    money: float | None = Field(
+        default=None,
+        ge=0,
+        description="What models and GPUs cost, by the spec's prices; absent without them.",
+    )
+    currency: str = Field(default="", description="Its currency.")
 
 
 class HeldOutStatus(Part):
@@ -161,6 +167,7 @@ class Shown(Part):
     held_out: str = Field(default="", description="Best score on select, such as 0.861.")
     gain: str = Field(default="", description="Gain over the start, such as +0.221.")
     rollouts: str = Field(default="", description="Rollouts used and allowed, such as 312/4000.")
+    cost: str = Field(default="", description="Cost and what is allowed, such as 1.84/25 EUR.")
 
 
 class RunStatus(Part):
@@ -207,15 +214,17 @@ class RunStatus(Part):
     state: dict[str, Any] = Field(default_factory=dict, description="The operator's memory; not for people.")
 
 
-def shown(status: RunStatus, rollouts_limit: int | None) -> Shown:
-    """Return the figures of ``status`` in words; what is not known yet is empty. ``rollouts_limit`` is the
+def shown(status: RunStatus, rollouts_limit: int | None, money_limit: float | None = None) -> Shown:
+    """Return the figures of ``status`` in words; what is not known yet is empty. The limits are the
     budget's."""
-    best, gain = status.held_out.best, status.gain
+    best, gain, money = status.held_out.best, status.gain, status.spend.money
+    allowed = "" if money_limit is None else f"/{money_limit:g}"
     return Shown(
         iteration=_of(status.iteration, status.iterations_planned),
         held_out="" if best is None else f"{best:.3f}",
         gain="" if gain is None else f"{gain:+.3f}",
         rollouts=_of(status.spend.rollouts, rollouts_limit),
+        cost="" if money is None else f"{money:.2f}{allowed} {status.spend.currency}",
     )
 
 

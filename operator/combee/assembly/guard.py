@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from combee.algo.budget import Limits, Spend, fits
+from combee.algo.money import Prices
 from combee.clients.model.agents import AGENT
 from combee.clients.model.wire import CallRecord
 from combee.errors import BudgetExhaustedError
+from combee.plan.money import money_of
 from combee.plan.types import RoleUsage, Step, StepSummary, Usage, add_usage
 
 
@@ -36,9 +38,13 @@ class BudgetGuard:
 
     limits: Limits
     elapsed_seconds: Callable[[], float]
+    prices: Prices = field(default_factory=Prices)
+    gpus: float = 0.0
+    """the GPUs that the run holds meanwhile, as far as this process has to count them."""
     before: Spend = field(default_factory=Spend)
     """what finished steps spent."""
     held: Spend = field(default_factory=Spend)
+    step_began: float = 0.0
     step_rollouts: int = 0
     step_usage: Usage = field(default_factory=dict)
     """by role, what the step used so far: it is charged to a step that fails, and has no result to say it."""
@@ -46,6 +52,7 @@ class BudgetGuard:
     def start_step(self, spend: Spend) -> None:
         """Start counting a step on top of what finished steps spent."""
         self.before, self.held, self.step_rollouts, self.step_usage = spend, Spend(), 0, {}
+        self.step_began = self.elapsed_seconds()
 
     @property
     def rollouts(self) -> int:
@@ -57,9 +64,16 @@ class BudgetGuard:
         """The tokens that were charged."""
         return self.before.tokens + sum(usage.tokens for usage in self.step_usage.values())
 
+    @property
+    def money(self) -> float:
+        """What was charged, and what the GPUs cost meanwhile."""
+        held_gpu_seconds = self.gpus * (self.elapsed_seconds() - self.step_began)
+        return self.before.money + money_of(self.prices, self.step_usage, held_gpu_seconds)
+
     def hold(self, role: str, prompt_tokens: int, output_tokens: int, *, again: bool = False) -> Held:
         """Hold what a request may use at most, while it is under way."""
-        planned = Spend(int(role == "task" and not again), prompt_tokens + output_tokens)
+        price = self.prices.of_role(_charged(role)).of(prompt_tokens, output_tokens)
+        planned = Spend(int(role == "task" and not again), prompt_tokens + output_tokens, money=price)
         self._refuse_over(
             planned, replace(self._spent() + self.held, wall_clock_seconds=self.elapsed_seconds())
         )
@@ -75,7 +89,7 @@ class BudgetGuard:
         if record.error:
             return
         self.step_rollouts += record.role == "task"
-        role = "task" if record.role == AGENT else record.role
+        role = _charged(record.role)
         tokens = record.prompt_tokens, record.completion_tokens, record.cached_tokens, record.lost_tokens
         self.step_usage = add_usage(self.step_usage, {role: RoleUsage(1, int(record.hit), *tokens)})
 
@@ -87,16 +101,20 @@ class BudgetGuard:
         )
 
     def _spent(self) -> Spend:
-        return Spend(self.rollouts, self.tokens)
+        return Spend(self.rollouts, self.tokens, money=self.money)
 
     def _refuse_over(self, planned: Spend, spent: Spend) -> None:
         exceeded = fits(spent, planned, self.limits)
         if exceeded is not None:
             raise BudgetExhaustedError(
-                f"the budget of {exceeded.limit:,.10g} {exceeded.name} is spent",
+                exceeded.is_spent,
                 where=f"spec.budget.{exceeded.name}",
                 fix=RAISE_IT,
             )
+
+
+def _charged(role: str) -> str:
+    return "task" if role == AGENT else role
 
 
 RAISE_IT = (

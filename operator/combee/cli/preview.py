@@ -66,6 +66,7 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
         f"aggregator calls                  {shown.aggregator_calls}",
         f"tokens, likely                    about {amount(shown.likely_tokens)}, {between}",
         f"tokens, with a full playbook      {amount(shown.most_tokens)}{_ended(shown)}",
+        *([f"their cost, by prices             {shown.cost}"] if shown.cost else []),
         *_held_out(shown),
         "",
     ]

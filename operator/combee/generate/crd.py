@@ -74,6 +74,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Gain", ".status.shown.gain", description="Gain over the start."),
             Column("Rollouts", ".status.shown.rollouts", description="Rollouts used and allowed."),
             _AGE,
+            Column("Cost", ".status.shown.cost", wide=True, description="Cost and what is allowed."),
             Column("Playbook", ".spec.playbookRef.name", wide=True, description="What it learns for."),
             Column("Message", ".status.message", wide=True, description="The state in a sentence."),
         ),

@@ -18,6 +18,7 @@ from combee.assembly.guard import BudgetGuard
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
+from combee.plan.money import money_of, prices_of
 from combee.plan.state import RunState, charge
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import LEADING
@@ -76,7 +77,9 @@ class LocalExecutor:
         before, self.state = self.state, plan.state
         if not self.baseline:
             self.baseline = self.state.artifact
-        self.guard.start_step(charged_so_far(self.state, self.summaries).spend)
+        charged = charged_so_far(self.state, self.summaries)
+        money = money_of(prices_of(self.context.spec), charged.usage)
+        self.guard.start_step(replace(charged.spend, money=money))
         self.meter.moved(before, self.state, self.plans)
 
     async def _do(self, step: Step) -> None:

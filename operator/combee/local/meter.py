@@ -190,6 +190,7 @@ def _budget_text(spec: RunSpec, guard: BudgetGuard) -> str:
         for name, used, limit in (
             ("rollouts", guard.rollouts, spec.budget.rollouts),
             ("tokens", guard.tokens, spec.budget.tokens),
+            ("money", round(guard.money, 2), spec.budget.money),
         )
         if limit is not None
     ]

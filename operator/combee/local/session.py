@@ -47,6 +47,7 @@ from combee.local.sources import (
 )
 from combee.methods.registry import method_of
 from combee.plan.decide import Identity
+from combee.plan.money import prices_of
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts, limits_of
 from combee.plan.types import IterationPlan, Outcome
@@ -274,7 +275,7 @@ async def _work(
     run, spec = prepared.run, prepared.run.spec
     clock = RunClock(folder)
     store = Store.open(str(folder.path / "store"))
-    guard = BudgetGuard(limits_of(spec), clock)
+    guard = BudgetGuard(limits_of(spec), clock, prices_of(spec))
     meter = Meter(run.name, spec, prepared.facts, listener, guard)
     if not prepared.recorded:
         remember_servers(store, info)

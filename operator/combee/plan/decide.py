@@ -20,6 +20,7 @@ from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
 from combee.plan.engine import hardware_slots
+from combee.plan.money import money_of, prices_of
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import EVALUATE, ITERATION, PROFILE
@@ -235,8 +236,13 @@ def _tokens_a_rollout(state: RunState) -> float:
 
 def _affordable(spec: RunSpec, state: RunState) -> int | None:
     """Return the largest batch that the budget pays for beside the closing evaluation; None: no limit."""
-    per_example = state.per_example or _first_guess(state)
-    return largest_affordable(per_example, _closing_cost(spec, state), state.spend, limits_of(spec))
+    money = money_of(prices_of(spec), state.usage)
+    per_token = money / state.spend.tokens if state.spend.tokens else 0.0
+    per_example, closing = (
+        replace(cost, money=cost.tokens * per_token)
+        for cost in (state.per_example or _first_guess(state), _closing_cost(spec, state))
+    )
+    return largest_affordable(per_example, closing, replace(state.spend, money=money), limits_of(spec))
 
 
 def _first_guess(state: RunState) -> Spend:
@@ -252,10 +258,11 @@ def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
         state.spend,
         wall_clock_seconds=max(state.spend.wall_clock_seconds, facts.elapsed_seconds),
         gpu_seconds=max(state.spend.gpu_seconds, facts.gpu_seconds),
+        money=money_of(prices_of(facts.spec), state.usage, facts.gpu_seconds),
     )
     exceeded = fits(spent, Spend(), limits_of(facts.spec))
     if exceeded is not None:
-        return Outcome("BudgetExhausted", f"the budget of {exceeded.limit:,.0f} {exceeded.name} is spent")
+        return Outcome("BudgetExhausted", exceeded.is_spent)
     affordable = _affordable(facts.spec, state)
     if affordable is not None and affordable < 1 and facts.snapshot.given_iterations is None:
         reason = "what is left of the budget does not pay for another iteration and the closing evaluation"

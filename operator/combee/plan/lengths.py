@@ -67,22 +67,30 @@ class Counts:
 
 
 def tokens(counts: Counts, writing: Writing) -> int:
-    """Return the tokens that a run takes with models that write so much.
+    """Return the tokens that a run takes with models that write so much."""
+    return round(sum(read + written for read, written in usage(counts, writing).values()))
+
+
+def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
+    """Return role -> (tokens read, tokens written) of a run with models that write so much.
 
     A call shows the playbook as it stands halfway, on average; a retry, a repair and a race are left out.
     """
     shown = _playbook(counts, writing)
-    answered = counts.input_tokens + shown + writing.answer
+    asked = counts.input_tokens + shown
     given = writing.reflection if counts.reflects else counts.input_tokens + writing.answer
     written = ENTRY_TOKENS * min(ENTRIES_PER_LEAF, counts.leaf_inputs)
-    reflected = answered + FORM_TOKENS + writing.reflection
-    aggregated = FORM_TOKENS + shown + given * counts.leaf_inputs + written
-    reflections = writing.of(counts.reflections)
-    return round(
-        writing.of(counts.rollouts) * answered
-        + reflections * (reflected + (writing.reflection if counts.embeds else 0))
-        + writing.of(counts.aggregator_calls) * aggregated
-    )
+    rollouts, reflections = writing.of(counts.rollouts), writing.of(counts.reflections)
+    calls = writing.of(counts.aggregator_calls)
+    return {
+        "task": (rollouts * asked, rollouts * writing.answer),
+        "proposer": (
+            reflections * (asked + writing.answer + FORM_TOKENS)
+            + calls * (FORM_TOKENS + shown + given * counts.leaf_inputs),
+            reflections * writing.reflection + calls * written,
+        ),
+        "embedder": (reflections * writing.reflection if counts.embeds else 0.0, 0.0),
+    }
 
 
 def _playbook(counts: Counts, writing: Writing) -> float:

@@ -22,7 +22,8 @@ from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN, least_spend
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
-from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, tokens
+from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, Writing, tokens, usage
+from combee.plan.money import prices_of
 from combee.plan.state import DataFacts, RunState, limits_of
 from combee.plan.types import RoleUsage
 
@@ -69,6 +70,18 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenCost:
+    """What the tokens of a run cost, from the least to the most; the time of GPUs comes on top."""
+
+    low: float
+    high: float
+    currency: str
+
+    def __str__(self) -> str:
+        return f"{self.low:,.2f} to {self.high:,.2f} {self.currency}"
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What a run would do."""
 
@@ -84,6 +97,8 @@ class Preview:
     """with all that may be tried, and the playbook at its budget from the first call on."""
     token_limit: int | None
     """budget.tokens, which ends the run."""
+    cost: TokenCost | None
+    """None without prices."""
     outlook: Outlook | None
     """what gate can show; None where nothing is scored."""
     held_out: tuple[int, int]
@@ -127,6 +142,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         likely_tokens=tokens(counts, USUAL),
         most_tokens=tokens(counts, ALL),
         token_limit=spec.budget.tokens,
+        cost=_token_cost(spec, counts),
         outlook=outlook,
         held_out=(facts.select_rows, facts.gate_rows),
         warnings=(*shape.warnings, *filter(None, (small, shortfall))),
@@ -257,3 +273,18 @@ def _counts(
         reflects=cost.reflects,
         embeds=spec.aggregation.traits.embeds,
     )
+
+
+def _token_cost(spec: RunSpec, counts: Counts) -> TokenCost | None:
+    """Return what tokens cost: from little, with all prompts cached, to much, with none."""
+    if spec.prices is None:
+        return None
+    prices = prices_of(spec)
+
+    def cost(writing: Writing, *, cached: bool) -> float:
+        return sum(
+            prices.of_role(role).of(round(read), round(written), cached=round(read) if cached else 0)
+            for role, (read, written) in usage(counts, writing).items()
+        )
+
+    return TokenCost(cost(LITTLE, cached=True), cost(MUCH, cached=False), spec.prices.currency)

@@ -9,17 +9,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from combee.algo.budget import Limits, Spend
+from combee.algo.money import Prices
 from combee.api.run import Budget, RunSpec
 from combee.errors import BugError
+from combee.plan.money import money_of
 from combee.plan.state import spend_of
 from combee.plan.types import StepSummary
 
 
-def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Spend:
+def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary], prices: Prices) -> Spend:
     """Return what the run had spent when this step began.
 
-    The operator says what was spent before the iteration (``spent``: rollouts, tokens,
-    wallClockSeconds); the receipts of the iteration's own steps say what those spent.
+    The operator says what was spent before the iteration (``spent``: rollouts, tokens, wallClockSeconds,
+    money); the receipts of the iteration's own steps say what those spent.
     """
     earlier = params.get("spent") or {}
     try:
@@ -27,12 +29,13 @@ def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Sp
             rollouts=int(earlier.get("rollouts", 0)),
             tokens=int(earlier.get("tokens", 0)),
             wall_clock_seconds=float(earlier.get("wallClockSeconds", 0.0)),
+            money=float(earlier.get("money", 0.0)),
         )
     except (AttributeError, TypeError, ValueError):
         raise BugError("spent is no table of numbers", where="COMBEE_STEP") from None
     for summary in inputs:
         own = spend_of(summary)
-        spend += Spend(rollouts=own.rollouts, tokens=own.tokens)
+        spend += Spend(own.rollouts, own.tokens, money=money_of(prices, summary.usage))
     return spend
 
 
@@ -60,6 +63,7 @@ def shared_limits(limits: Limits, spent: Spend, parts: int, index: int) -> Limit
         limits,
         rollouts=_part(limits.rollouts, spent.rollouts, parts, index),
         tokens=_part(limits.tokens, spent.tokens, parts, index),
+        money=None if limits.money is None else spent.money + max(0.0, limits.money - spent.money) / parts,
     )
 
 

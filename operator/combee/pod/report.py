@@ -23,6 +23,7 @@ from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import Store
 from combee.errors import UserError
 from combee.objects.results import CALLS
+from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity
 from combee.plan.state import limits_of
@@ -123,6 +124,7 @@ async def _session(pod: Pod, memory: Memory, context: WorkContext, store: Store)
         models=infos,
         wall_seconds=memory.elapsed(memory.ended or time.time()),
         data=_with_unknown(data_info(memory.run.facts), unknown),
+        gpu_seconds=gpu_seconds(pod.spec, memory, memory.ended or time.time()),
     )
 
 

@@ -31,6 +31,8 @@ from combee.errors import (
 )
 from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
+from combee.plan.cluster.engines import gpus_in_use
+from combee.plan.money import prices_of
 from combee.plan.state import limits_of
 from combee.plan.types import StepSummary
 from combee.pod.budget import shared_limits, spent_before, with_budget
@@ -178,12 +180,14 @@ class _Worker:
 
     def _start_guard(self, inputs: list[StepSummary]) -> None:
         pod, guard = self.pod, self.guard
-        spent = spent_before(pod.step.params, inputs)
+        guard.prices = prices_of(pod.spec)
+        guard.gpus = gpus_in_use(pod.spec) / max(1, pod.step.shards)
+        spent = spent_before(pod.step.params, inputs, guard.prices)
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
-        guard.start_step(spent)
         started = time.monotonic()
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - started
+        guard.start_step(spent)
 
     async def _help(self, context: WorkContext) -> None:
         """Take work from shards that are still at it, until they are done. The owner meets whatever goes

@@ -16,6 +16,7 @@ from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
 from combee.plan.decide import Identity
+from combee.plan.money import money_of, prices_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
@@ -62,6 +63,8 @@ class Session:
     models: Mapping[str, ModelInfo]
     wall_seconds: float
     data: DataInfo
+    gpu_seconds: float = 0.0
+    """seconds times GPUs of engines of its own; a laptop has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,13 +292,21 @@ def _model(law: Law) -> DelayModel:
 
 
 def _budget(session: Session) -> tuple[BudgetLine, ...]:
-    budget, spend = session.run.spec.budget, session.state.spend
+    spec, spend = session.run.spec, session.state.spend
+    budget, prices = spec.budget, spec.prices
+    money = round(money_of(prices_of(spec), session.state.usage, session.gpu_seconds), 4)
+    cost = (
+        ()
+        if prices is None
+        else (BudgetLine(name="money", spent=money, limit=budget.money, currency=prices.currency),)
+    )
     return (
         BudgetLine(name="rollouts", spent=spend.rollouts, limit=budget.rollouts),
         BudgetLine(name="tokens", spent=spend.tokens, limit=budget.tokens),
         BudgetLine(
             name="wallClockSeconds", spent=round(session.wall_seconds, 3), limit=budget.wall_clock_seconds
         ),
+        *cost,
     )
 
 

@@ -253,7 +253,10 @@ class DelayFit(Model):
 class BudgetLine(Model):
     """One limit of the run and what was used of it."""
 
-    name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+    name: Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money"]
+    """``money`` only where the manifest has prices."""
     spent: Amount
     limit: Amount | None = None
     """The limit; null when none was set."""
+    currency: str = ""
+    """The currency of ``money``."""

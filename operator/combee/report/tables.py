@@ -11,10 +11,10 @@ from typing import get_args
 from combee.algo.gates import score_interval
 from combee.report import views, words
 from combee.report.prefix import prefix_table
-from combee.report.result import IterationRecord, Paired, Result, Role
+from combee.report.result import BudgetLine, IterationRecord, Paired, Result, Role
 from combee.report.tables_happened import faults, latency, path, replies, servers
 from combee.report.text import Table as Table
-from combee.report.text import amount, count, duration, percent, score, signed
+from combee.report.text import amount, count, duration, percent, price, score, signed
 
 NO_ITERATION = "No iteration was finished."
 SHORT_DIGEST = 12
@@ -298,12 +298,14 @@ def _data(result: Result) -> Table:
 
 
 def _budget(result: Result) -> Table:
-    def row(name: str, spent: float, limit: float | None) -> tuple[str, ...]:
-        if limit is None:
-            return name, amount(spent), "no limit", ""
-        return name, amount(spent), amount(limit), percent(spent, limit) if limit else "all"
+    def row(line: BudgetLine) -> tuple[str, ...]:
+        name, written = (f"money, {line.currency}", price) if line.currency else (line.name, amount)
+        if line.limit is None:
+            return name, written(line.spent), "no limit", ""
+        share = percent(line.spent, line.limit) if line.limit else "all"
+        return name, written(line.spent), written(line.limit), share
 
-    rows = tuple(row(line.name, line.spent, line.limit) for line in result.budget)
+    rows = tuple(row(line) for line in result.budget)
     return Table("budget", "Budget", ("what", "#used", "#limit", "#share"), rows, "No budget was recorded.")
 
 

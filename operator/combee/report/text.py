@@ -87,6 +87,11 @@ def amount(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def price(value: float) -> str:
+    """Return an amount of money: ``1,312.40``; below 1 with three figures, such as ``0.00412``."""
+    return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.3g}"
+
+
 def _three(value: float) -> str:
     magnitude = abs(value)
     return f"{value:.2f}" if magnitude < 9.995 else f"{value:.1f}" if magnitude < 99.95 else f"{value:.0f}"

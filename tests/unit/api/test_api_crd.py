@@ -141,8 +141,12 @@ def test_figures_are_shown_as_the_columns_promise() -> None:
         "heldOut": "0.861",
         "gain": "+0.221",
         "rollouts": "312/4000",
+        "cost": "",
     }
-    assert shown(RunStatus(), None).dump() == {"iteration": "0", "heldOut": "", "gain": "", "rollouts": "0"}
+    nothing = {"iteration": "0", "heldOut": "", "gain": "", "rollouts": "0", "cost": ""}
+    assert shown(RunStatus(), None).dump() == nothing
+    costing = RunStatus(spend=SpendStatus(money=1.8401, currency="EUR"))
+    assert [shown(costing, None, limit).cost for limit in (None, 25.0)] == ["1.84 EUR", "1.84/25 EUR"]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def executor(*summaries: StepSummary) -> LocalExecutor:
     """A session that is about to begin a step after ``summaries``, with a budget's guard and no screen."""
     meter = SimpleNamespace(moved=lambda *_: None)
     made = LocalExecutor(
-        context=cast(Any, None),
+        context=cast(Any, SimpleNamespace(spec=SimpleNamespace(prices=None))),
         who=Identity("run", "12345678"),
         folder=cast(Any, None),
         meter=cast(Any, meter),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.budget import Limits, Spend
+from combee.algo.money import Price, Prices
 from combee.assembly.context import share
 from combee.assembly.splits import refuse_moved
 from combee.clients.store.store import Store
@@ -42,15 +43,28 @@ def test_pods_together_spend_what_is_left_and_no_more(limit: int, spent: int, pa
     assert all(one.tokens is None for one in each)
 
 
+@given(limit=st.floats(0.01, 1e6), spent=st.floats(0, 1e6), parts=st.integers(1, 50))
+def test_pods_together_spend_the_money_that_is_left_and_no_more(
+    limit: float, spent: float, parts: int
+) -> None:
+    each = [
+        shared_limits(Limits(money=limit), Spend(money=spent), parts, index).money for index in range(parts)
+    ]
+    assert sum((one or 0.0) - spent for one in each) == pytest.approx(max(0.0, limit - spent), abs=1e-6)
+
+
 def test_what_was_spent_is_the_operators_word_and_the_inputs_receipts() -> None:
     mapped = StepSummary("m", "map", counts={"rollouts": 5}, usage={"task": RoleUsage(5, 0, 100, 20)})
     spent = spent_before(
-        {"spent": {"rollouts": 7, "tokens": 1000, "wallClockSeconds": 3.5}}, [mapped, mapped]
+        {"spent": {"rollouts": 7, "tokens": 1000, "wallClockSeconds": 3.5, "money": 1.5}},
+        [mapped, mapped],
+        Prices({"task": Price(prompt=10_000, completion=50_000)}),
     )
     assert (spent.rollouts, spent.tokens, spent.wall_clock_seconds) == (17, 1240, 3.5)
-    assert spent_before({}, []) == Spend()
+    assert spent.money == pytest.approx(1.5 + 2 * (1.0 + 1.0))
+    assert spent_before({}, [], Prices()) == Spend()
     with pytest.raises(BugError):
-        spent_before({"spent": [1]}, [])
+        spent_before({"spent": [1]}, [], Prices())
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from combee.algo.budget import Limits, Spend
+from combee.algo.money import Price, Prices
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.wire import CallRecord
 from combee.errors import BudgetExhaustedError
@@ -82,3 +83,27 @@ def test_a_step_begins_with_what_finished_steps_spent() -> None:
     guard.hold("task", 60, 40)
     with pytest.raises(BudgetExhaustedError, match="Raise it"):
         guard.hold("task", 60, 40)
+
+
+def test_money_is_held_at_the_full_price_and_charged_with_what_was_cached() -> None:
+    prices = Prices({"task": Price(prompt=10_000, cached=1_000, completion=20_000)})
+    guard = BudgetGuard(Limits(money=3.0), lambda: 0.0, prices)
+    held = guard.hold("agent", 100, 50)
+    assert held.amount.money == pytest.approx(2.0)
+    with pytest.raises(BudgetExhaustedError, match="3 in money"):
+        guard.hold("task", 100, 50)
+    held.release()
+    guard.settle(CallRecord("agent", 0.0, 1.0, 0.0, 100, 10, 50, False, 1))
+    assert guard.money == pytest.approx((50 * 10 + 50 * 1 + 10 * 20) / 1000)
+    guard.hold("proposer", 10_000, 10_000)
+
+
+def test_gpus_cost_while_a_step_works() -> None:
+    seconds = [100.0]
+    guard = BudgetGuard(Limits(money=10.0), lambda: seconds[0], Prices(gpu_hour=36.0), gpus=4)
+    guard.start_step(Spend(money=5.0))
+    seconds[0] += 100.0
+    assert guard.money == pytest.approx(5.0 + 4.0)
+    seconds[0] += 50.0
+    with pytest.raises(BudgetExhaustedError, match="10 in money"):
+        guard.hold("task", 1, 1)

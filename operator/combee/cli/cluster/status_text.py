@@ -13,7 +13,7 @@ from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.run import Budget
 from combee.api.status import IterationStatus, Phase, RunStatus
 from combee.report.progress import bar, sparkline
-from combee.report.text import amount, columns, count, duration, score, signed, visible
+from combee.report.text import amount, columns, count, duration, price, score, signed, visible
 from combee.times import seconds_of
 
 LABEL = 11
@@ -234,6 +234,9 @@ def _budget(shown: Shown, ascii_only: bool) -> Iterator[str]:
             yield f"{name:<17}{bar(spent, int(limit), ascii_only=ascii_only)}"
         elif name in ("rollouts", "tokens"):
             yield f"{name:<17}{amount(spent)}, no limit"
+    if spend.money is not None:
+        allowed = "no limit" if budget.money is None else f"of {price(budget.money)}"
+        yield f"{'money':<17}{price(spend.money)} {visible(spend.currency)}, {allowed}"
 
 
 def _usage(status: RunStatus) -> Iterator[str]:

@@ -46,6 +46,7 @@ TO_DO: Mapping[Reason, str] = {
     R.TOKENS_SPENT: "Raise budget.tokens and apply the manifest again.",
     R.GPU_SECONDS_SPENT: "Raise budget.gpuSeconds and apply the manifest again.",
     R.WALL_CLOCK_SPENT: "Raise budget.wallClockSeconds and apply the manifest again.",
+    R.MONEY_SPENT: "Raise budget.money and apply the manifest again.",
 }
 _OVER_BUDGET = "A finished run stays as it is: start a new one with a larger budget; answered calls are kept."
 

@@ -10,6 +10,7 @@ from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory, Served
 from combee.plan.cluster.seen import EngineSeen, Seen
+from combee.plan.money import money_of, prices_of
 from combee.plan.state import limits_of
 from combee.plan.types import Outcome
 from combee.steps import kind_of
@@ -121,19 +122,22 @@ class Deadline:
 
 
 def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
-    """Return the deadline by wallClockSeconds and gpuSeconds, which hold at any point of a run."""
+    """Return the deadline by wallClockSeconds, gpuSeconds and money, which hold at any point of a run."""
     limits = replace(limits_of(spec), rollouts=None, tokens=None)
-    spent = Spend(gpu_seconds=gpu_seconds(spec, memory, now), wall_clock_seconds=memory.elapsed(now))
+    held_seconds, prices = gpu_seconds(spec, memory, now), prices_of(spec)
+    money = money_of(prices, memory.run.usage, held_seconds)
+    spent = Spend(gpu_seconds=held_seconds, wall_clock_seconds=memory.elapsed(now), money=money)
     exceeded = fits(spent, Spend(), limits)
     if exceeded is not None:
-        reason = f"the budget of {exceeded.limit:,.0f} {exceeded.name} is spent"
-        return Deadline(Outcome("BudgetExhausted", reason), None)
+        return Deadline(Outcome("BudgetExhausted", exceeded.is_spent), None)
     margins = []
     if limits.wall_clock_seconds is not None and memory.active_since:
         margins.append(limits.wall_clock_seconds - spent.wall_clock_seconds)
     held = sum(_gpus(spec).get(name, 0) for name in memory.engines_since)
     if limits.gpu_seconds is not None and held:
         margins.append((limits.gpu_seconds - spent.gpu_seconds) / held)
+    if limits.money is not None and (a_second := prices.of_gpus(held)):
+        margins.append((limits.money - spent.money) / a_second)
     return Deadline(None, max(LEAST_WAKE_SECONDS, min(margins)) if margins else None)
 
 
@@ -182,6 +186,11 @@ def account(spec: RunSpec, memory: Memory, wishes: Mapping[str, EngineWish], now
     since = {name: memory.engines_since.get(name, now) for name in sorted(holding)}
     spent = memory.gpu_seconds + _gpu_seconds_since(spec, ended, now)
     return replace(memory, gpu_seconds=spent, engines_since=since)
+
+
+def gpus_in_use(spec: RunSpec) -> int:
+    """Return how many GPUs the run's own engines hold while they are up."""
+    return sum(_gpus(spec)[name] for name in own_engines_in_use(spec))
 
 
 def _gpus(spec: RunSpec) -> dict[str, int]:

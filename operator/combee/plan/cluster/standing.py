@@ -54,6 +54,7 @@ _SPENT: Mapping[str, Reason] = {
     "tokens": R.TOKENS_SPENT,
     "gpuSeconds": R.GPU_SECONDS_SPENT,
     "wallClockSeconds": R.WALL_CLOCK_SPENT,
+    "money": R.MONEY_SPENT,
 }
 
 

@@ -27,6 +27,7 @@ from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.cluster.standing import condition, conditions, dated, standing
+from combee.plan.money import money_of, prices_of
 from combee.plan.remaining import seconds_left
 
 T = ConditionType
@@ -109,7 +110,8 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         published=memory.published,
         state=memory.to_status(),
     )
-    return bounded(status.model_copy(update={"shown": shown(status, spec.budget.rollouts)}))
+    figures = shown(status, spec.budget.rollouts, spec.budget.money)
+    return bounded(status.model_copy(update={"shown": figures}))
 
 
 def _gain(memory: Memory) -> float | None:
@@ -139,11 +141,15 @@ def _usage(memory: Memory) -> dict[str, RoleUsage]:
 def _spend(spec: RunSpec, memory: Memory) -> SpendStatus:
     spent = memory.run.spend
     last_change = max(memory.engines_since.values(), default=0.0)
+    held_seconds = gpu_seconds(spec, memory, memory.ended or last_change)
+    money = money_of(prices_of(spec), memory.run.usage, held_seconds)
     return SpendStatus(
         rollouts=spent.rollouts,
         tokens=spent.tokens,
-        gpu_seconds=round(gpu_seconds(spec, memory, memory.ended or last_change), 1),
+        gpu_seconds=round(held_seconds, 1),
         wall_clock_seconds=round(spent.wall_clock_seconds, 1),
+        money=round(money, 4) if spec.prices is not None else None,
+        currency=spec.prices.currency if spec.prices is not None else "",
     )
 
 

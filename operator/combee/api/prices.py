@@ -1,0 +1,45 @@
+"""What a run's models and GPUs cost, as the user states it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, Strict, field_validator
+
+from combee.api.common import MAP_BY_NAME, Float, Form, Model, Str, distinct
+
+CURRENCY = Form("Currency", "[A-Z]{3}", "not a currency", "Write its three letters, such as EUR or USD.")
+Currency = Annotated[str, Strict(), Field(max_length=3), CURRENCY]
+
+
+class ModelPrice(Model):
+    """What the tokens of one model cost."""
+
+    name: Str = Field(
+        min_length=1, max_length=500, description="Model, as the endpoint or engine that serves it names it."
+    )
+    prompt_per_million_tokens: Float = Field(ge=0, le=1e9, description="Price of a million tokens in.")
+    cached_per_million_tokens: Float | None = Field(
+        default=None, ge=0, le=1e9, description="Of those that the server had cached; absent: the full price."
+    )
+    completion_per_million_tokens: Float = Field(ge=0, le=1e9, description="Price of a million tokens out.")
+
+
+class Prices(Model):
+    """What models and GPUs cost: budget.money is held, and cost is told, by these."""
+
+    currency: Currency = Field(description="Currency of all prices and of budget.money.")
+    models: tuple[ModelPrice, ...] = Field(
+        default=(),
+        max_length=32,
+        description="Prices by model. An engine of the run's own may be left out: its GPUs cost.",
+        json_schema_extra=MAP_BY_NAME,
+    )
+    per_gpu_hour: Float = Field(
+        default=0.0, ge=0, le=1e9, description="Price of an hour of one GPU of the run's own engines."
+    )
+
+    @field_validator("models")
+    @classmethod
+    def _model_names_differ(cls, value: tuple[ModelPrice, ...]) -> tuple[ModelPrice, ...]:
+        return distinct(value, "models")
