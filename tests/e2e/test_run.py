@@ -186,7 +186,11 @@ def test_a_rollout_budget_is_never_overrun_and_exits_4(
     path = manifest(
         train=rows(100),
         held_out=few,
-        budget={"rollouts": 120},
+        budget={"rollouts": 120, "money": 100.0},
+        prices={
+            "currency": "EUR",
+            "models": [{"name": MODEL, "promptPerMillionTokens": 2, "completionPerMillionTokens": 8}],
+        },
         batching={"mode": "Fixed", "size": 50, "reason": "test"},
         workers={"hedgeBudget": 0},
     )
@@ -197,6 +201,13 @@ def test_a_rollout_budget_is_never_overrun_and_exits_4(
     answered = [json.loads(line) for line in counting.log.read_text().splitlines()]
     assert sum(row["role"] == "rollout" for row in answered) <= 120
     assert (tmp_path / "out" / "report.html").exists()
+    (cost,) = (line for line in result["budget"] if line["name"] == "money")
+    used = result["usage"].values()
+    tokens = [sum(role[name] for role in used) for name in ("promptTokens", "completionTokens")]
+    assert cost["spent"] == pytest.approx((2 * tokens[0] + 8 * tokens[1]) / 1e6, abs=1e-4)
+    assert (cost["limit"], cost["currency"]) == (100.0, "EUR")
+    assert "money, EUR" in (tmp_path / "out" / "report.md").read_text()
+    assert "in another folder with a copy of this one's store/memo" in " ".join(done.stdout.split())
 
 
 def test_nothing_better_than_the_start_exits_3_and_shows_what_was_tried(

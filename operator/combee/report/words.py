@@ -201,7 +201,9 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
     if result.outcome == "Failed":
         steps.append(f"Mend what the reason says, then {again}: finished calls are kept.")
     if result.outcome == "BudgetExhausted":
-        steps.append(f"Raise the limit under spec.budget and {again}, or use the playbook as it is.")
+        where = "in another folder with a copy of this one's store/memo" if command else "under another name"
+        more = f"Raise the limit under spec.budget and start {where}: what was answered is not asked again."
+        steps.append(f"{more} Or use the playbook as it is.")
     if result.outcome == "NothingBetter":
         steps += _nothing_better(result)
     if result.outcome == "NothingBetter" and not _scored(result):
