@@ -77,15 +77,15 @@ def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
     A call shows the playbook as it stands halfway, on average; a retry, a repair and a race are left out.
     """
     shown = _playbook(counts, writing)
-    asked = counts.input_tokens + shown
+    prompt = counts.input_tokens + shown
     given = writing.reflection if counts.reflects else counts.input_tokens + writing.answer
     written = ENTRY_TOKENS * min(ENTRIES_PER_LEAF, counts.leaf_inputs)
     rollouts, reflections = writing.of(counts.rollouts), writing.of(counts.reflections)
     calls = writing.of(counts.aggregator_calls)
     return {
-        "task": (rollouts * asked, rollouts * writing.answer),
+        "task": (rollouts * prompt, rollouts * writing.answer),
         "proposer": (
-            reflections * (asked + writing.answer + FORM_TOKENS)
+            reflections * (prompt + writing.answer + FORM_TOKENS)
             + calls * (FORM_TOKENS + shown + given * counts.leaf_inputs),
             reflections * writing.reflection + calls * written,
         ),
