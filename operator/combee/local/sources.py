@@ -18,6 +18,7 @@ from combee.assembly.splits import read_playbook, read_split, refuse_overlap
 from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
 from combee.local.flags import StandInFlags
+from combee.plan.money import without_token_price
 from combee.settings import environment_value, is_set
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
@@ -118,14 +119,27 @@ def check_stand_ins(run: PromptLearningRun, given: StandIns) -> None:
 
 def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearningRun:
     """``run`` with the models that ``--engine-model`` names. An engine that serves another model has
-    no revision and no arguments. Names that stand for no engine are left to the other checks."""
+    no revision and no arguments. Names that stand for no engine are left to the other checks.
+
+    Raises UserError where the manifest has prices and none is the other model's: nothing would count what it
+    costs, for GPUs of the run's own do not serve it.
+    """
     if not given.engine_models:
         return run
     engines = [
         _serving(engine, given.engine_models[engine.name]) if engine.name in given.engine_models else engine
         for engine in run.spec.engines
     ]
-    return run.model_copy(update={"spec": run.spec.model_copy(update={"engines": tuple(engines)})})
+    spec = run.spec.model_copy(update={"engines": tuple(engines)})
+    for role in without_token_price(spec):
+        ref, model = spec.roles_in_use()[role].engine_ref, spec.model_name(role)
+        if ref is not None and model != run.spec.model_name(role):
+            raise UserError(
+                f"the manifest's prices say nothing of {model}",
+                where=f"--engine-model {ref.name}",
+                fix="Add it under prices.models, with prices of 0 where it costs nothing",
+            )
+    return run.model_copy(update={"spec": spec})
 
 
 def _serving(engine: Engine, model: str) -> Engine:

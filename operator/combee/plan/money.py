@@ -25,6 +25,14 @@ def prices_of(spec: RunSpec) -> Prices:
     return Prices(by_role, spec.prices.per_gpu_hour)
 
 
+def without_token_price(spec: RunSpec) -> tuple[str, ...]:
+    """Return the roles in use whose model's tokens have no price; none where no prices are stated."""
+    if spec.prices is None:
+        return ()
+    priced = prices_of(spec).by_role
+    return tuple(role for role in spec.roles_in_use() if role not in priced)
+
+
 def money_of(prices: Prices, usage: Usage, gpu_seconds: float = 0.0) -> float:
     """Return what the usage and the GPUs cost so far."""
     tokens = 0.0
