@@ -122,3 +122,16 @@ def test_the_status_says_what_it_cost() -> None:
     assert status.shown.cost == "5.40/25 EUR"
     plain = run_status(replace(about, spec=spec(prices=None)), RunStatus(), at, seen())
     assert plain.spend.money is None and plain.shown.cost == ""
+
+
+def test_the_status_counts_gpus_that_are_up_and_does_not_move_with_the_clock_alone() -> None:
+    held = memory(replace(LEARNING, usage=USAGE), engines_since={"main": NOW - 3600})
+    about = About(spec(), 1, "d", "i", "a", lambda at: "2026-01-01T00:00:00Z")
+    first = run_status(about, RunStatus(), ClusterPlan(held), seen())
+    assert (first.spend.gpu_seconds, first.spend.money) == (4 * 3600, pytest.approx(5.4 + 4 * 3.0))
+    assert first.shown.cost == "17.40 EUR"
+    written = RunStatus.model_validate(first.dump())
+    later = seen(now=NOW + 1800)
+    assert run_status(about, written, ClusterPlan(held), later).dump() == first.dump()
+    changed = run_status(about, written, ClusterPlan(replace(held, let_goes=1)), later)
+    assert (changed.spend.gpu_seconds, changed.shown.cost) == (4 * 5400, "23.40 EUR")

@@ -64,7 +64,7 @@ def refused_status(before: RunStatus, generation: int, reason: Reason, message: 
 
 def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -> RunStatus:
     """Return the status after a tick. Equal facts give an equal status: nothing in it moves with the clock
-    alone, or every write would cause the next."""
+    alone, or every write would cause the next. What GPUs have cost is told as of the last other change."""
     memory, spec = plan.memory, about.spec
     state = memory.run
     end = standing(memory, plan, seen)
@@ -94,7 +94,7 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         gate=_gate(memory),
         test_score=memory.test,
         usage=_usage(memory),
-        spend=_spend(spec, memory),
+        spend=_spend(spec, memory, seen.now),
         history=_history(memory),
         delay_observations=tuple(
             DelayObservation(batch_size=observation.batch_size, seconds=observation.seconds)
@@ -111,7 +111,9 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         state=memory.to_status(),
     )
     figures = shown(status, spec.budget.rollouts, spec.budget.money)
-    return bounded(status.model_copy(update={"shown": figures}))
+    status = bounded(status.model_copy(update={"shown": figures}))
+    as_before = status.model_copy(update={"spend": before.spend, "shown": before.shown})
+    return as_before if as_before.dump() == before.dump() else status
 
 
 def _gain(memory: Memory) -> float | None:
@@ -138,10 +140,9 @@ def _usage(memory: Memory) -> dict[str, RoleUsage]:
     }
 
 
-def _spend(spec: RunSpec, memory: Memory) -> SpendStatus:
+def _spend(spec: RunSpec, memory: Memory, now: float) -> SpendStatus:
     spent = memory.run.spend
-    last_change = max(memory.engines_since.values(), default=0.0)
-    held_seconds = gpu_seconds(spec, memory, memory.ended or last_change)
+    held_seconds = gpu_seconds(spec, memory, memory.ended or now)
     money = money_of(prices_of(spec), memory.run.usage, held_seconds)
     return SpendStatus(
         rollouts=spent.rollouts,
