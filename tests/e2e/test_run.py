@@ -161,6 +161,15 @@ def test_plans_of_a_measured_run_give_the_same_bytes_elsewhere(
     sizes = [[row["batchSize"] for row in result["iterations"]] for result in (one, two)]
     assert sizes[0] == sizes[1]
 
+    # What obeyed fewer plans goes on by itself without them.
+    (tmp_path / "begun").mkdir()
+    shutil.copy(tmp_path / "one" / "plans" / "i000.json", tmp_path / "begun")
+    three = ["run", "-f", path, "-o", tmp_path / "three", "--engine", f"main={quick.url}"]
+    combee(*three, "--plans", tmp_path / "begun")
+    assert len(result_of(tmp_path / "three")["iterations"]) == 1
+    combee(*three)
+    assert len(result_of(tmp_path / "three")["iterations"]) > 1
+
 
 @pytest.mark.parametrize(
     ("strategy", "merge"), [("Sequential", "Structured"), ("Naive", "Structured"), ("ParallelScan", "Model")]

@@ -49,6 +49,7 @@ class LatencyLaw:
 
 
 H200 = LatencyLaw()
+"""The default of all that is timed."""
 
 
 def retime(

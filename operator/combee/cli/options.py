@@ -124,7 +124,7 @@ class CompareFlags:
         str,
         typer.Option(
             metavar="A,B,C",
-            help="Another server's seconds a token, more for each call beside, to read a prompt's token.",
+            help="Another server's law: seconds a token, seconds more for each call beside, to read one.",
         ),
     ] = ""
     evaluate_every: Annotated[

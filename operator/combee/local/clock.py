@@ -9,7 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
 from typing import Protocol
+
+from combee.errors import StoreError
 
 BEAT_SECONDS = 1.0
 
@@ -29,6 +33,7 @@ class RunClock:
 
     def __init__(self, ledger: Ledger, now: Callable[[], float] = time.monotonic) -> None:
         self._ledger, self._now, self._began = ledger, now, now()
+        self._lock, self._ended = Lock(), False
         seconds, ended = ledger.seconds()
         self.earlier_seconds = seconds if ended else seconds + BEAT_SECONDS
 
@@ -39,9 +44,16 @@ class RunClock:
     async def beat(self) -> None:
         """Write the seconds down again and again, until cancelled."""
         while True:
-            await asyncio.to_thread(self._ledger.keep_seconds, self(), ended=False)
+            await asyncio.to_thread(self._keep, ended=False)
             await asyncio.sleep(BEAT_SECONDS)
 
     def stop(self) -> None:
-        """Write down that the session ends by itself."""
-        self._ledger.keep_seconds(self(), ended=True)
+        """Write down that the session ends by itself, after which nothing is written any more."""
+        self._keep(ended=True)
+
+    def _keep(self, *, ended: bool) -> None:
+        """Write the seconds down; a disk that takes none now may take the next ones."""
+        with self._lock, suppress(StoreError):
+            if not self._ended:
+                self._ended = ended
+                self._ledger.keep_seconds(self(), ended=ended)

@@ -46,7 +46,7 @@ from combee.local.sources import (
     with_engine_models,
 )
 from combee.methods.registry import method_of
-from combee.plan.decide import Identity
+from combee.plan.decide import Identity, given_are_done
 from combee.plan.money import prices_of
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import DataFacts, limits_of
@@ -249,19 +249,22 @@ OVER = ("Learned", "Unsure", "NothingBetter", "BudgetExhausted")
 def finished(out: Path, identity: RunIdentity, plans: Mapping[int, IterationPlan]) -> Result | None:
     """Return the result of a run that is over, None where there is more to do or result.json cannot be read.
 
-    ``plans``: those of ``--plans``; a run with other iterations than they name is not over. Raises UserError
-    when the folder holds another run, DataError when the data has changed.
+    ``plans``: those of ``--plans``; a run with other iterations than they name is not over, nor is one that
+    obeyed plans and is now to choose for itself. Raises UserError when the folder holds another run,
+    DataError when the data has changed.
     """
     path = out / RESULT_FILE
     if not holds(out, identity) or not path.is_file():
         return None
-    if plans and plans.keys() != read_plans(out / "plans").keys():
+    kept = read_plans(out / "plans")
+    if plans and plans.keys() != kept.keys():
         return None
     try:
         result = read_result(path.read_bytes(), where=str(path))
     except DataError:
         return None
-    return result if result.outcome in OVER else None
+    goes_on = not plans and result.reason.endswith(given_are_done(len(kept)))
+    return result if result.outcome in OVER and not goes_on else None
 
 
 async def _work(

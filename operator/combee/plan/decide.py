@@ -131,7 +131,7 @@ def _enough(facts: _Facts, state: RunState) -> Outcome | None:
     given, done = facts.snapshot.given_iterations, state.examples_done
     epochs, stopping, best = facts.spec.method.epochs, facts.spec.stopping, state.best
     if given is not None and state.iteration >= given:
-        return Outcome("Done", f"all {given} given iteration plans are done")
+        return Outcome("Done", given_are_done(given))
     if state.epoch >= epochs:
         times = f"{epochs} epoch{'s' if epochs > 1 else ''}"
         return Outcome("Done", f"{times} of {done // epochs} examples done")
@@ -142,6 +142,11 @@ def _enough(facts: _Facts, state: RunState) -> Outcome | None:
     if state.evaluations_since_best >= stopping.patience:
         return Outcome("Done", f"select has not improved in {stopping.patience} evaluations")
     return None
+
+
+def given_are_done(plans: int) -> str:
+    """Return the reason why a run ended that obeyed so many given plans: without them it would go on."""
+    return f"all {plans} given iteration plans are done"
 
 
 def _not_ours(facts: _Facts, state: RunState, plan: IterationPlan) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from combee import strategies
 from combee.algo.delay import Observation, fit_iteration_time
-from combee.algo.latency import LatencyLaw
+from combee.algo.latency import H200
 from combee.algo.laws import T_ITER, Law
 from combee.api.run import RunSpec
 from combee.methods.protocol import Iteration
@@ -35,8 +35,8 @@ class Pace:
     ``answer_tokens``. ``measured``: whether profile's waves say so."""
 
     answer_tokens: float = ANSWER_TOKENS
-    alone: float = LatencyLaw().decode_seconds
-    beside: float = LatencyLaw().decode_per_concurrent
+    alone: float = H200.decode_seconds
+    beside: float = H200.decode_per_concurrent
     measured: bool = False
 
     def seconds(self, stage: Stage, slots: int) -> float:

@@ -1,8 +1,8 @@
 """How many tokens a run takes, before a call is made. Pure.
 
 What is read is known: the rows, with the base method's words around them, and the playbook that the run
-starts from. What models write is not, nor how much of it comes to be shown. So a run is told of three times,
-with models that write little, as usual and much; docs/method.md has the runs that this was compared with.
+starts from. What models write is not, nor how much of it comes to be shown. So three estimates are
+given, for models that write little, as usual and much; docs/method.md compares them with runs.
 """
 
 from __future__ import annotations

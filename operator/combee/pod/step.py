@@ -121,6 +121,7 @@ class _Worker:
     async def _worked(self, context: WorkContext) -> StepSummary:
         pod, step, plan = self.pod, self.pod.step, self.pod.plan
         inputs: list[StepSummary] = []
+        began = time.monotonic()
         if self.refusal is not None:
             raise self.refusal
         if plan is not None and KINDS[step.kind].waits_for:
@@ -133,7 +134,7 @@ class _Worker:
                 return await write_receipt(context, passed_on, pod.shard)
             inputs = read
             self.log.say("INFO", "the inputs are there")
-        self._start_guard(inputs)
+        self._start_guard(inputs, began)
         if KINDS[step.kind].opens:
             await self._accept_data(context)
             context = replace(context, initial_playbook=await asyncio.to_thread(initial_playbook, pod))
@@ -178,15 +179,15 @@ class _Worker:
         refuse_overlap(splits)
         refuse_too_small(splits)
 
-    def _start_guard(self, inputs: list[StepSummary]) -> None:
+    def _start_guard(self, inputs: list[StepSummary], began: float) -> None:
+        """Guard what is left. What was spent is of when the pod was placed, so time counts from its start."""
         pod, guard = self.pod, self.guard
         guard.prices = prices_of(pod.spec)
         guard.gpus = gpus_in_use(pod.spec) / max(1, pod.step.shards)
         spent = spent_before(pod.step.params, inputs, guard.prices)
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
-        started = time.monotonic()
-        guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - started
+        guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - began
         guard.start_step(spent)
 
     async def _help(self, context: WorkContext) -> None:

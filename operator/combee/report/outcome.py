@@ -300,12 +300,18 @@ def _budget(session: Session) -> tuple[BudgetLine, ...]:
         if prices is None
         else (BudgetLine(name="money", spent=money, limit=budget.money, currency=prices.currency),)
     )
+    held = (
+        (BudgetLine(name="gpuSeconds", spent=round(session.gpu_seconds, 3), limit=budget.gpu_seconds),)
+        if session.gpu_seconds
+        else ()
+    )
     return (
         BudgetLine(name="rollouts", spent=spend.rollouts, limit=budget.rollouts),
         BudgetLine(name="tokens", spent=spend.tokens, limit=budget.tokens),
         BudgetLine(
             name="wallClockSeconds", spent=round(session.wall_seconds, 3), limit=budget.wall_clock_seconds
         ),
+        *held,
         *cost,
     )
 

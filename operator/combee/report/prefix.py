@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from combee.algo.latency import LatencyLaw
+from combee.algo.latency import H200
 from combee.report import svg
 from combee.report.draw import Figure, draw, grid, legend
 from combee.report.happened import stage_sums
@@ -31,7 +31,7 @@ def saved_seconds(cached_tokens: int) -> float:
     >>> round(saved_seconds(1_000_000), 6)
     31.0
     """
-    return LatencyLaw().prefill_seconds_per_token * cached_tokens
+    return H200.prefill_seconds_per_token * cached_tokens
 
 
 def by_step(result: Result) -> dict[str, tuple[float, int, int]]:

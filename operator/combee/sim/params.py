@@ -62,11 +62,11 @@ class Law:
     obedience: float = 0.3
     """probability that a wrong rule is obeyed although the right one is known; an unknown rule always is."""
     recovery: float = 0.9
-    """probability that a missed unknown rule is recovered by the reflector."""
+    """probability that a missed unknown rule is recovered by the proposer."""
     wrong_share: float = 0.01
     """share of the other lessons that state a wrong rule."""
     misled_share: float = 0.0
-    """share of the rules that the reflector gets wrong whenever it states them, whatever the example."""
+    """share of the rules that the proposer gets wrong whenever it states them, whatever the example."""
     harm_share: float = 0.0
     """share of the fillers that are read as a wrong statement of the rules of three other topics, which is
     never cited."""

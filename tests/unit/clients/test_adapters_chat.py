@@ -13,10 +13,13 @@ from pydantic import SecretStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from combee.algo.budget import Limits, Spend
 from combee.api.sampling import Sampling
+from combee.assembly.guard import BudgetGuard
 from combee.clients.model.chat import ChatClient, ConnectionPool, Endpoint
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
+from combee.clients.model.underway import Call
 from combee.clients.store.store import Store
 from combee.errors import BudgetExhaustedError, EndpointError, ManifestError
 from noted_budget import NotedBudget
@@ -170,6 +173,19 @@ async def test_a_retry_is_a_request_and_what_a_server_refused_holds_nothing(benc
     assert budget.held == 0, "all is given back once the call is over"
     assert done.lost_tokens == done.tokens, "what could not be read was worked on"
     assert bench.calls[-1].lost_tokens == done.tokens
+
+
+def test_a_request_that_was_refused_leaves_the_rollout_with_its_rival() -> None:
+    guard = BudgetGuard(Limits(rollouts=1), lambda: 0.0)
+    call = Call(started=0.0)
+    first, rival = (guard.hold("task", 10, 10, again=again) for again in (False, True))
+    call.sent(first)
+    call.sent(rival)
+    call.refused(first)
+    with pytest.raises(BudgetExhaustedError):
+        guard.hold("task", 10, 10)
+    call.over()
+    assert guard.held == Spend()
 
 
 async def test_a_wall_that_is_reached_while_a_call_is_tried_again_ends_it(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.assembly.folder import RunFolder, RunIdentity
+from combee.errors import StoreError
 from combee.local.clock import BEAT_SECONDS, RunClock
 from combee.plan.types import StepSummary
 from waiting import until
@@ -64,3 +65,30 @@ def test_a_folder_keeps_them_and_one_of_an_earlier_version_knows_its_steps(tmp_p
     (tmp_path / "out" / "clock.json").write_text("damaged")
     assert folder.seconds() == (8.0, True)
     folder.close()
+
+
+async def test_a_disk_that_was_full_once_is_written_to_again_and_nothing_after_the_end() -> None:
+    class Full(Paper):
+        tries = 0
+
+        def keep_seconds(self, seconds: float, *, ended: bool) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise StoreError("the disk is full", where="here")
+            super().keep_seconds(seconds, ended=ended)
+
+    paper, now = Full(), [0.0]
+    clock = RunClock(paper, lambda: now[0])
+    for moment in (1.0, 2.0):
+        now[0] = moment
+        beat = asyncio.create_task(clock.beat())
+        await until(lambda tries=paper.tries: paper.tries > tries)
+        beat.cancel()
+    assert paper.written == (2.0, False)
+    clock.stop()
+    tries = paper.tries
+    late = asyncio.create_task(clock.beat())
+    await asyncio.sleep(0)
+    late.cancel()
+    clock.stop()
+    assert paper.written == (2.0, True) and paper.tries == tries

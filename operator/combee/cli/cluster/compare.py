@@ -118,7 +118,7 @@ def _is_here(member: Member) -> bool:
     return same and (member.cell.folder / "calls").is_dir()
 
 
-def _compared(members: Sequence[Member], out: Path, slots: Sequence[int], law: LatencyLaw) -> str:
+def _compared(members: Sequence[Member], out: Path, slots: Sequence[int], law: LatencyLaw = H200) -> str:
     tasks = {one.cell.task.name: one.cell.task.run.spec for one in members}
     at = {
         name: tuple(slots) or _own_slots(members, name) or (spec.workers.concurrency,)

@@ -30,8 +30,7 @@ class Call:
         """Note that no server works on a request: what it held is free."""
         self.lost -= 1
         if hold is not None:
-            self.holds.remove(hold)
-            hold.release()
+            self.holds.pop().release()  # all hold as many tokens, and the first the call's rollout
 
     def over(self) -> None:
         """Give back what the requests held: the call's record is charged instead."""

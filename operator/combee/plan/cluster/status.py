@@ -111,9 +111,13 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         state=memory.to_status(),
     )
     figures = shown(status, spec.budget.rollouts, spec.budget.money)
-    status = bounded(status.model_copy(update={"shown": figures}))
-    as_before = status.model_copy(update={"spend": before.spend, "shown": before.shown})
-    return as_before if as_before.dump() == before.dump() else status
+    return _unless_same(before, bounded(status.model_copy(update={"shown": figures})))
+
+
+def _unless_same(before: RunStatus, status: RunStatus) -> RunStatus:
+    """Return ``status``, or what was before where no more than the cost of GPUs has moved."""
+    same = status.model_copy(update={"spend": before.spend, "shown": before.shown})
+    return same if same.dump() == before.dump() else status
 
 
 def _gain(memory: Memory) -> float | None:
