@@ -14,9 +14,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.request import urlopen
 
+from combee.assembly.folder import CLOCK
 from combee.cli import main as cli
 from combee.report import bundle, figures
 from warm import build_here
@@ -30,19 +32,24 @@ class Writes:
     def __init__(self, deaths: Path, kills: bool, after: str, out: Path) -> None:
         self.deaths, self.kills, self.after, self.out = deaths, kills, after, out
         self.known = set(names_of(deaths))
+        self.one_at_a_time = Lock()
         over = [path for kind in ("plans", "steps") for path in (out / kind).glob("*.json")]
         last = max(over, key=lambda path: (path.stat().st_mtime_ns, path), default=None)
         self.step = str(last.relative_to(out)) if last else "the start"
 
     def around(self, real: Callable[..., None]) -> Callable[..., None]:
-        def write(source: Any, target: Any, *more: Any, **named: Any) -> None:
+        def write(source: Any, target: Any, *more: Any, **words: Any) -> None:
             path = str(Path(target).relative_to(self.out))
             over = path.startswith(("steps/", "plans/"))
-            self._at(f"before {path}" if over else f"before {kind_of(path)} after {self.step}")
-            real(source, target, *more, **named)
-            if over:
-                self.step = path
-                self._at(f"after {path}")
+            with self.one_at_a_time:  # or another thread's kill falls between a step and the kill after it
+                if path != CLOCK:
+                    self._at(f"before {path}" if over else f"before {kind_of(path)} after {self.step}")
+                elif not self.after:  # it is written by the clock, after whatever step is over by then
+                    self._at(f"before {path}")
+                real(source, target, *more, **words)
+                if over:
+                    self.step = path
+                    self._at(f"after {path}")
 
         return write
 
