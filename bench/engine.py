@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 import time
-import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -22,10 +21,8 @@ from statistics import median
 import numpy as np
 from scipy.optimize import nnls
 
-from bench.prefix import messages
+from bench.prefix import ask, messages
 from combee.algo.latency import LatencyLaw
-
-TIMEOUT_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -133,18 +130,12 @@ def _error(wave: Wave, law: LatencyLaw) -> float:
 
 
 def _ask(url: str, model: str, said: list[dict[str, str]], out: int) -> tuple[int, int]:
-    """(prompt tokens, of these cached) as the server counts them."""
+    """(prompt tokens, of these cached) of an answer of so many tokens."""
     body = {"model": model, "messages": said, "max_tokens": out, "ignore_eos": True, "temperature": 0.7}
-    request = urllib.request.Request(
-        f"{url}/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-        usage = json.loads(response.read())["usage"]
-    if usage["completion_tokens"] != out:
-        raise RuntimeError(
-            f"{url} wrote {usage['completion_tokens']} tokens instead of {out}: no ignore_eos?"
-        )
-    return usage["prompt_tokens"], (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    prompt, cached, written = ask(url, body)
+    if written != out:
+        raise RuntimeError(f"{url} wrote {written} tokens instead of {out}: no ignore_eos?")
+    return prompt, cached
 
 
 def _parser() -> argparse.ArgumentParser:

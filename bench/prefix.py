@@ -91,10 +91,17 @@ def _filled(line: str, count: int) -> str:
     return "\n".join(lines)
 
 
-def _ask(url: str, messages: list[dict[str, str]]) -> tuple[int, int]:
-    """(prompt tokens, of these cached) as the server counts them."""
-    body = json.dumps({"model": MODEL, "messages": messages, "max_tokens": OUT_TOKENS}).encode()
-    request = urllib.request.Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
-    with urllib.request.urlopen(request) as response:
+def _ask(url: str, said: list[dict[str, str]]) -> tuple[int, int]:
+    prompt, cached, _ = ask(url, {"model": MODEL, "messages": said, "max_tokens": OUT_TOKENS})
+    return prompt, cached
+
+
+def ask(url: str, body: dict[str, Any], timeout_seconds: float = 600.0) -> tuple[int, int, int]:
+    """Return (prompt tokens, of these cached, completion tokens) of a chat as the server counts them."""
+    request = urllib.request.Request(
+        f"{url}/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=timeout_seconds) as response:
         usage = json.loads(response.read())["usage"]
-    return usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return usage["prompt_tokens"], cached, usage["completion_tokens"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
-
 from combee.algo.money import Price, Prices
 from combee.api.run import RunSpec
 from combee.plan.types import Usage
@@ -37,6 +35,7 @@ def money_of(prices: Prices, usage: Usage, gpu_seconds: float = 0.0) -> float:
     """Return what the usage and the GPUs cost so far."""
     tokens = 0.0
     for role, used in usage.items():
-        _, _, prompt, completion, cached, lost = astuple(used)
-        tokens += prices.of_role(role).of(prompt, completion, cached, lost)
+        tokens += prices.of_role(role).of(
+            used.prompt_tokens, used.completion_tokens, used.cached_tokens, used.lost_tokens
+        )
     return tokens + prices.of_gpus(gpu_seconds)
