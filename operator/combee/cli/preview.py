@@ -12,10 +12,10 @@ from combee.algo.gates import POWER
 from combee.api.local import lacking
 from combee.cli.errors import guarded
 from combee.local.flags import StandInFlags
-from combee.local.session import Prepared, data_shape, prepare
+from combee.local.session import Prepared, prepare, preview_here
 from combee.local.sources import parse_stand_ins
-from combee.plan.preview import Batch, Preview, preview
-from combee.report.text import amount
+from combee.plan.preview import Batch, Preview
+from combee.report.text import amount, price
 
 
 def run_preview(path: Path, flags: StandInFlags, *, as_json: bool) -> int:
@@ -23,7 +23,7 @@ def run_preview(path: Path, flags: StandInFlags, *, as_json: bool) -> int:
 
     def work() -> int:
         prepared = prepare(path, parse_stand_ins(flags), for_preview=True)
-        shown = preview(prepared.run.spec, data_shape(prepared))
+        shown = preview_here(prepared)
         command = next_command(path, flags, prepared)
         print(shown_as(prepared.run.name, command, shown, as_json=as_json))  # noqa: T201
         return 0
@@ -66,7 +66,7 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
         f"aggregator calls                  {shown.aggregator_calls}",
         f"tokens, likely                    about {amount(shown.likely_tokens)}, {between}",
         f"tokens, with a full playbook      {amount(shown.most_tokens)}{_ended(shown)}",
-        *([f"their cost, by prices             {shown.cost}"] if shown.cost else []),
+        *_cost(shown),
         *_held_out(shown),
         "",
     ]
@@ -81,6 +81,15 @@ def _ended(shown: Preview) -> str:
     if shown.token_limit is None or shown.token_limit >= shown.most_tokens:
         return ""
     return f"; spec.budget.tokens ends the run at {amount(shown.token_limit)}"
+
+
+def _cost(shown: Preview) -> list[str]:
+    if (cost := shown.cost) is None:
+        return []
+    gpus = "; GPU time comes on top" if cost.per_gpu_hour else ""
+    return [
+        f"cost of the likely tokens         {price(cost.low)} to {price(cost.high)} {cost.currency}{gpus}"
+    ]
 
 
 def _held_out(shown: Preview) -> list[str]:

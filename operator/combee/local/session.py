@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,13 +42,14 @@ from combee.local.sources import (
     endpoints,
     read_initial_playbook,
     read_splits,
+    uncounted,
     with_config_maps,
     with_engine_models,
 )
 from combee.methods.registry import method_of
 from combee.plan.decide import Identity, given_are_done
 from combee.plan.money import prices_of
-from combee.plan.preview import DataShape, preview
+from combee.plan.preview import DataShape, Preview, preview
 from combee.plan.state import DataFacts, limits_of
 from combee.plan.types import IterationPlan, Outcome
 from combee.records import Example
@@ -250,8 +251,7 @@ def finished(out: Path, identity: RunIdentity, plans: Mapping[int, IterationPlan
     """Return the result of a run that is over, None where there is more to do or result.json cannot be read.
 
     ``plans``: those of ``--plans``; a run with other iterations than they name is not over, nor is one that
-    obeyed plans and is now to choose for itself. Raises UserError when the folder holds another run,
-    DataError when the data has changed.
+    obeyed plans and is now to choose for itself. Raises UserError for another run, DataError for other data.
     """
     path = out / RESULT_FILE
     if not holds(out, identity) or not path.is_file():
@@ -284,7 +284,7 @@ async def _work(
         remember_servers(store, info)
     meter.simulated = any(model.simulated for model in info.values())
     listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
-    for warning in preview(spec, data_shape(prepared)).warnings:
+    for warning in preview_here(prepared).warnings:
         listener.note(warning)
     tickers = [asyncio.create_task(meter.tick()), asyncio.create_task(clock.beat())]
     try:
@@ -331,6 +331,12 @@ async def _contexts(
             yield work_context(spec, accounts, models, data, initial_playbook=start, runner=runner)
     finally:
         await models.pool.aclose()
+
+
+def preview_here(prepared: Prepared) -> Preview:
+    """What the run would do on a laptop."""
+    spec, shape = prepared.run.spec, data_shape(prepared)
+    return preview(spec, replace(shape, warnings=(*shape.warnings, *uncounted(spec))))
 
 
 def data_shape(prepared: Prepared) -> DataShape:

@@ -12,7 +12,7 @@ from combee.api.common import ConfigMapKeyRef, SecretKeyRef, uri_scheme
 from combee.api.engines import Engine, Vllm
 from combee.api.local import INITIAL_PLAYBOOK, USUAL_URL, Given, check_local, sources
 from combee.api.parts import DataSource
-from combee.api.run import PromptLearningRun
+from combee.api.run import PromptLearningRun, RunSpec
 from combee.assembly.endpoints import checked_key, role_endpoints
 from combee.assembly.splits import read_playbook, read_split, refuse_overlap
 from combee.clients.model.wire import Endpoint
@@ -140,6 +140,16 @@ def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearnin
                 fix="Add it under prices.models, with prices of 0 where it costs nothing",
             )
     return run.model_copy(update={"spec": spec})
+
+
+def uncounted(spec: RunSpec) -> tuple[str, ...]:
+    """A warning for each model that costs its GPUs' time alone: a laptop has no GPUs of the run's own."""
+    models = dict.fromkeys(spec.model_name(role) for role in without_token_price(spec))
+    return tuple(
+        f"prices say nothing of the tokens of {model}, and a laptop does not count the time of its GPUs: it "
+        "costs nothing here, and budget.money does not hold it. Add it under prices.models"
+        for model in models
+    )
 
 
 def _serving(engine: Engine, model: str) -> Engine:

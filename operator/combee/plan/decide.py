@@ -110,7 +110,7 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
         stop = _enough(facts, state) or _over_budget(facts, state)
         if stop is not None:
             return Plan(replace(state, phase="Evaluating", stop=stop))
-        return Plan(state, freeze=iteration_plan(facts.spec, state))
+        return Plan(state, freeze=iteration_plan(facts.spec, state, facts.gpu_seconds))
     steps = iteration_steps(facts, state, plan)
     for position, step in enumerate(steps):
         summary = facts.summary(step)
@@ -167,11 +167,11 @@ def iteration_steps(facts: _Facts, state: RunState, plan: IterationPlan) -> tupl
     return tuple(steps.values())
 
 
-def iteration_plan(spec: RunSpec, state: RunState) -> IterationPlan:
-    """Freeze the decisions of the next iteration."""
+def iteration_plan(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> IterationPlan:
+    """Freeze the decisions of the next iteration. ``gpu_seconds``: as of ``decide``."""
     if state.facts is None:
         raise BugError("an iteration is planned after profile")
-    batch = next_batch(spec, state, affordable=_affordable(spec, state))
+    batch = next_batch(spec, state, affordable=_affordable(spec, state, gpu_seconds))
     aggregation = spec.method.stated.aggregation(spec.aggregation)
     variants = min(spec.method.variants_in_flight, batch.size)
     slots, _ = hardware_slots(spec)
@@ -230,8 +230,8 @@ def _closing_cost(spec: RunSpec, state: RunState) -> Spend:
 
 def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
     """Return what a run needs in all, from its start, to learn from ``examples`` more and be evaluated."""
-    per_example = state.per_example or _first_guess(state)
-    return state.spend + _closing_cost(spec, state) + per_example.times(examples)
+    spent, per_example, closing = _priced(spec, state)
+    return spent + closing + per_example.times(examples)
 
 
 def _tokens_a_rollout(state: RunState) -> float:
@@ -239,15 +239,22 @@ def _tokens_a_rollout(state: RunState) -> float:
     return task.tokens / max(task.calls, 1) if task else 0.0
 
 
-def _affordable(spec: RunSpec, state: RunState) -> int | None:
+def _affordable(spec: RunSpec, state: RunState, gpu_seconds: float) -> int | None:
     """Return the largest batch that the budget pays for beside the closing evaluation; None: no limit."""
-    money = money_of(prices_of(spec), state.usage)
+    spent, per_example, closing = _priced(spec, state, gpu_seconds)
+    return largest_affordable(per_example, closing, spent, limits_of(spec))
+
+
+def _priced(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> tuple[Spend, Spend, Spend]:
+    """Return what was spent, and what an example more and the closing evaluation take, with their money: a
+    token to come costs what one did so far, with the GPUs' time."""
+    money = money_of(prices_of(spec), state.usage, gpu_seconds)
     per_token = money / state.spend.tokens if state.spend.tokens else 0.0
     per_example, closing = (
         replace(cost, money=cost.tokens * per_token)
         for cost in (state.per_example or _first_guess(state), _closing_cost(spec, state))
     )
-    return largest_affordable(per_example, closing, replace(state.spend, money=money), limits_of(spec))
+    return replace(state.spend, money=money), per_example, closing
 
 
 def _first_guess(state: RunState) -> Spend:
@@ -268,7 +275,7 @@ def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
     exceeded = fits(spent, Spend(), limits_of(facts.spec))
     if exceeded is not None:
         return Outcome("BudgetExhausted", exceeded.is_spent)
-    affordable = _affordable(facts.spec, state)
+    affordable = _affordable(facts.spec, state, facts.gpu_seconds)
     if affordable is not None and affordable < 1 and facts.snapshot.given_iterations is None:
         reason = "what is left of the budget does not pay for another iteration and the closing evaluation"
         return Outcome("BudgetExhausted", reason)

@@ -71,14 +71,13 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class TokenCost:
-    """What the tokens of a run cost, from the least to the most; the time of GPUs comes on top."""
+    """What the tokens of a run cost, from models that write little to those that write much."""
 
     low: float
     high: float
     currency: str
-
-    def __str__(self) -> str:
-        return f"{self.low:,.2f} to {self.high:,.2f} {self.currency}"
+    per_gpu_hour: float
+    """what an hour of a GPU costs, which comes on top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +185,16 @@ def _shortfall(spec: RunSpec, shape: DataShape, first: int) -> str:
     ends = (
         "which pays for no iteration: the run would end as BudgetExhausted (exit code 4) with nothing learned"
     )
-    one = f"One example takes about {least.amounts[place]:,.0f}, with the scores on select and gate"
-    useful = f"the smallest useful value is about {batch.amounts[place]:,.0f}, for a first batch of {first:,}"
-    return f"spec.budget.{exceeded.name} is {exceeded.limit:,.0f}, {ends}. {one}; {useful}"
+    one = f"One example takes about {_figure(least.amounts[place])}, with the scores on select and gate"
+    useful = (
+        f"the smallest useful value is about {_figure(batch.amounts[place])}, for a first batch of {first:,}"
+    )
+    return f"spec.budget.{exceeded.name} is {exceeded.limit:,.10g}, {ends}. {one}; {useful}"
+
+
+def _figure(value: float) -> str:
+    """Return a whole number, or three figures of a smaller amount of money."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def outlook_of(gate_rows: int, target_gain: float) -> Outlook:
@@ -287,4 +293,5 @@ def _token_cost(spec: RunSpec, counts: Counts) -> TokenCost | None:
             for role, (read, written) in usage(counts, writing).items()
         )
 
-    return TokenCost(cost(LITTLE, cached=True), cost(MUCH, cached=False), spec.prices.currency)
+    low, high = cost(LITTLE, cached=True), cost(MUCH, cached=False)
+    return TokenCost(low, high, spec.prices.currency, spec.prices.per_gpu_hour)

@@ -101,6 +101,7 @@ def test_spent_money_ends_learning_and_what_is_left_caps_the_batch() -> None:
     dear = Spend(rollouts=2, tokens=87_500)
     assert stop_at(0.0, per_example=dear) == "batch of 20"
     assert "does not pay for another iteration" in stop_at(0.0, per_example=Spend(2, 3_500_000))
+    assert stop_at(1200.0, per_example=dear) == "batch of 8", "6.4 of 10 is spent, 1 of it on GPUs"
 
 
 def test_the_clock_of_gpus_is_a_deadline_for_money() -> None:

@@ -75,5 +75,20 @@ def test_it_warns_of_just_those_budgets_with_which_no_iteration_is_begun(rollout
     assert bool(warnings(rollouts=rollouts, tokens=tokens)) != begins(rollouts=rollouts, tokens=tokens)
 
 
+def test_it_warns_of_money_as_it_is_written() -> None:
+    table = {"name": "m", "promptPerMillionTokens": 1.0, "completionPerMillionTokens": 4.0}
+    prices = {"currency": "EUR", "models": [table]}
+
+    def said(money: float) -> tuple[str, ...]:
+        stated = RunSpec.model_validate({**spec().dump(), "budget": {"money": money}, "prices": prices})
+        return preview(stated, DataShape(FACTS, INPUT)).warnings
+
+    (warning,) = said(0.4)
+    assert warning.startswith("spec.budget.money is 0.4, which pays for no iteration: ")
+    least = float(warning.split("One example takes about ")[1].split(",")[0])
+    assert 0.4 < least < 1
+    assert said(least * 1.01) == ()
+
+
 def test_the_least_that_is_named_is_the_least_that_begins_one() -> None:
     assert (begins(rollouts=603), begins(rollouts=604)) == (False, True)
