@@ -53,7 +53,7 @@ def shares(rows: int, gain: float) -> dict[str, float]:
     found: dict[str, float] = {"above zero": float(np.mean(counts[:, 0] > counts[:, 1]))}
     for (wins, losses), times in zip(*np.unique(counts, axis=0, return_counts=True), strict=True):
         name = outcome(int(wins), int(losses), rows)
-        found[name] = found.get(name, 0.0) + times / RUNS
+        found[name] = found.get(name, 0.0) + int(times) / RUNS
     return {name: found.get(name, 0.0) for name in ("above zero", "Learned", "Unsure", "NothingBetter")}
 
 
