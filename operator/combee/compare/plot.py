@@ -22,7 +22,8 @@ _MARKERS = ("s", "^", "D")
 _SETTINGS: Any = {"svg.hashsalt": "combee", "font.size": 9.5, "text.parse_math": False}
 _DPI = 130
 _WIDTH, _HEIGHT = 8.2, 6.4
-"""The size of a panel in inches."""
+"""The size of a panel in inches, with room for a legend of this many rows and what each row more takes:"""
+_ROWS, _ROW_HEIGHT = 12, 0.17
 _POINT, _LINE = 7.0, 2.0
 """The widths of a point and of an interval, in points of 1/72 inch."""
 _LETTER = 0.62
@@ -50,7 +51,9 @@ def plot(panels: Sequence[tuple[Sequence[Row], str]]) -> tuple[str, bytes]:
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_SETTINGS):
-        figure = Figure(figsize=(_WIDTH * len(panels), _HEIGHT), layout="constrained")
+        most = max(len(rows) for rows, _ in panels)
+        height = _HEIGHT + _ROW_HEIGHT * max(0, most - _ROWS)
+        figure = Figure(figsize=(_WIDTH * len(panels), height), layout="constrained")
         FigureCanvasAgg(figure)
         many = figure.subfigures(1, len(panels), squeeze=False).flat if len(panels) > 1 else (figure,)
         labels: list[tuple[Axes, list[_Label]]] = []
