@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from combee.algo import text
+from combee.api.digests import manifest_digest
 from combee.api.load import parse_run
-from combee.api.run import PromptLearningRun, manifest_digest
+from combee.api.run import PromptLearningRun
 from combee.assembly.guard import BudgetGuard
 from combee.clients.data.rows import read_lines
 from combee.clients.model.body import request_body

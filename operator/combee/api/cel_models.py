@@ -16,8 +16,9 @@ from combee.api.methods import OPTIONS, Method
 from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
-from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline, Store
+from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline
 from combee.api.stakes import WEAKEST, FailureCost, too_weak
+from combee.api.stores import Store
 from combee.api.tasks import CustomTask
 from combee.api.weights import WeightsSource
 
@@ -177,7 +178,7 @@ RULES: tuple[Rule, ...] = (
         )
     ),
     _secret(DataSource, "parts.DataSource._secret_goes_with_uri"),
-    _secret(Store, "run.Store._secret_goes_with_uri"),
+    _secret(Store, "stores.Store._secret_goes_with_uri"),
     Rule(
         Task,
         "self.type != 'Custom' || has(self.custom)",

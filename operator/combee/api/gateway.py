@@ -19,7 +19,7 @@ from combee.api.common import (
     SecretKeyRef,
     refuse,
 )
-from combee.api.run import Store, default_store
+from combee.api.stores import Store, default_store
 
 
 class Upstream(Model):

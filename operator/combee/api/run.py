@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
@@ -14,14 +12,11 @@ from combee.api.common import (
     LARGEST_INT,
     MAP_BY_NAME,
     Bool,
-    ClaimRef,
     Float,
     Int,
     Model,
     NameRef,
     ObjectMeta,
-    ObjectName,
-    StoreUri,
     Words,
     distinct,
     refuse,
@@ -29,8 +24,9 @@ from combee.api.common import (
 )
 from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method, MethodType
-from combee.api.parts import Models, PodTemplate, RoleModel, Task, secret_goes_with_uri
+from combee.api.parts import Models, PodTemplate, RoleModel, Task
 from combee.api.prices import Prices
+from combee.api.stores import Queue, Store, default_store
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
 
@@ -197,32 +193,6 @@ class Workers(Model):
     )
 
 
-class Store(Model):
-    """Where results are kept."""
-
-    exactly_one = ("uri", "pvc")
-    uri: StoreUri | None = Field(default=None, description="s3://, gs:// or az:// prefix.")
-    pvc: ClaimRef | None = Field(default=None, description="A PersistentVolumeClaim.")
-    secret_ref: NameRef | None = Field(default=None, description="Secret with the credentials for uri.")
-
-    _secret_goes_with_uri = model_validator(mode="after")(secret_goes_with_uri)
-
-
-class Queue(NameRef):
-    """A LocalQueue of Kueue in the run's namespace, and the run's place in it."""
-
-    priority_class: ObjectName | None = Field(
-        default=None,
-        description="WorkloadPriorityClass: who goes first, and who gives way where the queue lets runs be "
-        "preempted. Absent: priority 0.",
-    )
-
-
-def default_store() -> Store:
-    """Return the claim that the chart makes."""
-    return Store(pvc=ClaimRef(claimName="combee-store"))
-
-
 class RunSpec(Model):
     """The spec of a PromptLearningRun."""
 
@@ -377,16 +347,3 @@ class PromptLearningRun(Model):
     def name(self) -> str:
         """The run's name."""
         return self.metadata.name
-
-
-def manifest_digest(run: PromptLearningRun) -> str:
-    """Return the sha256 hex of the run's name and spec in canonical JSON, defaults filled in.
-
-    Comments, key order and spelling a default out do not change it; any other field does, except
-    ``suspend``, which says when a run works and not what it is.
-    """
-    spec = run.spec.dump()
-    spec.pop("suspend")
-    canonical = {"apiVersion": run.api_version, "kind": run.kind, "name": run.name, "spec": spec}
-    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()

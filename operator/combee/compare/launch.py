@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from combee.api.run import manifest_digest
+from combee.api.digests import manifest_digest
 from combee.assembly.manifest import read_run
 from combee.compare.cells import Cell
 from combee.errors import UserError

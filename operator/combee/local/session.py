@@ -15,9 +15,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from combee.algo.tokens import estimate_tokens
+from combee.api.digests import manifest_digest
 from combee.api.load import config_maps_in
 from combee.api.local import check_readable
-from combee.api.run import PromptLearningRun, manifest_digest
+from combee.api.run import PromptLearningRun
 from combee.assembly.context import Share, keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.folder import RunFolder, RunIdentity, given_plans, holds, read_plans
 from combee.assembly.guard import BudgetGuard
@@ -341,10 +342,9 @@ def preview_here(prepared: Prepared) -> Preview:
 
 def data_shape(prepared: Prepared) -> DataShape:
     """What a preview needs to know of the data."""
-    task = task_of(prepared.run.spec.task)
-    train = prepared.splits["train"].examples
+    spec, train = prepared.run.spec, prepared.splits["train"].examples
+    task = task_of(spec.task)
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
-    spec = prepared.run.spec
     method, text, budget_tokens = method_of(spec), prepared.initial_playbook, spec.method.render_token_budget
     start = method.initial(text) if text else method.empty()
     parts = method.render(start, budget_tokens=budget_tokens, verify=spec.verify)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 
 from combee.api.gateway import Gateway
-from combee.api.run import Store
+from combee.api.stores import Store
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.objects.sweep import KEEPS, SELECTOR
 from combee.plan.playbook.watch import mirrors

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from combee import __version__
 from combee.api.conditions import Reason
-from combee.api.run import PromptLearningRun, manifest_digest
+from combee.api.digests import manifest_digest
+from combee.api.run import PromptLearningRun
 from combee.api.status import RunStatus
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ManifestError

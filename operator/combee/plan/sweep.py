@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass, field, replace
 
 from pydantic import ValidationError
 
-from combee.api.run import Store
+from combee.api.stores import Store
 
 SLOT_SECONDS = 3600
 """The time between two sweeps of a store."""

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from combee.api.run import manifest_digest
+from combee.api.digests import manifest_digest
 from combee.assembly.context import keep_libraries_quiet, open_models, run_prefix, work_context
 from combee.assembly.endpoints import role_endpoints
 from combee.assembly.folder import read_plans

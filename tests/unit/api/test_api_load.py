@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from combee.api.digests import manifest_digest
 from combee.api.load import parse_resource, parse_run, parse_runs, problems_in, resources_in
-from combee.api.run import PromptLearningRun, manifest_digest
+from combee.api.run import PromptLearningRun
 from combee.api.yamlread import MAX_MANIFEST_BYTES, read_yaml
 from combee.cli.validate import run_validate
 from combee.errors import CombeeError, ManifestError
@@ -259,7 +260,7 @@ def test_the_digest_survives_a_round_trip_and_another_process() -> None:
     run = parse_runs(EXAMPLE, "x")[0]
     assert manifest_digest(PromptLearningRun.model_validate(run.dump())) == manifest_digest(run)
     code = (
-        "import sys; from combee.api.load import parse_runs; from combee.api.run import manifest_digest;"
+        "import sys; from combee.api.load import parse_runs; from combee.api.digests import manifest_digest;"
         "print(manifest_digest(parse_runs(sys.stdin.read(), 'x')[0]))"
     )
     out = subprocess.run(

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from combee.api.run import default_store
+from combee.api.stores import default_store
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
 from combee.objects.sweep import KEEPS, sweep_job

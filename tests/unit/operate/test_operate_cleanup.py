@@ -13,7 +13,7 @@ import yaml
 from playbook_cluster import FakeKube, Object
 
 from combee import names
-from combee.api.run import default_store
+from combee.api.stores import default_store
 from combee.errors import ClusterError
 from combee.objects.accounts import account_objects, isolation
 from combee.objects.gateway import gateway_account

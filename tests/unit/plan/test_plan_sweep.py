@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from combee.api.run import Store, default_store
+from combee.api.stores import Store, default_store
 from combee.plan.sweep import (
     MARGIN_SECONDS,
     SLOT_SECONDS,

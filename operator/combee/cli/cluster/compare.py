@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from combee.algo.latency import H200, LatencyLaw
+from combee.api.digests import manifest_digest
 from combee.api.methods import METHOD_NAMES
-from combee.api.run import manifest_digest
 from combee.cli.cluster.place import Here, LiveRun, found_in, note, on_cluster, say
 from combee.cli.cluster.report import fetched, written
 from combee.cli.compare import parse_law, parse_slots
