@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from combee.errors import UserError
 
@@ -78,6 +78,12 @@ def _yes(name: str, value: str) -> bool:
     if value.lower() not in ("", "true", "false"):
         raise UserError("neither true nor false", where=name, fix="Set it to true or false")
     return value.lower() == "true"
+
+
+def _discipline(name: str, value: str) -> str:
+    if value not in ("Strict", "Advisory"):
+        raise UserError("neither Strict nor Advisory", where=name, fix="Set it to Strict or Advisory")
+    return value
 
 
 def _whole(name: str, value: str) -> int:
@@ -231,6 +237,8 @@ class OperatorSettings:
     prefetch_resources: _Quantities = _variable("COMBEE_PREFETCH_RESOURCES", _resources)
     allow_custom_tasks: bool = _variable("COMBEE_ALLOW_CUSTOM_TASKS", _yes)
     allow_waived_canary: bool = _variable("COMBEE_ALLOW_WAIVED_CANARY", _yes, default="true")
+    discipline: Literal["Strict", "Advisory"] = _variable("COMBEE_DISCIPLINE", _discipline, default="Strict")
+    """whether a run that names none and does not state its inputs is refused, or warned."""
     secret_policy: bool = _variable("COMBEE_SECRET_POLICY", _yes)
     """whether the admission policy that guards Secrets is installed."""
     make_accounts: bool = _variable("COMBEE_MAKE_ACCOUNTS", _yes)

@@ -153,6 +153,7 @@ def start_operator(cluster: Cluster, namespace: str, log: Path, **more: str) -> 
         "COMBEE_WORKER_IMAGE": cluster.image("worker"),
         "COMBEE_ENGINE_IMAGES": "localhost/combee-sim",
         "COMBEE_SECRET_POLICY": "true",
+        "COMBEE_DISCIPLINE": "Advisory",
         "COMBEE_METRICS_PORT": "0",
         "COMBEE_GATEWAY_IMAGE": cluster.image("operator"),
         "COMBEE_GATEWAY_REPLICAS": "1",

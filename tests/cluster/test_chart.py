@@ -175,6 +175,7 @@ RUN: dict[str, Any] = {
     "kind": "PromptLearningRun",
     "metadata": {"name": "first"},
     "spec": {
+        "discipline": "Advisory",
         "playbookRef": {"name": "p"},
         "task": {
             "type": "Formula",

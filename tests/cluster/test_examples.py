@@ -74,7 +74,7 @@ RUNS = [(file, made) for file in FILES for made in objects(file) if made["kind"]
 def test_the_server_takes_what_the_operator_makes_of_it(
     cluster: Cluster, namespace: str, file: str, made: dict[str, Any]
 ) -> None:
-    accept(made, Policy(allow_custom_tasks=True, secret_policy=True))
+    accept(made, Policy(allow_custom_tasks=True, secret_policy=True, discipline="Strict"))
     run, owner = parse_run(made, ""), Owner(made["metadata"]["name"], namespace, "3fa9c1d2-0000")
     settings = Settings("localhost/w:1", vllm_image="localhost/v:1", engine_images=("localhost",))
     applied(cluster, namespace, list(_made(run, owner, settings)))

@@ -144,7 +144,7 @@ def _embedder(strategy: str) -> Rule:
 
 def _primary(limit: str) -> Rule:
     message = f"primary {limit} has no limit: add {limit}, or change primary"
-    cel = f"self.primary != '{limit}' || has(self.{limit})"
+    cel = f"!has(self.primary) || self.primary != '{limit}' || has(self.{limit})"
     return Rule(Budget, cel, message, "run.Budget._primary_is_limited", ".primary")
 
 

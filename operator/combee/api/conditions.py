@@ -65,6 +65,10 @@ class Reason(StrEnum):
     """a field is wrong; the message has its path."""
     NOT_AVAILABLE = "NotAvailable"
     """a field's part is not built in this version."""
+    MISSING_INPUT = "MissingInput"
+    """discipline is Strict, and the run does not say what it must; the message has the questions."""
+    UNSOUND = "Unsound"
+    """discipline is Strict, and what the run would show means nothing; the message says why."""
     INVALID_DATA = "InvalidData"
     """a row or file cannot be read; the message has the line."""
     DATA_OVERLAP = "DataOverlap"
@@ -151,7 +155,14 @@ _FAILED = (
     R.TOO_MANY_FAILURES,
     R.INTERNAL_ERROR,
 )
-_REFUSED = (*_UNFIT, R.HELD_OUT_TOO_SMALL, R.SECRET_NOT_ALLOWED, R.PODS_NOT_ALLOWED)
+_REFUSED = (
+    *_UNFIT,
+    R.HELD_OUT_TOO_SMALL,
+    R.SECRET_NOT_ALLOWED,
+    R.PODS_NOT_ALLOWED,
+    R.MISSING_INPUT,
+    R.UNSOUND,
+)
 
 TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.READY, "True"): _DONE,

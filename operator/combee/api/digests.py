@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
-from combee.api.run import PromptLearningRun
+from combee.api.run import PromptLearningRun, RunSpec
+
+
+def canonical(spec: RunSpec) -> dict[str, Any]:
+    """Return a spec as digests have it. What nobody said stands as what earlier releases took for it, so that
+    an upgrade makes no other run of it."""
+    plain = spec.dump()
+    plain["budget"].setdefault("primary", "rollouts")
+    if (held_out := plain["task"]["data"].get("heldOut")) is not None:
+        held_out.setdefault("usedForTuning", False)
+    return plain
 
 
 def manifest_digest(run: PromptLearningRun) -> str:
@@ -14,8 +25,8 @@ def manifest_digest(run: PromptLearningRun) -> str:
     Comments, key order and spelling a default out do not change it; any other field does, except
     ``suspend``, which says when a run works and not what it is.
     """
-    spec = run.spec.dump()
+    spec = canonical(run.spec)
     spec.pop("suspend")
-    canonical = {"apiVersion": run.api_version, "kind": run.kind, "name": run.name, "spec": spec}
-    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    whole = {"apiVersion": run.api_version, "kind": run.kind, "name": run.name, "spec": spec}
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from combee.api.common import Int, Label, Line, Model, ObjectName, Str, refuse
-from combee.api.parts import PodTemplate
+from combee.api.parts import Hardware, PodTemplate
 from combee.api.texts import FlowId
 from combee.api.weights import ModelCache, WeightsSource
 from combee.errors import BugError
@@ -122,6 +122,11 @@ class Engine(Model):
     name: Label = Field(description="Name that engineRef uses.")
     vllm: Vllm | None = Field(default=None, description="A vLLM server that the run brings up.")
     ref: ServiceRef | None = Field(default=None, description="A model server that is there already.")
+    hardware: Hardware | None = Field(
+        default=None,
+        description="What answers there, such as 4x H100, two nodes. Absent: of a server that the run brings "
+        "up, its replicas and GPUs; of one that is there already, nobody said.",
+    )
     template: PodTemplate = Field(
         default_factory=PodTemplate, description="Allow-listed overrides of the server's pods (vllm)."
     )
@@ -155,6 +160,18 @@ class Engine(Model):
     def model(self) -> str:
         """The model to ask for; empty where only the service that ``ref`` names can tell."""
         return self.vllm.model if self.vllm is not None else (self.ref and self.ref.model) or ""
+
+    @property
+    def hardware_class(self) -> str:
+        """What its servers run on, as stated, or as the run asks for it; empty where nobody said.
+
+        >>> Engine(name="main", vllm=Vllm(model="m", gpusPerReplica=2, replicas=3)).hardware_class
+        '3 x 2 GPUs'
+        """
+        if self.hardware is not None or self.vllm is None:
+            return self.hardware or ""
+        gpus = self.vllm.gpus_per_replica
+        return f"{self.vllm.replicas} x {'CPU' if not gpus else '1 GPU' if gpus == 1 else f'{gpus} GPUs'}"
 
     @property
     def start_date(self) -> str | None:

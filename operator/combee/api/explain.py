@@ -36,6 +36,11 @@ def path_text(loc: Loc) -> str:
     return text
 
 
+def path_of(text: str) -> tuple[str | int, ...]:
+    """Return the location of a path: ``spec.engines[0]`` -> ``("spec", "engines", 0)``."""
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", text) if part)
+
+
 def shown(value: object, loc: Loc) -> str:
     """Return a value for a message: short, one line, never a secret."""
     if isinstance(value, dict):

@@ -8,10 +8,11 @@ from pydantic import ValidationError
 
 from combee.api.availability import not_available
 from combee.api.common import API_VERSION, Model
-from combee.api.explain import closest, explain, path_text, summary
+from combee.api.discipline import SPEC, TEMPLATE, escalations, missing_inputs
+from combee.api.explain import closest, explain, path_of, path_text, summary
 from combee.api.fields import Loc
 from combee.api.playbook import Playbook, PlaybookVersion
-from combee.api.run import PromptLearningRun
+from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.yamlread import Document, read_yaml
 from combee.errors import CombeeError, ManifestError, NotAvailableError
 from combee.names import API_GROUP
@@ -138,7 +139,7 @@ def _problems(data: object, place: Callable[[Loc], str]) -> list[CombeeError]:
     try:
         root = _check_kind(data, place)
         resource = root.model_validate(data)
-        return [*_not_available(resource, place)]
+        return [*_not_available(resource, place), *_unstated(resource, place)]
     except ValidationError as error:
         return [*explain(error, root=root, where=place)]
     except CombeeError as error:
@@ -161,6 +162,28 @@ def _not_available(resource: Model, place: Callable[[Loc], str]) -> list[NotAvai
     if not isinstance(resource, PromptLearningRun | Playbook):
         return []
     return not_available(resource, lambda path: place(tuple(path.split("."))))
+
+
+def _unstated(resource: Model, place: Callable[[Loc], str]) -> list[ManifestError]:
+    """Return what a run, or a template, that names discipline Strict does not state."""
+    named = disciplined(resource)
+    if named is None or named[0].discipline != "Strict":
+        return []
+    spec, at = named
+    fix = f"Discipline Strict asks for it; with {at}.discipline: Advisory it is a warning."
+    return [
+        ManifestError(one.asks, where=place(path_of(one.at(at))), fix=fix)
+        for one in (*missing_inputs(spec), *escalations(spec))
+    ]
+
+
+def disciplined(resource: Model) -> tuple[RunSpec, str] | None:
+    """Return the spec of a run, or a Playbook's template, that is to state its inputs, and its path."""
+    if isinstance(resource, PromptLearningRun):
+        return resource.spec, SPEC
+    if isinstance(resource, Playbook) and resource.spec.learn is not None:
+        return resource.spec.learn.template, TEMPLATE
+    return None
 
 
 def _kind(data: object) -> object:

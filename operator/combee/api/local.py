@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from combee.api.common import REMOTE_SCHEMES, uri_scheme
+from combee.api.discipline import refusal
 from combee.api.engines import Engine
 from combee.api.parts import DataSource
 from combee.api.run import PromptLearningRun
@@ -46,6 +47,8 @@ def check_local(run: PromptLearningRun, given: Given) -> None:
             where="spec.suspend",
             fix="Remove suspend, then run.",
         )
+    if (refused := refusal(run.spec, "Advisory")) is not None:
+        raise refused[1]
     check_readable(run, given)
     for problem in _models_lack(run, given):
         raise problem.error

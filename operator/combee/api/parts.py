@@ -69,10 +69,10 @@ class HeldOutSource(DataSource):
     steward: Words | None = Field(
         default=None, max_length=253, description="Who keeps this split; shown with every verdict it gives."
     )
-    used_for_tuning: Bool = Field(
-        default=False,
+    used_for_tuning: Bool | None = Field(
+        default=None,
         description="Whether anything (prompts, thresholds) was tuned on these rows before; if true, "
-        "reports say so.",
+        "reports say so. Absent: nobody said.",
     )
 
 
@@ -122,7 +122,7 @@ class Task(Model):
         held_out = self.data.held_out
         return Stakes(
             (held_out.steward or "") if held_out is not None else "",
-            held_out is not None and held_out.used_for_tuning,
+            held_out is not None and bool(held_out.used_for_tuning),
             self.failure_cost or "",
         )
 
@@ -245,6 +245,10 @@ class PodTemplate(Model):
     spec: PodTemplateSpec = Field(default_factory=PodTemplateSpec, description="Placement and size.")
 
 
+Hardware = Annotated[Words, Field(max_length=200)]
+"""GPU or CPU type, count and network, in words: one class of hardware is told from another by them."""
+
+
 class Endpoint(Model):
     """An OpenAI-compatible API that exists already."""
 
@@ -257,6 +261,9 @@ class Endpoint(Model):
         description="Revision of the weights; a new one voids remembered calls.",
     )
     api_key_secret_ref: SecretKeyRef | None = Field(default=None, description="The API key.")
+    hardware: Hardware | None = Field(
+        default=None, description="What answers there, such as 8x H100, one node. Absent: nobody said."
+    )
 
 
 class RoleModel(Model):

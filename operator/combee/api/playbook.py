@@ -22,6 +22,7 @@ from combee.api.common import (
     ObjectMeta,
     ObjectName,
     Str,
+    Words,
     refuse,
 )
 from combee.api.gateway import Gateway
@@ -125,6 +126,18 @@ class HeldOutGate(Model):
         description="The heldOut that versions are compared on; absent: the first one's. Changed data are "
         "refused as HeldOutMoved until their digest stands here.",
     )
+    reason: Words | None = Field(
+        default=None,
+        max_length=500,
+        description="Why digest names other rows than candidates were compared on before; shown with each "
+        "verdict. Under discipline Strict it is asked for where no gain was shown on those rows.",
+    )
+
+    @model_validator(mode="after")
+    def _reason_goes_with_digest(self) -> Self:
+        if self.reason is not None and self.digest is None:
+            raise refuse("reason is given without digest", "Add digest: of the new rows, or remove reason.")
+        return self
 
 
 class Delivery(Model):

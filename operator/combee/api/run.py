@@ -24,11 +24,12 @@ from combee.api.common import (
 )
 from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method, MethodType
-from combee.api.parts import Models, PodTemplate, RoleModel, Task
+from combee.api.parts import Hardware, Models, PodTemplate, RoleModel, Task
 from combee.api.prices import Prices
 from combee.api.stores import Queue, Store, default_store
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+Discipline = Literal["Strict", "Advisory"]
 
 
 class CurvePoint(Model):
@@ -45,11 +46,37 @@ class SerialBaseline(Model):
     method: MethodType = Field(description="The base method run serially.")
     measure: Bool = Field(default=False, description="Run it too, and charge it apart.")
     curve: tuple[CurvePoint, ...] = Field(default=(), max_length=1000, description="A curve known already.")
+    source: Words | None = Field(
+        default=None, max_length=500, description="Who measured the curve, on which rows, and when (curve)."
+    )
+    hardware: Hardware | None = Field(
+        default=None, description="What the curve was measured on; one of other hardware compares nothing."
+    )
+    waived: Words | None = Field(
+        default=None,
+        max_length=500,
+        description="Why there is none, so that no speed-up is claimed; shown in the run's condition.",
+    )
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
         if self.measure and self.curve:
             raise refuse("measure and curve are both given", "Give exactly one of measure: true, curve.")
+        return self
+
+    @model_validator(mode="after")
+    def _waived_stands_alone(self) -> Self:
+        if self.waived is not None and (self.measure or self.curve):
+            raise refuse(
+                "waived is given with measure or curve", "Remove waived, or what gives the baseline."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _origin_goes_with_curve(self) -> Self:
+        named = next((name for name in ("source", "hardware") if getattr(self, name) is not None), None)
+        if named is not None and not self.curve:
+            raise refuse(f"{named} is given without curve", f"Remove {named}, or add the curve it is of.")
         return self
 
 
@@ -149,14 +176,14 @@ class Budget(Model):
         le=1e12,
         description="What models and GPUs may cost, by prices and in its currency.",
     )
-    primary: PrimaryBudget = Field(
-        default="rollouts", description="The limit that progress and cost are told by."
+    primary: PrimaryBudget | None = Field(
+        default=None, description="The limit that binds, and is told first. Absent: rollouts."
     )
 
     @model_validator(mode="after")
     def _primary_is_limited(self) -> Self:
         named = {yaml_name(name): getattr(self, name) for name in Budget.model_fields}
-        if self.primary != "rollouts" and named[self.primary] is None:
+        if self.primary not in (None, "rollouts") and named[self.primary] is None:
             raise refuse(
                 f"primary {self.primary} has no limit", f"Add {self.primary}: <limit>, or change primary."
             )
@@ -201,6 +228,11 @@ class RunSpec(Model):
         description="Playbook that the result becomes a candidate of; may be absent on a laptop only.",
     )
     suspend: Bool = Field(default=False, description="true: nothing runs until it is false again.")
+    discipline: Discipline | None = Field(
+        default=None,
+        description="Strict: a run that does not state its inputs is refused; Advisory: it is warned. "
+        "Absent: the chart's value on a cluster, Advisory on a laptop.",
+    )
     task: Task = Field(description="What is learned, from which rows.")
     method: Method = Field(description="The base method.")
     engines: tuple[Engine, ...] = Field(

@@ -68,9 +68,10 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
         f"tokens, with a full playbook      {amount(shown.most_tokens)}{_ended(shown)}",
         *_cost(shown),
         *_held_out(shown),
+        f"hardware                          {shown.hardware}",
         "",
     ]
-    lines += [f"warning: {warning}" for warning in shown.warnings]
+    lines += [f"warning: {warning}" for warning in shown.all_warnings]
     if shown.refused:
         lines.append(f"would be refused: {shown.refused}")
     lines.append("Nothing was spent." if shown.refused else f"Nothing was spent. Next: {next_command}")

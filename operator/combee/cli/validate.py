@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from combee.api.load import KIND, problems_in, resources_in
+from combee.api.discipline import advice
+from combee.api.load import KIND, disciplined, problems_in, resources_in
 from combee.api.playbook import Playbook
 from combee.assembly.manifest import STANDARD_INPUT, read_manifest_text
 from combee.cli.errors import USER_ERROR, guarded, say, write
@@ -46,6 +47,9 @@ def run_validate(path: Path, *, as_json: bool) -> int:
             return USER_ERROR
         resources = resources_in(text, str(path))
         for one in resources:
+            named = disciplined(one)
+            for text in advice(*named) if named is not None else ():
+                _note(f"warning: {one.kind} {one.metadata.name}: {text}", as_json=as_json)
             if isinstance(one, Playbook):
                 _warn(one, as_json=as_json)
         ids = [(one.kind, one.metadata.name) for one in resources]

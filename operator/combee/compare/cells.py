@@ -157,9 +157,10 @@ def derived(cell: Cell, given: StandIns, evaluate_every: int) -> dict[str, Any]:
 
 def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dict[str, Any]:
     """Return the cell's manifest for ``kubectl apply``, as data. Data, store and queue are the given one's.
-    What it learns is a version of the Playbook called like the comparison, which nobody serves. An annotation
-    says which cell it is."""
-    spec = _spec(cell) | {"playbookRef": {"name": comparison}}
+    What it learns is a version of the Playbook called like the comparison, which nobody serves, and of whose
+    inputs nothing is asked: the comparison is what measures the serial baseline. An annotation says which
+    cell it is."""
+    spec = _spec(cell) | {"playbookRef": {"name": comparison}, "discipline": "Advisory"}
     noted = {
         "task": cell.task.name,
         "method": cell.method,
@@ -179,7 +180,8 @@ def derived_for_cluster(cell: Cell, comparison: str, evaluate_every: int) -> dic
 def _spec(cell: Cell, *left_out: str) -> dict[str, Any]:
     """Return what the given manifest states, without these fields and those that no cell takes over."""
     spec = cell.task.run.spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    return {key: spec[key] for key in spec if key not in ("suspend", "budget", "serialBaseline", *left_out)}
+    given = ("suspend", "discipline", "budget", "serialBaseline", *left_out)
+    return {key: spec[key] for key in spec if key not in given}
 
 
 def _manifest(

@@ -285,7 +285,7 @@ async def _work(
         remember_servers(store, info)
     meter.simulated = any(model.simulated for model in info.values())
     listener.started(run.name, str(folder.path), resumed=bool(folder.plans() or folder.summaries()))
-    for warning in preview_here(prepared).warnings:
+    for warning in preview_here(prepared).all_warnings:
         listener.note(warning)
     tickers = [asyncio.create_task(meter.tick()), asyncio.create_task(clock.beat())]
     try:

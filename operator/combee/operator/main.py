@@ -94,7 +94,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         teller=teller,
         versions=Versions(writing),
         settings=chosen,
-        policy=Policy(settings.allow_custom_tasks, settings.secret_policy),
+        policy=Policy(settings.allow_custom_tasks, settings.secret_policy, settings.discipline),
         seen=metrics.saw,
     )
     playbook_ticker = PlaybookTicker(
@@ -105,6 +105,7 @@ def assemble(settings: OperatorSettings, kube: Kube) -> Parts:
         judges=Judges(writing, chosen),
         data=DataWatch(writing, chosen),
         allow_waived=settings.allow_waived_canary,
+        discipline=settings.discipline,
         happened=lambda reason: metrics.versions.labels(reason).inc(),
     )
     keeper = GatewayKeeper(writing, chosen, teller, Sweeper(writing, chosen))

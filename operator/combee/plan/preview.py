@@ -15,6 +15,7 @@ from combee.algo.budget import Spend, fits
 from combee.algo.gates import CONFIDENCE, POWER, examples_needed
 from combee.algo.ranges import Range, total
 from combee.algo.stats import detectable_gain, discordance_of, gate_power
+from combee.api.discipline import advice, hardware, refusal
 from combee.api.run import RunSpec
 from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
@@ -105,6 +106,15 @@ class Preview:
     warnings: tuple[str, ...] = ()
     refused: str = ""
     """why the plan would be refused; empty when it would not."""
+    unstated: tuple[str, ...] = ()
+    """what discipline Strict would refuse, in sentences."""
+    hardware: str = ""
+    """what the task model and the proposer run on, and whether they share it."""
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """What can go wrong, and what was not stated."""
+        return (*self.warnings, *self.unstated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,7 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     short = outlook is not None and not outlook.shown
     small = f"heldOut is small: {outlook}" if short else ""
     shortfall = _shortfall(spec, shape, batches[0].size) if spec.rolls_out and batches else ""
+    refused = refusal(spec, "Advisory")
     return Preview(
         batches=tuple(batches),
         batch_reason=reason,
@@ -145,7 +156,9 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         outlook=outlook,
         held_out=(facts.select_rows, facts.gate_rows),
         warnings=(*shape.warnings, *filter(None, (small, shortfall))),
-        refused=facts.refusal if spec.rolls_out else "",
+        unstated=() if refused else advice(spec),
+        refused=str(refused[1]) if refused is not None else facts.refusal if spec.rolls_out else "",
+        hardware=hardware(spec),
     )
 
 

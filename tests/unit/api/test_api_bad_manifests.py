@@ -68,7 +68,7 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     ("metadata.labels", {"team": 1}, "metadata.labels.team", ["1 cannot stand here",
      "Write text, in quotes"]),
     ("spec", GONE, None, ["required"]),
-    ("spec", [], None, ["a list is not a mapping with playbookRef, suspend, task"]),
+    ("spec", [], None, ["a list is not a mapping with playbookRef, suspend, discipline, task"]),
     ("specs", {}, None, ["unknown field 'specs'", "Did you mean spec?"]),
     # typing
     ("spec.seed", "7", None, ["'7' is not a whole number"]),

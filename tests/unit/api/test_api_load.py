@@ -62,7 +62,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert spec.method.ace.reflection_rounds == 1
     assert spec.store.pvc is not None
     assert spec.store.pvc.claim_name == "combee-store"
-    assert (spec.budget.rollouts, spec.budget.primary, spec.suspend) == (None, "rollouts", False)
+    assert (spec.budget.rollouts, spec.budget.primary, spec.suspend) == (None, None, False)
 
 
 def test_values_are_immutable() -> None:

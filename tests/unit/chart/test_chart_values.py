@@ -35,6 +35,7 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
         ("image.worker=", "at '/image/worker': minLength: got 0, want 1"),
         ("image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of 'Always'"),
         ("allowCustomTasks=perhaps", "at '/allowCustomTasks': got string, want boolean"),
+        ("discipline=Lax", "at '/discipline': value must be one of 'Strict', 'Advisory'"),
         (
             "playbooks.allowWaivedCanary=sometimes",
             "at '/playbooks/allowWaivedCanary': got string, want boolean",
@@ -85,6 +86,7 @@ def test_the_operator_reads_what_the_chart_sets_and_nothing_else(monkeypatch: py
     assert settings.engine_images == ("localhost/combee-sim", "registry.example.com/vllm")
     assert settings.allow_custom_tasks and settings.secret_policy and settings.make_accounts
     assert not settings.allow_waived_canary
+    assert settings.discipline == "Advisory"
     made = object_settings(settings)
     assert made.worker_image == "registry.example.com/combee-worker:0.1.0"
     assert made.image_pull_secrets == ("registry",)

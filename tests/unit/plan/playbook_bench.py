@@ -73,6 +73,7 @@ class World:
     unreadable: str = ""
     blocked: str = ""
     allow_waived: bool = True
+    discipline: Any = "Advisory"
     data_marks: dict[str, str] = field(default_factory=dict)
 
     def add(
@@ -130,7 +131,8 @@ class World:
         usual = {"failureCost": "Low", "canary": WAIVED, "delivery": GATEWAY}
         spec = PlaybookSpec.model_validate({**usual, **self.spec})
         texts = self.learn_request, self.unreadable
-        about = About("formula", self.generation, spec, when, *texts, allow_waived=self.allow_waived)
+        here = {"allow_waived": self.allow_waived, "discipline": self.discipline}
+        about = About("formula", self.generation, spec, when, *texts, **here)
         seen = PlaybookSeen(
             now=self.now,
             versions=tuple(self.versions.values()),

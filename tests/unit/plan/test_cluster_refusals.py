@@ -14,7 +14,7 @@ from combee.objects.types import Settings
 from combee.plan.cluster.accept import Policy, RefusedError, accept
 
 SETTINGS = Settings(worker_image="worker:1", vllm_image="vllm:1", engine_images=("ghcr.io/acme",))
-POLICY = Policy(allow_custom_tasks=True, secret_policy=False)
+POLICY = Policy(allow_custom_tasks=True, secret_policy=False, discipline="Advisory")
 KIND = "PromptLearningRun"
 
 

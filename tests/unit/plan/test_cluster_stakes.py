@@ -18,7 +18,11 @@ from combee.records import Owner
 
 TASK = spec_of().task.dump()
 DATA = {**TASK["data"], "heldOut": {"uri": "h.jsonl", "steward": "data-platform", "usedForTuning": True}}
-SPEC = spec_of(task={**TASK, "data": DATA, "failureCost": "A wrong figure"}, playbookRef={"name": "formula"})
+SPEC = spec_of(
+    task={**TASK, "data": DATA, "failureCost": "A wrong figure"},
+    playbookRef={"name": "formula"},
+    serialBaseline={"method": "ACE", "waived": "a test"},
+)
 OF = Stakes("data-platform", used_for_tuning=True, failure_cost="A wrong figure")
 
 
@@ -27,9 +31,11 @@ def test_an_accepted_plan_says_what_its_verdicts_are_worth() -> None:
     status = run_status(About(SPEC, 1, "m", "image", "algorithm", str), RunStatus(), plan, seen())
     accepted = next(one for one in status.conditions if one.type is ConditionType.PLAN_ACCEPTED)
     assert accepted.message == (
-        "the plan is good; data-platform keeps heldOut; heldOut was used for tuning before, so its scores "
-        "can be too "
-        "good; a wrong answer costs: A wrong figure"
+        "the plan is good; the serial baseline is waived, so no speed-up is shown: a test; "
+        "not stated: spec.models.task.endpoint.hardware (which GPUs or CPUs answer there, and how many?), "
+        "spec.budget (what may it use at most, of rollouts, tokens, gpuSeconds, "
+        "wallClockSeconds, money?); data-platform keeps heldOut; heldOut was used for tuning before, so its "
+        "scores can be too good; a wrong answer costs: A wrong figure"
     )
 
 

@@ -237,9 +237,12 @@ def test_a_class_is_loaded_only_where_the_administrator_allows_it() -> None:
         "metadata": {"name": "formula"},
         "spec": {**spec_of(task=task).dump(), "playbookRef": {"name": "p"}},
     }
-    assert accept(raw, Policy(allow_custom_tasks=True, secret_policy=True)).spec.task.type == "Custom"
+    assert (
+        accept(raw, Policy(allow_custom_tasks=True, secret_policy=True, discipline="Advisory")).spec.task.type
+        == "Custom"
+    )
     with pytest.raises(RefusedError, match="custom tasks are not allowed on this cluster") as refused:
-        accept(raw, Policy(allow_custom_tasks=False, secret_policy=True))
+        accept(raw, Policy(allow_custom_tasks=False, secret_policy=True, discipline="Advisory"))
     assert refused.value.reason is Reason.PODS_NOT_ALLOWED
 
 

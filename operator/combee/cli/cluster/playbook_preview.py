@@ -67,7 +67,8 @@ def spec_of(raw: Object) -> PlaybookSpec:
 
 def decided(raw: Object, spec: PlaybookSpec, seen: PlaybookSeen) -> PlaybookPlan:
     """Return what the operator would decide on these facts if ``spec`` were the Playbook's. Whether it lets
-    a canary be waived is known from what it wrote, where it wrote that it does not."""
+    a canary be waived is known from what it wrote, where it wrote that it does not; its discipline is taken
+    for Strict, the chart's own."""
     meta, before = raw["metadata"], PlaybookStatus.model_validate(raw.get("status") or {})
     changed = spec != spec_of(raw)
     about = About(

@@ -70,6 +70,7 @@ def view(shown: Shown, *, ascii_only: bool = False) -> list[Line]:
         Line("held-out", _held_out(status, ascii_only)),
     ]
     lines += labelled("gate", _gate(status))
+    lines += labelled("inputs", _inputs(status))
     lines += labelled("budget", _budget(shown, ascii_only))
     lines += labelled("usage", _usage(status))
     lines += labelled("trouble", map(_condition, not_good(status)), style="yellow")
@@ -220,6 +221,13 @@ def _gate(status: RunStatus) -> Iterator[str]:
         )
     if status.test_score is not None:
         yield f"test {score(status.test_score)}"
+
+
+def _inputs(status: RunStatus) -> Iterator[str]:
+    """Yield what the accepted plan says beside that it is good: what is waived, not stated, at stake."""
+    for one in status.conditions:
+        if one.type is T.PLAN_ACCEPTED and one.status == "True":
+            yield from (visible(part) for part in one.message.split("; ")[1:])
 
 
 def _budget(shown: Shown, ascii_only: bool) -> Iterator[str]:

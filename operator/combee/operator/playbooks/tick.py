@@ -11,6 +11,7 @@ from combee.api.conditions import MAX_MESSAGE
 from combee.api.load import parse_resource
 from combee.api.playbook import Playbook, PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus
+from combee.api.run import Discipline
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
@@ -47,6 +48,8 @@ class PlaybookTicker:
     data: DataWatch
     allow_waived: bool = True
     """whether a Playbook may waive its canary."""
+    discipline: Discipline = "Strict"
+    """that of a template that names none."""
     happened: Callable[[str], None] = lambda reason: None
     """told the reason of each event. For metrics."""
     clock: Callable[[], float] = time.time
@@ -72,7 +75,8 @@ class PlaybookTicker:
             blocked=self._why_blocked(owner, observed),
             data_marks=data.marks,
         )
-        plan = decide_playbook(_about(raw, spec, why, allow_waived=self.allow_waived), status, seen)
+        about = replace(_about(raw, spec, why), allow_waived=self.allow_waived, discipline=self.discipline)
+        plan = decide_playbook(about, status, seen)
         if why or plan.status.active_digest in {one.digest for one in observed.seen.opaque if one.digest}:
             # Nothing is judged, and so nothing that was judged may go.
             observed = replace(observed, judged=(), more=False)
@@ -161,7 +165,7 @@ def _parsed(raw: Object) -> Playbook:
     return playbook
 
 
-def _about(raw: Object, spec: PlaybookSpec, why: str, *, allow_waived: bool) -> About:
+def _about(raw: Object, spec: PlaybookSpec, why: str) -> About:
     meta = raw["metadata"]
     return About(
         name=meta["name"],
@@ -169,7 +173,6 @@ def _about(raw: Object, spec: PlaybookSpec, why: str, *, allow_waived: bool) -> 
         spec=spec,
         when=rfc3339,
         unreadable=why,
-        allow_waived=allow_waived,
         learn_request=str((meta.get("annotations") or {}).get(LEARN_ANNOTATION, "")),
     )
 

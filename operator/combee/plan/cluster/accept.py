@@ -8,8 +8,9 @@ from typing import Any
 
 from combee.api.cluster import check_cluster
 from combee.api.conditions import Reason
+from combee.api.discipline import refusal
 from combee.api.load import parse_run
-from combee.api.run import PromptLearningRun, RunSpec
+from combee.api.run import Discipline, PromptLearningRun, RunSpec
 from combee.errors import CombeeError, ManifestError, NotAvailableError
 
 
@@ -20,6 +21,8 @@ class Policy:
     allow_custom_tasks: bool
     secret_policy: bool
     """whether the admission policy that guards Secrets is installed."""
+    discipline: Discipline
+    """that of runs that name none."""
 
 
 class RefusedError(CombeeError):
@@ -33,7 +36,11 @@ class RefusedError(CombeeError):
 
 
 def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
-    """Return the run of an object. Raises RefusedError, which says what is wrong and what to do."""
+    """Return the run of an object. Raises RefusedError, which says what is wrong and what to do.
+
+    What a run must state is asked before it starts: neither an upgrade nor another value of the chart stops
+    one that is at work.
+    """
     body = {key: raw[key] for key in ("apiVersion", "kind", "metadata", "spec") if key in raw}
     try:
         run = parse_run(body, "")
@@ -57,6 +64,11 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
             where="spec",
             fix="An administrator must install the chart's admission policy, or remove the reference to it",
         )
+    started = bool((raw.get("status") or {}).get("startTime"))
+    refused = None if started else refusal(run.spec, policy.discipline)
+    if refused is not None:
+        reason, lacks = refused
+        raise RefusedError(reason, lacks.what, where=lacks.where, fix=lacks.fix)
     return run
 
 

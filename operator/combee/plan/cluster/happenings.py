@@ -39,6 +39,9 @@ def _accepted(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
     old, new = _of(before, ConditionType.PLAN_ACCEPTED), _of(after, ConditionType.PLAN_ACCEPTED)
     if new is None or (old is not None and (old.status, old.message) == (new.status, new.message)):
         return
+    if new.status == "True" and old is not None and old.status == "True":
+        # Told before: another release words it differently.
+        return
     if new.status == "True":
         yield Happening("Normal", "PlanAccepted", "the plan is good; the first step is being started")
     elif new.status == "False":

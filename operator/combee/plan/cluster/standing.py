@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from combee.api.conditions import Condition, ConditionType, Reason
+from combee.api.discipline import lacking, waivers
 from combee.api.run import RunSpec
 from combee.api.status import Phase
 from combee.plan.cluster.decide import ClusterPlan
@@ -126,7 +127,8 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     if failed and end.reason in _REFUSALS:
         yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
     else:
-        accepted = "; ".join(("the plan is good", *spec.task.stakes.sentences()))
+        lacks = filter(None, (lacking(spec),))
+        accepted = "; ".join(("the plan is good", *waivers(spec), *lacks, *spec.task.stakes.sentences()))
         yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)
     yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))

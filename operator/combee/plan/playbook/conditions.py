@@ -51,7 +51,7 @@ TABLE: Mapping[tuple[str, Status], tuple[str, ...]] = {
         "LeakFound",
         "InjectionFound",
     ),
-    (HELD_OUT, "Unknown"): ("NoCandidate", "NotLookedAt", "TooFewExamples"),
+    (HELD_OUT, "Unknown"): ("NoCandidate", "NotLookedAt", "TooFewExamples", "ChangeUnexplained"),
     (CANARY, "True"): ("CanaryPassed", "Approved"),
     (CANARY, "False"): ("CanaryWorse", "DeadlineExceeded", "NotAvailable"),
     (CANARY, "Unknown"): (

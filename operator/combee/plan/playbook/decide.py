@@ -18,14 +18,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from combee.api.playbook_status import Comparison, PlaybookStatus, VersionPhase
+from combee.api.playbook_status import Comparison, PlaybookStatus, Verdict, VersionPhase
 from combee.methods.findings import content_verdict
 from combee.names import delivered_name
 from combee.plan.playbook.board import Board, By, Record, verdict_of
 from combee.plan.playbook.heldout import SHORT, held_out_of, is_stale, measured_on, version_verdict
 from combee.plan.playbook.history import prunable, prunable_contents, settle_phases
 from combee.plan.playbook.learn import learning
-from combee.plan.playbook.looks import error_budget, look_at, settle_looks, warn_of
+from combee.plan.playbook.looks import error_budget, look_at, lost_before, settle_looks, warn_of
 from combee.plan.playbook.serving import Wanted, ranking
 from combee.plan.playbook.standing import playbook_status, version_status
 from combee.plan.playbook.thresholds import changes, filled_in, unchanged
@@ -305,6 +305,8 @@ def _held_out(board: Board, record: Record) -> bool:
         before=record.status.comparison,
     )
     record.update(comparison=None)
+    if isinstance(judgement, Comparison) and _waits_for_a_reason(board, record):
+        return False
     if isinstance(judgement, Comparison):
         record.update(comparison=judgement)
         # Its number is given before its verdict is read, whatever that will be.
@@ -316,12 +318,33 @@ def _held_out(board: Board, record: Record) -> bool:
             parent = (seen.spec.parent_digest or "")[:SHORT] or "an empty playbook"
             stale = f"StaleBase: learned from {parent}, compared with today's active"
             judgement = replace(judgement, message=f"{judgement.message}; {stale}")
+        if (reason := board.about.spec.held_out.reason) is not None:
+            judgement = replace(judgement, message=f"{judgement.message}; heldOut was changed: {reason}")
     record.update(held_out=verdict_of(judgement, board.active))
     if judgement.outcome == "Failed":
         board.refuse(record, "Gates", judgement.message)
     elif judgement.outcome != "Passed":
         _give_up(board, record, judgement.message)
     return judgement.outcome == "Passed"
+
+
+def _waits_for_a_reason(board: Board, record: Record) -> bool:
+    """Return whether a candidate waits until somebody says why heldOut was changed after it showed no gain,
+    and tell of it once. Where discipline is Advisory it is told, and goes on."""
+    lost = lost_before(board, record)
+    if not lost or board.about.spec.held_out.reason is not None:
+        return False
+    now, before = held_out_of(record.seen), record.status.held_out
+    fact = f"nothing passed on heldOut {lost[:SHORT]}, and {record.short} was scored on {now[:SHORT]}"
+    why = "rows that are changed after a bad result are a leak"
+    how = f"say in spec.heldOut.reason why they were changed, beside digest: {now}"
+    message = f"{fact}: {why}; {how}"
+    if before is None or before.reason != "ChangeUnexplained":
+        board.events.append(Happened("Warning", "HeldOutChanged", message, record.digest))
+    if not board.about.strict:
+        return False
+    record.update(held_out=Verdict(outcome="Inconclusive", reason="ChangeUnexplained", message=message))
+    return True
 
 
 def _give_up(board: Board, record: Record, message: str) -> None:

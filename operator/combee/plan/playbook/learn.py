@@ -11,6 +11,8 @@ import json
 from dataclasses import dataclass, replace
 
 from combee.algo.schedule import next_time
+from combee.api.digests import canonical
+from combee.api.discipline import TEMPLATE, lacking, refusal
 from combee.api.playbook import Learn
 from combee.api.run import RunSpec
 from combee.errors import ManifestError
@@ -19,6 +21,8 @@ from combee.plan.playbook.datawatch import remembered
 from combee.plan.playbook.memory import MAX_MADE
 from combee.plan.playbook.types import Happened, RunWish
 
+NO_RUN = "no run is made: "
+"""How the warning of a template begins that does not state its inputs."""
 _ROOM = 40
 """The most characters of a Playbook's name in a run's name."""
 
@@ -52,9 +56,13 @@ def learning(board: Board) -> Learning:
     except ManifestError as error:
         return Learning(prune=prune, warning=str(error))
     latest = runs[0].name if runs else board.before.run_name
-    if not name or busy:
-        return Learning(prune=prune, next_time=coming, latest=latest)
-    return Learning((RunWish(name, _spec(board, learn)),), prune, coming, latest=name)
+    refused = refusal(learn.template, board.about.discipline, TEMPLATE)
+    warning = lacking(learn.template, TEMPLATE) if refused is None else f"{NO_RUN}{refused[1]}"
+    if refused is not None and warning not in board.before.warnings:
+        board.events.append(Happened("Warning", "MissingInput", warning))
+    if not name or busy or refused is not None:
+        return Learning(prune=prune, next_time=coming, warning=warning, latest=latest)
+    return Learning((RunWish(name, _spec(board, learn)),), prune, coming, warning, latest=name)
 
 
 def _remember(board: Board, learn: Learn, names: list[str]) -> None:
@@ -105,7 +113,7 @@ def _scheduled(board: Board, text: str, base: str, *, busy: bool) -> tuple[str, 
 
 def template_hash(learn: Learn, change: str) -> str:
     """Return eight digits that change with the template, and with each ``change`` of its data."""
-    text = json.dumps([learn.template.dump(), change], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([canonical(learn.template), change], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -14,7 +14,7 @@ from combee.api.playbook_status import (
 )
 from combee.plan.playbook.board import Board, Record
 from combee.plan.playbook.conditions import CANARY, HELD_OUT, PINNED, PROMOTED, READY, Statement, merge
-from combee.plan.playbook.learn import Learning
+from combee.plan.playbook.learn import NO_RUN, Learning
 from combee.plan.playbook.traffic import warnings
 from combee.plan.playbook.types import Delivery
 from combee.plan.playbook.unasked import FOR_A_PERSON, let_through, unreached
@@ -37,6 +37,8 @@ def playbook_status(
     # Computing them takes a while, and they depend on the spec alone.
     same = before.observed_generation == about.generation or bool(about.unreadable)
     warned = list(before.warnings if same else warnings(about.spec))
+    # The installation's discipline can change, too.
+    warned = [text for text in warned if not text.startswith(NO_RUN)]
     if learned.warning and learned.warning not in warned:
         warned.append(learned.warning)
     return PlaybookStatus(
@@ -204,7 +206,7 @@ def _waiting(board: Board, record: Record, held: str) -> tuple[str, str]:
         how = f"kubectl combee playbook promote {board.about.name} {record.short}"
         return "WaitingForDecision", f"its gates are passed, and version.policy is Manual: {how}"
     verdict = status.canary or status.held_out or status.content
-    waits = status.canary is not None and status.canary.reason in FOR_A_PERSON
+    waits = verdict is not None and verdict.reason in FOR_A_PERSON
     reason = "WaitingForDecision" if waits else "Testing"
     return reason, verdict.message if verdict else "its gates are being asked"
 

@@ -27,7 +27,7 @@ from typing import Literal
 from combee.algo.tally import LeftOut, Pair
 from combee.api.playbook import PlaybookSpec, VersionSpec
 from combee.api.playbook_status import PlaybookStatus, TrafficComparison, VersionStatus
-from combee.api.run import RunSpec
+from combee.api.run import Discipline, RunSpec
 from combee.methods.findings import Finding
 from combee.plan.gatescores import GateScores
 from combee.plan.playbook.readings import Reading
@@ -51,6 +51,15 @@ class About:
     """why the written spec cannot be followed; ``spec`` is then what is left of it (``salvaged``)."""
     allow_waived: bool = True
     """whether this installation lets a Playbook waive its canary."""
+    discipline: Discipline = "Strict"
+    """this installation's, for a template that names none."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether what is not stated is refused."""
+        learn = self.spec.learn
+        stated = learn.template.discipline if learn is not None else None
+        return (stated or self.discipline) == "Strict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +165,8 @@ EVENTS = (
     "Inconclusive",
     "Restarted",
     "HeldOutSpent",
+    "HeldOutChanged",
+    "MissingInput",
     "RunCreated",
     "CanaryBegan",
     "CanaryPassed",

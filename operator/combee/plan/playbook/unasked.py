@@ -23,7 +23,7 @@ WITHOUT_CANARY = (
     f"{NO_CANARY.message}; give spec.canary a mode to ask traffic, or waived: why heldOut alone decides"
 )
 """The warning of a Playbook that gives none, in the words of the chart's policy."""
-FOR_A_PERSON = ("WaitingForApproval", "WaiverNotAllowed")
+FOR_A_PERSON = ("WaitingForApproval", "WaiverNotAllowed", "ChangeUnexplained")
 """Reasons with which a candidate waits for a person."""
 
 
