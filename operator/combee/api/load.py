@@ -170,10 +170,12 @@ def _unstated(resource: Model, place: Callable[[Loc], str]) -> list[ManifestErro
     if named is None or named[0].discipline != "Strict":
         return []
     spec, at = named
-    fix = f"Discipline Strict asks for it; with {at}.discipline: Advisory it is a warning."
+    said = {"not stated": missing_inputs(spec), "not sound": escalations(spec)}
+    fix = f"Discipline Strict refuses the run; with {at}.discipline: Advisory it is a warning."
     return [
-        ManifestError(one.asks, where=place(path_of(one.at(at))), fix=fix)
-        for one in (*missing_inputs(spec), *escalations(spec))
+        ManifestError(f"{what} ({one.asks})", where=place(path_of(one.at(at))), fix=fix)
+        for what, questions in said.items()
+        for one in questions
     ]
 
 

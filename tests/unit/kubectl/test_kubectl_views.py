@@ -163,3 +163,12 @@ def test_every_bad_reason_has_something_to_do() -> None:
 
 def test_the_samples_are_statuses() -> None:
     assert RunStatus.model_validate(LEARNING).dump()["batchSize"] == 84
+
+
+def test_what_was_waived_or_not_stated_stands_beside_the_budget() -> None:
+    accepted = condition(
+        "PlanAccepted", "True", "Accepted", "the plan is good; the serial baseline is waived"
+    )
+    assert "  inputs     the serial baseline is waived\n" in printed(shown({"conditions": [accepted]}))
+    plain = condition("PlanAccepted", "True", "Accepted", "the plan is good")
+    assert "inputs" not in printed(shown({"conditions": [plain]}))

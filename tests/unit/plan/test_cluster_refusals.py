@@ -56,3 +56,31 @@ def test_what_the_api_server_refuses_the_operator_refuses_too(case: Any) -> None
 
 def test_a_good_run_is_accepted() -> None:
     assert verdict(admission_cases.base(KIND)) == ("", "")
+
+
+def judged(here: Any, *, status: dict[str, Any] | None = None, **spec: Any) -> str:
+    """The reason of a good run that states nothing, on a cluster of that discipline."""
+    manifest = admission_cases.changed(
+        admission_cases.base(KIND), {f"spec.{name}": value for name, value in spec.items()}
+    )
+    try:
+        accept({**manifest, "status": status or {}}, Policy(True, True, here))
+    except RefusedError as error:
+        return error.reason
+    return ""
+
+
+def test_a_run_that_states_no_inputs_starts_only_where_discipline_is_advisory() -> None:
+    assert judged("Strict") == "MissingInput"
+    assert judged("Advisory") == ""
+    assert judged("Strict", discipline="Advisory") == ""
+    assert judged("Advisory", discipline="Strict") == "MissingInput"
+
+
+def test_neither_an_upgrade_nor_another_value_of_the_chart_stops_a_run_that_is_at_work() -> None:
+    assert judged("Strict", status={"startTime": "2026-01-01T00:00:00Z"}) == ""
+    assert judged("Strict", status={"phase": "Pending"}) == "MissingInput"
+
+
+def test_what_is_wrong_is_said_before_what_is_missing() -> None:
+    assert judged("Strict", **{"method.type": "Ace"}) == "InvalidManifest"

@@ -1,0 +1,98 @@
+"""A run that does not state its inputs does not start on a cluster of discipline Strict, nor does a Playbook
+make one; each goes on as soon as the answers are there. bad.yaml has the single questions."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_tools import Cluster, eventually
+from playbooks import Playbooks
+from runs import FINISHED, Runs, at_once, operating, quickstart, template
+
+pytestmark = pytest.mark.timeout(900, func_only=True)
+ASKED = (
+    "discipline Strict: not stated: spec.task.failureCost (what happens if it gets worse in production?), "
+    "spec.budget (what may it use at most, of rollouts, tokens, gpuSeconds, wallClockSeconds, money?). "
+    "Say it there, or set spec.discipline: Advisory to be warned instead"
+)
+TEMPLATE = "spec.learn.template.task.failureCost (what happens if it gets worse in production?)"
+
+
+def silent(run: dict[str, Any]) -> None:
+    """Take two answers out of the quickstart."""
+    at_once(run)
+    del run["spec"]["task"]["failureCost"]
+    del run["spec"]["budget"]
+
+
+def accepted(runs: Runs) -> dict[str, str]:
+    """The condition PlanAccepted of the quickstart's run."""
+
+    def found() -> dict[str, str] | None:
+        conditions = runs.status().get("conditions", ())
+        return next((one for one in conditions if one["type"] == "PlanAccepted"), None)
+
+    condition: dict[str, str] = eventually("the plan is judged", found, seconds=120)
+    return condition
+
+
+def test_a_run_waits_for_its_inputs_and_starts_when_they_are_stated(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    runs = Runs(cluster, namespace)
+    with operating(cluster, namespace, tmp_path / "operator.log", COMBEE_DISCIPLINE="Strict"):
+        runs.apply(silent)
+        condition = accepted(runs)
+        print(cluster.kubectl("get", "plr", "-o", "wide", namespace=namespace))
+        told = (condition["status"], condition["reason"], condition["message"])
+        assert told == ("False", "MissingInput", ASKED)
+        assert runs.left() == []
+        assert "startTime" not in runs.status()
+        runs.apply(at_once)
+        status = runs.ended()
+        assert status["phase"] == "Learned", status["message"]
+        assert "; the serial baseline is waived, so no speed-up is shown: " in accepted(runs)["message"]
+        assert "not stated" not in accepted(runs)["message"]
+
+
+def test_a_run_that_says_advisory_starts_and_shows_what_it_did_not_say(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    def advisory(run: dict[str, Any]) -> None:
+        silent(run)
+        run["spec"]["discipline"] = "Advisory"
+
+    runs = Runs(cluster, namespace)
+    with operating(cluster, namespace, tmp_path / "operator.log", COMBEE_DISCIPLINE="Strict"):
+        runs.apply(advisory)
+        assert runs.ended()["phase"] in FINISHED
+        condition = accepted(runs)
+        assert (condition["status"], condition["reason"]) == ("True", "Accepted")
+        assert "not stated: spec.task.failureCost (" in condition["message"]
+
+
+def test_a_playbook_makes_its_run_when_its_template_states_its_inputs(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    there = Playbooks(cluster, namespace)
+    whole = template()
+    lacks = copy.deepcopy(whole)
+    del lacks["task"]["failureCost"]
+
+    def made() -> list[str]:
+        return [one["metadata"]["name"] for one in cluster.get("plr", namespace=namespace)["items"]]
+
+    with operating(cluster, namespace, tmp_path / "operator.log", COMBEE_DISCIPLINE="Strict"):
+        parts = [one for one in quickstart() if one["kind"] != "PromptLearningRun"]
+        cluster.kubectl("apply", "-f", "-", namespace=namespace, stdin=parts)
+        there.apply(learn={"trigger": "OnChange", "template": lacks})
+        warning = there.tells("MissingInput")["MissingInput"]
+        assert warning.startswith("no run is made: discipline Strict: not stated: ") and TEMPLATE in warning
+        assert warning in there.status()["warnings"]
+        assert made() == []
+        there.apply(learn={"trigger": "OnChange", "template": whole})
+        (name,) = eventually("its run is made", made, seconds=120)
+        assert Runs(cluster, namespace).ended(name)["phase"] in FINISHED
