@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from combee.api.parts import DataSource, HeldOutSource
 from combee.api.run import PromptLearningRun, RunSpec
 
 
@@ -14,8 +15,16 @@ def canonical(spec: RunSpec) -> dict[str, Any]:
     an upgrade makes no other run of it."""
     plain = spec.dump()
     plain["budget"].setdefault("primary", "rollouts")
-    if (held_out := plain["task"]["data"].get("heldOut")) is not None:
-        held_out.setdefault("usedForTuning", False)
+    if (held_out := spec.task.data.held_out) is not None:
+        plain["task"]["data"]["heldOut"] = canonical_source(held_out)
+    return plain
+
+
+def canonical_source(source: DataSource) -> dict[str, Any]:
+    """Return a split as digests have it, likewise."""
+    plain = source.dump()
+    if isinstance(source, HeldOutSource):
+        plain.setdefault("usedForTuning", False)
     return plain
 
 

@@ -170,11 +170,11 @@ def _unstated(resource: Model, place: Callable[[Loc], str]) -> list[ManifestErro
     if named is None or named[0].discipline != "Strict":
         return []
     spec, at = named
-    said = {"not stated": missing_inputs(spec), "not sound": escalations(spec)}
+    lacks = {"not stated": missing_inputs(spec), "not sound": escalations(spec)}
     fix = f"Discipline Strict refuses the run; with {at}.discipline: Advisory it is a warning."
     return [
         ManifestError(f"{what} ({one.asks})", where=place(path_of(one.at(at))), fix=fix)
-        for what, questions in said.items()
+        for what, questions in lacks.items()
         for one in questions
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +11,9 @@ import pytest
 from playbook_bench import HELD_OUT, World, gate
 from test_playbook_learn import TEMPLATE
 
+from combee.api.playbook import Learn
+from combee.plan.playbook.datawatch import places
+from combee.plan.playbook.learn import template_hash
 from combee.plan.playbook.types import PlaybookPlan, RunSeen
 
 OTHER = "f" * 64
@@ -143,3 +148,16 @@ def test_a_run_that_gained_nothing_is_a_bad_result_too() -> None:
     assert world.settle().active == ""
     world.change(heldOut={"digest": OTHER, "reason": "the first rows were wrong"}).settle()
     assert world.active == "a"
+
+
+def test_an_upgrade_makes_no_other_run_and_forgets_no_mark_of_a_template_that_says_nothing() -> None:
+    """Earlier releases named runs and places of data with usedForTuning false and primary rollouts."""
+    said = {**TEMPLATE, "budget": {"primary": "rollouts"}}
+    held_out = {**TEMPLATE["task"]["data"]["heldOut"], "usedForTuning": False}
+    data = {**TEMPLATE["task"]["data"], "heldOut": held_out}
+    said["task"] = {**TEMPLATE["task"], "data": data}
+    learns = [Learn.model_validate({"template": template}) for template in (TEMPLATE, said)]
+    assert len({template_hash(learn, "") for learn in learns}) == 1
+    assert places(learns[0]).keys() == places(learns[1]).keys()
+    plain = json.dumps([learns[1].template.dump(), ""], sort_keys=True, separators=(",", ":"))
+    assert template_hash(learns[0], "") == hashlib.sha256(plain.encode()).hexdigest()[:8]

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+from combee.api.digests import canonical_source
 from combee.api.parts import DataSource
 from combee.api.playbook import Learn
 from combee.plan.playbook.memory import PlaybookMemory
@@ -25,7 +26,8 @@ def places(learn: Learn) -> dict[str, DataSource]:
     splits = {"train": data.train, "heldOut": data.held_out, "test": data.test}
     if learn.trigger != "OnChange":
         return {}
-    return {f"{name}-{_digest(source.dump())[:8]}": source for name, source in splits.items() if source}
+    given = {name: source for name, source in splits.items() if source}
+    return {f"{name}-{_digest(canonical_source(one))[:8]}": one for name, one in given.items()}
 
 
 def remembered(memory: PlaybookMemory, learn: Learn, marks: Mapping[str, str]) -> PlaybookMemory:
