@@ -11,9 +11,11 @@ _SHOWN = 12
 def engine_digest(spec: RunSpec) -> str:
     """Return 12 hex digits over the models by role, the engines' servers with their arguments, and the slots.
 
-    Placement, idle time-outs and everything that is not about speed are left out.
+    Placement, idle time-outs, what people say of hardware, and everything that is not about speed are left
+    out.
     """
-    roles = {role: model.model_dump(mode="json") for role, model in spec.roles().items()}
+    worded = {"endpoint": {"hardware"}}
+    roles = {role: model.model_dump(mode="json", exclude=worded) for role, model in spec.roles().items()}
     engines = {
         # Of a service the model is left out: pods know it from the start, the operator once it was seen.
         engine.name: engine.vllm.model_dump(mode="json")

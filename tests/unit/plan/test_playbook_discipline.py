@@ -12,6 +12,7 @@ from playbook_bench import HELD_OUT, World, gate
 from test_playbook_learn import TEMPLATE
 
 from combee.api.playbook import Learn
+from combee.plan.engine import engine_digest
 from combee.plan.playbook.datawatch import places
 from combee.plan.playbook.learn import template_hash
 from combee.plan.playbook.types import PlaybookPlan, RunSeen
@@ -161,3 +162,12 @@ def test_an_upgrade_makes_no_other_run_and_forgets_no_mark_of_a_template_that_sa
     assert places(learns[0]).keys() == places(learns[1]).keys()
     plain = json.dumps([learns[1].template.dump(), ""], sort_keys=True, separators=(",", ":"))
     assert template_hash(learns[0], "") == hashlib.sha256(plain.encode()).hexdigest()[:8]
+
+
+def test_what_people_say_of_hardware_discards_no_observation_of_a_run() -> None:
+    """The digest is that of releases which knew no such field."""
+    learns = [
+        Learn.model_validate({"template": {**STATED, "models": one["models"]}}) for one in (TEMPLATE, STATED)
+    ]
+    silent, stated = (engine_digest(learn.template) for learn in learns)
+    assert silent == stated == "1d4d921b7494"

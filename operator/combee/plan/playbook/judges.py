@@ -96,9 +96,11 @@ class JudgeWish:
         )
 
     def made_of(self) -> str:
-        """Return a digest of what the pod is told, except what is judged, and of where its Secrets are."""
+        """Return a digest of what the pod is told, except what is judged and what hardware the evaluator is
+        said to have, and of where its Secrets are."""
         task = self.task().model_copy(update={"done": {}, "first": 0, "since": 0})
-        text = f"{task.model_dump_json()}{self.gateway.capture.store.model_dump_json()}"
+        asks = task.model_dump_json(exclude={"evaluator": {"hardware"}})
+        text = f"{asks}{self.gateway.capture.store.model_dump_json()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
