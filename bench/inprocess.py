@@ -29,7 +29,7 @@ from combee.errors import BugError, ContextLengthError
 from combee.local.executor import LocalExecutor
 from combee.local.meter import Meter
 from combee.methods.ace import AceMethod, ledger
-from combee.plan.decide import Identity, limits_of
+from combee.plan.decide import Identity
 from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, StepSummary
 from combee.sim import keyfile, prompts, wire
@@ -268,7 +268,7 @@ def executor_of(
     """What runs a manifest on these rows, whose wall seconds are of ``clock``."""
     train, held_out = splits
     spec, who = run.spec, Identity(run.name, manifest_digest(run)[:8])
-    guard = BudgetGuard(limits_of(spec), lambda: 0.0)
+    guard = BudgetGuard.of(spec, lambda: 0.0)
     meter = Meter(run.name, spec, DataFacts(len(train.examples), 0, 0, 0, {}), _Silent(), guard)
     context = WorkContext(
         spec=spec,

@@ -16,8 +16,8 @@ from typing import Any
 import httpx2
 from bench import inprocess, virtual
 
-from combee.algo.money import Price
 from combee.api.load import parse_run
+from combee.api.prices import ModelPrice
 from combee.api.run import PromptLearningRun
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.adaptive import AdaptiveLimit
@@ -30,7 +30,6 @@ from combee.clients.model.wire import CallRecord
 from combee.errors import TransientError
 from combee.local.clock import RunClock
 from combee.local.meter import Meter
-from combee.plan.money import prices_of
 from combee.plan.types import Outcome
 from combee.sim import faults, latency, prompts, roles, wire
 from combee.sim.model import Model, request_digest
@@ -41,13 +40,10 @@ MORE = 1.2
 """Tokens that this server counts for each that the client estimates: estimates are never right."""
 DEADLINE_SECONDS = 20
 ROLES = ("task", "proposer")
-PRICE = Price(prompt=2.0, cached=2.0, completion=8.0)
-PRICES = {
-    "currency": "EUR",
-    "models": [
-        {"name": inprocess.MODEL, "promptPerMillionTokens": 2.0, "completionPerMillionTokens": 8.0},
-    ],
-}
+PRICE = ModelPrice.model_validate(
+    {"name": inprocess.MODEL, "promptPerMillionTokens": 2.0, "completionPerMillionTokens": 8.0}
+)
+PRICES = {"currency": "EUR", "models": [PRICE.dump()]}
 
 
 @dataclass
@@ -194,7 +190,6 @@ class World:
         began = self.seconds
         executor = inprocess.executor_of(self.run, self.splits, {}, loop.time)
         guard = executor.guard
-        guard.prices = prices_of(spec)
         clock = guard.elapsed_seconds = RunClock(self.disk, loop.time)
         beating = asyncio.ensure_future(clock.beat())
         limits = RunLimits(spec.workers.concurrency, clock=loop.time)

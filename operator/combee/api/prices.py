@@ -8,6 +8,8 @@ from pydantic import Field, Strict, field_validator
 
 from combee.api.common import MAP_BY_NAME, Float, Form, Model, Str, distinct
 
+MILLION = 1_000_000
+
 CURRENCY = Form("Currency", "[A-Z]{3}", "not a currency", "Write its three letters, such as EUR or USD.")
 Currency = Annotated[str, Strict(), Field(max_length=3), CURRENCY]
 
@@ -23,6 +25,24 @@ class ModelPrice(Model):
         default=None, ge=0, le=1e9, description="Of those that the server had cached; absent: the full price."
     )
     completion_per_million_tokens: Float = Field(ge=0, le=1e9, description="Price of a million tokens out.")
+
+    def of(self, prompt: int, completion: int, cached: int = 0, lost: int = 0) -> float:
+        """Return what so many tokens cost. ``lost`` tokens cost what those in and out do on average, none of
+        them cached. Cost: O(1).
+
+        >>> price = ModelPrice.model_validate(
+        ...     {"name": "m", "promptPerMillionTokens": 1.0, "completionPerMillionTokens": 3.0}
+        ... )
+        >>> price.of(prompt=500_000, completion=500_000, lost=1_000_000)
+        4.0
+        """
+        full = prompt * self.prompt_per_million_tokens + completion * self.completion_per_million_tokens
+        again = lost * full / (prompt + completion) if prompt + completion else 0.0
+        saved = 0.0
+        if self.cached_per_million_tokens is not None:
+            a_token = self.prompt_per_million_tokens - self.cached_per_million_tokens
+            saved = min(cached, prompt) * a_token
+        return (full - saved + again) / MILLION
 
 
 class Prices(Model):
@@ -43,3 +63,7 @@ class Prices(Model):
     @classmethod
     def _model_names_differ(cls, value: tuple[ModelPrice, ...]) -> tuple[ModelPrice, ...]:
         return distinct(value, "models")
+
+    def of_model(self, name: str) -> ModelPrice | None:
+        """Return what the tokens of a model cost; None where nothing is said of it."""
+        return next((row for row in self.models if row.name == name), None)

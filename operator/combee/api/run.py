@@ -25,7 +25,7 @@ from combee.api.common import (
 from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method, MethodType
 from combee.api.parts import Hardware, Models, PodTemplate, RoleModel, Task
-from combee.api.prices import Prices
+from combee.api.prices import ModelPrice, Prices
 from combee.api.stores import Queue, Store, default_store
 
 PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
@@ -320,13 +320,10 @@ class RunSpec(Model):
             raise refuse(
                 "budget.money without prices", "Add prices: {currency: ..., models: [...], perGpuHour: ...}."
             )
-        if self.prices is None:
-            return self
-        rows = {row.name for row in self.prices.models}
-        own = {engine.name for engine in self.engines if engine.vllm is not None}
-        for role, model in self.roles_in_use().items():
-            held = model.engine_ref is not None and model.engine_ref.name in own
-            if self.model_name(role) not in rows and not (held and self.prices.per_gpu_hour):
+        gpus_cost = self.prices is not None and self.prices.per_gpu_hour > 0
+        held = {engine.name for engine in self.engines if engine.vllm is not None and gpus_cost}
+        for role, model in self.unpriced().items():
+            if model.engine_ref is None or model.engine_ref.name not in held:
                 name = self.model_name(role) or "whose name is not stated"
                 raise refuse(
                     f"prices say nothing of models.{role} ({name})",
@@ -351,6 +348,17 @@ class RunSpec(Model):
         unused = {"evaluator"} | ({"task"} if not self.rolls_out else set())
         unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
+
+    def unpriced(self) -> dict[str, RoleModel]:
+        """Return the models in use whose tokens have no price, by role; none where no prices are stated."""
+        models = self.roles_in_use() if self.prices is not None else {}
+        return {role: model for role, model in models.items() if self.price_of(role) is None}
+
+    def price_of(self, role: str) -> ModelPrice | None:
+        """Return what the tokens of a role's model cost; None where nothing says it."""
+        if self.prices is None or role not in self.roles():
+            return None
+        return self.prices.of_model(self.model_name(role))
 
     def model_name(self, role: str) -> str:
         """Return the model of a role as its endpoint or engine names it; empty where only a service knows."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Self
 
 from combee.algo.budget import Limits, Spend, fits
-from combee.algo.money import Prices
+from combee.api.run import RunSpec
 from combee.clients.model.agents import AGENT
 from combee.clients.model.wire import CallRecord
 from combee.errors import BudgetExhaustedError
 from combee.plan.money import money_of
+from combee.plan.state import limits_of
 from combee.plan.types import RoleUsage, Step, StepSummary, Usage, add_usage
 
 
@@ -38,7 +41,8 @@ class BudgetGuard:
 
     limits: Limits
     elapsed_seconds: Callable[[], float]
-    prices: Prices = field(default_factory=Prices)
+    cost: Callable[[Usage, float], float] = lambda usage, gpu_seconds: 0.0
+    """what tokens and seconds of GPUs cost by the run's prices."""
     gpus: float = 0.0
     """the GPUs that the run holds meanwhile, as far as this process has to count them."""
     before: Spend = field(default_factory=Spend)
@@ -48,6 +52,11 @@ class BudgetGuard:
     step_rollouts: int = 0
     step_usage: Usage = field(default_factory=dict)
     """by role, what the step used so far: it is charged to a step that fails, and has no result to say it."""
+
+    @classmethod
+    def of(cls, spec: RunSpec, elapsed_seconds: Callable[[], float]) -> Self:
+        """Return the guard of a run's budget, with its prices."""
+        return cls(limits_of(spec), elapsed_seconds, partial(money_of, spec))
 
     def start_step(self, spend: Spend) -> None:
         """Start counting a step on top of what finished steps spent."""
@@ -68,12 +77,13 @@ class BudgetGuard:
     def money(self) -> float:
         """What was charged, and what the GPUs cost meanwhile."""
         held_gpu_seconds = self.gpus * (self.elapsed_seconds() - self.step_began)
-        return self.before.money + money_of(self.prices, self.step_usage, held_gpu_seconds)
+        return self.before.money + self.cost(self.step_usage, held_gpu_seconds)
 
     def hold(self, role: str, prompt_tokens: int, output_tokens: int, *, again: bool = False) -> Held:
         """Hold what a request may use at most, while it is under way."""
-        price = self.prices.of_role(_charged(role)).of(prompt_tokens, output_tokens)
-        planned = Spend(int(role == "task" and not again), prompt_tokens + output_tokens, money=price)
+        most = RoleUsage(1, 0, prompt_tokens, output_tokens)
+        money = self.cost({_charged(role): most}, 0.0)
+        planned = Spend(int(role == "task" and not again), most.tokens, money=money)
         self._refuse_over(
             planned, replace(self._spent() + self.held, wall_clock_seconds=self.elapsed_seconds())
         )

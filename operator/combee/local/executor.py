@@ -18,7 +18,7 @@ from combee.assembly.guard import BudgetGuard
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.meter import Meter
 from combee.plan.decide import Identity, Plan, decide
-from combee.plan.money import money_of, prices_of
+from combee.plan.money import money_of
 from combee.plan.state import RunState, charge
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import LEADING
@@ -78,7 +78,7 @@ class LocalExecutor:
         if not self.baseline:
             self.baseline = self.state.artifact
         charged = charged_so_far(self.state, self.summaries)
-        money = money_of(prices_of(self.context.spec), charged.usage)
+        money = money_of(self.context.spec, charged.usage)
         self.guard.start_step(replace(charged.spend, money=money))
         self.meter.moved(before, self.state, self.plans)
 

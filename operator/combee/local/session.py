@@ -49,9 +49,8 @@ from combee.local.sources import (
 )
 from combee.methods.registry import method_of
 from combee.plan.decide import Identity, given_are_done
-from combee.plan.money import prices_of
 from combee.plan.preview import DataShape, Preview, preview
-from combee.plan.state import DataFacts, limits_of
+from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, Outcome
 from combee.records import Example
 from combee.report.bundle import RESULT_FILE, texts
@@ -279,7 +278,7 @@ async def _work(
     run, spec = prepared.run, prepared.run.spec
     clock = RunClock(folder)
     store = Store.open(str(folder.path / "store"))
-    guard = BudgetGuard(limits_of(spec), clock, prices_of(spec))
+    guard = BudgetGuard.of(spec, clock)
     meter = Meter(run.name, spec, prepared.facts, listener, guard)
     if not prepared.recorded:
         remember_servers(store, info)
@@ -391,7 +390,7 @@ async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext
     """A context on the store of a finished run's folder, to ask its models one more thing."""
     who = Identity(prepared.run.name, manifest_digest(prepared.run)[:8])
     store = Store.open(str(out / "store"))
-    guard = BudgetGuard(limits_of(prepared.run.spec), lambda: 0.0)
+    guard = BudgetGuard.of(prepared.run.spec, lambda: 0.0)
     meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, _Silent(), guard)
     try:
         async with _contexts(prepared, who, store, meter, guard) as context:

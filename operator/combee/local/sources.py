@@ -18,7 +18,6 @@ from combee.assembly.splits import read_playbook, read_split, refuse_overlap
 from combee.clients.model.wire import Endpoint
 from combee.errors import DataError, UserError
 from combee.local.flags import StandInFlags
-from combee.plan.money import without_token_price
 from combee.settings import environment_value, is_set
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
@@ -131,8 +130,8 @@ def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearnin
         for engine in run.spec.engines
     ]
     spec = run.spec.model_copy(update={"engines": tuple(engines)})
-    for role in without_token_price(spec):
-        ref, model = spec.roles_in_use()[role].engine_ref, spec.model_name(role)
+    for role, unpriced in spec.unpriced().items():
+        ref, model = unpriced.engine_ref, spec.model_name(role)
         if ref is not None and model != run.spec.model_name(role):
             raise UserError(
                 f"the manifest's prices say nothing of {model}",
@@ -144,7 +143,7 @@ def with_engine_models(run: PromptLearningRun, given: StandIns) -> PromptLearnin
 
 def uncounted(spec: RunSpec) -> tuple[str, ...]:
     """A warning for each model that costs its GPUs' time alone: a laptop has no GPUs of the run's own."""
-    models = dict.fromkeys(spec.model_name(role) for role in without_token_price(spec))
+    models = dict.fromkeys(spec.model_name(role) for role in spec.unpriced())
     return tuple(
         f"prices say nothing of the tokens of {model}, and a laptop does not count the time of its GPUs: it "
         "costs nothing here, and budget.money does not hold it. Add it under prices.models"

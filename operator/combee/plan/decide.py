@@ -20,7 +20,7 @@ from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
 from combee.plan.engine import hardware_slots
-from combee.plan.money import money_of, prices_of
+from combee.plan.money import money_of
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
 from combee.steps import EVALUATE, ITERATION, PROFILE
@@ -248,7 +248,7 @@ def _affordable(spec: RunSpec, state: RunState, gpu_seconds: float) -> int | Non
 def _priced(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> tuple[Spend, Spend, Spend]:
     """Return what was spent, and what an example more and the closing evaluation take, with their money: a
     token to come costs what one did so far, with the GPUs' time."""
-    money = money_of(prices_of(spec), state.usage, gpu_seconds)
+    money = money_of(spec, state.usage, gpu_seconds)
     per_token = money / state.spend.tokens if state.spend.tokens else 0.0
     per_example, closing = (
         replace(cost, money=cost.tokens * per_token)
@@ -270,7 +270,7 @@ def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
         state.spend,
         wall_clock_seconds=max(state.spend.wall_clock_seconds, facts.elapsed_seconds),
         gpu_seconds=max(state.spend.gpu_seconds, facts.gpu_seconds),
-        money=money_of(prices_of(facts.spec), state.usage, facts.gpu_seconds),
+        money=money_of(facts.spec, state.usage, facts.gpu_seconds),
     )
     exceeded = fits(spent, Spend(), limits_of(facts.spec))
     if exceeded is not None:

@@ -24,7 +24,7 @@ from combee.plan.decide import EVALUATIONS_PER_RUN, least_spend
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
 from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, Writing, tokens, usage
-from combee.plan.money import prices_of
+from combee.plan.money import money_of
 from combee.plan.state import DataFacts, RunState, limits_of
 from combee.plan.types import RoleUsage
 
@@ -298,13 +298,13 @@ def _token_cost(spec: RunSpec, counts: Counts) -> TokenCost | None:
     """Return what tokens cost: from little, with all prompts cached, to much, with none."""
     if spec.prices is None:
         return None
-    prices = prices_of(spec)
 
     def cost(writing: Writing, *, cached: bool) -> float:
-        return sum(
-            prices.of_role(role).of(round(read), round(written), cached=round(read) if cached else 0)
+        used = {
+            role: RoleUsage(0, 0, round(read), round(written), round(read) if cached else 0)
             for role, (read, written) in usage(counts, writing).items()
-        )
+        }
+        return money_of(spec, used)
 
     low, high = cost(LITTLE, cached=True), cost(MUCH, cached=False)
     return TokenCost(low, high, spec.prices.currency, spec.prices.per_gpu_hour)

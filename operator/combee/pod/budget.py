@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from combee.algo.budget import Limits, Spend
-from combee.algo.money import Prices
 from combee.api.run import Budget, RunSpec
 from combee.errors import BugError
 from combee.plan.money import money_of
@@ -17,7 +16,7 @@ from combee.plan.state import spend_of
 from combee.plan.types import StepSummary
 
 
-def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary], prices: Prices) -> Spend:
+def spent_before(spec: RunSpec, params: Mapping[str, Any], inputs: Iterable[StepSummary]) -> Spend:
     """Return what the run had spent when this step began.
 
     The operator says what was spent before the iteration (``spent``: rollouts, tokens, wallClockSeconds,
@@ -35,7 +34,7 @@ def spent_before(params: Mapping[str, Any], inputs: Iterable[StepSummary], price
         raise BugError("spent is no table of numbers", where="COMBEE_STEP") from None
     for summary in inputs:
         own = spend_of(summary)
-        spend += Spend(own.rollouts, own.tokens, money=money_of(prices, summary.usage))
+        spend += Spend(own.rollouts, own.tokens, money=money_of(spec, summary.usage))
     return spend
 
 

@@ -26,7 +26,6 @@ from combee.objects.results import CALLS
 from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.decide import Identity
-from combee.plan.state import limits_of
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
 from combee.pod.data import PodData
 from combee.pod.environment import Pod, open_store
@@ -59,7 +58,7 @@ def _print(pod: Pod, log: PodLog) -> None:
 async def _files(pod: Pod, log: PodLog) -> dict[str, bytes]:
     memory = Memory.from_status(pod.step.params.get("state"))
     store = open_store(pod.settings, pod.settings.store)
-    guard, prefix = BudgetGuard(limits_of(pod.spec), lambda: 0.0), run_prefix(pod.name, pod.uid)
+    guard, prefix = BudgetGuard.of(pod.spec, lambda: 0.0), run_prefix(pod.name, pod.uid)
     accounts = Accounts(store, prefix, lambda record: None, guard, LogProgress(log))
     models = open_models(pod.spec.workers, {}, accounts)
     # The task is asked nothing here: reading a result does not run its task's code.

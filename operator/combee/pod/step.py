@@ -32,7 +32,6 @@ from combee.errors import (
 from combee.names import rollout_token, step_name
 from combee.objects.rollout_layout import PORT
 from combee.plan.cluster.engines import gpus_in_use
-from combee.plan.money import prices_of
 from combee.plan.state import limits_of
 from combee.plan.types import StepSummary
 from combee.pod.budget import shared_limits, spent_before, with_budget
@@ -182,9 +181,8 @@ class _Worker:
     def _start_guard(self, inputs: list[StepSummary], began: float) -> None:
         """Guard what is left. What was spent is of when the pod was placed, so time counts from its start."""
         pod, guard = self.pod, self.guard
-        guard.prices = prices_of(pod.spec)
         guard.gpus = gpus_in_use(pod.spec) / max(1, pod.step.shards)
-        spent = spent_before(pod.step.params, inputs, guard.prices)
+        spent = spent_before(pod.spec, pod.step.params, inputs)
         limits = limits_of(with_budget(pod.spec, pod.step.params))
         guard.limits = shared_limits(limits, spent, pod.step.shards, pod.shard)
         guard.elapsed_seconds = lambda: spent.wall_clock_seconds + time.monotonic() - began
@@ -216,7 +214,7 @@ class _Worker:
     async def _context(self, store: Store) -> AsyncIterator[tuple[WorkContext, BudgetGuard]]:
         pod, data = self.pod, PodData(self.pod)
         part = Share(max(1, pod.step.shards), pod.shard)
-        guard = BudgetGuard(limits_of(pod.spec), lambda: 0.0)
+        guard = BudgetGuard.of(pod.spec, lambda: 0.0)
         waits = float(pod.step.params.get("engineWaitSeconds") or READY_SECONDS)
         prefix = run_prefix(pod.name, pod.uid)
         accounts = Accounts(store, prefix, self._noticing(guard), guard, LogProgress(self.log))

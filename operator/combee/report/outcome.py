@@ -16,7 +16,7 @@ from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
 from combee.plan.decide import Identity
-from combee.plan.money import money_of, prices_of
+from combee.plan.money import money_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
@@ -294,7 +294,7 @@ def _model(law: Law) -> DelayModel:
 def _budget(session: Session) -> tuple[BudgetLine, ...]:
     spec, spend = session.run.spec, session.state.spend
     budget, prices = spec.budget, spec.prices
-    money = round(money_of(prices_of(spec), session.state.usage, session.gpu_seconds), 4)
+    money = round(money_of(spec, session.state.usage, session.gpu_seconds), 4)
     cost = (
         ()
         if prices is None

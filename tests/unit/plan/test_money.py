@@ -16,7 +16,7 @@ from combee.plan.cluster.decide import ClusterPlan
 from combee.plan.cluster.engines import deadline
 from combee.plan.cluster.status import About, run_status
 from combee.plan.decide import decide
-from combee.plan.money import money_of, prices_of
+from combee.plan.money import money_of
 from combee.plan.types import RoleUsage, Snapshot
 
 OWN = {"engines": [{"name": "main", "vllm": {"model": "m", "gpusPerReplica": 2, "replicas": 2}}]}
@@ -57,9 +57,9 @@ USAGE = {
 
 
 def test_tokens_cost_by_model_and_gpus_by_the_hour() -> None:
-    cost = money_of(prices_of(spec()), USAGE, gpu_seconds=4 * 1800)
+    cost = money_of(spec(), USAGE, gpu_seconds=4 * 1800)
     assert cost == pytest.approx(0.6 * 2.0 + 0.4 * 0.5 + 0.5 * 8.0 + 2 * 3.0)
-    assert money_of(prices_of(spec(prices=None)), USAGE, gpu_seconds=7200) == 0.0
+    assert money_of(spec(prices=None), USAGE, gpu_seconds=7200) == 0.0
 
 
 @pytest.mark.parametrize(

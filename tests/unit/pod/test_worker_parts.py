@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.algo.budget import Limits, Spend
-from combee.algo.money import Price, Prices
+from combee.api.load import parse_run
 from combee.assembly.context import share
 from combee.assembly.splits import refuse_moved
 from combee.clients.store.store import Store
@@ -55,16 +55,30 @@ def test_pods_together_spend_the_money_that_is_left_and_no_more(
 
 def test_what_was_spent_is_the_operators_word_and_the_inputs_receipts() -> None:
     mapped = StepSummary("m", "map", counts={"rollouts": 5}, usage={"task": RoleUsage(5, 0, 100, 20)})
+    table = {"name": "m", "promptPerMillionTokens": 10_000, "completionPerMillionTokens": 50_000}
+    model = {"endpoint": {"url": "http://localhost:1/v1", "model": "m"}}
+    document = {
+        "apiVersion": "combee.dev/v1alpha1",
+        "kind": "PromptLearningRun",
+        "metadata": {"name": "formula"},
+        "spec": {
+            "task": {"type": "Formula", "data": {"train": {"uri": "t.jsonl"}, "heldOut": {"uri": "h.jsonl"}}},
+            "method": {"type": "ACE"},
+            "models": {"task": model, "proposer": model},
+            "prices": {"currency": "EUR", "models": [table]},
+        },
+    }
+    spec = parse_run(document, "test").spec
     spent = spent_before(
+        spec,
         {"spent": {"rollouts": 7, "tokens": 1000, "wallClockSeconds": 3.5, "money": 1.5}},
         [mapped, mapped],
-        Prices({"task": Price(prompt=10_000, completion=50_000)}),
     )
     assert (spent.rollouts, spent.tokens, spent.wall_clock_seconds) == (17, 1240, 3.5)
     assert spent.money == pytest.approx(1.5 + 2 * (1.0 + 1.0))
-    assert spent_before({}, [], Prices()) == Spend()
+    assert spent_before(spec, {}, []) == Spend()
     with pytest.raises(BugError):
-        spent_before({"spent": [1]}, [], Prices())
+        spent_before(spec, {"spent": [1]}, [])
 
 
 @pytest.mark.parametrize(

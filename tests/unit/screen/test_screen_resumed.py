@@ -15,7 +15,7 @@ from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_run
 from combee.cli.screen import Screen
 from combee.local.meter import Meter
-from combee.plan.state import DataFacts, RunState, limits_of
+from combee.plan.state import DataFacts, RunState
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "formula.yaml"
 PLANS = {k: replace(PLAN, iteration=k, batch_size=50 + k, batch_reason=f"reason {k}") for k in range(3)}
@@ -25,7 +25,7 @@ PLANS = {k: replace(PLAN, iteration=k, batch_size=50 + k, batch_reason=f"reason 
 def meter() -> tuple[Meter, io.StringIO]:
     spec = read_run(EXAMPLE).spec
     said = io.StringIO()
-    guard = BudgetGuard(limits_of(spec), lambda: 0.0)
+    guard = BudgetGuard.of(spec, lambda: 0.0)
     facts = DataFacts(train_rows=500, select_rows=150, gate_rows=150, test_rows=0, digests={})
     return Meter("formula-ace", spec, facts, Screen("plain", stream=said), guard), said
 

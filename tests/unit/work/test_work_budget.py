@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from combee.algo.budget import Limits, Spend
-from combee.algo.money import Price, Prices
+from combee.api.prices import ModelPrice
 from combee.assembly.guard import BudgetGuard
 from combee.clients.model.wire import CallRecord
 from combee.errors import BudgetExhaustedError
+from combee.plan.types import Usage
 
 
 def guarded(**limits: Any) -> BudgetGuard:
@@ -86,8 +87,19 @@ def test_a_step_begins_with_what_finished_steps_spent() -> None:
 
 
 def test_money_is_held_at_the_full_price_and_charged_with_what_was_cached() -> None:
-    prices = Prices({"task": Price(prompt=10_000, cached=1_000, completion=20_000)})
-    guard = BudgetGuard(Limits(money=3.0), lambda: 0.0, prices)
+    table = {"prompt": 10_000, "cached": 1_000, "completion": 20_000}
+    price = ModelPrice.model_validate(
+        {"name": "m", **{f"{kind}PerMillionTokens": money for kind, money in table.items()}}
+    )
+
+    def cost(usage: Usage, gpu_seconds: float) -> float:
+        return sum(
+            price.of(used.prompt_tokens, used.completion_tokens, used.cached_tokens)
+            for role, used in usage.items()
+            if role == "task"
+        )
+
+    guard = BudgetGuard(Limits(money=3.0), lambda: 0.0, cost)
     held = guard.hold("agent", 100, 50)
     assert held.amount.money == pytest.approx(2.0)
     with pytest.raises(BudgetExhaustedError, match="3 in money"):
@@ -100,7 +112,7 @@ def test_money_is_held_at_the_full_price_and_charged_with_what_was_cached() -> N
 
 def test_gpus_cost_while_a_step_works() -> None:
     seconds = [100.0]
-    guard = BudgetGuard(Limits(money=10.0), lambda: seconds[0], Prices(gpu_hour=36.0), gpus=4)
+    guard = BudgetGuard(Limits(money=10.0), lambda: seconds[0], lambda usage, held: 0.01 * held, gpus=4)
     guard.start_step(Spend(money=5.0))
     seconds[0] += 100.0
     assert guard.money == pytest.approx(5.0 + 4.0)

@@ -10,7 +10,7 @@ from combee.algo.budget import Spend, fits
 from combee.api.run import RunSpec
 from combee.plan.cluster.memory import Memory, Served
 from combee.plan.cluster.seen import EngineSeen, Seen
-from combee.plan.money import money_of, prices_of
+from combee.plan.money import money_of
 from combee.plan.state import limits_of
 from combee.plan.types import Outcome
 from combee.steps import kind_of
@@ -124,8 +124,8 @@ class Deadline:
 def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
     """Return the deadline by wallClockSeconds, gpuSeconds and money, which hold at any point of a run."""
     limits = replace(limits_of(spec), rollouts=None, tokens=None)
-    held_seconds, prices = gpu_seconds(spec, memory, now), prices_of(spec)
-    money = money_of(prices, memory.run.usage, held_seconds)
+    held_seconds = gpu_seconds(spec, memory, now)
+    money = money_of(spec, memory.run.usage, held_seconds)
     spent = Spend(gpu_seconds=held_seconds, wall_clock_seconds=memory.elapsed(now), money=money)
     exceeded = fits(spent, Spend(), limits)
     if exceeded is not None:
@@ -136,7 +136,7 @@ def deadline(spec: RunSpec, memory: Memory, now: float) -> Deadline:
     held = sum(_gpus(spec).get(name, 0) for name in memory.engines_since)
     if limits.gpu_seconds is not None and held:
         margins.append((limits.gpu_seconds - spent.gpu_seconds) / held)
-    if limits.money is not None and (a_second := prices.of_gpus(held)):
+    if limits.money is not None and (a_second := money_of(spec, {}, held)):
         margins.append((limits.money - spent.money) / a_second)
     return Deadline(None, max(LEAST_WAKE_SECONDS, min(margins)) if margins else None)
 

@@ -12,7 +12,7 @@ from combee.api.run import RunSpec
 from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, JobSeen, Seen
-from combee.plan.money import money_of, prices_of
+from combee.plan.money import money_of
 from combee.plan.types import Outcome, Step, StepSummary
 from combee.steps import KINDS, Result, kind_of
 
@@ -242,7 +242,7 @@ def _equipped(step: Step, spec: RunSpec, memory: Memory, now: float, *, early: b
             "rollouts": state.spend.rollouts,
             "tokens": state.spend.tokens,
             "wallClockSeconds": round(memory.elapsed(now), 3),
-            "money": money_of(prices_of(spec), state.usage, gpu_seconds(spec, memory, now)),
+            "money": money_of(spec, state.usage, gpu_seconds(spec, memory, now)),
         }
     if spec.engines and kind.asks_models:
         params["engineWaitSeconds"] = ENGINE_WAIT_SECONDS

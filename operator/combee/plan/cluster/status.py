@@ -27,7 +27,7 @@ from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.cluster.standing import condition, conditions, dated, standing
-from combee.plan.money import money_of, prices_of
+from combee.plan.money import money_of
 from combee.plan.remaining import seconds_left
 
 T = ConditionType
@@ -147,7 +147,7 @@ def _usage(memory: Memory) -> dict[str, RoleUsage]:
 def _spend(spec: RunSpec, memory: Memory, now: float) -> SpendStatus:
     spent = memory.run.spend
     held_seconds = gpu_seconds(spec, memory, memory.ended or now)
-    money = money_of(prices_of(spec), memory.run.usage, held_seconds)
+    money = money_of(spec, memory.run.usage, held_seconds)
     return SpendStatus(
         rollouts=spent.rollouts,
         tokens=spent.tokens,
