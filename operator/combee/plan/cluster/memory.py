@@ -132,8 +132,9 @@ class Memory:
         return {name: served.url for name, served in self.services.items()}
 
     def to_status(self) -> dict[str, Any]:
-        """Return the memory as plain JSON values; under 24 KiB whatever the run is."""
-        dumped: dict[str, Any] = _MEMORY.dump_python(self, mode="json")
+        """Return the memory as plain JSON values without nulls, which a status does not keep; under 24 KiB
+        whatever the run is."""
+        dumped: dict[str, Any] = _MEMORY.dump_python(self, mode="json", exclude_none=True)
         run = dumped["run"]
         run["observations"] = [list(observation.values()) for observation in run["observations"]]
         return dumped

@@ -79,8 +79,8 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
             before.conditions,
             dated(conditions(about.spec, memory, plan, seen, end), about.generation, about.when(seen.now)),
         ),
-        start_time=about.when(memory.started),
-        completion_time=about.when(memory.ended),
+        start_time=about.when(memory.started) or None,
+        completion_time=about.when(memory.ended) or None,
         epoch=state.epoch,
         iteration=state.iteration,
         iterations_planned=_planned(memory, total, frozen.batch_size if frozen else None),
@@ -117,7 +117,7 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
 def _unless_same(before: RunStatus, status: RunStatus) -> RunStatus:
     """Return ``status``, or what was before where no more than the cost of GPUs has moved."""
     same = status.model_copy(update={"spend": before.spend, "shown": before.shown})
-    return same if same.dump() == before.dump() else status
+    return same if same == before else status
 
 
 def _gain(memory: Memory) -> float | None:
