@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness import FORMULA, MODEL, Row, formula_key, simulated
-from combee.algo.latency import LatencyLaw, retime
+from combee.algo.latency import H200, retime
 from combee.methods.ace.prompts import rollout_prompt
 from combee.sim.prompts import tokens
 
-H200 = {1: (4.47, 4.58), 16: (5.21, 6.55), 64: (7.76, 13.8), 256: (18.8, 50.5)}
+MEASURED = {1: (4.47, 4.58), 16: (5.21, 6.55), 64: (7.76, 13.8), 256: (18.8, 50.5)}
 """Calls in flight -> seconds of the wave with vLLM (8B, bf16): playbook first, playbook last."""
 PLAYBOOK_TOKENS, TASK_TOKENS, OUT_TOKENS = 4_096, 1_024, 256
 INSTRUCTIONS = "Answer with the number alone."
@@ -28,7 +28,7 @@ def prefix(folder: Path) -> Row:
     table: dict[str, Any] = {}
     with simulated(folder, "--key", formula_key(folder), "--time-scale", "0") as url:
         first, last = 0.0, 0.0
-        for n, measured in H200.items():
+        for n, measured in MEASURED.items():
             first, first_share = _wave(url, n, last=False)
             last, last_share = _wave(url, n, last=True)
             table[f"{n} at once"] = {
@@ -44,7 +44,7 @@ def prefix(folder: Path) -> Row:
     return Row(
         name="prefix cache: playbook last / first, 256 rollouts at once",
         figure=round(last / first, 2),
-        target=f"{H200[256][1] / H200[256][0]:.2f} on an H200",
+        target=f"{MEASURED[256][1] / MEASURED[256][0]:.2f} on an H200",
         unit="x",
         how=f"the product's rollout prompt, {PLAYBOOK_TOKENS:,} tokens of playbook, {TASK_TOKENS:,} of task, "
         f"{OUT_TOKENS} out; cached tokens as the simulated model's server counts them, seconds by the "
@@ -62,7 +62,7 @@ def _wave(url: str, n: int, *, last: bool) -> tuple[float, float]:
         used = list(pool.map(lambda one: _ask(url, one), said))
     chains = [[(prompt - cached, OUT_TOKENS)] for prompt, cached in used]
     share = sum(cached for _, cached in used) / sum(prompt for prompt, _ in used)
-    return retime([chains], n, LatencyLaw()).seconds, share
+    return retime([chains], n, H200).seconds, share
 
 
 def messages(name: str, playbook_tokens: int, task_tokens: int, *, last: bool) -> list[dict[str, str]]:

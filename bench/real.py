@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from combee.algo.latency import LatencyLaw
+from combee.algo.latency import H200
 from combee.algo.stats import Paired, paired_difference
 from combee.cli.compare import parse_seeds
 from combee.compare.cells import make_cells, read_tasks
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     slots = tasks[0].run.spec.workers.concurrency
     facts: dict[str, list[CellFacts]] = defaultdict(list)
     for cell in cells:
-        facts[cell.label].append(collect(cell, [slots], LatencyLaw())[0])
+        facts[cell.label].append(collect(cell, [slots], H200)[0])
     targets = {row["id"]: row["target"] for row in map(json.loads, asked.held_out.read_text().splitlines())}
     tables = (_strategies(facts, targets), _targets(facts, targets), _runs(facts), _replies(facts))
     print("\n\n".join(tables))

@@ -18,7 +18,7 @@ from typing import Any
 from bench.harness import FORMULA, MODEL, Row, formula_rows
 from bench.learning import BEST, ROWS, SEEDS, SEQUENTIAL, SLOTS, STRATEGIES, comparison, worlds
 from bench.peers.score import halves, score
-from combee.algo.latency import LatencyLaw, retime
+from combee.algo.latency import H200, retime
 
 LOOPS = Path(__file__).parent
 AGGREGATE = "aggregate"
@@ -178,7 +178,7 @@ def modelled(calls: Sequence[Sequence[Any]]) -> float:
         [[(max(0, prompt - cached), completion)] for _, _, prompt, cached, completion in together]
         for _, together in groupby(calls, key=lambda call: call[0])
     ]
-    return retime(stages, SLOTS, LatencyLaw()).seconds
+    return retime(stages, SLOTS, H200).seconds
 
 
 def level_one_at_once(calls: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

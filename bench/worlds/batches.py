@@ -30,7 +30,7 @@ from bench.harness import ROOT, Row
 from bench.inprocess import executor_of, formula_splits, remember_texts, simulated
 from combee.algo.delay import Observation
 from combee.algo.drift import today
-from combee.algo.latency import LatencyLaw
+from combee.algo.latency import H200
 from combee.algo.laws import levelled
 from combee.algo.schedule import list_schedule
 from combee.algo.stats import mean_interval
@@ -203,9 +203,9 @@ async def calls(executor: LocalExecutor) -> list[tuple[str, int, CallRow]]:
 
 def full_slots(rows: Sequence[CallRow], slots: int) -> float:
     """The seconds of these calls at the pace of full slots, none of which is ever empty."""
-    law = LatencyLaw()
     return sum(
-        row.completion_tokens * law.step(slots) / slots + row.uncached_tokens * law.prefill_seconds_per_token
+        row.completion_tokens * H200.step(slots) / slots
+        + row.uncached_tokens * H200.prefill_seconds_per_token
         for row in rows
     )
 
