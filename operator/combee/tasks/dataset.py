@@ -99,23 +99,24 @@ def add_each(lines: Iterable[bytes], add: Callable[[int, bytes], None]) -> None:
     Raises one DataError for all lines that ``add`` refused with one (``file:line``): the first with its fix,
     what is wrong with the next ones, _SHOWN_FAULTS in all, and how many more there are.
     """
-    number, inside, faults = 0, False, list[DataError]()
+    number, wrong, inside, faults = 0, 0, False, list[DataError]()
     for line in lines:
         if not inside:
             number += 1
             try:
                 add(number, line)
             except DataError as error:
-                faults.append(error)
+                wrong += 1
+                if wrong <= _SHOWN_FAULTS:
+                    faults.append(error)
         inside = (inside or len(line.rstrip(b"\r\n")) > MAX_ROW_BYTES) and not line.endswith(b"\n")
     if not faults:
         return
     first, *others = faults
     if others:
-        shown = [f"line {one.where.rpartition(':')[2]}: {one.what}" for one in others[: _SHOWN_FAULTS - 1]]
-        unshown = len(others) - len(shown)
-        more = [f"and {unshown:,} more"] if unshown else []
-        first.fix += f" ({len(faults):,} of {number:,} lines are wrong; {'; '.join([*shown, *more])}.)"
+        shown = [f"line {one.where.rpartition(':')[2]}: {one.what}" for one in others]
+        more = [f"and {wrong - len(faults):,} more"] if wrong > len(faults) else []
+        first.fix += f" ({wrong:,} of {number:,} lines are wrong; {'; '.join([*shown, *more])}.)"
     raise first
 
 

@@ -8,13 +8,14 @@ import tracemalloc
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.errors import CombeeError, DataError
-from combee.tasks.dataset import MAX_ROW_BYTES, content_digest, overlap, read_jsonl
+from combee.tasks.dataset import MAX_ROW_BYTES, add_each, content_digest, overlap, read_jsonl
 from combee.tasks.formula import FormulaTask
 
 DATA = Path(__file__).parents[3] / "examples" / "data" / "formula"
@@ -131,6 +132,24 @@ def test_up_to_ten_faults_are_named_and_the_others_counted() -> None:
     assert said.startswith("train.jsonl:2: ") and "(14 of 16 lines are wrong; line 4: " in said
     assert said.count("not valid JSON at column 1") == 8 and said.endswith("; and 4 more.)")
     assert "; line 12: not valid JSON" in said and "line 13" not in said and "PRIVATE" not in said
+
+
+def test_faults_that_are_not_shown_are_not_kept() -> None:
+    alive = WeakSet[DataError]()
+    most = 0
+
+    def refuse(number: int, line: bytes) -> None:
+        nonlocal most
+        most = max(most, len(alive))
+        raise counted(DataError("wrong", where=f"train.jsonl:{number}", fix="Mend it."))
+
+    def counted(error: DataError) -> DataError:
+        alive.add(error)
+        return error
+
+    with pytest.raises(DataError, match=r"100 of 100 lines are wrong.*and 90 more"):
+        add_each([b"x\n"] * 100, refuse)
+    assert 10 <= most < 20
 
 
 def test_what_follows_a_row_that_is_too_long_keeps_its_line() -> None:
