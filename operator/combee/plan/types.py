@@ -24,6 +24,7 @@ ONE_TEXT_VERSION = 2
 OLDEST_PLAN_VERSION = 1
 """A plan of version 1 says nothing of trials and is read as no trial."""
 SUMMARY_VERSION = 1
+_LOST = "lostTokens."
 _GIVE_PLANS = "Give the folder `plans` of an earlier run"
 MAX_SUMMARY_BYTES = 2048
 """The kubelet keeps 4,096 bytes of a termination message for a pod; sidecars share them."""
@@ -167,8 +168,8 @@ class StepSummary:
 
     def encode(self) -> bytes:
         """Return JSON behind its length and checksum, so that a cut message is noticed."""
-        body = asdict(self)
-        body["usage"] = {role: list(asdict(usage).values()) for role, usage in self.usage.items()}
+        body = self.to_plain()
+        body["usage"] = {role: list(numbers.values()) for role, numbers in body["usage"].items()}
         data = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         head = f"{len(data)} {hashlib.sha256(data).hexdigest()[:16]} ".encode()
         over = len(head) + len(data) - MAX_SUMMARY_BYTES
@@ -190,11 +191,28 @@ class StepSummary:
             raw = json.loads(body)
             if raw["version"] not in (SUMMARY_VERSION, SUMMARY_VERSION - 1):
                 return None
-            raw["usage"] = {role: RoleUsage(*numbers) for role, numbers in raw["usage"].items()}
-            raw["observations"] = tuple((int(b), float(s)) for b, s in raw["observations"])
-            return cls(**raw)
-        except (ValueError, KeyError, TypeError):
+            return cls.from_plain(raw)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain JSON values that an earlier version reads too: it knows no lost tokens in usage, so
+        they stand among the counts, which may be any."""
+        body = asdict(self)
+        lost = {_LOST + role: numbers.pop("lost_tokens") for role, numbers in body["usage"].items()}
+        body["counts"] |= {name: tokens for name, tokens in lost.items() if tokens}
+        return body
+
+    @classmethod
+    def from_plain(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the summary that ``to_plain``, ``encode`` or an earlier version of them wrote. Raises
+        ValueError, KeyError, TypeError or AttributeError for other data."""
+        counts, usage = dict(raw["counts"]), {}
+        for role, numbers in raw["usage"].items():
+            used = RoleUsage(**numbers) if isinstance(numbers, dict) else RoleUsage(*numbers)
+            usage[role] = replace(used, lost_tokens=counts.pop(_LOST + role, used.lost_tokens))
+        observations = tuple((int(b), float(s)) for b, s in raw["observations"])
+        return cls(**{**raw, "counts": counts, "usage": usage, "observations": observations})
 
 
 @dataclass(frozen=True, slots=True)

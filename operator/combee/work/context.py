@@ -17,7 +17,7 @@ from combee.clients.store.store import Store
 from combee.errors import BugError
 from combee.methods.base import Method
 from combee.methods.protocol import Rendered
-from combee.plan.types import IterationPlan, RoleUsage, StepSummary
+from combee.plan.types import IterationPlan, StepSummary
 from combee.records import Example, Shown
 from combee.tasks.dataset import Dataset
 from combee.tasks.protocol import Task
@@ -143,17 +143,12 @@ def receipt_path(context: WorkContext, step: str, shard: int = 0) -> str:
 async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
     """Return a shard's receipt, or None when the shard is not finished."""
     data = await context.store.aget(receipt_path(context, step, shard))
-    if data is None:
-        return None
-    raw = json.loads(data)
-    raw["usage"] = {role: RoleUsage(**numbers) for role, numbers in raw["usage"].items()}
-    raw["observations"] = tuple((int(b), float(s)) for b, s in raw["observations"])
-    return StepSummary(**raw)
+    return None if data is None else StepSummary.from_plain(json.loads(data))
 
 
 async def write_receipt(context: WorkContext, summary: StepSummary, shard: int = 0) -> StepSummary:
     """Write a shard's receipt and return the one that counts: the first that was written."""
-    data = json.dumps(asdict(summary), indent=1, sort_keys=True, ensure_ascii=False).encode()
+    data = json.dumps(summary.to_plain(), indent=1, sort_keys=True, ensure_ascii=False).encode()
     if await context.store.aput_new(receipt_path(context, summary.step, shard), data):
         return summary
     written = await read_receipt(context, summary.step, shard)
@@ -195,15 +190,6 @@ async def get_lines(context: WorkContext, digest: str, make: Callable[[dict[str,
     """Return ``make`` of each row of a blob of JSON lines; what it drops is held for one row at a time."""
     data = await context.store.aget_blob(digest)
     return [make(json.loads(line)) for line in io.BytesIO(data) if line.strip()]
-
-
-def total_usage(summaries: list[StepSummary]) -> dict[str, RoleUsage]:
-    """Return the sum of the usages by role."""
-    total: dict[str, RoleUsage] = {}
-    for summary in summaries:
-        for role, usage in summary.usage.items():
-            total[role] = total.get(role, RoleUsage()) + usage
-    return dict(sorted(total.items()))
 
 
 def total(summaries: list[StepSummary], count: str) -> int:

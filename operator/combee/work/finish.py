@@ -20,7 +20,7 @@ from combee.methods.findings import findings_json
 from combee.methods.protocol import Refusal, Rendered
 from combee.methods.verification import Verified
 from combee.plan.engine import engine_digest
-from combee.plan.types import IterationPlan, Step, StepSummary
+from combee.plan.types import IterationPlan, Step, StepSummary, add_usage
 from combee.records import Reflection, Trajectory
 from combee.steps import FINISH, KINDS, MAP, PROFILE, REDUCE
 from combee.work.asker import Asker, CallRow, decode_rows
@@ -33,7 +33,6 @@ from combee.work.context import (
     read_receipt,
     require_receipts,
     total,
-    total_usage,
     write_receipt,
 )
 from combee.work.decode import outcome_of, update_of, without_diagnosis
@@ -239,7 +238,7 @@ async def _refused(context: WorkContext, before: Any, after: Any, inputs: _Input
 
 async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> StepSummary:
     plan, inputs, asker = iteration.plan, iteration.inputs, iteration.asker
-    usage = total_usage([*inputs.receipts, StepSummary(step.name, step.kind, usage=asker.usage())])
+    usage = add_usage(*(receipt.usage for receipt in inputs.receipts), asker.usage())
     text = iteration.rendered.shown.text
     by_step = await _recorded(context, iteration)
     modelled, rows = _modelled(by_step.values(), context.slots), list(chained(*by_step.values()))

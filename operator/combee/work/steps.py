@@ -9,9 +9,9 @@ from typing import Any
 
 from combee.errors import BugError
 from combee.methods.protocol import Rendered
-from combee.plan.types import IterationPlan, Step, StepSummary
+from combee.plan.types import IterationPlan, Step, StepSummary, add_usage
 from combee.steps import EVALUATE, FINISH, KINDS, MAP, PROFILE, REDUCE
-from combee.work.context import WorkContext, read_receipt, total, total_usage
+from combee.work.context import WorkContext, read_receipt, total
 from combee.work.evaluate import run_evaluate
 from combee.work.finish import run_finish
 from combee.work.map import help_others, run_map
@@ -128,6 +128,6 @@ def rolled_up(step: Step, shards: list[StepSummary]) -> StepSummary:
         step=step.name,
         kind=step.kind,
         counts=counts,
-        usage=total_usage(shards),
+        usage=add_usage(*(shard.usage for shard in shards)),
         seconds={"wall": max(shard.seconds["wall"] for shard in shards)},
     )
