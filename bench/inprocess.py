@@ -80,7 +80,7 @@ class Direct:
     """answers by body; share it between roles and runs of one model, which is a pure function."""
     context_tokens: int = SimConfig().max_model_len
 
-    async def ask(self, request: ChatRequest) -> Answered:
+    async def ask(self, request: ChatRequest, *_: object) -> Answered:
         """The model's answer. ContextLengthError for a prompt beyond its context."""
         body = request_body(MODEL, request, frozenset())
         done = self.known.get(body)

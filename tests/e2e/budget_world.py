@@ -26,10 +26,7 @@ from combee.clients.model.failures import NoAnswerError, StatusError
 from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.race import Hedger
-from combee.clients.model.wire import CallRecord
-from combee.errors import TransientError
 from combee.local.clock import RunClock
-from combee.local.meter import Meter
 from combee.plan.types import Outcome
 from combee.sim import faults, latency, prompts, roles, wire
 from combee.sim.model import Model, request_digest
@@ -153,8 +150,6 @@ class World:
     disk: Disk = field(default_factory=Disk)
     seconds: float = 0.0
     outcome: Outcome | None = None
-    unanswered: int = 0
-    """requests of calls that failed for good: nothing says what a server used for them; none is charged."""
     guard: BudgetGuard = field(init=False)
     """of the latest session."""
 
@@ -180,11 +175,6 @@ class World:
         finally:
             loop.close()
 
-    def _heard(self, meter: Meter, record: CallRecord) -> None:
-        meter.on_call(record)
-        if record.error == TransientError.code:
-            self.unanswered += record.attempts
-
     async def _work(self, loop: virtual.VirtualLoop, store: _Mortal) -> Outcome:
         spec = self.run.spec
         began = self.seconds
@@ -203,7 +193,7 @@ class World:
                 limits,
                 pool=server,
                 deadline_seconds=DEADLINE_SECONDS,
-                on_call=lambda record: self._heard(executor.meter, record),
+                on_call=executor.meter.on_call,
                 budget=guard,
                 hedger=hedger,
                 adaptive=AdaptiveLimit(spec.workers.concurrency),

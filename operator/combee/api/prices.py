@@ -28,7 +28,7 @@ class ModelPrice(Model):
 
     def of(self, prompt: int, completion: int, cached: int = 0, lost: int = 0) -> float:
         """Return what so many tokens cost. ``lost`` tokens cost what those in and out do on average, none of
-        them cached. Cost: O(1).
+        them cached; alone, what the dearer do. Cost: O(1).
 
         >>> price = ModelPrice.model_validate(
         ...     {"name": "m", "promptPerMillionTokens": 1.0, "completionPerMillionTokens": 3.0}
@@ -36,12 +36,12 @@ class ModelPrice(Model):
         >>> price.of(prompt=500_000, completion=500_000, lost=1_000_000)
         4.0
         """
-        full = prompt * self.prompt_per_million_tokens + completion * self.completion_per_million_tokens
-        again = lost * full / (prompt + completion) if prompt + completion else 0.0
+        a_prompt, an_answer = self.prompt_per_million_tokens, self.completion_per_million_tokens
+        full = prompt * a_prompt + completion * an_answer
+        again = lost * (full / (prompt + completion) if prompt + completion else max(a_prompt, an_answer))
         saved = 0.0
         if self.cached_per_million_tokens is not None:
-            a_token = self.prompt_per_million_tokens - self.cached_per_million_tokens
-            saved = min(cached, prompt) * a_token
+            saved = min(cached, prompt) * (a_prompt - self.cached_per_million_tokens)
         return (full - saved + again) / MILLION
 
 

@@ -95,13 +95,14 @@ class BudgetGuard:
         self._refuse_over(Spend(int(role == "task"), 1), self._spent())
 
     def settle(self, record: CallRecord) -> None:
-        """Charge what a call used."""
-        if record.error:
+        """Charge what a call used, or may have used."""
+        if not record.sent:
             return
         self.step_rollouts += record.role == "task"
         role = _charged(record.role)
         tokens = record.prompt_tokens, record.completion_tokens, record.cached_tokens, record.lost_tokens
-        self.step_usage = add_usage(self.step_usage, {role: RoleUsage(1, int(record.hit), *tokens)})
+        used = RoleUsage(int(not record.error), int(record.hit), *tokens)
+        self.step_usage = add_usage(self.step_usage, {role: used})
 
     def failed(self, step: Step, error: str, message: str) -> StepSummary:
         """Return the summary of a step that did not do its work, with what it used."""

@@ -135,6 +135,8 @@ class Asker:
     lost: Counter[Fate] = field(default_factory=Counter)
     """asks that ended without an answer that could be used, by what became of them; their work counts as
     failed."""
+    unanswered: list[tuple[str, int]] = field(default_factory=list)
+    """(role, the most tokens that it may have used) of each call that failed though it was sent."""
 
     async def ask(
         self,
@@ -217,7 +219,7 @@ class Asker:
         request = ChatRequest(prompt, sampling, ordinal)
         if (context_tokens := client.context_tokens) is not None:
             check_room(request, context_tokens, self.token_factor, f"models.{role}")
-        answered = await client.ask(request)
+        answered = await client.ask(request, lambda tokens: self.unanswered.append((role, tokens)))
         row = self.record(role, stage, chain, answered, after)
         if self.replies.get((stage, chain)) == "":
             self.replies[stage, chain] = answered.completion.text
@@ -266,6 +268,7 @@ class Asker:
         self.rows += [replace(row, chain=row.chain + first_chain) for row in part.rows]
         self.repaired += part.repaired
         self.lost.update(part.lost)
+        self.unanswered += part.unanswered
 
     def usage(self) -> dict[str, RoleUsage]:
         """Return the tokens and calls by role."""
@@ -274,11 +277,14 @@ class Asker:
             tokens = row.prompt_tokens, row.completion_tokens, row.cached_tokens, row.lost_tokens
             usage = RoleUsage(1, int(row.hit), *tokens)
             total[row.role] = total.get(row.role, RoleUsage()) + usage
+        for role, most in self.unanswered:
+            total[role] = total.get(role, RoleUsage()) + RoleUsage(lost_tokens=most)
         return dict(sorted(total.items()))
 
     def rollouts(self) -> int:
         """Return the number of calls of the task model: map, replay and heldOut alike."""
-        return sum(row.role == "task" for row in self.rows)
+        roles = [*(row.role for row in self.rows), *(role for role, _ in self.unanswered)]
+        return roles.count("task")
 
     def counts(self) -> dict[str, int]:
         """Return what a step's receipt counts of its asks."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from combee.api.sampling import DEFAULT, Sampling
@@ -133,19 +133,19 @@ class ProgramRunner(ABC):
         )
 
     async def _charged(self, rollout: Rollout, visits: list[Visit]) -> Completion:
-        hold, error = self.accounts.budget.hold(ROLE, 0, 0), ""
+        hold, error, sent = self.accounts.budget.hold(ROLE, 0, 0), "", True
         try:
             return await self._tried(rollout, visits)
         except CombeeError as failed:
-            error = failed.code
+            error, sent = failed.code, bool(visits)
             raise
         except asyncio.CancelledError:
-            error = "Cancelled"
+            error, sent = "Cancelled", False
             raise
         finally:
             hold.release()
             # The accounts were told of its calls as those were made: without tokens, it is one rollout.
-            self.accounts.on_call(CallRecord.of(ROLE, None, hit=False, error=error))
+            self.accounts.on_call(replace(CallRecord.of(ROLE, None, hit=False, error=error), sent=sent))
 
     async def _tried(self, rollout: Rollout, visits: list[Visit]) -> Completion:
         """Return the rollout with its recording as the text. One that died is tried again, up to ``attempts``

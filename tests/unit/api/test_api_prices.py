@@ -59,3 +59,7 @@ def test_more_cached_than_there_was_is_all_of_it_and_without_a_price_of_its_own_
 ):
     assert price_of(2.0, 1.0, 0.0).of(1_000_000, 0, cached=5_000_000) == 1.0
     assert price_of(2.0, None, 0.0).of(1_000_000, 0, cached=1_000_000) == 2.0
+
+
+def test_what_was_lost_without_any_answer_costs_what_the_dearer_tokens_do() -> None:
+    assert price_of(2.0, None, 8.0).of(0, 0, lost=1_000_000) == 8.0

@@ -21,7 +21,7 @@ from combee.clients.model.limits import RunLimits
 from combee.clients.model.memo import Memo
 from combee.clients.model.underway import Call
 from combee.clients.store.store import Store
-from combee.errors import BudgetExhaustedError, EndpointError, ManifestError
+from combee.errors import BudgetExhaustedError, BugError, EndpointError, ManifestError, TransientError
 from noted_budget import NotedBudget
 from waiting import until
 
@@ -173,6 +173,44 @@ async def test_a_retry_is_a_request_and_what_a_server_refused_holds_nothing(benc
     assert budget.held == 0, "all is given back once the call is over"
     assert done.lost_tokens == done.tokens, "what could not be read was worked on"
     assert bench.calls[-1].lost_tokens == done.tokens
+
+
+async def test_a_call_that_fails_for_good_is_charged_once_what_its_requests_may_have_used(
+    bench: Bench,
+) -> None:
+    budget, lost = NotedBudget(), list[int]()
+    bench.server.script = [refuse(500), *[reply("no JSON")] * 5]
+    client, request = bench.client(budget=budget), ask()
+    asks = (client.ask(request, lost.append) for _ in range(3))
+    failed = await asyncio.gather(*asks, return_exceptions=True)
+    assert [type(error) for error in failed] == [TransientError] * 3
+    ((_, prompt, output, _), *_) = budget.asked
+    assert lost == [5 * (prompt + output)], "all but the one that was refused, and nobody else's"
+    assert budget.held == 0 and sorted(call.lost_tokens for call in bench.calls) == [0, 0, *lost]
+    assert [call.sent for call in bench.calls if call.lost_tokens] == [True]
+    assert sum(call.sent for call in bench.calls) == 1
+
+
+async def test_a_call_that_no_server_worked_on_costs_nothing(bench: Bench) -> None:
+    lost: list[int] = []
+    bench.server.script = [refuse(500)] * 6
+    with pytest.raises(TransientError):
+        await bench.client().ask(ask(), lost.append)
+    assert (lost, bench.calls[-1].lost_tokens, bench.calls[-1].sent) == ([], 0, False)
+
+
+async def test_a_bug_in_a_call_leaves_nothing_held(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, limits = NotedBudget(), RunLimits(1)
+    client = bench.client(budget=budget, limits=limits)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(client._connection, "weigh_schema", broken)
+    with pytest.raises(ZeroDivisionError):
+        await client.ask(ask())
+    assert (len(budget.asked), budget.held, limits.in_flight) == (1, 0, 0)
+    assert [call.error for call in bench.calls] == [BugError.code]
 
 
 def test_a_request_that_was_refused_leaves_the_rollout_with_its_rival() -> None:

@@ -177,6 +177,7 @@ def test_what_it_did_to_its_end_is_not_tried_again_nor_remembered(tmp_path: Path
     assert len(one.executor.given) == 1
     assert one.asker.lost.total() == 1
     assert one.asker.usage()["task"].prompt_tokens == 70
+    assert one.guard.rollouts == one.asker.rollouts() == 1
     record = happened({"map": one.asker.rows}, 4)
     assert record["rolloutFaults"] == {caught.value.code: 1}
     assert record["faults"] == {}

@@ -41,7 +41,7 @@ class Server:
     def __init__(self, answers: int, text: str) -> None:
         self.left, self.text = answers, text
 
-    async def ask(self, request: object) -> Answered:
+    async def ask(self, *_: object) -> Answered:
         if self.left == 0:
             raise TransientError("no answer")
         self.left -= 1

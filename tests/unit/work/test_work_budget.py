@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ def guarded(**limits: Any) -> BudgetGuard:
 
 def record(*, role: str = "task", error: str = "", hit: bool = False, lost: int = 0) -> CallRecord:
     used = (0, 0) if error else (30, 20)
-    return CallRecord(role, 0.0, 1.0, 0.0, *used, 0, hit, 1, error=error, lost_tokens=lost)
+    return CallRecord(role, 0.0, 1.0, 0.0, *used, 0, hit, 1, error=error, lost_tokens=lost, sent=not error)
 
 
 def test_what_is_held_counts_until_the_call_is_over() -> None:
@@ -54,6 +55,12 @@ def test_what_was_lost_on_the_way_is_charged() -> None:
     guard.settle(record(lost=50))
     assert (guard.tokens, guard.rollouts) == (100, 1)
     assert guard.step_usage["task"].lost_tokens == 50
+
+
+def test_a_call_that_failed_is_charged_what_it_may_have_used() -> None:
+    guard = guarded()
+    guard.settle(replace(record(error="TransientError", lost=1000), sent=True))
+    assert (guard.tokens, guard.rollouts, guard.step_usage["task"].calls) == (1000, 1, 0)
 
 
 def test_a_hit_is_charged_what_it_cost_when_it_was_made_and_refused_once_nothing_is_left() -> None:

@@ -13,6 +13,7 @@ from combee.errors import ContextLengthError, TransientError
 from combee.methods.ace import AceMethod
 from combee.methods.protocol import CutError, ParseError
 from combee.methods.schemas import longest
+from combee.plan.types import RoleUsage
 from combee.records import Message, Prompt
 from combee.work.asker import Asker, CallRow, decode_rows, is_broken_json
 from combee.work.happened import happened, quantile
@@ -41,7 +42,7 @@ class Scripted:
         self.prompts: list[Prompt] = []
         self.samplings: list[Sampling] = []
 
-    async def ask(self, request):
+    async def ask(self, request, *_):
         self.asked.append(len(request.prompt.messages))
         self.requests.append(repr(request))
         self.prompts.append(request.prompt)
@@ -103,6 +104,20 @@ async def test_what_is_lost_is_counted_once() -> None:
         with pytest.raises((ParseError, TransientError)):
             await asker.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
         assert asker.lost.total() == asker.counts()["lost"] == 1
+
+
+async def test_a_call_that_failed_though_it_was_sent_is_a_rollout_with_what_it_may_have_used() -> None:
+    class Deaf(Scripted):
+        async def ask(self, request, unanswered):
+            unanswered(700)
+            raise TransientError("gone")
+
+    part, asker = Asker({"task": Deaf()}, {}), Asker({}, {})
+    with pytest.raises(TransientError):
+        await part.ask("task", PROMPT, AceMethod().parse_rollout, stage="map", chain=0)
+    asker.take_in(part, 0)
+    assert asker.usage() == {"task": RoleUsage(lost_tokens=700)}
+    assert (asker.counts()["rollouts"], asker.rows) == (1, [])
 
 
 CUT = '{"reasoning": "and again and again and ag'

@@ -97,7 +97,7 @@ class Client:
 
     context_tokens = None
 
-    async def ask(self, request: ChatRequest) -> Answered:
+    async def ask(self, request: ChatRequest, *_: object) -> Answered:
         self.asked.append(request.prompt)
         for _ in range(self.luck.randrange(5)):
             await asyncio.sleep(0)

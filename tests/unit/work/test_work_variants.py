@@ -134,7 +134,7 @@ class Client:
 
     context_tokens = None
 
-    async def ask(self, request: ChatRequest) -> Answered:
+    async def ask(self, request: ChatRequest, *_: object) -> Answered:
         prompt = request.prompt
         self.asked.append(prompt)
         for _ in range(self.luck.randrange(4) if self.luck else 0):

@@ -110,8 +110,12 @@ class ChatClient:
         self._limit_changes: list[LimitChange] = []
         self._origin = self.clock()
 
-    async def ask(self, request: ChatRequest) -> Answered:
-        """Return the model's answer to ``request``, from the memo where it holds one.
+    async def ask(
+        self, request: ChatRequest, unanswered: Callable[[int], None] = lambda tokens: None
+    ) -> Answered:
+        """Return the model's answer to ``request``, from the memo where it holds one. Of a call that fails,
+        ``unanswered`` gets the most tokens that its requests may have used, if a server may have worked on
+        any: nobody says what they did use.
 
         Raises EndpointError (ContextLengthError) when the endpoint refuses for good, TransientError
         when the attempts are spent, BudgetExhaustedError when the call does not fit the budget, and
@@ -125,11 +129,11 @@ class ChatClient:
             )
             if answered.hit and self.budget is not None:
                 self.budget.recall(self.role)
-        except CombeeError as error:
-            self._record(call, None, error.code)
-            raise
-        except asyncio.CancelledError:
-            self._record(call, None, "Cancelled")
+        except BaseException as error:
+            lost = call.lost * sum(_most_tokens(request)) if isinstance(error, CombeeError) else 0
+            self._record(call, None, _code(error), lost)
+            if lost:
+                unanswered(lost)
             raise
         self._record(call, answered, "")
         if self._limit_changes and not answered.hit:
@@ -226,7 +230,7 @@ class ChatClient:
             self._follow(outcome)
             if isinstance(outcome, Completion):
                 reasons = tuple(reason for reason in call.reasons if reason not in QUIRKS)
-                return replace(outcome, retried_for=reasons, lost_tokens=call.lost * outcome.tokens)
+                return replace(outcome, retried_for=reasons, lost_tokens=call.beside * outcome.tokens)
             if isinstance(outcome, Quirk):
                 call.reasons.append(outcome.name)
                 self._connection.quirks.add(outcome.name)
@@ -282,7 +286,7 @@ class ChatClient:
     ) -> Completion | Again | Quirk:
         """Make one request. Raises EndpointError when the endpoint refuses for good."""
         waited_from = self.clock()
-        tokens = prompt_tokens(request.prompt), request.output_tokens
+        tokens = _most_tokens(request)
         reservation = await self.limits.reserve(sum(tokens))
         hold = None if self.budget is None else self.budget.hold(self.role, *tokens, again=bool(call.holds))
         sent_at = self.clock()
@@ -312,7 +316,6 @@ class ChatClient:
             reservation.settle(reply.prompt_tokens + reply.completion_tokens)
         if RESPONSE_FORMAT not in quirks:
             self._connection.weigh_schema(follows_schema(reply, request.prompt))
-        call.lost -= 1
         return Completion(
             text=reply.text,
             prompt_tokens=reply.prompt_tokens,
@@ -339,20 +342,34 @@ class ChatClient:
         except (StatusError, NoAnswerError, ValueError):
             return None
 
-    def _record(self, call: Call, answered: Answered | None, error: str) -> None:
+    def _record(self, call: Call, answered: Answered | None, error: str, lost_tokens: int = 0) -> None:
         call.over()
         if self.on_call is None:
             return
         done, hit = (answered.completion, answered.hit) if answered else (None, False)
+        record = CallRecord.of(self.role, done, hit=hit, error=error)
         self.on_call(
             replace(
-                CallRecord.of(self.role, done, hit=hit, error=error),
+                record,
+                lost_tokens=record.lost_tokens + lost_tokens,
+                sent=record.sent or lost_tokens > 0,
                 started=call.started,
                 queued_seconds=call.queued,
                 attempts=call.attempts,
                 retried_for=tuple(call.reasons),
             )
         )
+
+
+def _most_tokens(request: ChatRequest) -> tuple[int, int]:
+    """Return the tokens of a request's prompt, by estimate, and the most of its reply."""
+    return prompt_tokens(request.prompt), request.output_tokens
+
+
+def _code(error: BaseException) -> str:
+    if isinstance(error, CombeeError):
+        return error.code
+    return "Cancelled" if isinstance(error, asyncio.CancelledError) else BugError.code
 
 
 def _final(meaning: EndpointError | Quirk, error: StatusError, question: Query) -> EndpointError:

@@ -60,6 +60,10 @@ class Visit:
         self.cached_tokens += completion.cached_tokens
         self.lost_tokens += completion.lost_tokens
 
+    def unanswered(self, tokens: int) -> None:
+        """Add what a call may have used that was not answered."""
+        self.lost_tokens += tokens
+
 
 def new_key() -> str:
     """Return a random key that nobody can guess."""
@@ -187,7 +191,7 @@ class ModelProxy:
             visit.asking.discard(task)
 
     async def _ask_model(self, visit: Visit, request: ChatRequest) -> Completion:
-        completion = (await self._client.ask(request)).completion
+        completion = (await self._client.ask(request, visit.unanswered)).completion
         visit.used(completion)
         return completion
 

@@ -15,10 +15,15 @@ class Call:
     queued: float = 0.0
     attempts: int = 0
     lost: int = 0
-    """Requests that a server may be working on, or worked on for nothing."""
+    """Requests that a server may be working on, or worked on, those that it answered included."""
     holds: list[Hold] = field(default_factory=list)
     """What those may use, and the one that is answered."""
     reasons: list[str] = field(default_factory=list)
+
+    @property
+    def beside(self) -> int:
+        """The requests beside the one whose answer counts that a server may have worked on."""
+        return max(0, self.lost - 1)
 
     def sent(self, hold: Hold | None) -> None:
         """Note a request that goes out now."""

@@ -190,7 +190,7 @@ class CallRecord:
     was sent (a hit: at which the memo was asked). ``seconds`` is that attempt's latency; a hit
     carries the recorded one. ``queued_seconds`` is the wait for a slot and for the rate limits.
     ``error`` is the error's code when the call failed ("Cancelled" when it was cancelled); the token
-    counts are then 0.
+    counts but ``lost_tokens`` are then 0.
     """
 
     role: str
@@ -206,12 +206,14 @@ class CallRecord:
     error: str = ""
     hedged: bool = False
     lost_tokens: int = 0
+    sent: bool = True
+    """whether a server, or a user's program, may have worked on it: otherwise it costs nothing."""
 
     @classmethod
     def of(cls, role: str, done: Completion | None, *, hit: bool, error: str = "") -> CallRecord:
         """Return the record of one attempt that ended with ``done``, or with an error where there is none."""
         if done is None:
-            return cls(role, 0.0, 0.0, 0.0, 0, 0, 0, hit, 1, error=error)
+            return cls(role, 0.0, 0.0, 0.0, 0, 0, 0, hit, 1, error=error, sent=not error)
         tokens = done.prompt_tokens, done.completion_tokens, done.cached_tokens
         hedged = done.hedged and not hit
         return cls(
