@@ -195,7 +195,7 @@ def test_a_rollout_budget_is_never_overrun_and_exits_4(
     path = manifest(
         train=rows(100),
         held_out=few,
-        budget={"rollouts": 120, "money": 100.0},
+        budget={"rollouts": 120, "money": 100.0, "primary": "money"},
         prices={
             "currency": "EUR",
             "models": [{"name": MODEL, "promptPerMillionTokens": 2, "completionPerMillionTokens": 8}],
@@ -210,7 +210,8 @@ def test_a_rollout_budget_is_never_overrun_and_exits_4(
     answered = [json.loads(line) for line in counting.log.read_text().splitlines()]
     assert sum(row["role"] == "rollout" for row in answered) <= 120
     assert (tmp_path / "out" / "report.html").exists()
-    (cost,) = (line for line in result["budget"] if line["name"] == "money")
+    cost, *others = result["budget"]
+    assert cost["name"] == "money" and [line["name"] for line in others[:2]] == ["rollouts", "tokens"]
     used = result["usage"].values()
     tokens = [sum(role[name] for role in used) for name in ("promptTokens", "completionTokens")]
     assert cost["spent"] == pytest.approx((2 * tokens[0] + 8 * tokens[1]) / 1e6, abs=1e-4)

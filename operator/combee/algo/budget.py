@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
-LimitName = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money"]
-_NAMES: tuple[LimitName, ...] = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money")
+from combee.api.run import LimitName
+
+_NAMES: tuple[LimitName, ...] = get_args(LimitName)
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,7 @@ RULES: tuple[Rule, ...] = (
     _primary("tokens"),
     _primary("gpuSeconds"),
     _primary("wallClockSeconds"),
+    _primary("money"),
     _engine_ref("task", optional=False),
     _engine_ref("proposer", optional=False),
     _engine_ref("evaluator", optional=True),

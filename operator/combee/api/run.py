@@ -28,7 +28,7 @@ from combee.api.parts import Hardware, Models, PodTemplate, RoleModel, Task
 from combee.api.prices import ModelPrice, Prices
 from combee.api.stores import Queue, Store, default_store
 
-PrimaryBudget = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds"]
+LimitName = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money"]
 Discipline = Literal["Strict", "Advisory"]
 
 
@@ -176,8 +176,8 @@ class Budget(Model):
         le=1e12,
         description="What models and GPUs may cost, by prices and in its currency.",
     )
-    primary: PrimaryBudget | None = Field(
-        default=None, description="The limit that binds, and is told first. Absent: rollouts."
+    primary: LimitName | None = Field(
+        default=None, description="The limit that binds, and is checked and told first. Absent: rollouts."
     )
 
     @model_validator(mode="after")
@@ -188,6 +188,11 @@ class Budget(Model):
                 f"primary {self.primary} has no limit", f"Add {self.primary}: <limit>, or change primary."
             )
         return self
+
+    @property
+    def first(self) -> LimitName:
+        """The limit that is told first."""
+        return self.primary or "rollouts"
 
 
 class Workers(Model):

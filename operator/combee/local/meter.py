@@ -179,19 +179,12 @@ class Meter:
             )
             if plan
             else None,
-            budget=_budget_text(self.spec, self.guard),
+            budget=_budget_text(self.guard),
             notes=tuple(self.notes),
         )
 
 
-def _budget_text(spec: RunSpec, guard: BudgetGuard) -> str:
-    parts = [
-        f"{name} {used:,}/{limit:,}"
-        for name, used, limit in (
-            ("rollouts", guard.rollouts, spec.budget.rollouts),
-            ("tokens", guard.tokens, spec.budget.tokens),
-            ("money", round(guard.money, 2), spec.budget.money),
-        )
-        if limit is not None
-    ]
-    return ", ".join(parts)
+def _budget_text(guard: BudgetGuard) -> str:
+    used = {"rollouts": guard.rollouts, "tokens": guard.tokens, "money": round(guard.money, 2)}
+    limits = [(name, limit) for _, name, limit in guard.limits.by_name if name in used]
+    return ", ".join(f"{name} {used[name]:,}/{limit:,}" for name, limit in limits)

@@ -47,7 +47,8 @@ class DataFacts:
 
 def limits_of(spec: RunSpec) -> Limits:
     """Return the manifest's budget; an absent figure is no limit."""
-    return Limits(**{limit.name: getattr(spec.budget, limit.name) for limit in fields(Limits)})
+    stated = {limit.name: getattr(spec.budget, limit.name) for limit in fields(Limits)}
+    return Limits(**stated | {"primary": spec.budget.first})
 
 
 @dataclass(frozen=True, slots=True)

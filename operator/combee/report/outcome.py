@@ -305,7 +305,7 @@ def _budget(session: Session) -> tuple[BudgetLine, ...]:
         if session.gpu_seconds
         else ()
     )
-    return (
+    lines = (
         BudgetLine(name="rollouts", spent=spend.rollouts, limit=budget.rollouts),
         BudgetLine(name="tokens", spent=spend.tokens, limit=budget.tokens),
         BudgetLine(
@@ -314,6 +314,7 @@ def _budget(session: Session) -> tuple[BudgetLine, ...]:
         *held,
         *cost,
     )
+    return tuple(sorted(lines, key=lambda line: line.name != budget.first))
 
 
 def _learned(session: Session, records: _Records) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class ProgressState:
     elapsed_seconds: float = 0.0
     eta_seconds: float | None = None
     budget: str = ""
-    """what is left of the primary budget, such as ``312 of 4,000 rollouts``."""
+    """what is used of each limit, such as ``rollouts 312/4,000``, the primary first."""
     notes: tuple[str, ...] = ()
     """the last warnings; screens say each one once, when it comes."""
     simulated: bool = False

@@ -55,7 +55,7 @@ LEARNING: dict[str, Any] = {
 }
 
 
-def shown(changes: dict[str, Any] | None = None, *, suspend: bool = False, **budget: int) -> Shown:
+def shown(changes: dict[str, Any] | None = None, *, suspend: bool = False, **budget: Any) -> Shown:
     """A run's view; ``changes`` to the status of one that learns."""
     status = RunStatus.model_validate({**LEARNING, **(changes or {})})
     limits = Budget.model_validate(budget or {"rollouts": 4000})

@@ -52,6 +52,12 @@ def test_hostile_words_drive_no_terminal() -> None:
     assert "\\u{1b}[2Jgone" in said
 
 
+def test_the_primary_limit_comes_first() -> None:
+    spend = {"rollouts": 312, "tokens": 5, "money": 1.84, "currency": "EUR"}
+    said = printed(shown({"spend": spend}, rollouts=4000, money=25.0, primary="money"))
+    assert said.index("1.84 EUR, of 25") < said.index("rollouts    ") < said.index("tokens    ")
+
+
 def test_an_empty_status_is_shown_too() -> None:
     said = text(view(Shown("new", "team-a", RunStatus(), shown().budget, 0.0)), 100)
     assert said.startswith("new · team-a · Pending\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_screen import PLAN
 
-from combee.algo.budget import Spend
+from combee.algo.budget import Limits, Spend
 from combee.assembly.guard import BudgetGuard
 from combee.assembly.manifest import read_run
 from combee.cli.screen import Screen
@@ -28,6 +28,12 @@ def meter() -> tuple[Meter, io.StringIO]:
     guard = BudgetGuard.of(spec, lambda: 0.0)
     facts = DataFacts(train_rows=500, select_rows=150, gate_rows=150, test_rows=0, digests={})
     return Meter("formula-ace", spec, facts, Screen("plain", stream=said), guard), said
+
+
+def test_the_primary_limit_comes_first(meter: tuple[Meter, io.StringIO]) -> None:
+    it, _ = meter
+    it.guard.limits = Limits(rollouts=4000, tokens=1_000_000, money=2.5, primary="money")
+    assert it.screen_state().budget == "money 0.0/2.5, rollouts 0/4,000, tokens 0/1,000,000"
 
 
 def test_iterations_of_an_earlier_session_have_their_numbers_and_sizes(

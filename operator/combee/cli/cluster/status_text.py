@@ -231,6 +231,10 @@ def _inputs(status: RunStatus) -> Iterator[str]:
 
 
 def _budget(shown: Shown, ascii_only: bool) -> Iterator[str]:
+    yield from sorted(_limits(shown, ascii_only), key=lambda line: not line.startswith(shown.budget.first))
+
+
+def _limits(shown: Shown, ascii_only: bool) -> Iterator[str]:
     spend, budget = shown.status.spend, shown.budget
     for name, spent, limit in (
         ("rollouts", spend.rollouts, budget.rollouts),
