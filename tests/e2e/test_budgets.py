@@ -89,6 +89,19 @@ def test_no_budget_is_exceeded_by_more_than_the_calls_in_flight() -> None:
     assert spent_all > BUDGETS / 3 and killed > BUDGETS / 10
 
 
+@pytest.mark.parametrize("seed", [1, 14, 21, 28])
+def test_a_run_that_the_clock_stops_says_what_it_learned_is_worth(seed: int) -> None:
+    """On a server that keeps its pace there is time for the look at gate."""
+    draw = random.Random(seed)
+    budget = {"wallClockSeconds": int(draw.uniform(0.25, 0.9) * WHOLE["wallClockSeconds"])}
+    it = world(seed, budget, draw.choice((4, 16)), draw.choice((5, 10)))
+    it.server_faults = Faults()
+    end = it.session()
+    assert end is not None and end.name == "BudgetExhausted"
+    assert "gate" in end.reason and "budget.wallClockSeconds" in end.reason
+    assert it.seconds <= budget["wallClockSeconds"]
+
+
 def test_a_run_that_is_killed_again_and_again_still_ends_at_its_wall_clock() -> None:
     """Killed in each step, it never finishes one; what it took counts all the same."""
     it = world(1, {"wallClockSeconds": 30}, width=4, size=20)

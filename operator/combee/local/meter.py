@@ -63,7 +63,6 @@ class Meter:
     total: int = 0
     calls: int = 0
     hits: int = 0
-    profile_seconds: float = 0.0
     moved_at: float = field(default_factory=time.monotonic)
     """When the last iteration ended, or profile, or the session began."""
     mapped: int = 0
@@ -112,8 +111,6 @@ class Meter:
         """Record a new state. The listener also gets the plans that an earlier session froze."""
         if after.phase != before.phase or after.iteration > before.iteration:
             self.moved_at, self.mapped = time.monotonic(), 0
-        if before.phase == "Profiling" and after.phase == "Learning":
-            self.profile_seconds = after.spend.wall_clock_seconds
         if after.iteration > before.iteration:
             if before.iteration in plans:
                 self.planned(plans[before.iteration], before)
@@ -174,7 +171,6 @@ class Meter:
                 self.spec,
                 state,
                 plan.batch_size,
-                profile_seconds=self.profile_seconds,
                 begun_seconds=time.monotonic() - self.moved_at,
             )
             if plan

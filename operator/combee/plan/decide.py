@@ -220,11 +220,11 @@ def evaluation_due(spec: RunSpec, state: RunState, done: int) -> bool:
     return done >= total or done // grid > state.evaluated_at // grid
 
 
-def _closing_cost(spec: RunSpec, state: RunState) -> Spend:
+def _closing_cost(state: RunState) -> Spend:
     """Estimate what scoring select once more and the closing look at gate and test will cost."""
     if state.facts is None or state.facts.select_rows == 0:
         return Spend()
-    rollouts = state.facts.select_rows + 2 * (state.facts.gate_rows + state.facts.test_rows)
+    rollouts = state.facts.select_rows + state.facts.look_rollouts
     return Spend(rollouts=rollouts, tokens=int(rollouts * _tokens_a_rollout(state)))
 
 
@@ -252,7 +252,7 @@ def _priced(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> tuple[S
     per_token = money / state.spend.tokens if state.spend.tokens else 0.0
     per_example, closing = (
         replace(cost, money=cost.tokens * per_token)
-        for cost in (state.per_example or _first_guess(state), _closing_cost(spec, state))
+        for cost in (state.per_example or _first_guess(state), _closing_cost(state))
     )
     return replace(state.spend, money=money), per_example, closing
 
@@ -266,20 +266,27 @@ def _first_guess(state: RunState) -> Spend:
 
 
 def _over_budget(facts: _Facts, state: RunState) -> Outcome | None:
+    limits = limits_of(facts.spec)
+    spent, per_example, closing = _priced(facts.spec, state, facts.gpu_seconds)
     spent = replace(
-        state.spend,
-        wall_clock_seconds=max(state.spend.wall_clock_seconds, facts.elapsed_seconds),
-        gpu_seconds=max(state.spend.gpu_seconds, facts.gpu_seconds),
-        money=money_of(facts.spec, state.usage, facts.gpu_seconds),
+        spent,
+        wall_clock_seconds=max(spent.wall_clock_seconds, facts.elapsed_seconds),
+        gpu_seconds=max(spent.gpu_seconds, facts.gpu_seconds),
     )
-    exceeded = fits(spent, Spend(), limits_of(facts.spec))
+    exceeded = fits(spent, Spend(), limits)
     if exceeded is not None:
         return Outcome("BudgetExhausted", exceeded.is_spent)
-    affordable = _affordable(facts.spec, state, facts.gpu_seconds)
-    if affordable is not None and affordable < 1 and facts.snapshot.given_iterations is None:
-        reason = "what is left of the budget does not pay for another iteration and the closing evaluation"
-        return Outcome("BudgetExhausted", reason)
-    return None
+    if facts.snapshot.given_iterations is not None:
+        return None
+    # The first iteration is tried whatever it takes, the next ones if they can take as long as the last.
+    seconds = state.iteration_seconds and state.iteration_seconds + state.look_seconds
+    short = fits(spent, per_example + closing + Spend(wall_clock_seconds=seconds), limits)
+    if short is None:
+        return None
+    left = (
+        f"what is left of budget.{short.name} does not pay for another iteration and the closing evaluation"
+    )
+    return Outcome("BudgetExhausted", left)
 
 
 def _evaluate(facts: _Facts, state: RunState) -> Plan:
@@ -298,7 +305,8 @@ def _evaluate(facts: _Facts, state: RunState) -> Plan:
     if summary.error:
         return _failed(state, summary)
     state = charge(state, summary)
-    return _done(state, stop if stop.name == "BudgetExhausted" else gated(summary.scores, stop))
+    verdict = gated(summary.scores, stop)
+    return _done(state, replace(verdict, name=stop.name) if stop.name == "BudgetExhausted" else verdict)
 
 
 def gated(scores: Mapping[str, float], stop: Outcome) -> Outcome:

@@ -170,8 +170,7 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
         return Range(0, 0), Range(learning, learning)
     every = spec.stopping.evaluate_every
     marks = math.ceil(learning / every) if every else EVALUATIONS_PER_RUN
-    closing = 2 * (facts.gate_rows + facts.test_rows)
-    fixed = learning + facts.select_rows * (1 + min(len(batches), marks)) + closing
+    fixed = learning + facts.select_rows * (1 + min(len(batches), marks)) + facts.look_rollouts
     least = batches[: 1 if spec.stopping.target_score is not None else spec.stopping.patience]
     examples, cost = sum(batch.size for batch in least), _cost(spec, shape, 1, 1)
     scored = min(len(least), 1) if cost.knows_select else len(least)

@@ -16,23 +16,22 @@ from combee.plan.state import RunState
 
 
 def seconds_left(
-    spec: RunSpec, state: RunState, batch_size: int, *, profile_seconds: float, begun_seconds: float = 0.0
+    spec: RunSpec, state: RunState, batch_size: int, *, begun_seconds: float = 0.0
 ) -> float | None:
     """Return the seconds that are left, over 0; None where nothing can be said.
 
     ``batch_size``: of the iteration that was begun ``begun_seconds`` ago; in the closing phase the look at
-    gate was begun then. ``profile_seconds``: the part of the state's seconds that profile took. When the
-    last thing that a run does takes longer than expected, the estimate was wrong, and there is no other.
+    gate was begun then. When the last thing that a run does takes longer than expected, the estimate was
+    wrong, and there is no other.
     """
     facts = state.facts
     if facts is None or state.outcome is not None:
         return None
-    a_row = profile_seconds / facts.select_rows if facts.select_rows else 0.0
-    closing = a_row * 2 * (facts.gate_rows + facts.test_rows)
+    closing = state.look_seconds
     later = facts.train_rows * spec.method.epochs - state.examples_done - batch_size
     if state.phase != "Learning":
         left = closing - begun_seconds
-    elif (iteration := _iteration_seconds(spec, state, batch_size, profile_seconds)) is None:
+    elif (iteration := _iteration_seconds(spec, state, batch_size)) is None:
         return None
     elif later > 0:
         left = max(0.0, iteration - begun_seconds) + iteration * later / batch_size + closing
@@ -42,10 +41,9 @@ def seconds_left(
     return left if left > 0 else None
 
 
-def _iteration_seconds(
-    spec: RunSpec, state: RunState, batch_size: int, profile_seconds: float
-) -> float | None:
+def _iteration_seconds(spec: RunSpec, state: RunState, batch_size: int) -> float | None:
     """Return the seconds that an iteration is expected to take, None where nothing tells."""
+    profile_seconds = state.profile_seconds
     if batch_size < 1:
         return None
     if state.examples_done:

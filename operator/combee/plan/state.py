@@ -37,6 +37,11 @@ class DataFacts:
         return self.select_rows + self.gate_rows
 
     @property
+    def look_rollouts(self) -> int:
+        """The rollouts of the closing look at gate and test: of the best artifact and of the start."""
+        return 2 * (self.gate_rows + self.test_rows)
+
+    @property
     def refusal(self) -> str:
         """Why heldOut cannot judge any gain, however large; empty when it can."""
         if can_ever_detect(self.gate_rows, 0.05):
@@ -105,10 +110,21 @@ class RunState:
     """whole iterations as measured, the newest last."""
     per_example: Spend | None = None
     """what one example of the last iteration cost; None before the first."""
+    profile_seconds: float = 0.0
+    iteration_seconds: float = 0.0
+    """how long profile and the last iteration took; 0 where they are not done, or an earlier version did not
+    say."""
     token_factor: float = 1.0
     stop: Outcome | None = None
     """why learning stopped; the gate is looked at afterwards."""
     outcome: Outcome | None = None
+
+    @property
+    def look_seconds(self) -> float:
+        """How long the closing look is expected to take, at the pace of profile's rollouts."""
+        if self.facts is None or not self.facts.select_rows:
+            return 0.0
+        return self.profile_seconds / self.facts.select_rows * self.facts.look_rollouts
 
 
 def after_profile(state: RunState, summary: StepSummary) -> RunState:
@@ -125,6 +141,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
     return replace(
         charge(state, summary),
         phase="Learning",
+        profile_seconds=spend_of(summary).wall_clock_seconds,
         facts=facts,
         artifact=summary.outputs["artifact"],
         baseline_select=select,
@@ -158,6 +175,7 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
         artifact=summary.outputs["artifact"],
         observations=(*state.observations, *observed(summary))[-MAX_OBSERVATIONS:],
         per_example=per_example,
+        iteration_seconds=used.wall_clock_seconds,
         token_factor=summary.scores.get("tokenFactor", state.token_factor),
     )
     return _ranked(state, plan, summary)

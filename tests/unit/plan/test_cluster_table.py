@@ -229,7 +229,8 @@ def test_a_spent_budget_publishes_what_holds_on_gate() -> None:
     second = ask(state, done("evaluate", 3))
     assert names(second) == ["i003-publish-a0"]
     last = ask(second.memory, done("publish", 3))
-    assert last.outcome == Outcome("BudgetExhausted", "spent")
+    assert last.outcome is not None and last.outcome.name == "BudgetExhausted"
+    assert last.outcome.reason.startswith("held-out gate rose by") and last.outcome.reason.endswith("; spent")
 
 
 # -- over, suspended, out of budget --------------------------------------------------------------------

@@ -39,13 +39,13 @@ def spec(**changes: object) -> RunSpec:
 FIXED = {"mode": "Fixed", "size": 50, "reason": "test"}
 
 
-def ask(state: RunState, snapshot: Snapshot | None = None, **changes: object):
+def ask(state: RunState, snapshot: Snapshot | None = None, elapsed_seconds: float = 0.0, **changes: object):
     return decide(
         spec=spec(batching=FIXED, **changes),
         who=WHO,
         state=state,
         snapshot=snapshot or Snapshot(),
-        elapsed_seconds=0.0,
+        elapsed_seconds=elapsed_seconds,
     )
 
 
@@ -212,6 +212,25 @@ def test_a_budget_shrinks_the_last_batch_rather_than_being_overrun() -> None:
     assert "budget" in got.freeze.batch_reason
 
 
+@pytest.mark.parametrize(
+    ("elapsed", "iteration_seconds", "goes_on"),
+    [(49.0, 30.0, True), (51.0, 30.0, False), (99.0, 0.0, True), (101.0, 0.0, False)],
+    ids=["fits", "no time for the look", "the first is tried", "over"],
+)
+def test_the_clock_leaves_time_for_the_closing_look(
+    elapsed: float, iteration_seconds: float, goes_on: bool
+) -> None:
+    assert LEARNING.facts is not None
+    timed = replace(LEARNING, iteration_seconds=iteration_seconds)
+    a_row = 20.0 / LEARNING.facts.look_rollouts
+    timed = replace(timed, profile_seconds=a_row * LEARNING.facts.select_rows)
+    got = ask(timed, budget={"wallClockSeconds": 100}, elapsed_seconds=elapsed)
+    assert (got.freeze is not None) == goes_on
+    assert goes_on or (got.state.stop is not None and "wallClockSeconds" in got.state.stop.reason)
+    obeyed = ask(timed, Snapshot(given_iterations=2), budget={"wallClockSeconds": 100}, elapsed_seconds=51.0)
+    assert obeyed.freeze is not None
+
+
 STOPPED = replace(LEARNING, phase="Evaluating", stop=Outcome("Done", "1 epoch done"), iteration=2)
 
 
@@ -265,10 +284,10 @@ def test_the_gate_decides(best: float, low: float, high: float, name: str, reaso
     assert got.state.phase == "Complete"
 
 
-def test_a_spent_budget_stays_the_outcome_whatever_the_gate_says() -> None:
+def test_a_spent_budget_stays_the_outcome_and_says_what_the_gate_says() -> None:
     state = replace(BETTER, stop=Outcome("BudgetExhausted", "spent"))
     assert ask(state, Snapshot({evaluation(0.9).step: evaluation(0.9)})).outcome == Outcome(
-        "BudgetExhausted", "spent"
+        "BudgetExhausted", "held-out gate rose by +0.400 (95 % interval +0.100 to +0.300); spent"
     )
 
 

@@ -27,7 +27,7 @@ CLOSING = 2 * 10
 
 
 def left(state: RunState, *, size: int = 250, begun: float = 0.0, profile: float = 10.0) -> float | None:
-    return seconds_left(SPEC, state, size, profile_seconds=profile, begun_seconds=begun)
+    return seconds_left(SPEC, replace(state, profile_seconds=profile), size, begun_seconds=begun)
 
 
 @pytest.mark.parametrize(

@@ -182,11 +182,8 @@ def _planned(memory: Memory, total: int, batch: int | None) -> int | None:
 
 
 def _eta(about: About, memory: Memory, batch_size: int) -> float | None:
-    """Return the seconds to the end as of the last change, by the pace of the iterations that are noted."""
-    learned, state = sum(note.batch_size for note in memory.notes), memory.run
-    pace = sum(note.seconds for note in memory.notes) / learned if learned else 0.0
-    profile_seconds = max(0.0, state.spend.wall_clock_seconds - pace * state.examples_done)
-    left = seconds_left(about.spec, state, batch_size, profile_seconds=profile_seconds)
+    """Return the seconds to the end as of the last change."""
+    left = seconds_left(about.spec, memory.run, batch_size)
     return None if memory.ended or left is None else round(left, 1)
 
 
