@@ -127,6 +127,18 @@ class Prompt:
     max_output_tokens: int = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """What keeps an iteration's proposals from being all alike: part of its frozen plan."""
+
+    temperature: float
+    """the least that its proposer's answers are drawn at."""
+    fresh: bool = False
+    """whether it builds on what the run started from, and not on what leads."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """(kind of edit, how likely it is drawn); empty where all are as likely."""
+
+
 def example_of(source: str) -> str:
     """Return the example id inside a source (a trajectory id): ``"17"`` of ``"17@2"``."""
     return source.rpartition("@")[0] or source

@@ -125,6 +125,8 @@ class Reason(StrEnum):
     """the score on select rose within the patience."""
     PLATEAU = "Plateau"
     """no better score within the patience."""
+    PROPOSER_REPEATS = "ProposerRepeats"
+    """nothing that was proposed last was new."""
     NOT_EVALUATED = "NotEvaluated"
     """no score yet."""
     ROLLOUTS_SPENT = "RolloutsSpent"
@@ -189,7 +191,7 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.ENGINES_READY, "False"): (R.STARTING, R.SCALED_DOWN, R.LOAD_FAILED, R.NOT_READY, R.CRASHING),
     (T.ENGINES_READY, "Unknown"): (R.NOT_STARTED,),
     (T.CONVERGING, "True"): (R.IMPROVING,),
-    (T.CONVERGING, "False"): (R.PLATEAU,),
+    (T.CONVERGING, "False"): (R.PLATEAU, R.PROPOSER_REPEATS),
     (T.CONVERGING, "Unknown"): (R.NOT_EVALUATED,),
     (T.BUDGET_EXHAUSTED, "True"): (
         R.ROLLOUTS_SPENT,

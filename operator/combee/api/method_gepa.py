@@ -73,6 +73,13 @@ class GepaOptions(Options):
         description="Most variants that an iteration builds on side by side, each on its share of the "
         "batch. The first iterations have fewer where the front does.",
     )
+    diversity: Bool = Field(
+        default=False,
+        description="Ask for one kind of edit a proposal (rephrase, reorder, examples, channel, insert, "
+        "delete), drawn by what each has lifted on select from iteration 5 on; raise the proposer's "
+        "temperature while nothing improves; tell it which changes lost; start from the given prompt anew "
+        "when a run is stuck.",
+    )
     map_template: Template | None = Field(
         default=None,
         description="How a call is asked about some records; it holds <curr_param> and <side_info>. "
@@ -91,8 +98,10 @@ class GepaOptions(Options):
 
     @model_serializer(mode="wrap")
     def _digest_as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out one variant in flight, so that manifests from before the field keep their digest."""
+        """Leave out what manifests from before these fields mean, so that they keep their digest."""
         data: dict[str, Any] = handler(self)
+        if not self.diversity:
+            data.pop("diversity", None)
         if self.variants_in_flight == 1:
             data.pop("variantsInFlight", None)
             data.pop("variants_in_flight", None)

@@ -120,6 +120,11 @@ class Method(Model):
         return int(getattr(self.stated, "variants_in_flight", 1))
 
     @property
+    def diversity(self) -> bool:
+        """Whether each of its proposals is an edit of some kind, and a run that is stuck starts afresh."""
+        return getattr(self.stated, "diversity", False) is True
+
+    @property
     def has_components(self) -> bool:
         """Whether it learns a prompt whose parts are improved by themselves."""
         return self.stated.has_components

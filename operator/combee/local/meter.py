@@ -17,7 +17,7 @@ from combee.assembly.guard import BudgetGuard
 from combee.clients.model.chat import CallRecord
 from combee.clients.model.limits import RunLimits
 from combee.plan.remaining import seconds_left
-from combee.plan.state import DataFacts, RunState
+from combee.plan.state import DataFacts, RunState, repeats
 from combee.plan.types import IterationPlan
 from combee.report.progress import ProgressState
 from combee.steps import kind_of
@@ -124,6 +124,8 @@ class Meter:
                 elapsed_seconds=spent.wall_clock_seconds,
             )
             self.listener.iteration(counted)
+            if says := repeats(after):
+                self.note(says)
         self.state = after
         if after.iteration in plans:
             self.planned(plans[after.iteration], after)

@@ -26,6 +26,7 @@ from combee.methods.protocol import (
     Merged,
     ParseError,
     Part,
+    Proposals,
     Refusal,
     Rendered,
     RolloutReply,
@@ -35,7 +36,7 @@ from combee.methods.protocol import (
 )
 from combee.methods.retention import carried_all
 from combee.methods.verification import Verified, Verifying
-from combee.records import Lesson, Message, Prompt, Reflection, Trajectory
+from combee.records import Diversity, Lesson, Message, Prompt, Reflection, Trajectory
 
 A = TypeVar("A", bound=Artifact)
 SUMMARIZE = """\
@@ -112,11 +113,18 @@ class Method(ABC, Generic[A]):
 
     # one example
     def working(
-        self, artifact: A, *, budget_tokens: int, verify: Verify, variants: int = 1
+        self,
+        artifact: A,
+        *,
+        budget_tokens: int,
+        verify: Verify,
+        variants: int = 1,
+        diversity: Diversity | None = None,
     ) -> list[Rendered]:
         """Return the texts that an iteration works with: what its agents see and its proposals change.
 
         There are at most ``variants``, each of another ``variant``; by default the one that would be served.
+        ``diversity`` is given only where the manifest or a given plan asks for it.
         """
         return [self.render(artifact, budget_tokens=budget_tokens, verify=verify)]
 
@@ -219,6 +227,18 @@ class Method(ABC, Generic[A]):
         ids: Mapping[str, str] | None = None,
     ) -> A:
         """Add updates and votes, text by text; ``ids``: a text's ``Rendered.ids`` (None: the artifact's)."""
+
+    def proposals(
+        self, before: A, after: A, updates: Sequence[Update], shown: Sequence[Rendered]
+    ) -> Proposals:
+        """Return how much of what an iteration proposed is new: ``apply`` made ``after`` of ``before`` and
+        the ``updates`` to the texts ``shown``. By default nothing is counted."""
+        return Proposals()
+
+    def edit_weights(self, artifact: A) -> Mapping[str, float]:
+        """Return how likely each kind of edit is to be drawn next, by what those before lifted; by default
+        there are no kinds."""
+        return {}
 
     # what is let in
     def leak_corpus(self, texts: Iterable[str]) -> LeakCorpus:

@@ -29,6 +29,7 @@ from typing import Any, Literal, Protocol, Self
 
 from combee.algo.ranges import Range
 from combee.algo.seeds import digest_of
+from combee.algo.tokens import estimate_tokens
 from combee.errors import CombeeError
 from combee.records import Reflection, Shown
 
@@ -117,6 +118,9 @@ class Rendered:
     """bullet id -> entry digest, of the bullets in ``text``."""
     components: tuple[tuple[str, str], ...] = ()
     """(name, text) of its parts, where it has several that are improved by themselves."""
+    tried: tuple[tuple[str, str], ...] = ()
+    """(component, line) of what was proposed before and did not hold, with the reason: told to proposers,
+    never to agents, so that it is not proposed again. The component is empty where there are none."""
 
     @property
     def shown(self) -> Shown:
@@ -277,6 +281,35 @@ class Cost:
     """calls of its group-by; None: as many as there are lessons that say nearly the same."""
     kept: float = 0.1
     """entries for each example that come to be shown, of 50 tokens each, as preview expects them."""
+
+
+TRIED_TOKENS = 300
+"""Most tokens that a call is told of what did not hold."""
+
+
+def tried_within(lines: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the first lines of ``Rendered.tried`` that fit in ``TRIED_TOKENS``, of each component.
+
+    >>> long = "x" * 800
+    >>> len(tried_within([("", long), ("", long), ("other", long)]))
+    2
+    """
+    room: dict[str, int] = {}
+    kept: list[tuple[str, str]] = []
+    for component, line in lines:
+        left = room.get(component, TRIED_TOKENS) - estimate_tokens(line)
+        if left >= 0:
+            kept.append((component, line))
+            room[component] = left
+    return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposals:
+    """How much was proposed in an iteration, and how much of it says what was decided before."""
+
+    made: int = 0
+    repeated: int = 0
 
 
 VariantKind = Literal["start", "rewrite", "lessons", "merge"]

@@ -19,6 +19,7 @@ from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
+from combee.plan.diversity import diversity_of
 from combee.plan.engine import hardware_slots
 from combee.plan.money import money_of
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
@@ -201,6 +202,7 @@ def iteration_plan(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> 
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,
         variants=variants,
+        diversity=diversity_of(spec, state),
     )
 
 

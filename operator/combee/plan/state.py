@@ -15,9 +15,11 @@ from combee.algo.stats import can_ever_detect
 from combee.api.run import RunSpec
 from combee.errors import BugError
 from combee.plan.observed import Observed, observed
-from combee.plan.types import IterationPlan, Outcome, StepSummary, Usage, add_usage
+from combee.plan.types import EDIT, IterationPlan, Outcome, StepSummary, Usage, add_usage
 
 MAX_OBSERVATIONS = 64
+ENOUGH_EXAMPLES = 8
+"""Examples without a new proposal from which the proposer is said to repeat itself."""
 SPLITS = ("train", "heldOut", "test")
 
 
@@ -115,6 +117,12 @@ class RunState:
     """how long profile and the last iteration took; 0 where they are not done, or an earlier version did not
     say."""
     token_factor: float = 1.0
+    repeating: int = 0
+    """iterations in a row, up to the last one, in which nothing that was proposed was new."""
+    repeating_examples: int = 0
+    """the examples that these learned from."""
+    edit_weights: tuple[tuple[str, float], ...] = ()
+    """(kind of edit, how likely the next is of it), as the last iteration left them."""
     stop: Outcome | None = None
     """why learning stopped; the gate is looked at afterwards."""
     outcome: Outcome | None = None
@@ -178,7 +186,39 @@ def after_iteration(state: RunState, plan: IterationPlan, summary: StepSummary) 
         iteration_seconds=used.wall_clock_seconds,
         token_factor=summary.scores.get("tokenFactor", state.token_factor),
     )
-    return _ranked(state, plan, summary)
+    if weights := edit_weights(summary):
+        state = replace(state, edit_weights=weights)
+    return _ranked(_repeated(state, plan, summary), plan, summary)
+
+
+def edit_weights(summary: StepSummary) -> tuple[tuple[str, float], ...]:
+    """Return the weights of edits that an iteration left, by kind in order; nothing where it left none."""
+    named = summary.scores.items()
+    return tuple(sorted((name.removeprefix(EDIT), value) for name, value in named if name.startswith(EDIT)))
+
+
+def _repeated(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:
+    """Return the state with one iteration more, or none, in which nothing proposed was new. One in which
+    nothing was proposed says nothing of that."""
+    proposed, repeated = (summary.counts.get(name, 0) for name in ("proposed", "repeated"))
+    if not proposed:
+        return state
+    if repeated < proposed:
+        return replace(state, repeating=0, repeating_examples=0)
+    examples = state.repeating_examples + plan.batch_size
+    return replace(state, repeating=state.repeating + 1, repeating_examples=examples)
+
+
+def repeats(state: RunState) -> str:
+    """Return the sentence that says that the proposer repeats itself; empty while it does not, or while too
+    few examples speak for it: two in a row may just teach what is known."""
+    if state.repeating_examples < ENOUGH_EXAMPLES:
+        return ""
+    what = "iteration" if state.repeating == 1 else f"{state.repeating} iterations"
+    return (
+        f"the proposer repeats itself: in the last {what} with proposals ({state.repeating_examples:,} "
+        "examples) each of them was known, or tried and refused"
+    )
 
 
 def _ranked(state: RunState, plan: IterationPlan, summary: StepSummary) -> RunState:

@@ -16,14 +16,18 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from combee.api.aggregation import Merge, Strategy
 from combee.errors import BugError, UserError
+from combee.records import Diversity
 from combee.strategies import leaves_in_map
 
-PLAN_VERSION = 3
-"""Version 2 added ``trial`` and 3 ``variants``; a plan without use for those is written as version 2."""
-ONE_TEXT_VERSION = 2
+PLAN_VERSION = 4
+"""Version 2 added ``trial``, 3 ``variants`` and 4 ``diversity``; a plan is written as the oldest that holds
+it."""
+SEVERAL_TEXTS_VERSION, ONE_TEXT_VERSION = 3, 2
 OLDEST_PLAN_VERSION = 1
 """A plan of version 1 says nothing of trials and is read as no trial."""
 SUMMARY_VERSION = 1
+EDIT = "edit."
+"""What the names of ``scores`` begin with that are weights of kinds of edits."""
 _LOST = "lostTokens."
 _GIVE_PLANS = "Give the folder `plans` of an earlier run"
 MAX_SUMMARY_BYTES = 2048
@@ -62,7 +66,14 @@ class IterationPlan:
     """whether its size was chosen to be measured."""
     variants: int = 1
     """the most texts of the artifact worked with side by side, each on its share of the batch."""
+    diversity: Diversity | None = None
+    """what keeps its proposals from being all alike; None where the manifest does not ask for it."""
     version: int = PLAN_VERSION
+
+    @property
+    def least_temperature(self) -> float:
+        """The least temperature of its proposer."""
+        return self.diversity.temperature if self.diversity else 0.0
 
     @property
     def leaves_in_map(self) -> bool:
@@ -72,9 +83,12 @@ class IterationPlan:
     def to_json(self) -> bytes:
         """Return canonical bytes, of the oldest version that can hold the plan: equal plans, equal bytes."""
         body = asdict(self)
-        if self.variants == 1:
-            del body["variants"]
-            body["version"] = ONE_TEXT_VERSION
+        if self.diversity is None:
+            del body["diversity"]
+            body["version"] = SEVERAL_TEXTS_VERSION
+            if self.variants == 1:
+                del body["variants"]
+                body["version"] = ONE_TEXT_VERSION
         return (json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
     @classmethod

@@ -195,6 +195,7 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
 
 _RECORDED = (
     *("wallSeconds", "modelledSeconds", "calls", "tokens", "rollouts", "retention", "verification"),
+    "proposals",
     *("failed", "stepSeconds", "stages"),
 )
 """the fields that an iteration's record shares with the result; an older record lacks some of them."""

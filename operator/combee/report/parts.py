@@ -77,6 +77,15 @@ class Retention(Model):
     by_rarity: tuple[RarityBand, ...] = ()
 
 
+class Proposals(Model):
+    """How much of what the iteration proposed is new."""
+
+    proposed: Count = 0
+    """Different entries, or texts of a variant, that were proposed."""
+    repeated: Count = 0
+    """Those of them that were known, or tried and refused before."""
+
+
 class Verification(Model):
     """What became of the iteration's new entries."""
 

@@ -22,6 +22,7 @@ from combee.report.parts import BudgetLine as BudgetLine
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
 from combee.report.parts import Faults as Faults
+from combee.report.parts import Proposals as Proposals
 from combee.report.parts import RarityBand as RarityBand
 from combee.report.parts import Replay as Replay
 from combee.report.parts import Retention as Retention
@@ -177,6 +178,7 @@ class IterationRecord(Model):
     """Whether this is the iteration that was kept."""
     retention: Retention | None = None
     verification: Verification | None = None
+    proposals: Proposals | None = None
     built_on: tuple[str, ...] = ()
     """Ids of the variants that the iteration built on side by side, where there were several."""
     delay_fit: DelayFit | None = None
@@ -196,6 +198,11 @@ class IterationRecord(Model):
     stages: tuple[StageTime, ...] = ()
     """The critical path by stage, in the order of the stages."""
     faults: Faults = Faults()
+
+    @property
+    def repeats(self) -> bool:
+        """Whether something was proposed, and nothing of it was new."""
+        return self.proposals is not None and 0 < self.proposals.proposed == self.proposals.repeated
 
 
 class Usage(Model):

@@ -12,6 +12,7 @@ from combee.algo.gates import CONFIDENCE, examples_needed
 from combee.api.methods import budget_field
 from combee.api.stakes import TUNED_ON
 from combee.names import LESSONS_FILE
+from combee.plan.state import ENOUGH_EXAMPLES
 from combee.report.parts import Faults
 from combee.report.result import Paired, PlaybookInfo, Result
 from combee.report.text import amount, count, duration, score, signed
@@ -187,6 +188,14 @@ def warnings(result: Result) -> tuple[str, ...]:
             )
     if result.test and gate and result.test.high < gate.low:
         texts.append("the gain on test lies under the interval of the gate: the two splits may differ")
+    if again := [it for it in result.iterations if it.repeats]:
+        examples = sum(it.batch_size for it in again)
+        if examples >= ENOUGH_EXAMPLES:
+            where = count(len(again), "iteration")
+            texts.append(
+                f"the proposer repeated itself in {where} ({count(examples, 'example')}): every proposal "
+                "was known, or tried and refused"
+            )
     return tuple(texts)
 
 

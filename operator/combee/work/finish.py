@@ -17,10 +17,10 @@ from typing import Any
 
 from combee.algo.seeds import digest_of
 from combee.methods.findings import findings_json
-from combee.methods.protocol import Refusal, Rendered
+from combee.methods.protocol import Proposals, Refusal, Rendered
 from combee.methods.verification import Verified
 from combee.plan.engine import engine_digest
-from combee.plan.types import IterationPlan, Step, StepSummary, add_usage
+from combee.plan.types import EDIT, IterationPlan, Step, StepSummary, add_usage
 from combee.records import Reflection, Trajectory
 from combee.steps import FINISH, KINDS, MAP, PROFILE, REDUCE
 from combee.work.asker import Asker, CallRow, decode_rows
@@ -65,6 +65,7 @@ class _Applied:
     ledger: Any
     refusals: list[Refusal]
     verified: Verified[Any]
+    proposals: Proposals
 
 
 async def run_finish(
@@ -89,6 +90,9 @@ async def run_finish(
         scores["select"] = mean(evaluated.by_id)
         if evaluated.partial is not None:
             scores["partialSelect"] = evaluated.partial
+    if plan.diversity is not None:
+        weights = context.method.edit_weights(applied.ledger)
+        scores |= {f"{EDIT}{name}": round(weight, 4) for name, weight in weights.items()}
     if (partial := mean_partial(t.partial for t in inputs.trajectories.values())) is not None:
         scores["partialTrain"] = partial
     iteration = _Iteration(plan, inputs, applied, rendered, asker, scores, started, shown)
@@ -157,6 +161,7 @@ async def _apply(
     for text in shown:
         updates, reflections = of_text(inputs.updates, shown, text), of_text(inputs.reflections, shown, text)
         after = method.apply(after, updates, reflections, iteration=plan.iteration, ids=text.ids)
+    proposals = method.proposals(before, after, inputs.updates, shown)
     refusals = await _refused(context, before, after, inputs)
     after = method.with_refusals(after, refusals)
     verifying = method.verification(
@@ -167,7 +172,7 @@ async def _apply(
     )
     known = await _known(context, plan, shown, inputs.trajectories)
     verified = await run_verification(context, asker, plan, verifying, known)
-    return _Applied(verified.artifact, refusals, verified)
+    return _Applied(verified.artifact, refusals, verified, proposals)
 
 
 async def _known(
@@ -271,8 +276,7 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
             "evaluated": len(rows) - len(learning),
             "rendered": len(iteration.rendered.included),
             "playbookTokens": iteration.rendered.tokens,
-            "lessons": record["retention"]["distinct"],
-            "carried": record["retention"]["carried"],
+            **_lesson_counts(record),
             "calls": len(learning),
             "promptTokens": sum(row.prompt_tokens for row in learning),
             "cachedTokens": sum(row.cached_tokens for row in learning),
@@ -286,6 +290,13 @@ async def _write(context: WorkContext, step: Step, iteration: _Iteration) -> Ste
         observations=((plan.batch_size, _modelled(learned, context.slots)),),
     )
     return await write_receipt(context, summary)
+
+
+def _lesson_counts(record: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a summary counts of lessons and proposals."""
+    retention, proposals = record["retention"], record["proposals"]
+    counts = {"lessons": retention["distinct"], "carried": retention["carried"]}
+    return counts | {name: count for name, count in proposals.items() if count}
 
 
 def _modelled(steps: Iterable[list[CallRow]], slots: int) -> float:
@@ -338,6 +349,7 @@ def _record(context: WorkContext, iteration: _Iteration, tokens: int, rows: list
             "leaks": sum(refusal.kind == "leak" for refusal in applied.refusals),
             "injections": sum(refusal.kind == "injection" for refusal in applied.refusals),
         },
+        "proposals": {"proposed": applied.proposals.made, "repeated": applied.proposals.repeated},
         "playbookTokens": iteration.rendered.tokens,
         "batch": iteration.plan.batch_size,
         **({"builtOn": [text.variant for text in shown]} if len(shown) > 1 else {}),

@@ -117,7 +117,7 @@ class Reduction:
                 stage=stage,
                 chain=chain,
                 ordinal=ordinal,
-                least_temperature=AGAIN_TEMPERATURE if ordinal else 0.0,
+                least_temperature=max(self.plan.least_temperature, AGAIN_TEMPERATURE if ordinal else 0.0),
                 after=after,
             )
         except LOSSES as error:

@@ -115,8 +115,14 @@ async def help_map(context: WorkContext, step: Step, plan: IterationPlan, shard:
 async def _shown(context: WorkContext, step: Step, plan: IterationPlan) -> tuple[Any, list[Rendered]]:
     """Return the artifact of an iteration, and the texts that its agents see."""
     artifact = await load_artifact(context, step.inputs["artifact"])
+    # Only a method that offers it is given it: others may come from packages that do not know of it.
+    diversity = {"diversity": plan.diversity} if plan.diversity else {}
     return artifact, context.method.working(
-        artifact, budget_tokens=plan.render_token_budget, verify=plan.verify, variants=plan.variants
+        artifact,
+        budget_tokens=plan.render_token_budget,
+        verify=plan.verify,
+        variants=plan.variants,
+        **diversity,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from hypothesis import strategies as st
 
 from combee.methods.gepa import GepaMethod, Pool, Terms
-from combee.methods.gepa.pool import Acceptance, Merged, Origin, Scored, Variant
+from combee.methods.gepa.pool import Acceptance, Edited, Lost, Merged, Origin, Scored, Variant
 from combee.methods.protocol import Refusal, Update
 from combee.methods.verification import Round, Verified
 from combee.records import Trajectory
@@ -119,6 +119,8 @@ def any_pool(seed: int) -> Pool:
             lambda: Acceptance(one(), luck.random() < 0.5, luck.choice(values), luck.randint(0, 9)), 3
         ),
         merged=some(lambda: Merged(one(), one(), one()), 2),
+        lost=some(lambda: Lost(luck.randint(0, 3), one(), "ask", luck.choice(texts), "why"), 2),
+        edits=some(lambda: Edited(one(), luck.choice(("insert", "delete"))), 2),
         refusals=some(
             lambda: Refusal(one(), one(), luck.choice(("leak", "injection")), luck.choice(texts)), 2
         ),

@@ -21,7 +21,7 @@ from combee.plan.expected import Pace, expected_law, pace_of
 from combee.plan.observed import OWN_SECONDS, Observed, of_engine, own_seconds, retention_cap, variance_cap
 from combee.plan.preview import DataShape, preview
 from combee.plan.state import RunState, after_iteration
-from combee.plan.types import PLAN_VERSION, IterationPlan, RoleUsage, StepSummary
+from combee.plan.types import PLAN_VERSION, SEVERAL_TEXTS_VERSION, IterationPlan, RoleUsage, StepSummary
 
 LAW = (36.0, 1.0)
 
@@ -132,7 +132,7 @@ def test_a_whole_plan() -> None:
         token_factor=1.0,
         trial=False,
         variants=1,
-        version=3,
+        version=4,
     )
 
 
@@ -423,7 +423,7 @@ def test_a_plan_of_one_text_is_written_as_it_was_before_there_could_be_more() ->
     written = json.loads(plan.to_json())
     assert written["version"] == 2 and "variants" not in written
     several = replace(plan, variants=3)
-    assert json.loads(several.to_json())["version"] == PLAN_VERSION
+    assert json.loads(several.to_json())["version"] == SEVERAL_TEXTS_VERSION
     assert IterationPlan.from_json(several.to_json(), where="here") == several
 
 

@@ -1,6 +1,6 @@
 """A generator whose whole state is one number, so that an artifact can hold it and go on exactly.
 
-Draw n is named by (seed, "gepa", n): what is drawn next depends on nothing but how much was drawn before.
+Draw n is named by (seed, its name, n): what is drawn next depends on nothing but how much was drawn before.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ class Draws:
 
     seed: int
     drawn: int = 0
+    name: str = "gepa"
 
     def unit(self) -> float:
         """Return the next number, uniform in [0, 1)."""
-        value = unit(self.seed, "gepa", self.drawn)
+        value = unit(self.seed, self.name, self.drawn)
         self.drawn += 1
         return value
 

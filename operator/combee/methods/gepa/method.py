@@ -13,7 +13,17 @@ from combee.algo.ranges import Range
 from combee.algo.tokens import estimate_tokens
 from combee.methods import content
 from combee.methods.base import Method, summary_of
-from combee.methods.gepa import answers, lessons, pool, prompts, reduction, standing, verification
+from combee.methods.gepa import (
+    answers,
+    edits,
+    lessons,
+    losses,
+    pool,
+    prompts,
+    reduction,
+    standing,
+    verification,
+)
 from combee.methods.gepa.draws import Draws
 from combee.methods.gepa.pareto import choose_parents
 from combee.methods.gepa.pool import Pool
@@ -23,6 +33,7 @@ from combee.methods.gepa.reduction import COMPONENT, LAST_CALL, carried_by_reduc
 from combee.methods.gepa.terms import Terms
 from combee.methods.protocol import (
     MAX_TOKENS,
+    TRIED_TOKENS,
     VARIANT,
     Cost,
     EntryView,
@@ -30,6 +41,7 @@ from combee.methods.protocol import (
     Iteration,
     LeakCorpus,
     Merged,
+    Proposals,
     Refusal,
     Rendered,
     Update,
@@ -37,7 +49,7 @@ from combee.methods.protocol import (
     Verify,
 )
 from combee.methods.verification import Verifying
-from combee.records import Lesson, Prompt, Reflection, Trajectory
+from combee.records import Diversity, Lesson, Prompt, Reflection, Trajectory
 
 LINE_TOKENS = 8
 """What a lesson's mark and its count of records take in a prompt."""
@@ -77,12 +89,29 @@ class GepaMethod(Method[Pool]):
         return standing.render(artifact, budget_tokens=budget_tokens)
 
     def working(
-        self, artifact: Pool, *, budget_tokens: int, verify: Verify, variants: int = 1
+        self,
+        artifact: Pool,
+        *,
+        budget_tokens: int,
+        verify: Verify,
+        variants: int = 1,
+        diversity: Diversity | None = None,
     ) -> list[Rendered]:
-        """Return the variants that the pool's next draws fall on; ``apply`` makes each draw for good."""
+        """Return the variants that the pool's next draws fall on; ``apply`` makes each draw for good. With
+        ``diversity`` each has the kind of edit that it is to get and what did not get in before, and a fresh
+        one comes first."""
         draws = Draws(artifact.seed, artifact.drawn)
         chosen = choose_parents(artifact, self.terms.rules.frontier, draws, variants)
-        return [standing.rendered_variant(artifact.by_digest[digest]) for digest in chosen]
+        if diversity is not None and diversity.fresh:
+            chosen = list(dict.fromkeys([standing.given(artifact).digest, *chosen]))[: len(chosen)]
+        shown = [standing.rendered_variant(artifact.by_digest[digest]) for digest in chosen]
+        if diversity is None:
+            return shown
+        tried, kinds = losses.tried(artifact), edits.drawn_edits(artifact, diversity.weights, len(shown))
+        return [
+            replace(one, ids={**one.ids, edits.EDIT: kind}, tried=tried)
+            for one, kind in zip(shown, kinds, strict=True)
+        ]
 
     def views(self, artifact: Pool, rendered: Rendered, *, verify: Verify) -> list[EntryView]:
         """Return each component of the rendered variant, and each lesson that stands below its text."""
@@ -145,7 +174,7 @@ class GepaMethod(Method[Pool]):
         passed: list[Update] = []
         clusters: list[list[Update]] = []
         ranked = lessons.grouped(updates, cap=cap)
-        overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce)
+        overhead = self.terms.budget_tokens + estimate_tokens(self.terms.asked_with.reduce) + TRIED_TOKENS
         for component in sorted({one.section for one in ranked}):
             inside = [one for one in ranked if one.section == component]
             tokens = [estimate_tokens(one.text) + LINE_TOKENS for one in inside]
@@ -175,14 +204,27 @@ class GepaMethod(Method[Pool]):
         iteration: int,
         ids: Mapping[str, str] | None = None,
     ) -> Pool:
-        """Add two children of a variant that the iteration worked with (``ids``), and the draw of it."""
+        """Add two children of a variant that the iteration worked with (``ids``), and the draw of it. Copies
+        of it or of the variant that leads are refused."""
         parent = (ids or {}).get(VARIANT) or standing.best(artifact).digest
         drawn = replace(artifact, drawn=artifact.drawn + 1)
         offspring = children(artifact.by_digest[parent], updates, budget_tokens=self.terms.budget_tokens)
         kept = (
             [child for child in offspring if child[0] == "rewrite"] if self.terms.whole_texts else offspring
         )
-        return verification.with_children(drawn, parent, kept, iteration)
+        refused = losses.copies(artifact, parent, kept)
+        noted = losses.with_losses(drawn, losses.copies_lost(artifact.by_digest[parent], refused, iteration))
+        left = [one for one in kept if one not in refused]
+        grown = verification.with_children(noted, parent, left, iteration)
+        return edits.edited(grown, artifact, (ids or {}).get(edits.EDIT, ""))
+
+    def proposals(
+        self, before: Pool, after: Pool, updates: Sequence[Update], shown: Sequence[Rendered]
+    ) -> Proposals:
+        return losses.proposals(before, updates, shown, budget_tokens=self.terms.budget_tokens)
+
+    def edit_weights(self, artifact: Pool) -> dict[str, float]:
+        return edits.edit_weights(artifact)
 
     def new_entries(self, before: Pool, after: Pool) -> tuple[str, ...]:
         return tuple(digest for digest in after.by_digest if digest not in before.by_digest)

@@ -6,6 +6,8 @@
 | Origin | where it comes from: the start, a proposal of some kind, a merge of lineages |
 | Scored | it scored so much on an example (of an objective) |
 | Acceptance | on the minibatch that it was proposed from it beat its parent, or did not |
+| Lost | what a proposal that did not get in would have changed, and why it did not: of the latest few |
+| Edited | it was asked for as an edit of some kind |
 | Merged | two variants were merged over an ancestor: not to be tried again |
 | Refusal | why it may not be shown to a model |
 | drawn | how many draws the pool's generator has made: its whole state |
@@ -96,6 +98,26 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Lost:
+    """The fact that a proposal of ``iteration`` to say ``text`` in ``component`` did not get in."""
+
+    iteration: int
+    variant: str
+    component: str
+    text: str
+    """the lines that its parent lacks, cut; empty for a copy."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edited:
+    """The fact that ``variant`` was asked for as an edit of a kind."""
+
+    variant: str
+    edit: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class Merged:
     """The fact that ``one`` and ``other`` (by digest, in order) were merged over ``ancestor``."""
 
@@ -115,6 +137,8 @@ class Pool(FactSet):
     judged: frozenset[Acceptance] = frozenset()
     merged: frozenset[Merged] = frozenset()
     refusals: frozenset[Refusal] = frozenset()
+    lost: frozenset[Lost] = frozenset()
+    edits: frozenset[Edited] = frozenset()
     drawn: int = 0
 
     @cached_property
@@ -130,6 +154,8 @@ class Pool(FactSet):
     def to_json(self) -> bytes:
         """Return canonical JSON."""
         facts = {name: rows_of(getattr(self, name)) for name in _FACTS}
+        # Pools without any keep the bytes and the digest that they had before there were such facts.
+        facts |= {name: rows_of(own) for name in _LATER_FACTS if (own := getattr(self, name))}
         return canonical_json({"version": VERSION, "seed": self.seed, "drawn": self.drawn, **facts})
 
 
@@ -141,6 +167,7 @@ _FACTS: Mapping[str, type[Any]] = {
     "merged": Merged,
     "refusals": Refusal,
 }
+_LATER_FACTS: Mapping[str, type[Any]] = {"lost": Lost, "edits": Edited}
 
 
 def _frozen(value: Any) -> Any:
@@ -153,7 +180,9 @@ def from_json(data: bytes) -> Pool:
 
 
 def _pool(body: dict[str, Any]) -> Pool:
-    facts = {name: frozenset(kind(*map(_frozen, row)) for row in body[name]) for name, kind in _FACTS.items()}
+    rows = {**body, **{name: body.get(name, ()) for name in _LATER_FACTS}}
+    kinds = {**_FACTS, **_LATER_FACTS}
+    facts = {name: frozenset(kind(*map(_frozen, row)) for row in rows[name]) for name, kind in kinds.items()}
     return Pool(seed=int(body["seed"]), drawn=int(body["drawn"]), **facts)
 
 

@@ -20,19 +20,28 @@ def children(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) 
     without either stays. A child is left out when it is over the budget or says what its parent or brother
     does.
     """
+    seen = {parent.text}
+    kept: list[Child] = []
+    for kind, child in proposed(parent, updates, budget_tokens=budget_tokens):
+        if child.text not in seen and estimate_tokens(child.text) <= budget_tokens:
+            kept.append((kind, child))
+            seen.add(child.text)
+    return kept
+
+
+def proposed(parent: Variant, updates: Sequence[Update], *, budget_tokens: int) -> list[Child]:
+    """Return what the updates come to, be it the parent's text or a brother's, or over the budget. Without an
+    update of a component there is no child of that kind."""
     texts = dict(parent.components)
     rewrites = {one.section: one.text for one in updates if one.op == "UPDATE" and one.section in texts}
     additions = ranked(one for one in updates if one.op == "ADD" and one.section in texts)
     learned = grouped(additions, lambda lesson: lesson.section)
     plain = parent.with_texts({name: _rewritten(texts[name], text) for name, text in rewrites.items()})
-    both: list[Child] = [("rewrite", plain), ("lessons", _with_lessons(plain, learned, budget_tokens))]
-    seen = {parent.text}
-    kept: list[Child] = []
-    for kind, child in both:
-        if child.text not in seen and estimate_tokens(child.text) <= budget_tokens:
-            kept.append((kind, child))
-            seen.add(child.text)
-    return kept
+    rewrite: list[Child] = [("rewrite", plain)] if rewrites else []
+    lessons: list[Child] = (
+        [("lessons", _with_lessons(plain, learned, budget_tokens))] if learned or rewrites else []
+    )
+    return [*rewrite, *lessons]
 
 
 def _rewritten(before: str, after: str) -> str:

@@ -31,7 +31,8 @@ def parts(playbook: Rendered, reflections: Sequence[Reflection]) -> list[Part]:
         inside = tuple(own for one in reflections if (own := narrowed(one, name)).lessons)
         if inside:
             ids = {**playbook.ids, COMPONENT: name}
-            rendered = Rendered(text, estimate_tokens(text), playbook.included, (), ids)
+            tried = tuple(one for one in playbook.tried if one[0] == name)
+            rendered = Rendered(text, estimate_tokens(text), playbook.included, (), ids, tried=tried)
             components.append(Part(rendered, inside, name))
     return components
 

@@ -66,6 +66,11 @@ def ranked(pool: Pool) -> list[str]:
     return sorted(order, key=lambda digest: (-mean_score(known.get(digest)), order.index(digest)))
 
 
+def given(pool: Pool) -> Variant:
+    """Return the variant that the run started from; the first by digest where several were given."""
+    return pool.by_digest[min(one.variant for one in pool.origins if one.kind == "start")]
+
+
 def best(pool: Pool) -> Variant:
     """Return the variant that leads."""
     return pool.by_digest[ranked(pool)[0]]

@@ -20,6 +20,7 @@ from itertools import islice
 from combee.algo.grouping import grouped
 from combee.api.method_gepa import Frontier
 from combee.methods.gepa.draws import Draws
+from combee.methods.gepa.losses import losses_of, with_losses
 from combee.methods.gepa.merge import choose, merged
 from combee.methods.gepa.pool import VALUE, Acceptance, Merged, Origin, Pool, Scored, Variant
 from combee.methods.gepa.propose import Child, parts
@@ -65,7 +66,8 @@ def verification(
             pool = yield from _tried(pool, retried, before, "minibatch by component")
             waiting += retried
     lost = {fact.variant for fact in pool.judged if not fact.accepted}
-    pool = _without(pool, lost | set(pending(pool)))
+    losses = losses_of(pool, sorted(lost & pool.by_digest.keys()))
+    pool = with_losses(_without(pool, lost | set(pending(pool))), losses)
     pool = yield from _scored(pool)
     if any(fact.accepted for fact in pool.judged - known):
         pool = yield from _merged(pool, rules)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from combee.api.conditions import Condition, ConditionType
+from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.status import Phase, RunStatus
 
 
@@ -74,6 +74,13 @@ def _troubled(before: RunStatus, after: RunStatus) -> Iterator[Happening]:
             yield Happening("Warning", new.reason.value, new.message)
         elif type is ConditionType.ENGINES_READY and new.reason.value == "Serving":
             yield Happening("Normal", "EnginesReady", new.message)
+    old, new = _of(before, ConditionType.CONVERGING), _of(after, ConditionType.CONVERGING)
+    if (
+        new is not None
+        and new.reason is Reason.PROPOSER_REPEATS
+        and (old is None or old.reason != new.reason)
+    ):
+        yield Happening("Warning", new.reason.value, new.message)
     for step, times in after.attempts.items():
         if times > before.attempts.get(step, 0):
             yield Happening("Warning", "StartedAgain", f"step {step} is started again, attempt {times}")

@@ -16,6 +16,7 @@ from combee.plan.cluster.jobs import not_admitted
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
 from combee.plan.cluster.seen import Seen, Trouble
+from combee.plan.state import repeats
 
 T, R = ConditionType, Reason
 Stand = tuple[str, Reason, str]
@@ -208,6 +209,8 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
 
 def _converging(spec: RunSpec, memory: Memory) -> Stand:
     state, patience = memory.run, spec.stopping.patience
+    if state.evaluations_since_best < patience and (says := repeats(state)):
+        return "False", R.PROPOSER_REPEATS, says
     if state.facts is not None and not state.facts.held_out_rows:
         return "Unknown", R.NOT_EVALUATED, "there is no heldOut, so nothing is scored"
     if state.best is None or state.last_select is None:
