@@ -80,13 +80,15 @@ async def test_it_learns_variants_and_the_best_of_them_holds_on_gate(
 
 
 @pytest.mark.usefixtures("no_figures")
-@pytest.mark.parametrize("in_flight", [1, 2])
+@pytest.mark.parametrize(
+    "options", [{}, {"variantsInFlight": 2, "diversity": True}], ids=["plain", "diverse"]
+)
 async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
-    in_flight: int, common: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
+    options: dict, common: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path
 ) -> None:
     sim = common.shared("--key", key, "--time-scale", "0.002")
     path = manifest(
-        method={**GEPA, "gepa": {"variantsInFlight": in_flight}},
+        method={**GEPA, "gepa": options},
         train=rows(40),
         held_out=few,
         batching={"mode": "Fixed", "size": 20, "reason": "test"},
@@ -100,6 +102,7 @@ async def test_stopped_at_any_time_it_goes_on_to_the_same_bytes(
     assert cut.playbook.digest == whole.playbook.digest
     assert (tmp_path / "cut" / "lessons.md").read_bytes() == (tmp_path / "whole" / "lessons.md").read_bytes()
     assert pool_of(tmp_path / "cut", cut).to_json() == pool_of(tmp_path / "whole", whole).to_json()
+    assert bool(pool_of(tmp_path / "whole", whole).edits) == bool(options)
 
 
 @pytest.mark.usefixtures("no_figures")

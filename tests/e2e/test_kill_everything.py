@@ -64,7 +64,7 @@ ROWS = {1: (20, 24), 3: (40, 40)}
 def gepa(sim: Sim, folder: Path, in_flight: int) -> Killed:
     """The example of GEPA on two components."""
     task = {"data": some(folder, *ROWS[in_flight]), "initialPlaybook": beginning(folder)}
-    method = {"gepa": {"variantsInFlight": in_flight}}
+    method = {"gepa": {"variantsInFlight": in_flight, "diversity": in_flight > 1}}
     return Killed(written(folder, "gepa.yaml", 10, task=task, method=method), sim, CONCURRENCY)
 
 
