@@ -415,6 +415,18 @@ def test_a_choice_that_fitted_select_is_warned_about():
     )
 
 
+def test_a_proposer_that_repeated_itself_is_warned_about_once_enough_examples_speak_for_it():
+    told = {}
+    for size, proposals in ((40, (5, 5)), (3, (5, 5)), (40, (5, 4)), (40, (0, 0))):
+        iterations = json.loads(to_bytes(made_up.result()))["iterations"]
+        counts = dict(zip(("proposed", "repeated"), proposals, strict=True))
+        iterations[1] |= {"batchSize": size, "proposals": counts}
+        result = made_up.result(iterations=iterations)
+        told[size, proposals] = [one for one in words.warnings(result) if "repeated itself" in one]
+    assert [len(one) for one in told.values()] == [1, 0, 0, 0]
+    assert "in 1 iteration (40 examples)" in told[40, (5, 5)][0]
+
+
 def test_partial_credit_stands_beside_the_exact_score_where_the_task_has_it():
     gate = json.loads(to_bytes(made_up.result()))["heldOut"]
     gate["gate"] |= {"partialBaseline": 0.791, "partialBest": 0.875}
