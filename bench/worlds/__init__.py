@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.harness import Row
 from bench.worlds.batches import batches
 from bench.worlds.canaries import canaries
+from bench.worlds.diversity import diversity
 from bench.worlds.lessons import lessons
 from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
@@ -23,5 +24,6 @@ WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-watch": watches,
     "worlds-lifetimes": lifetimes,
     "worlds-weak": weak,
+    "worlds-diversity": diversity,
 }
 """Name on the command line -> row."""
