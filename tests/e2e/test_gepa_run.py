@@ -12,7 +12,7 @@ from e2e_support import Manifest, Sim, Sims
 from killing import files_of
 
 from combee.local.flags import StandInFlags
-from combee.local.session import _Silent, prepare, run_session
+from combee.local.session import Silent, prepare, run_session
 from combee.local.sources import parse_stand_ins
 from combee.methods.gepa import GepaMethod, Pool, standing
 from combee.methods.gepa.standing import members, scores
@@ -41,7 +41,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def learn(url: str, path: Path, out: Path) -> Result:
     return await run_session(
-        prepare(path, parse_stand_ins(StandInFlags(engines=[f"main={url}"]))), out, _Silent()
+        prepare(path, parse_stand_ins(StandInFlags(engines=[f"main={url}"]))), out, Silent()
     )
 
 

@@ -107,9 +107,10 @@ class RunFolder:
                 summaries[summary.step] = summary
         return summaries
 
-    def keep(self, summary: StepSummary) -> None:
-        """Write the summary of a finished step."""
+    def keep(self, summary: StepSummary) -> StepSummary:
+        """Write the summary of a finished step, and return the one that counts: this one."""
         self.store.put(f"steps/{summary.step}.json", summary.encode())
+        return summary
 
     def seconds(self) -> tuple[float, bool]:
         """Return how long the run was at work, and whether its last session ended by itself. Without a clock,

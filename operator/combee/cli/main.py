@@ -147,6 +147,37 @@ def run(
     )
 
 
+@app.command(
+    epilog="Examples: combee replay out/run -f run.yaml; combee replay fetched -f run.yaml "
+    "--store s3://bucket/combee --data train=train.jsonl --data heldOut=heldout.jsonl"
+)
+@with_stand_ins
+def replay(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="What `combee run` or `kubectl combee report` left in a folder."),
+    ],
+    filename: Manifest,
+    given: StandInFlags,
+    store: Annotated[
+        str,
+        typer.Option("--store", metavar="PATH|URI", help="The run's store, only read; absent: DIR/store."),
+    ] = "",
+    plans: Annotated[
+        Path | None, typer.Option("--plans", metavar="DIR", help="The plans that the run was given, if any.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Do a run again from its record and ask no model: the same decisions and bytes, or what differs.
+
+    Exit codes: 0 identical; 2 a wrong manifest, data or folder, or a call that the record lacks; 5 something
+    differs.
+    """
+    from combee.cli.replay import run_replay
+
+    raise typer.Exit(run_replay(folder, filename, given, plans, store, as_json=json))
+
+
 comparing.register(app)
 
 

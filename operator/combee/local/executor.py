@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Protocol
 
-from combee.assembly.folder import RunFolder
 from combee.assembly.guard import BudgetGuard
 from combee.errors import BugError, CombeeError, UserError
 from combee.local.meter import Meter
@@ -26,13 +26,29 @@ from combee.work.context import WorkContext
 from combee.work.steps import run_step
 
 
+class Folder(Protocol):
+    """What a session reads and leaves: a run's folder, or the record of a run that is replayed."""
+
+    def summaries(self) -> dict[str, StepSummary]:
+        """Return the summaries of finished steps by name."""
+
+    def plans(self) -> dict[int, IterationPlan]:
+        """Return the frozen plans by iteration."""
+
+    def freeze(self, plan: IterationPlan) -> IterationPlan:
+        """Write a plan unless the iteration has one, and return the iteration's plan."""
+
+    def keep(self, summary: StepSummary) -> StepSummary:
+        """Write the summary of a finished step, and return the one that counts."""
+
+
 @dataclass(slots=True)
 class LocalExecutor:
     """Runs one session on one DIR. ``given``: the plans of --plans, by iteration."""
 
     context: WorkContext
     who: Identity
-    folder: RunFolder
+    folder: Folder
     meter: Meter
     guard: BudgetGuard
     given: Mapping[int, IterationPlan] = field(default_factory=dict)
@@ -93,8 +109,7 @@ class LocalExecutor:
                 raise
             self.summaries[step.name] = self.guard.failed(step, error.code, str(error))
             return
-        await asyncio.to_thread(self.folder.keep, summary)
-        self.summaries[step.name] = summary
+        self.summaries[step.name] = await asyncio.to_thread(self.folder.keep, summary)
 
     def stopped(self) -> Outcome:
         """Return the outcome of a session that was interrupted. The state is charged with what was

@@ -288,7 +288,7 @@ async def _work(
         listener.note(warning)
     tickers = [asyncio.create_task(meter.tick()), asyncio.create_task(clock.beat())]
     try:
-        async with _contexts(prepared, who, store, meter, guard) as context:
+        async with contexts(prepared, who, store, meter, guard) as context:
             executor = LocalExecutor(context, who, folder, meter, guard, given=prepared.plans)
             outcome = await _until_outcome(executor)
         context.cache.clear()
@@ -314,7 +314,7 @@ async def _work(
 
 
 @asynccontextmanager
-async def _contexts(
+async def contexts(
     prepared: Prepared, who: Identity, store: Store, meter: Meter, guard: BudgetGuard
 ) -> AsyncIterator[WorkContext]:
     """The context of a session; its models and what rolls out are open meanwhile."""
@@ -375,7 +375,7 @@ async def _write(session: Session, folder: RunFolder) -> Result:
     return result
 
 
-class _Silent:
+class Silent:
     """A listener for work that nobody watches."""
 
     def started(self, run: str, folder: str, *, resumed: bool = False, over: bool = False) -> None: ...
@@ -391,9 +391,9 @@ async def context_on(prepared: Prepared, out: Path) -> AsyncIterator[WorkContext
     who = Identity(prepared.run.name, manifest_digest(prepared.run)[:8])
     store = Store.open(str(out / "store"))
     guard = BudgetGuard.of(prepared.run.spec, lambda: 0.0)
-    meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, _Silent(), guard)
+    meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, Silent(), guard)
     try:
-        async with _contexts(prepared, who, store, meter, guard) as context:
+        async with contexts(prepared, who, store, meter, guard) as context:
             yield context
     finally:
         store.close()

@@ -11,7 +11,7 @@ from combee.clients.model.ready import Gate
 from combee.clients.model.wire import Endpoint
 from combee.clients.store.store import Store
 from combee.errors import CombeeError
-from combee.work.context import WorkContext
+from combee.work.context import WorkContext, served_path
 
 if TYPE_CHECKING:
     from combee.report.result import ModelInfo
@@ -22,9 +22,10 @@ async def note_servers(context: WorkContext) -> None:
     for role, client in context.clients.items():
         served = client.ready.answer if isinstance(client.ready, Gate) else None
         if isinstance(served, ServedModel):
-            statement = json.dumps({"servedBy": served.owned_by}).encode()
+            words = {"servedBy": served.owned_by, "contextTokens": served.context_tokens}
+            statement = json.dumps(words).encode()
             try:
-                await context.store.aput_new(_path(context.prefix, role), statement)
+                await context.store.aput_new(served_path(context.prefix, role), statement)
             except CombeeError:
                 return  # a report says that it is missing; a step does not fail for it
 
@@ -39,12 +40,8 @@ async def served_models(
     models: dict[str, ModelInfo] = {}
     unknown: list[str] = []
     for role, endpoint in endpoints.items():
-        data = await store.aget(_path(prefix, role))
+        data = await store.aget(served_path(prefix, role))
         words = str(json.loads(data).get("servedBy", "")) if data else ""
         unknown += [] if data else [role]
         models[role] = model_info(endpoint.model, endpoint.host, words)
     return models, unknown
-
-
-def _path(prefix: str, role: str) -> str:
-    return f"{prefix}/models/{role}.json"

@@ -46,7 +46,7 @@ async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
     result = await result_of(session)
     lessons, report = await build_apart(result)
     return result, {
-        **_prompt(result.playbook),
+        **prompt_files(result.playbook),
         LESSONS_FILE: lessons.encode(),
         "report.md": report.markdown.encode(),
         "report.html": report.html.encode(),
@@ -54,7 +54,7 @@ async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
     }
 
 
-def _prompt(book: PlaybookInfo | None) -> dict[str, bytes]:
+def prompt_files(book: PlaybookInfo | None) -> dict[str, bytes]:
     """Return what models are shown, and its components where it has any; nothing before a run has a
     playbook."""
     if book is None:

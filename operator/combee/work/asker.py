@@ -34,6 +34,7 @@ from combee.methods.replies import repair_prompt, shorter_prompt
 from combee.methods.schemas import sized
 from combee.plan.types import RoleUsage
 from combee.records import Prompt
+from combee.work.noted import LostCall, Notes, is_note
 
 Parsed = TypeVar("Parsed")
 
@@ -137,6 +138,7 @@ class Asker:
     failed."""
     unanswered: list[tuple[str, int]] = field(default_factory=list)
     """(role, the most tokens that it may have used) of each call that failed though it was sent."""
+    notes: Notes = field(default_factory=Notes)
 
     async def ask(
         self,
@@ -219,7 +221,11 @@ class Asker:
         request = ChatRequest(prompt, sampling, ordinal)
         if (context_tokens := client.context_tokens) is not None:
             check_room(request, context_tokens, self.token_factor, f"models.{role}")
-        answered = await client.ask(request, lambda tokens: self.unanswered.append((role, tokens)))
+        try:
+            answered = await client.ask(request, lambda tokens: self.unanswered.append((role, tokens)))
+        except LOSSES as error:
+            self.notes.lost.append(LostCall.of(client.key_of(request), error))
+            raise
         row = self.record(role, stage, chain, answered, after)
         if self.replies.get((stage, chain)) == "":
             self.replies[stage, chain] = answered.completion.text
@@ -259,6 +265,16 @@ class Asker:
             lost_tokens=completion.lost_tokens,
         )
         self.rows.append(row)
+        if role == "task":
+            self.notes.called(
+                stage,
+                chain,
+                prompt_tokens=row.prompt_tokens,
+                completion_tokens=row.completion_tokens,
+                cached_tokens=row.cached_tokens,
+                lost_tokens=row.lost_tokens,
+                seconds=row.seconds,
+            )
         return row
 
     def take_in(self, part: Asker, first_chain: int) -> None:
@@ -269,6 +285,7 @@ class Asker:
         self.repaired += part.repaired
         self.lost.update(part.lost)
         self.unanswered += part.unanswered
+        self.notes.take_in(part.notes, first_chain)
 
     def usage(self) -> dict[str, RoleUsage]:
         """Return the tokens and calls by role."""
@@ -300,9 +317,10 @@ class Asker:
         """Return the call graph as JSON lines: role, stage, chain, seconds, tokens in / out / cached, hit and
         attempts; then, only where something happened, why it was asked again, whether it was raced, how the
         role's concurrency changed, what the servers were seen to do, why the reply could not be used, the
-        chains that its own waits for, and the tokens of requests whose answers came to nothing."""
+        chains that its own waits for, and the tokens of requests whose answers came to nothing. Behind them
+        come the notes."""
         ordered = sorted(self.rows, key=lambda row: (self.stages.index(row.stage), row.chain))
-        return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode()
+        return "".join(json.dumps(_cells(row)) + "\n" for row in ordered).encode() + self.notes.encode()
 
 
 async def _cut_again(
@@ -358,6 +376,8 @@ def decode_rows(data: bytes) -> list[CallRow]:
     """Return the rows that ``Asker.encode`` wrote. Roles and stages are few, so rows share their strings."""
     rows = []
     for line in io.BytesIO(data):
+        if is_note(line):
+            continue
         role, stage, *cells = json.loads(line)
         row = CallRow(sys.intern(role), sys.intern(_of_today(stage)), *cells)
         row.retried_for = tuple(map(sys.intern, row.retried_for))

@@ -140,6 +140,11 @@ def receipt_path(context: WorkContext, step: str, shard: int = 0) -> str:
     return f"{context.prefix}/steps/{step}/{shard:05d}.manifest.json"
 
 
+def served_path(prefix: str, role: str) -> str:
+    """Return the path of what the server of a role said of itself to a run's pods."""
+    return f"{prefix}/models/{role}.json"
+
+
 async def read_receipt(context: WorkContext, step: str, shard: int = 0) -> StepSummary | None:
     """Return a shard's receipt, or None when the shard is not finished."""
     data = await context.store.aget(receipt_path(context, step, shard))

@@ -53,6 +53,7 @@ class Learning:
             self.shown,
             stage="map",
             chain=self.position,
+            split="train",
             epoch=self.plan.epoch,
         )
         if first.error:
@@ -95,11 +96,15 @@ class Learning:
             except LOSSES as error:
                 if trajectory is None:
                     model_input = self.context.task.model_input(self.example)
-                    return lost(self.example, model_input, epoch, error), None
+                    trajectory = lost(self.example, model_input, epoch, error)
+                    self._note(trajectory)
+                    return trajectory, None
                 break
             if trajectory is not None and recording.score is not None and recording.score >= RIGHT_FROM:
+                self._note(next(trajectories(self.example, recording, epoch)))
                 break
             first, latest, _ = await self._reflections(recording, round_number, reflection)
+            self._note(first)
             trajectory, reflection = trajectory or without_work(first), latest or reflection
             if first.correct or reflection is None:
                 break
@@ -162,7 +167,13 @@ class Learning:
             )
         except LOSSES:
             return None
-        return scored(self.context, self.example, model_input, epoch, reply)
+        retried = scored(self.context, self.example, model_input, epoch, reply)
+        self._note(retried)
+        return retried
+
+    def _note(self, trajectory: Trajectory) -> None:
+        """Note a rollout of the map that ``rollout`` did not make."""
+        self.asker.notes.rolled_out(trajectory, self.shown, split="train", stage="map", chain=self.position)
 
 
 def with_reflection(playbook: str, reflection: Reflection) -> str:

@@ -118,7 +118,9 @@ async def _waves(
 
         async def answer(item: tuple[int, Example], stage: str = stage) -> Trajectory:
             chain, example = item
-            trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
+            trajectory = await rollout(
+                context, asker, example, shown, stage=stage, chain=chain, split="select"
+            )
             context.progress.advance()
             return trajectory
 

@@ -21,6 +21,7 @@ from combee.tasks.container import may_be_tried_again
 from combee.tasks.traces import Recording, decode
 from combee.work.asker import LOSSES, Asker, fate_of
 from combee.work.context import Accounts
+from combee.work.noted import LostCall
 
 ROLE = "task"
 
@@ -105,13 +106,13 @@ class ProgramRunner(ABC):
         asker.begin(stage)
         visits: list[Visit] = []
         rollout = Rollout(example, shown, ordinal, reflected, self.sampling.warmed(least_temperature))
+        key = await self._digest(rollout)
         try:
-            answered = await self.memo.once(
-                await self._digest(rollout), lambda: self._charged(rollout, visits), slot=self.slots
-            )
+            answered = await self.memo.once(key, lambda: self._charged(rollout, visits), slot=self.slots)
         except CombeeError as error:
             if isinstance(error, LOSSES):
                 asker.lost[fate_of(error)] += 1
+                asker.notes.lost.append(LostCall.of(key, error))
             if visits:
                 faults = (error.code,) if isinstance(error, RolloutError) else ()
                 asker.record(ROLE, stage, chain, Answered(completion_of("", visits, 0.0, faults), hit=False))

@@ -36,38 +36,55 @@ async def rollout(
     *,
     stage: str,
     chain: int,
+    split: str,
     epoch: int = 0,
     least_temperature: float = 0.0,
 ) -> Trajectory:
-    """Make one trajectory. It never raises for what only concerns this example (``LOSSES``)."""
+    """Make one trajectory, and note it. It never raises for what only concerns this example (``LOSSES``).
+    ``split``: where the example is from."""
     model_input = context.task.model_input(example)
-    if context.runner is not None:
-        try:
-            ran = await context.runner.run(
-                asker,
-                example,
-                shown,
-                stage=stage,
-                chain=chain,
-                ordinal=epoch,
-                least_temperature=least_temperature,
-            )
-        except LOSSES as error:
-            return lost(example, model_input, epoch, error)
-        return without_work(next(trajectories(example, ran, epoch)))
-    prompt = context.method.rollout_prompt(context.task.instructions, shown.text, model_input)
     try:
-        reply = await asker.ask(
-            "task",
-            prompt,
-            context.method.parse_rollout,
+        trajectory = await _rolled_out(
+            context, asker, example, model_input, shown, stage, chain, epoch, least_temperature
+        )
+    except LOSSES as error:
+        trajectory = lost(example, model_input, epoch, error)
+    asker.notes.rolled_out(trajectory, shown, split=split, stage=stage, chain=chain)
+    return trajectory
+
+
+async def _rolled_out(
+    context: WorkContext,
+    asker: Asker,
+    example: Example,
+    model_input: str,
+    shown: Shown,
+    stage: str,
+    chain: int,
+    epoch: int,
+    least_temperature: float,
+) -> Trajectory:
+    """Make one trajectory by the runner, or by one call where there is none. Raises ``LOSSES``."""
+    if context.runner is not None:
+        ran = await context.runner.run(
+            asker,
+            example,
+            shown,
             stage=stage,
             chain=chain,
             ordinal=epoch,
             least_temperature=least_temperature,
         )
-    except LOSSES as error:
-        return lost(example, model_input, epoch, error)
+        return without_work(next(trajectories(example, ran, epoch)))
+    reply = await asker.ask(
+        "task",
+        context.method.rollout_prompt(context.task.instructions, shown.text, model_input),
+        context.method.parse_rollout,
+        stage=stage,
+        chain=chain,
+        ordinal=epoch,
+        least_temperature=least_temperature,
+    )
     return scored(context, example, model_input, epoch, reply)
 
 
@@ -156,7 +173,8 @@ async def evaluate(
     stage: str,
     known: Mapping[str, Known] | None = None,
 ) -> Scores:
-    """Score a playbook on the examples; those whose score is ``known`` are not asked.
+    """Score a playbook on the examples; those whose score is ``known`` are not asked. ``stage`` begins with
+    the name of their split.
 
     Raises TransientError on a bad day: most of the scores would be those of no answer.
     """
@@ -166,7 +184,9 @@ async def evaluate(
 
     async def answer(item: tuple[int, Example]) -> Trajectory:
         chain, example = item
-        trajectory = await rollout(context, asker, example, shown, stage=stage, chain=chain)
+        trajectory = await rollout(
+            context, asker, example, shown, stage=stage, chain=chain, split=stage.partition(" ")[0]
+        )
         context.progress.advance()
         return trajectory
 

@@ -19,8 +19,8 @@ from combee.work.rollouts import rollout
 A = TypeVar("A")
 LOOKS_OF_AN_EPOCH = 10
 """More repeats than a method looks anew at one question in an epoch."""
-_Rollout = tuple[Example, Page, int, bool]
-"""An example, a text, which repeat of the same question it is, and whether that looks anew."""
+_Rollout = tuple[Example, Page, int, bool, str]
+"""An example, a text, which repeat of the same question it is, whether that looks anew, and its split."""
 Question = tuple[str, str, Shown, int]
 """An example's id and digest, a text, and which repeat of the same question it is."""
 
@@ -56,9 +56,9 @@ async def _rollouts(context: WorkContext, plan: IterationPlan, turn: Round) -> l
     for one in turn.rollouts:
         # Looks anew of one epoch share no answer with those of another.
         repeat = rows[one.of][0] * (LOOKS_OF_AN_EPOCH if one.repeat else 1) + one.repeat
-        rollouts.append((by_id[one.of][one.example_id], one.page, repeat, one.repeat > 0))
+        rollouts.append((by_id[one.of][one.example_id], one.page, repeat, one.repeat > 0, one.of))
     if turn.sweep:
-        rollouts += [(example, page, 0, False) for page in turn.sweep for example in select]
+        rollouts += [(example, page, 0, False, "select") for page in turn.sweep for example in select]
     return rollouts
 
 
@@ -70,12 +70,12 @@ async def _answers(
     known: Mapping[Question, Trajectory],
 ) -> list[Trajectory]:
     """Return an answer to each rollout of a round; equal ones are asked once."""
-    keys = [(example.id, example.digest, page.shown, repeat) for example, page, repeat, _ in rollouts]
+    keys = [(example.id, example.digest, page.shown, repeat) for example, page, repeat, *_ in rollouts]
     different = {key: one for key, one in zip(keys, rollouts, strict=True) if key not in known}
     context.progress.begin(turn.stage, len(different))
 
     async def answer(item: tuple[int, _Rollout]) -> Trajectory:
-        chain, (example, page, repeat, anew) = item
+        chain, (example, page, repeat, anew, split) = item
         trajectory = await rollout(
             context,
             asker,
@@ -83,6 +83,7 @@ async def _answers(
             page.shown,
             stage=turn.stage,
             chain=chain,
+            split=split,
             epoch=repeat,
             least_temperature=turn.least_temperature if anew else 0.0,
         )

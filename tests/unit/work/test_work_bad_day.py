@@ -41,6 +41,9 @@ class Server:
     def __init__(self, answers: int, text: str) -> None:
         self.left, self.text = answers, text
 
+    def key_of(self, request: object) -> str:
+        return repr(request)
+
     async def ask(self, *_: object) -> Answered:
         if self.left == 0:
             raise TransientError("no answer")

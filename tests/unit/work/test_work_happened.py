@@ -42,6 +42,9 @@ class Scripted:
         self.prompts: list[Prompt] = []
         self.samplings: list[Sampling] = []
 
+    def key_of(self, request: object) -> str:
+        return repr(request)
+
     async def ask(self, request, *_):
         self.asked.append(len(request.prompt.messages))
         self.requests.append(repr(request))

@@ -97,6 +97,9 @@ class Client:
 
     context_tokens = None
 
+    def key_of(self, request: object) -> str:
+        return repr(request)
+
     async def ask(self, request: ChatRequest, *_: object) -> Answered:
         self.asked.append(request.prompt)
         for _ in range(self.luck.randrange(5)):

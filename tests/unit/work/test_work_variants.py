@@ -134,6 +134,9 @@ class Client:
 
     context_tokens = None
 
+    def key_of(self, request: object) -> str:
+        return repr(request)
+
     async def ask(self, request: ChatRequest, *_: object) -> Answered:
         prompt = request.prompt
         self.asked.append(prompt)

@@ -44,6 +44,7 @@ async def test_rounds_follow_each_other_and_answers_keep_their_order(monkeypatch
         *,
         stage: str,
         chain: int,
+        split: str,
         epoch: int,
         least_temperature: float,
     ) -> Trajectory:

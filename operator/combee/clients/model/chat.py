@@ -98,6 +98,8 @@ class ChatClient:
     """This role's own limit, which follows the server."""
     ready: Callable[[], Awaitable[None]] | None = None
     """Awaited before each request and never for a hit: a server may still be starting."""
+    recorded_context_tokens: int | None = None
+    """The length of the context that the server stated in a run that is replayed."""
     sleep: Sleep = asyncio.sleep
     clock: Clock = time.monotonic
     wall_clock: Clock = time.time
@@ -121,7 +123,7 @@ class ChatClient:
         when the attempts are spent, BudgetExhaustedError when the call does not fit the budget, and
         StoreError when the answer cannot be stored.
         """
-        key = self._form.key(CanonicalRequest(self.endpoint, request))
+        key = self.key_of(request)
         call = Call(started=self.clock() - self._origin)
         try:
             answered = await self.memo.once(
@@ -143,10 +145,15 @@ class ChatClient:
             answered = replace(answered, look=await self._connection.looks.look())
         return answered
 
+    def key_of(self, request: ChatRequest) -> str:
+        """Return the key of a call in the memo."""
+        return self._form.key(CanonicalRequest(self.endpoint, request))
+
     @property
     def context_tokens(self) -> int | None:
         """The length of the model's context; None where the server did not say, or was not asked yet."""
-        return self._connection.context_tokens(self.endpoint.model)
+        stated = self._connection.context_tokens(self.endpoint.model)
+        return self.recorded_context_tokens if stated is None else stated
 
     async def check(self) -> ServedModel:
         """Check that the endpoint answers, accepts the key and serves the model.

@@ -18,6 +18,9 @@ from combee.clients.model.wire import Answered, CanonicalRequest, Completion, ca
 from combee.clients.store.store import Store
 from combee.errors import CombeeError
 
+MEMO = "memo"
+"""The folder of the records in a store."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
@@ -98,7 +101,7 @@ class Memo:
 
 
 def _path(key: str) -> str:
-    return f"memo/{key[:2]}/{key}"
+    return f"{MEMO}/{key[:2]}/{key}"
 
 
 def _checksum(key: str, completion: Completion) -> str:
@@ -109,6 +112,11 @@ def _encoded(key: str, completion: Completion) -> bytes:
     return canonical_json(
         {"v": 1, "key": key, "completion": completion.to_json(), "checksum": _checksum(key, completion)}
     )
+
+
+def is_readable(key: str, data: bytes) -> bool:
+    """Return whether a record holds the answer to the call of that key."""
+    return _decoded(key, data) is not None
 
 
 def _decoded(key: str, data: bytes) -> Completion | None:

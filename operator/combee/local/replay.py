@@ -1,0 +1,261 @@
+"""``combee replay`` without its output: a run's record is worked through again, and nobody is asked.
+
+The executor is that of ``combee run``. Its folder is the record: a plan that it freezes is compared with the
+recorded one, and so is what each step leaves; the recorded one counts, as it does when a run is resumed. So
+what a clock measured is taken from the record. Its store answers from the record's memo, and from nothing
+else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from combee.algo.budget import Limits
+from combee.assembly.guard import BudgetGuard
+from combee.clients.store.recorded import Recorded
+from combee.clients.store.store import Store
+from combee.local.executor import LocalExecutor
+from combee.local.meter import Meter
+from combee.local.record import Record
+from combee.local.session import Prepared, Silent, contexts
+from combee.names import LESSONS_FILE
+from combee.plan.decide import Plan
+from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
+from combee.report.build import lessons_markdown
+from combee.report.bundle import prompt_files
+from combee.report.outcome import Session, result_of
+from combee.steps import kind_of
+from combee.work.context import read_receipt, receipt_path
+
+_NOT_COMPARED = frozenset({"calls", "record"})
+"""Outputs that hold what clocks and servers were seen to do."""
+_COMPARED = ("outcome", "reason", "held_out", "test", "playbook", "entries", "variants", "refusals")
+"""Fields of the result that follow from answers and decisions alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value that came out otherwise than it was recorded."""
+
+    step: str
+    """the step, ``plan of iteration 3`` or ``result``."""
+    field: str
+    recorded: str
+    now: str
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay did and found."""
+
+    run: str
+    plans: int = 0
+    steps: int = 0
+    answers: int = 0
+    """calls that the memo answered."""
+    end: str = ""
+    """the outcome, or where the record ends."""
+    differences: list[Difference] = field(default_factory=list)
+
+
+class _EndError(Exception):
+    """The record ends here."""
+
+
+@dataclass(slots=True)
+class _RecordFolder:
+    """Implements ``executor.Folder``: the record is compared with, and counts."""
+
+    record: Record
+    replayed: Replayed
+    made: dict[str, StepSummary] = field(default_factory=dict)
+    """the summaries of the replay's own steps."""
+    programs: bool = False
+    """whether the step lost a program's rollout: what that asked meanwhile is in no memo."""
+
+    def summaries(self) -> dict[str, StepSummary]:
+        return {}
+
+    def plans(self) -> dict[int, IterationPlan]:
+        return {}
+
+    def freeze(self, plan: IterationPlan) -> IterationPlan:
+        recorded = self.record.plans.get(plan.iteration)
+        if recorded is None:
+            raise _EndError(f"before the plan of iteration {plan.iteration + 1}")
+        self.replayed.plans += 1
+        self.differ(f"plan of iteration {plan.iteration + 1}", asdict(recorded), asdict(plan))
+        return recorded
+
+    def keep(self, summary: StepSummary) -> StepSummary:
+        recorded = self.record.summaries[summary.step]
+        self.made[summary.step] = summary
+        self.replayed.steps += 1
+        self.differ(summary.step, self._compared(recorded), self._compared(summary))
+        return recorded
+
+    def _compared(self, summary: StepSummary) -> dict[str, Any]:
+        counts, usage = dict(summary.counts), {}
+        if self.programs:
+            counts.pop("rollouts", None)
+        else:
+            usage = {role: asdict(used) for role, used in summary.usage.items()}
+            for used in usage.values():
+                # A memo hit depends on who asked first, and what a failed call may have used is no answer's.
+                del used["hits"], used["lost_tokens"]
+        outputs = {name: digest for name, digest in summary.outputs.items() if name not in _NOT_COMPARED}
+        return {"outputs": outputs, "counts": counts, "scores": dict(summary.scores), "usage": usage}
+
+    def differ(self, step: str, recorded: Any, now: Any) -> None:
+        """Keep what differs, by field."""
+        self.replayed.differences += [
+            Difference(step, name, *values) for name, *values in _differing(recorded, now)
+        ]
+
+
+def _differing(recorded: Any, now: Any, field_name: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield (field, recorded, now) of each value that differs, inside mappings by their names."""
+    if isinstance(recorded, Mapping) and isinstance(now, Mapping):
+        for name in sorted(recorded.keys() | now.keys()):
+            below = f"{field_name}.{name}" if field_name else str(name)
+            yield from _differing(recorded.get(name), now.get(name), below)
+    elif recorded != now:
+        yield field_name, _shown(recorded), _shown(now)
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}... ({len(text):,} characters)"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Replay(LocalExecutor):
+    """The executor on a record."""
+
+    record: Record
+    backend: Recorded
+    kept: _RecordFolder
+
+    def _decide(self, elapsed_seconds: float) -> Plan:
+        more = self.state.iteration in self.record.plans
+        return LocalExecutor._decide(self, 0.0 if more else self.record.stop_seconds)
+
+    async def _do(self, step: Step) -> None:
+        """Do a step again. What follows a step that differs follows from it: the replay ends there."""
+        if step.name not in self.record.summaries:
+            raise _EndError(f"in step {step.name}")
+        paths = [receipt_path(self.context, step.name, shard) for shard in range(step.shards)]
+        lost = await self.record.lost(paths)
+        self.kept.programs, self.backend.lost = any(call.of_program for call in lost), {}
+        for call in lost:
+            self.backend.lost.setdefault(call.key, []).append(call.error)
+        before = len(self.kept.replayed.differences)
+        await LocalExecutor._do(self, step)
+        done = self.summaries[step.name]
+        if done.error:
+            self.kept.differ(step.name, {"error": ""}, {"error": f"{done.error}: {done.message}"})
+        elif kind_of(step.kind).sharded:
+            await self._compare_shards(step, paths)
+        if len(self.kept.replayed.differences) > before:
+            raise _EndError(f"at step {step.name}, which differs")
+
+    async def _compare_shards(self, step: Step, paths: list[str]) -> None:
+        """Compare what each shard left, which the step's summary does not name."""
+        for shard, path in enumerate(paths):
+            data = await self.record.store.aget(path)
+            now = await read_receipt(self.context, step.name, shard)
+            if data is not None and now is not None:
+                outputs = json.loads(data)["outputs"]
+                named = {name: outputs.get(name) for name in now.outputs if name not in _NOT_COMPARED}
+                made = {name: now.outputs[name] for name in named}
+                self.kept.differ(f"{step.name} shard {shard}", {"outputs": named}, {"outputs": made})
+
+
+async def replay(prepared: Prepared, record: Record) -> Replayed:
+    """Work through a record again, and return what was done and what differs.
+
+    Raises UserError for a call that the record lacks, and DataError for a store that lacks what a step left.
+    """
+    replayed = Replayed(prepared.run.name)
+    with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
+        backend = Recorded(Path(folder), record.store)
+        store = Store(backend, folder)
+        # The budget was held when the calls were made; what is left of it now decides nothing.
+        guard = BudgetGuard(Limits(), lambda: 0.0)
+        meter = Meter(prepared.run.name, prepared.run.spec, prepared.facts, Silent(), guard)
+        try:
+            async with contexts(prepared, record.who, store, meter, guard) as context:
+                for role, client in context.clients.items():
+                    client.recorded_context_tokens = await record.context_tokens(context.prefix, role)
+                kept = _RecordFolder(record, replayed)
+                executor = _Replay(
+                    context,
+                    record.who,
+                    kept,
+                    meter,
+                    guard,
+                    given=prepared.plans,
+                    record=record,
+                    backend=backend,
+                    kept=kept,
+                )
+                outcome = await _until_the_end(executor, record, replayed)
+                if not any(one.step.startswith(record.who.name) for one in replayed.differences):
+                    await _compare_result(executor, record, prepared, outcome)
+        finally:
+            replayed.answers = backend.answers
+            store.close()
+            await asyncio.to_thread(record.store.close)
+    return replayed
+
+
+async def _until_the_end(executor: _Replay, record: Record, replayed: Replayed) -> Outcome | None:
+    """Return the outcome; where the record ends before there is one, the recorded one, None without any."""
+    try:
+        outcome = await executor.run()
+        replayed.end = outcome.name
+        return outcome
+    except _EndError as end:
+        replayed.end = f"the record ends {end}"
+    result = record.result
+    return None if result is None else Outcome(result.outcome, result.reason)
+
+
+async def _compare_result(
+    executor: _Replay, record: Record, prepared: Prepared, outcome: Outcome | None
+) -> None:
+    """Compare the result and the files that hold what was learned."""
+    if record.result is None or outcome is None:
+        return
+    executor.context.cache.clear()
+    result = await result_of(
+        Session(
+            run=prepared.run,
+            who=record.who,
+            manifest_digest=record.result.manifest_digest,
+            context=executor.context,
+            state=executor.state,
+            outcome=outcome,
+            plans=executor.plans,
+            summaries=executor.kept.made,
+            models=dict(record.result.models.items()),
+            wall_seconds=record.seconds,
+            data=prepared.data,
+        )
+    )
+    fields = [one.model_dump(mode="json", include=set(_COMPARED)) for one in (record.result, result)]
+    executor.kept.differ("result", *fields)
+    files = {**prompt_files(result.playbook), LESSONS_FILE: lessons_markdown(result).encode()}
+    executor.kept.differ(
+        "files", *({name: _text(data) for name, data in one.items()} for one in (record.files, files))
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
