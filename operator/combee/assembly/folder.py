@@ -6,7 +6,7 @@ DIR/plans/i000.json the frozen IterationPlans
 DIR/steps/*.json    summaries of finished steps
 DIR/clock.json      the seconds that it took so far, over all sessions
 DIR/store/          the artifact store, unless the manifest names another
-DIR/result.json prompt.md prompt.json (of components) lessons.md report.md report.html
+DIR/result.json prompt.md prompt.json (of components) lessons.md report.md report.html rollouts.jsonl
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run leaves for people: result.json, the reports, what was learned, its plans and summaries.
+"""What a run leaves: result.json, the reports, what was learned, its rollouts, its plans and summaries.
 
 ``texts`` makes the files, on a laptop and in a pod alike. From a pod they travel through its log, as a
 gzipped tar in base64 between two lines, the last of which says length and digest: a log that was cut is
@@ -22,6 +22,7 @@ from combee.names import COMPONENTS_KEY, LESSONS_FILE, PROMPT_KEY
 from combee.report.child import build_apart
 from combee.report.outcome import Session, result_of
 from combee.report.result import PlaybookInfo, Result, to_bytes
+from combee.report.rollouts import ROLLOUTS_FILE, rollouts_of
 
 RESULT_FILE = "result.json"
 GATE_FILE = "gate.json"
@@ -32,7 +33,7 @@ _LINE = 4096
 """characters in a line; a container runtime cuts lines longer than 16 KiB."""
 MAX_BYTES = 1 << 30
 _NAME = re.compile(
-    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
+    r"(?:plans|steps)/[a-z0-9][a-z0-9.-]{0,120}\.json|calls/[a-z0-9][a-z0-9.-]{0,120}\.jsonl|gate\.json|rollouts\.jsonl|result\.json|report\.(?:md|html)|lessons\.md|prompt\.(?:md|json)"
 )
 
 
@@ -45,7 +46,9 @@ async def texts(session: Session) -> tuple[Result, dict[str, bytes]]:
     """Return the result and the files made from it. result.json is last: where it is, the rest is too."""
     result = await result_of(session)
     lessons, report = await build_apart(result)
+    rollouts = await rollouts_of(session)
     return result, {
+        **({ROLLOUTS_FILE: rollouts} if rollouts else {}),
         **prompt_files(result.playbook),
         LESSONS_FILE: lessons.encode(),
         "report.md": report.markdown.encode(),
