@@ -29,7 +29,8 @@ from combee.plan.decide import Plan
 from combee.plan.types import IterationPlan, Outcome, Step, StepSummary
 from combee.report.build import lessons_markdown
 from combee.report.bundle import prompt_files
-from combee.report.outcome import Session, result_of
+from combee.report.outcome import result_of
+from combee.report.session import Session
 from combee.steps import kind_of
 from combee.work.context import read_receipt, receipt_path
 

@@ -54,9 +54,10 @@ from combee.plan.state import DataFacts
 from combee.plan.types import IterationPlan, Outcome
 from combee.records import Example
 from combee.report.bundle import RESULT_FILE, texts
-from combee.report.outcome import Session, data_info, model_info
+from combee.report.outcome import data_info, model_info
 from combee.report.progress import ProgressState
 from combee.report.result import DataInfo, ModelInfo, Result, read_result
+from combee.report.session import Session
 from combee.tasks.dataset import Dataset
 from combee.tasks.registry import task_of
 from combee.work.context import Accounts, WorkContext
@@ -154,8 +155,7 @@ class _HeldData:
 
 
 async def check_endpoints(prepared: Prepared) -> dict[str, ModelInfo]:
-    """Ask every endpoint in use whether it is there, takes the key and serves the model, and an embedder
-    to embed a word."""
+    """Ask every endpoint in use whether it takes the key and serves the model, and an embedder to embed."""
     keep_libraries_quiet()
     pool = ConnectionPool()
     limits = RunLimits(4)

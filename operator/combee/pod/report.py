@@ -32,8 +32,9 @@ from combee.pod.environment import Pod, open_store
 from combee.pod.log import LogProgress, PodLog
 from combee.pod.served import served_models
 from combee.report.bundle import GATE_FILE, RESULT_FILE, calls_file, packed, texts
-from combee.report.outcome import Session, data_info
+from combee.report.outcome import data_info
 from combee.report.result import DataInfo
+from combee.report.session import Session
 from combee.steps import kind_of
 from combee.tasks.traces import TracesTask
 from combee.work.context import Accounts, WorkContext, read_receipt

@@ -20,9 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from combee.errors import TransientError
 from combee.names import COMPONENTS_KEY, LESSONS_FILE, PROMPT_KEY
 from combee.report.child import build_apart
-from combee.report.outcome import Session, result_of
+from combee.report.outcome import result_of
 from combee.report.result import PlaybookInfo, Result, to_bytes
 from combee.report.rollouts import ROLLOUTS_FILE, rollouts_of
+from combee.report.session import Session
 
 RESULT_FILE = "result.json"
 GATE_FILE = "gate.json"

@@ -10,21 +10,21 @@ from typing import Any
 
 from pydantic.alias_generators import to_snake
 
+from combee import __version__
 from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
 from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
-from combee.plan.decide import Identity
 from combee.plan.money import money_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
-from combee.plan.types import EXIT_CODES, IterationPlan, Outcome, StepSummary
+from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
+from combee.report.cost import accepted, serial_baseline, whole_cost
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
     Baseline,
     Best,
     BudgetLine,
-    CostPerPoint,
     DataInfo,
     DelayFit,
     DelayModel,
@@ -42,29 +42,10 @@ from combee.report.result import (
     StepRecord,
     Usage,
 )
+from combee.report.session import Session
 from combee.steps import EVALUATE, PROFILE, kind_of
-from combee.work.context import WorkContext
 from combee.work.happened import union
 from combee.work.steps import load_artifact
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The state of a session at its end."""
-
-    run: PromptLearningRun
-    who: Identity
-    manifest_digest: str
-    context: WorkContext
-    state: RunState
-    outcome: Outcome
-    plans: Mapping[int, IterationPlan]
-    summaries: Mapping[str, StepSummary]
-    models: Mapping[str, ModelInfo]
-    wall_seconds: float
-    data: DataInfo
-    gpu_seconds: float = 0.0
-    """seconds times GPUs of engines of its own; a laptop has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +67,6 @@ async def result_of(session: Session) -> Result:
     records = await _records(session)
     gate = records.evaluation.get("gate")
     paired = Paired(**gate) if gate else None
-    cost = None
-    if paired is not None and paired.gain > 0:
-        points = paired.gain * 100
-        cost = CostPerPoint(
-            tokens=round(session.state.spend.tokens / points, 1),
-            rollouts=round(session.state.spend.rollouts / points, 2),
-        )
     iterations = tuple(_iterations(session, records))
     return Result(
         run=session.run.name,
@@ -115,7 +89,9 @@ async def result_of(session: Session) -> Result:
         profile=records.around.get(PROFILE.name),
         evaluation=records.around.get(EVALUATE.name),
         budget=_budget(session),
-        cost_per_point=cost,
+        cost_per_point=whole_cost(session, paired),
+        accepted=accepted(session),
+        serial_baseline=serial_baseline(session.run.spec),
         **_learned(session, records),
     )
 
@@ -145,7 +121,9 @@ async def _records(session: Session) -> _Records:
 
 
 def _setup(run: PromptLearningRun) -> Setup:
-    aggregation, batching = run.spec.aggregation, run.spec.batching
+    spec, aggregation, batching = run.spec, run.spec.aggregation, run.spec.batching
+    fixed = batching.size
+    roles = spec.roles_in_use()
     return Setup(
         task=run.spec.task.type,
         metric=run.spec.task.metric,
@@ -158,6 +136,27 @@ def _setup(run: PromptLearningRun) -> Setup:
         if batching.mode == "Fixed"
         else f"{batching.mode}, rule {batching.rule}",
         seed=run.spec.seed,
+        epochs=spec.method.epochs,
+        patience=spec.stopping.patience,
+        target_score=spec.stopping.target_score,
+        sizes=batching.sizes if fixed is None else (fixed,),
+        batching_reason=batching.reason or "",
+        concurrency=spec.workers.concurrency,
+        pods=spec.workers.parallelism,
+        max_input_tokens=aggregation.max_input_tokens,
+        leaf_size=aggregation.leaf_size,
+        max_fan_in=aggregation.max_fan_in,
+        temperatures={role: model.sampling.temperature for role, model in roles.items()},
+        engines={
+            one.name: one.vllm.gpus_per_replica * one.vllm.replicas
+            for one in spec.engines
+            if one.vllm is not None
+        },
+        shared_model="task" in roles
+        and roles["task"].engine_ref == roles["proposer"].engine_ref
+        and roles["task"].endpoint == roles["proposer"].endpoint,
+        playbook=spec.playbook_ref.name if spec.playbook_ref is not None else "",
+        release=__version__,
         **asdict(run.spec.task.stakes),
     )
 

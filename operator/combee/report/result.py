@@ -17,8 +17,10 @@ from pydantic import Field, ValidationError, model_validator
 from combee.errors import DataError
 from combee.methods.protocol import VariantKind
 from combee.plan.types import EXIT_CODES
+from combee.report.parts import AcceptedPrompt as AcceptedPrompt
 from combee.report.parts import Amount, Count, Difference, Model, Share
 from combee.report.parts import BudgetLine as BudgetLine
+from combee.report.parts import CostPerPoint as CostPerPoint
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
 from combee.report.parts import Faults as Faults
@@ -27,6 +29,9 @@ from combee.report.parts import RarityBand as RarityBand
 from combee.report.parts import Replay as Replay
 from combee.report.parts import Retention as Retention
 from combee.report.parts import RetentionLevel as RetentionLevel
+from combee.report.parts import SerialBaseline as SerialBaseline
+from combee.report.parts import SerialPoint as SerialPoint
+from combee.report.parts import Setup as Setup
 from combee.report.parts import StageTime as StageTime
 from combee.report.parts import StepRecord as StepRecord
 from combee.report.parts import Verification as Verification
@@ -76,26 +81,6 @@ class DataInfo(Model):
     test: SplitInfo | None = None
     warnings: tuple[str, ...] = ()
     """What was found while reading: merged rows, small splits; no row is quoted."""
-
-
-class Setup(Model):
-    """How the run learned, in the manifest's words; empty where unknown."""
-
-    task: str = ""
-    metric: str = "accuracy"
-    method: str = ""
-    strategy: str = ""
-    merge: str = ""
-    redundancy: str = ""
-    verify: str = ""
-    batching: str = ""
-    seed: int | None = None
-    steward: str = ""
-    """Who keeps heldOut."""
-    used_for_tuning: bool = False
-    """Whether anything was tuned on heldOut before."""
-    failure_cost: str = ""
-    """What a wrong answer costs."""
 
 
 class Baseline(Model):
@@ -220,13 +205,6 @@ class Usage(Model):
     """Tokens of requests whose answers came to nothing: broken off, or raced."""
 
 
-class CostPerPoint(Model):
-    """The cost of one point (0.01) of gain on the gate half."""
-
-    tokens: Amount
-    rollouts: Amount
-
-
 class PlaybookInfo(Model):
     """The rendered playbook."""
 
@@ -339,7 +317,11 @@ class Result(Model):
     """The one look at gate and test after the last iteration."""
     budget: tuple[BudgetLine, ...] = ()
     cost_per_point: CostPerPoint | None = None
-    """The cost of a point; null when there is no gain to divide by."""
+    """The cost of a point on the gate half; null when there is no gain to divide by."""
+    accepted: tuple[AcceptedPrompt, ...] = ()
+    """The prompts that took the lead on select, in order."""
+    serial_baseline: SerialBaseline | None = None
+    """null where none was stated or measured: a speed-up then has no denominator."""
     playbook: PlaybookInfo | None = None
     entries: tuple[Entry, ...] = ()
     variants: tuple[VariantRecord, ...] = ()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from combee.plan.types import StepSummary
-from combee.report.outcome import Session
+from combee.report.session import Session
 from combee.steps import kind_of, turn_of
 from combee.work.asker import decode_rows
 from combee.work.context import read_receipt

@@ -12,6 +12,7 @@ from combee.algo.gates import score_interval
 from combee.report import views, words
 from combee.report.prefix import prefix_table
 from combee.report.result import BudgetLine, IterationRecord, Paired, Result, Role
+from combee.report.tables_cost import accepted, serial
 from combee.report.tables_happened import faults, latency, path, replies, servers
 from combee.report.text import Table as Table
 from combee.report.text import amount, count, duration, percent, price, score, signed
@@ -43,6 +44,8 @@ def tables(result: Result) -> dict[str, Table]:
         _usage(result),
         _data(result),
         _budget(result),
+        accepted(result),
+        serial(result),
         _setup(result),
     )
     return {table.key: table for table in made}

@@ -15,7 +15,9 @@ from combee.names import LESSONS_FILE
 from combee.plan.state import ENOUGH_EXAMPLES
 from combee.report.parts import Faults
 from combee.report.result import Paired, PlaybookInfo, Result
+from combee.report.tables_cost import currency
 from combee.report.text import amount, count, duration, score, signed
+from combee.report.text import price as money
 
 SIMULATED = "simulated model"
 SIMULATED_BANNER = "Numbers made with a simulated model"
@@ -91,7 +93,12 @@ def cost_per_point(result: Result) -> str:
     price = result.cost_per_point
     if price is None:
         return "no gain on the gate half to divide by"
-    return f"{amount(price.tokens)} tokens and {price.rollouts:,.1f} rollouts for each point (0.01) of gain"
+    parts = [f"{amount(price.tokens)} tokens", f"{price.rollouts:,.1f} rollouts"]
+    if price.gpu_seconds is not None:
+        parts.append(f"{price.gpu_seconds:,.1f} GPU seconds")
+    if price.money is not None:
+        parts.append(f"{money(price.money)} {currency(result)}")
+    return f"{', '.join(parts[:-1])} and {parts[-1]} for each point (0.01) of gain"
 
 
 def served_by(result: Result) -> tuple[str, ...]:

@@ -1,0 +1,102 @@
+"""What a run cost for each accepted prompt and each point of gain, beside the serial baseline."""
+
+from __future__ import annotations
+
+from combee.algo.budget import Spend
+from combee.api.run import RunSpec
+from combee.plan.money import money_of
+from combee.plan.state import RunState, after_iteration, after_profile
+from combee.plan.types import StepSummary
+from combee.report.result import AcceptedPrompt, CostPerPoint, Paired, SerialBaseline, SerialPoint
+from combee.report.session import Session
+from combee.steps import kind_of
+
+POINTS = 100
+"""points in a score of 1."""
+
+
+def whole_cost(session: Session, gate: Paired | None) -> CostPerPoint | None:
+    """Return what a point of the gate half cost; None where nothing was gained."""
+    if gate is None or gate.gain <= 0:
+        return None
+    money = _money(session.run.spec, session.state, session.gpu_seconds)
+    cost = _per_point(session.state.spend, gate.gain, money, session.wall_seconds)
+    held = round(session.gpu_seconds / (gate.gain * POINTS), 3) if session.gpu_seconds else None
+    return cost.model_copy(update={"gpu_seconds": held})
+
+
+def accepted(session: Session) -> tuple[AcceptedPrompt, ...]:
+    """Return the prompts that took the lead on select, by folding the state again."""
+    good = [one for one in session.summaries.values() if not one.error]
+    profile = next((one for one in good if kind_of(one.kind).opens), None)
+    if profile is None or not profile.counts.get("select"):
+        return ()
+    state, prompts = after_profile(RunState(), profile), list[AcceptedPrompt]()
+    for summary in _finished(good):
+        plan, before = session.plans[summary.counts["iteration"]], state.best
+        state = after_iteration(state, plan, summary)
+        if state.best is not None and state.best != before:
+            prompts.append(_accepted(session, state, state.best.select))
+    return tuple(prompts)
+
+
+def _finished(summaries: list[StepSummary]) -> list[StepSummary]:
+    done = [one for one in summaries if kind_of(one.kind).sums_up]
+    return sorted(done, key=lambda one: one.counts["iteration"])
+
+
+def _accepted(session: Session, state: RunState, select: float) -> AcceptedPrompt:
+    spec, spend, gain = session.run.spec, state.spend, select - state.baseline_select
+    money = _money(spec, state)
+    return AcceptedPrompt(
+        iteration=state.iteration,
+        select=select,
+        rollouts=int(spend.rollouts),
+        tokens=int(spend.tokens),
+        wall_seconds=round(spend.wall_clock_seconds, 3),
+        money=money,
+        cost_per_point=_per_point(spend, gain, money, spend.wall_clock_seconds) if gain > 0 else None,
+        serial_seconds=_reached(serial_baseline(spec), select),
+    )
+
+
+def _per_point(spend: Spend, gain: float, money: float | None, wall_seconds: float) -> CostPerPoint:
+    points = gain * POINTS
+    return CostPerPoint(
+        tokens=round(spend.tokens / points, 1),
+        rollouts=round(spend.rollouts / points, 2),
+        wall_seconds=round(wall_seconds / points, 3),
+        money=None if money is None else round(money / points, 6),
+    )
+
+
+def _money(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> float | None:
+    if spec.prices is None:
+        return None
+    return round(money_of(spec, state.usage, gpu_seconds), 6)
+
+
+def serial_baseline(spec: RunSpec) -> SerialBaseline | None:
+    """Return the serial baseline that a run's numbers are put beside; None where there is no curve."""
+    stated = spec.serial_baseline
+    if stated is None or not stated.curve:
+        return None
+    points = sorted(stated.curve, key=lambda one: (one.examples, one.seconds))
+    curve = tuple(SerialPoint(examples=one.examples, seconds=one.seconds, score=one.score) for one in points)
+    best = max(one.score for one in curve)
+    top, rise = next(one for one in curve if one.score == best), best - curve[0].score
+    return SerialBaseline(
+        source="stated",
+        method=stated.method,
+        curve=curve,
+        converged=best,
+        examples_to_converge=top.examples,
+        seconds_per_point=round(top.seconds / (rise * POINTS), 3) if rise > 0 else None,
+    )
+
+
+def _reached(baseline: SerialBaseline | None, score: float) -> float | None:
+    """Return the seconds after which a baseline first scored as much; None where it never did."""
+    if baseline is None:
+        return None
+    return next((one.seconds for one in baseline.curve if one.score >= score), None)

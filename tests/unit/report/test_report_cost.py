@@ -1,0 +1,125 @@
+"""What an accepted prompt cost, and what the serial baseline took to the same score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from made_up import result
+
+from combee.api.load import parse_run
+from combee.api.run import RunSpec, SerialBaseline
+from combee.plan.types import RoleUsage, StepSummary
+from combee.report.cost import accepted, serial_baseline, whole_cost
+from combee.report.result import Paired
+from combee.report.tables import tables
+from combee.report.words import cost_per_point
+from sample_plan import PLAN
+
+CURVE = [
+    {"examples": 0, "seconds": 0, "score": 0.5},
+    {"examples": 40, "seconds": 800, "score": 0.6},
+    {"examples": 90, "seconds": 1800, "score": 0.7},
+    {"examples": 120, "seconds": 2400, "score": 0.7},
+]
+
+
+def spec_of(curve: list[dict[str, float]] | None = None, **more: Any) -> RunSpec:
+    """A spec; ``curve``: of a serial baseline, which manifests cannot state yet."""
+    role = {"engineRef": {"name": "main"}}
+    spec = {
+        "task": {"type": "Formula", "data": {"train": {"uri": "t.jsonl"}, "heldOut": {"uri": "h.jsonl"}}},
+        "method": {"type": "ACE"},
+        "engines": [{"name": "main", "vllm": {"model": "m"}}],
+        "models": {"task": role, "proposer": role},
+        **more,
+    }
+    head = {"apiVersion": "combee.dev/v1alpha1", "kind": "PromptLearningRun", "metadata": {"name": "r"}}
+    made = parse_run({**head, "spec": spec}, "test").spec
+    stated = None if curve is None else SerialBaseline.model_validate({"method": "ACE", "curve": curve})
+    return made.model_copy(update={"serial_baseline": stated})
+
+
+PRICES = {
+    "currency": "EUR",
+    "models": [{"name": "m", "promptPerMillionTokens": 10, "completionPerMillionTokens": 30}],
+}
+
+
+def session_of(spec: RunSpec, *scores: float) -> Any:
+    """A session whose profile scored 0.5 and whose iterations scored so; each step asks 1,000 tokens in."""
+    usage = {"task": RoleUsage(calls=10, prompt_tokens=1000)}
+    counts = {"train": 100, "select": 50, "gate": 50, "rollouts": 10}
+    profile = StepSummary("p", "profile", {"artifact": "a"}, counts, {"select": 0.5}, usage, {"wall": 2.0})
+    plans, summaries = {}, {"p": profile}
+    for number, score in enumerate(scores):
+        plans[number] = replace(PLAN, iteration=number, offset=10 * number, batch_size=10)
+        summaries[f"f{number}"] = StepSummary(
+            f"f{number}",
+            "finish",
+            {"artifact": f"a{number}"},
+            {"iteration": number, "rollouts": 30, "playbookTokens": 100},
+            {"select": score},
+            usage,
+            {"wall": 4.0},
+        )
+    return SimpleNamespace(run=SimpleNamespace(spec=spec), summaries=summaries, plans=plans)
+
+
+def test_each_prompt_that_took_the_lead_has_what_was_used_until_then() -> None:
+    spec = spec_of(CURVE, prices=PRICES)
+    first, second = accepted(session_of(spec, 0.55, 0.54, 0.75))
+    assert (first.iteration, first.select, first.rollouts, first.tokens) == (1, 0.55, 40, 2000)
+    assert (first.wall_seconds, first.money, first.serial_seconds) == (6.0, 0.02, 800)
+    assert first.cost_per_point is not None and first.cost_per_point.tokens == pytest.approx(400)
+    assert first.cost_per_point.money == pytest.approx(0.004)
+    assert (second.iteration, second.rollouts, second.serial_seconds) == (3, 100, None), "it never got there"
+
+
+def test_nothing_is_invented_without_prices_baseline_or_gain() -> None:
+    spec = spec_of()
+    (only,) = accepted(session_of(spec, 0.6))
+    assert (only.money, only.serial_seconds) == (None, None) and serial_baseline(spec) is None
+    assert accepted(session_of(spec, 0.4)) == ()
+    assert serial_baseline(spec_of([])) is None
+
+
+def test_the_serial_baseline_converges_where_it_first_scored_its_best() -> None:
+    baseline = serial_baseline(spec_of(CURVE))
+    assert baseline is not None and baseline.source == "stated"
+    assert (baseline.converged, baseline.examples_to_converge) == (0.7, 90)
+    assert baseline.seconds_per_point == pytest.approx(90)
+    flat = serial_baseline(spec_of(CURVE[:1]))
+    assert flat is not None and flat.seconds_per_point is None
+
+
+def test_a_point_of_gate_has_its_money_and_gpu_seconds() -> None:
+    spec = spec_of(prices={**PRICES, "perGpuHour": 3.6})
+    session = session_of(spec)
+    session.gpu_seconds, session.wall_seconds = 1000.0, 50.0
+    session.state = SimpleNamespace(
+        usage={"task": RoleUsage(prompt_tokens=100_000)}, spend=SimpleNamespace(tokens=100_000, rollouts=50)
+    )
+    gate = Paired(baseline=0.5, best=0.6, gain=0.1, low=0.05, high=0.15, n=50, discordant=5)
+    cost = whole_cost(session, gate)
+    assert cost is not None
+    assert (cost.tokens, cost.rollouts, cost.wall_seconds, cost.gpu_seconds) == (10_000, 5, 5, 100)
+    assert cost.money == pytest.approx((1.0 + 1.0) / 10)
+    assert whole_cost(session, gate.model_copy(update={"gain": 0.0})) is None
+
+
+def test_the_report_tells_money_where_there_is_any() -> None:
+    budget = [{"name": "money", "spent": 5.0, "currency": "EUR"}]
+    paid = {"tokens": 10_000.0, "rollouts": 5.0, "gpuSeconds": 100.0, "money": 0.2}
+    prompt = {"iteration": 4, "select": 0.856, "rollouts": 900, "tokens": 90_000, "wallSeconds": 9.0}
+    told = result(budget=budget, costPerPoint=paid, accepted=[{**prompt, "money": 1.0}])
+    assert cost_per_point(told) == (
+        "10.0 k tokens, 5.0 rollouts, 100.0 GPU seconds and 0.2 EUR for each point (0.01) of gain"
+    )
+    table = tables(told)["accepted"]
+    assert table.rows == (
+        ("4", "0.856", "900", "90.0 k", "9.0 s", "1.00", "not shown", "not shown", "not shown"),
+    )
+    assert "None was stated or measured" in tables(told)["serial"].missing
