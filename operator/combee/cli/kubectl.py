@@ -32,7 +32,12 @@ def register(app: typer.Typer) -> None:
         logs: ("logs quickstart --follow", "logs quickstart --step map --shard 1"),
         suspend: ("suspend quickstart",),
         resume: ("resume quickstart",),
-        report: ("report quickstart", "report quickstart -o out/quickstart"),
+        report: (
+            "report quickstart",
+            "report quickstart -o out/quickstart",
+            "report quickstart --strategist",
+            "report out/run --strategist",
+        ),
     }
     for command, lines in examples.items():
         epilog = f"Examples: {'; '.join(f'kubectl combee {line}' for line in lines)}"
@@ -110,7 +115,10 @@ def resume(name: RunName, place: Place) -> None:
 
 
 def report(
-    name: RunName,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME|DIR", help="The run; with --strategist also a folder of `combee run`."),
+    ],
     place: Place,
     output: Annotated[
         Path | None,
@@ -120,6 +128,13 @@ def report(
         float,
         typer.Option("--timeout", metavar="SECONDS", min=1, max=600, help="Longest wait for the files."),
     ] = 300,
+    strategist: Annotated[
+        bool,
+        typer.Option(
+            "--strategist",
+            help="Print the strategist's ten sections, and leave them as strategist.md and strategist.html.",
+        ),
+    ] = False,
 ) -> None:
     """Fetch what `combee run` would have written: result.json, reports, playbook, plans, summaries.
 
@@ -127,6 +142,11 @@ def report(
 
     Exit codes: 0 written, 2 no such run, right or result.
     """
+    folder = output or Path(name)
+    if strategist and (Path(name) / "result.json").is_file():
+        from combee.cli.strategist import run_strategist
+
+        raise typer.Exit(run_strategist(Path(name), folder))
     from combee.cli.cluster.report import run_report
 
-    raise typer.Exit(run_report(name, output or Path(name), place, wait_seconds=timeout))
+    raise typer.Exit(run_report(name, folder, place, wait_seconds=timeout, strategist=strategist))

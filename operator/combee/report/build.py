@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from combee.names import LESSONS_MARK
-from combee.report import words
+from combee.report import strategist, words
 from combee.report.entries import lineage
 from combee.report.result import Entry, Result
 from combee.report.tables import Table, tables
@@ -61,6 +61,18 @@ def build_report(result: Result, *, lessons_markdown: str) -> Report:
     text = _environment(html=False).get_template("report.md.j2")
     body = Markdown(_one_level_down(lessons_markdown).strip())
     return Report(text.render(**context, lessons=body), html)
+
+
+def build_strategist(result: Result) -> Report:
+    """Return both forms of the strategist's report: the same ten sections, the HTML with figures."""
+    from combee.report.figures import figures
+
+    context = {**_context(result), "strategist": strategist.sections(result)}
+    style, digest = style_sheet()
+    html = _environment(html=True).get_template("strategist.html.j2")
+    text = _environment(html=False).get_template("strategist.md.j2")
+    page = html.render(**context, figures=figures(result), style=style, style_digest=digest)
+    return Report(text.render(**context), page)
 
 
 def style_sheet() -> tuple[str, str]:
@@ -130,6 +142,7 @@ def _environment(*, html: bool) -> Environment:
     )
     environment.filters.update(score=score, signed=signed, amount=amount, count=count, duration=duration)
     environment.filters.update(verified=_verified, lineage=lineage, md_table=_md_table, quoted=_quoted)
+    environment.filters.update(verbatim=_verbatim)
     return environment
 
 
@@ -165,6 +178,11 @@ def _md_table(table: Table) -> Markdown:
     rows = "\n".join(f"| {' | '.join(markdown(cell) for cell in row)} |" for row in table.rows)
     note = f"\n\n{markdown(table.note)}" if table.note else ""
     return Markdown(f"| {heads} |\n| {rule} |\n{rows}{note}")
+
+
+def _verbatim(text: str) -> Markdown:
+    """Return a block of our own pseudocode with its lines as they are."""
+    return Markdown(text)
 
 
 def _one_level_down(text: str) -> str:

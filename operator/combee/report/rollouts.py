@@ -47,8 +47,8 @@ async def _graphs(session: Session, summary: StepSummary) -> Sequence[bytes]:
     if kind_of(summary.kind).sharded:
         plan = session.plans.get(summary.counts["iteration"])
         shards = range(plan.shards if plan is not None else 0)
-        receipts = [await read_receipt(session.context, summary.step, shard) for shard in shards]
-        digests = [receipt.outputs.get("calls") for receipt in receipts if receipt is not None]
+        parts = [await read_receipt(session.context, summary.step, shard) for shard in shards]
+        digests = [part.outputs.get("calls") for part in parts if part is not None]
     return [await session.context.store.aget_blob(digest) for digest in digests if digest]
 
 

@@ -16,6 +16,7 @@ from combee import names
 from combee.cli.cluster.logs import last_words
 from combee.cli.cluster.place import Here, LiveRun, find, note, on_cluster, say
 from combee.cli.cluster.pods import begun, children_selector, log_lines, phase_of
+from combee.cli.strategist import sections_of, show
 from combee.cli.where import Place
 from combee.clients.kubernetes.kube import Kube, Object
 from combee.clients.store.store import Store
@@ -29,18 +30,26 @@ from combee.report.bundle import RESULT_FILE, unpacked
 LOOK_SECONDS = 0.5
 DELETE_SECONDS = 20.0
 _OURS = re.compile(
-    r"(?:(?:plans|steps)/[a-z0-9][a-z0-9.-]*\.json|calls/[a-z0-9][a-z0-9.-]*\.jsonl|gate\.json|rollouts\.jsonl)"
+    r"(?:(?:plans|steps)/[a-z0-9][a-z0-9.-]*\.json|calls/[a-z0-9][a-z0-9.-]*\.jsonl|gate\.json|rollouts\.jsonl|"
+    r"strategist\.(?:md|html))"
 )
 
 
-def run_report(name: str, out: Path, place: Place, *, wait_seconds: float) -> int:
-    """Fetch the files into ``out``."""
+def run_report(name: str, out: Path, place: Place, *, wait_seconds: float, strategist: bool = False) -> int:
+    """Fetch the files into ``out``; with ``strategist`` also make and print the strategist's sections."""
 
     async def work(here: Here) -> int:
         run = await find(here, name)
         _refuse_folder(out)
         files = await fetched(here, run, wait_seconds)
+        if strategist:
+            made = await asyncio.to_thread(sections_of, files[RESULT_FILE], f"{name}: {RESULT_FILE}")
+            # result.json is written last: where it is, the rest is.
+            files = {**made, **files}
         await asyncio.to_thread(written, files, out)
+        if strategist:
+            show(made)
+            return 0
         plans = sum(file.startswith("plans/") for file in files)
         say(
             f"{name}: {len(files)} files in {out} ({plans} plans)\n\nLook at\n"

@@ -1,0 +1,344 @@
+"""The strategist's report: ten sections in a fixed order, each filled from what was measured. Pure.
+
+What nothing measured or stated is "not shown", never guessed. Source: the OUTPUT FORMAT of the strategist's
+brief, whose headings these are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from combee.report import words
+from combee.report.result import Result
+from combee.report.tables_cost import NOT_SHOWN
+from combee.report.text import amount, count, duration, score, signed
+
+HEADINGS = (
+    "Task & Baseline",
+    "Convergence Diagnosis",
+    "Parallelism Shape",
+    "Dynamic Batching Policy",
+    "Rollout Diversity Controls",
+    "Evaluator Spec",
+    "Stopping Rule & Final Selection",
+    "Production Canary",
+    "Cost Report",
+    "Risks & Honest Limits",
+)
+NO_BASELINE = f"{NOT_SHOWN}: no serial baseline was stated or measured"
+_UTILISATION = f"{NOT_SHOWN}: the utilisation of the hardware is not measured"
+_SAVING = """\
+before each iteration:
+    law   = the delay law that fits the observed iterations best (AICc; T_iter = c0 + c1 b without enough)
+    sizes = sizes to be tried, while trials have taken less than a fifth of the epoch
+    b     = next of sizes, else the largest b at which growing further could still save over the share
+    b     = min(b, bounds, what the budget pays for beside the closing evaluation, examples left)
+    freeze (b, seed, shards, tree) as the iteration's plan; on a resume obey the frozen plan"""
+_FIXED = """\
+before each iteration:
+    b = min(size, what the budget pays for beside the closing evaluation, examples left)
+    freeze (b, seed, shards, tree) as the iteration's plan; on a resume obey the frozen plan"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section: lines of (what, value), a block of pseudocode, and the tables and figures under it."""
+
+    title: str
+    lines: tuple[tuple[str, str], ...]
+    code: str = ""
+    tables: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+
+
+def sections(result: Result) -> tuple[Section, ...]:
+    """Return the ten sections."""
+    makers = (
+        *(_task, _convergence, _shape, _batching, _diversity),
+        *(_evaluator, _stopping, _canary, _cost, _risks),
+    )
+    return tuple(maker(result, title) for maker, title in zip(makers, HEADINGS, strict=True))
+
+
+def _task(result: Result, title: str) -> Section:
+    setup, data, serial = result.setup, result.data, result.serial_baseline
+    held = data.held_out if data else None
+    rows = NOT_SHOWN
+    if data:
+        rows = f"{count(data.train.rows, 'row')} to learn from"
+        if held:
+            rows += f"; heldOut {held.rows:,}, of which {held.select:,} select and {held.gate:,} gate"
+    tuned = "used for tuning before" if setup.used_for_tuning else "not used for tuning, as the manifest says"
+    start = result.held_out.baseline if result.held_out else None
+    return Section(
+        title,
+        (
+            ("task", f"{setup.task or NOT_SHOWN}, scored by {setup.metric}"),
+            ("input and output shape", NOT_SHOWN),
+            ("data", rows),
+            ("heldOut", f"kept by {setup.steward or 'nobody who is named'}, {tuned}" if held else NOT_SHOWN),
+            ("untouched prompt, on select", score(start.select) if start else NOT_SHOWN),
+            ("untouched prompt, on gate", score(result.gate.baseline) if result.gate else NOT_SHOWN),
+            ("serial method", f"{serial.method}, {serial.source}" if serial else NO_BASELINE),
+            ("its converged held-out score", score(serial.converged) if serial else NO_BASELINE),
+            (
+                "its rollouts to converge",
+                f"{NOT_SHOWN}; {count(serial.examples_to_converge, 'example')} learned from"
+                if serial
+                else NO_BASELINE,
+            ),
+            ("a wrong answer costs", setup.failure_cost or NOT_SHOWN),
+        ),
+        tables=("data",),
+    )
+
+
+def _convergence(result: Result, title: str) -> Section:
+    serial = result.serial_baseline
+    looks = [one.select for one in result.iterations if one.select is not None]
+    start = result.held_out.baseline if result.held_out else None
+    own = NOT_SHOWN
+    if looks and start:
+        own = (
+            f"from {score(start.select)} on select to at most {score(max(looks))} in "
+            f"{count(len(looks), 'evaluation')}; it ended because: {result.reason}"
+        )
+    return Section(
+        title,
+        (
+            (
+                "serial curve",
+                f"{count(len(serial.curve), 'point')}, {serial.source}" if serial else NO_BASELINE,
+            ),
+            ("plateau", NOT_SHOWN if serial else NO_BASELINE),
+            ("go or no-go", f"{NOT_SHOWN}: no diagnosis was made before this run"),
+            ("alternative if no-go", NOT_SHOWN),
+            ("this run's own curve", own),
+        ),
+        tables=("serial", "held_out"),
+        figures=("score-iterations", "score-tokens"),
+    )
+
+
+def _shape(result: Result, title: str) -> Section:
+    setup, serial = result.setup, result.serial_baseline
+    width = f", {count(setup.concurrency, 'call')} at once" if setup.concurrency else ""
+    pods = f" in {count(setup.pods, 'shard')}" if setup.pods else ""
+    last = result.accepted[-1] if result.accepted else None
+    speed = NO_BASELINE
+    if serial and last and last.serial_seconds is not None and last.wall_seconds > 0:
+        speed = (
+            f"{last.serial_seconds / last.wall_seconds:.1f}x to select {score(last.select)}: "
+            f"{duration(last.serial_seconds)} serial ({serial.source}), {duration(last.wall_seconds)} here"
+        )
+    elif serial:
+        speed = f"{NOT_SHOWN}: the serial curve does not reach this run's score"
+    path = sum(one.critical_path_seconds or 0.0 for one in result.iterations)
+    wall = sum(one.wall_seconds for one in result.iterations)
+    ceiling = NOT_SHOWN
+    if path and wall < path:
+        ceiling = f"{NOT_SHOWN}: answers came from memory, so the time of the iterations says nothing"
+    elif path:
+        ceiling = (
+            f"the iterations took {duration(wall)}, their recorded calls on these slots at least "
+            f"{duration(path)}: {wall / path:.2f} times as long"
+        )
+    engines = ", ".join(f"{name}: {count(gpus, 'GPU')}" for name, gpus in setup.engines.items())
+    sharing = "one server answers and proposes" if setup.shared_model else "task model and proposer are apart"
+    return Section(
+        title,
+        (
+            ("shape", f"candidate: the rollouts of a batch side by side{pods}{width}"),
+            ("reason", f"it is what strategy {setup.strategy or NOT_SHOWN} does within one task"),
+            ("rejected: task", _UTILISATION),
+            ("rejected: hybrid", _UTILISATION),
+            (
+                "hardware",
+                f"{engines}; {sharing}" if engines else f"{NOT_SHOWN}: servers that were there already",
+            ),
+            ("speed-up against the serial baseline", speed),
+            ("ceiling", ceiling),
+            (
+                "what would invalidate it",
+                "another hardware class, server load, prefix cache, row length or split: measure there",
+            ),
+        ),
+        figures=("path",),
+    )
+
+
+def _batching(result: Result, title: str) -> Section:
+    setup = result.setup
+    sizes = Counter(one.batch_size for one in result.iterations)
+    spread = ", ".join(f"{size:,} ({count(times, 'iteration')})" for size, times in sorted(sizes.items()))
+    fixed = setup.batching.startswith("Fixed")
+    code = "" if not setup.batching else _FIXED if fixed else _SAVING
+    reason = f"; fixed because: {setup.batching_reason}" if setup.batching_reason else ""
+    return Section(
+        title,
+        (
+            ("policy", f"{setup.batching or NOT_SHOWN}{reason}"),
+            ("trigger", "a batch is planned and frozen before each iteration, and starts at once"),
+            (
+                "queue size, longest wait and reward variance as triggers",
+                f"{NOT_SHOWN}: nothing flushes inside a step",
+            ),
+            (
+                "shape",
+                "shards balanced by expected tokens; an aggregator call takes at most "
+                f"{amount(setup.max_input_tokens)} tokens and {setup.max_fan_in:,} inputs"
+                if setup.max_fan_in
+                else NOT_SHOWN,
+            ),
+            ("pre-emption", "drain: a frozen batch is finished; what a stopped run had answered is kept"),
+            ("batch sizes of this run", spread or NOT_SHOWN),
+        ),
+        code,
+        ("batch", "delay"),
+        ("batch-size", "delay"),
+    )
+
+
+def _diversity(result: Result, title: str) -> Section:
+    warmth = ", ".join(f"{role} {value:g}" for role, value in result.setup.temperatures.items())
+    kept = [one.retention for one in result.iterations if one.retention is not None]
+    lessons = [f"{one.distinct:,}" for one in kept]
+    return Section(
+        title,
+        (
+            ("operators and weights", NOT_SHOWN),
+            ("temperature", f"constant over the run: {warmth}" if warmth else NOT_SHOWN),
+            ("anti-collapse rule", NOT_SHOWN),
+            ("re-seeding", NOT_SHOWN),
+            ("distinct lessons by iteration", ", ".join(lessons) or NOT_SHOWN),
+            ("variants in the pool", f"{len(result.variants):,}" if result.variants else NOT_SHOWN),
+        ),
+        tables=("variants",) if result.variants else (),
+    )
+
+
+def _evaluator(result: Result, title: str) -> Section:
+    models = {role: info.model for role, info in result.models.items()}
+    scored_by = models.get("evaluator") or f"none: the task computes {result.setup.metric} itself"
+    usage = result.usage.values()
+    calls, hits = sum(use.calls for use in usage), sum(use.hits for use in usage)
+    return Section(
+        title,
+        (
+            ("proposer model", models.get("proposer", NOT_SHOWN)),
+            ("task model, which serves", models.get("task", NOT_SHOWN)),
+            ("evaluator model", scored_by),
+            ("calibration", f"{NOT_SHOWN}" if "evaluator" in models else "none needed: no model judges"),
+            (
+                "cache key",
+                "sha256 of model, revision, engine arguments, decoding, messages, schema and repeat",
+            ),
+            ("re-evaluation", "an equal request is answered from the memo and never asked again"),
+            ("answered from the memo", f"{hits:,} of {count(calls, 'call')}" if calls else NOT_SHOWN),
+        ),
+    )
+
+
+def _stopping(result: Result, title: str) -> Section:
+    setup, best = result.setup, result.held_out.best if result.held_out else None
+    limits = [f"{one.name} {one.limit:,.12g}" for one in result.budget if one.limit is not None]
+    chosen = f"iteration {best.iteration}, {score(best.select)}" if best else NOT_SHOWN
+    patience = (
+        f"{count(setup.patience, 'evaluation')} without a better score on select" if setup.patience else ""
+    )
+    return Section(
+        title,
+        (
+            ("hard budget", ", ".join(limits) or "none was set"),
+            ("soft target", score(setup.target_score) if setup.target_score is not None else "none was set"),
+            ("patience", patience or NOT_SHOWN),
+            ("ended because", result.reason),
+            ("final selection", f"best on the select half of heldOut, then one look at gate: {chosen}"),
+            ("tie-break", "fewer tokens, then the earlier one; the start is kept until one scores higher"),
+        ),
+        tables=("budget",),
+    )
+
+
+def _canary(result: Result, title: str) -> Section:
+    name, gate = result.setup.playbook, result.gate
+    held = NOT_SHOWN
+    if gate is not None:
+        held = f"gate {signed(gate.gain)} (95 % interval {signed(gate.low)} to {signed(gate.high)})"
+    by = f"Playbook {name}" if name else "no Playbook: nothing was deployed"
+    return Section(
+        title,
+        (
+            ("deployed by", by),
+            ("shadow protocol", f"{NOT_SHOWN}: spec.canary of {by}" if name else NOT_SHOWN),
+            ("held-out part of the promotion", f"{held}; outcome {result.outcome}"),
+            ("canary part of the promotion", NOT_SHOWN),
+            (
+                "roll-back",
+                f"one field: kubectl combee playbook rollback {name}" if name else NOT_SHOWN,
+            ),
+            ("observability", "metrics and alerts of operator and gateway" if name else NOT_SHOWN),
+        ),
+    )
+
+
+def _cost(result: Result, title: str) -> Section:
+    serial, point = result.serial_baseline, result.cost_per_point
+    compared = NO_BASELINE
+    if serial and serial.seconds_per_point is not None and point and point.wall_seconds is not None:
+        compared = (
+            f"{duration(point.wall_seconds)} a point of gate here, {duration(serial.seconds_per_point)} one "
+            f"in the {serial.source} curve; whether on the same hardware is {NOT_SHOWN}"
+        )
+    tokens = [one.tokens for one in result.iterations]
+    each = f"{amount(sum(tokens) / len(tokens))} tokens on average" if tokens else NOT_SHOWN
+    headline = f"{words.cost_per_point(result)}" if point else f"{NOT_SHOWN}: {words.cost_per_point(result)}"
+    return Section(
+        title,
+        (
+            ("headline: a point of held-out gain costs", headline),
+            ("an iteration", each),
+            ("the whole run", words.cost(result)),
+            ("against the serial baseline", compared),
+        ),
+        tables=("accepted", "time", "usage"),
+        figures=("gain",),
+    )
+
+
+def _risks(result: Result, title: str) -> Section:
+    risk, monitor = _largest(result)
+    limits = ["on another hardware class, held-out slice or seed: this is one run"]
+    if result.serial_baseline is None:
+        limits.append("there is no serial baseline, so no speed-up is claimed at all")
+    if result.simulated:
+        limits.append("its times are those of a simulated model")
+    return Section(
+        title,
+        (
+            ("largest failure mode", risk),
+            ("cheapest monitor", monitor),
+            ("where the speed-up does not hold", "; ".join(limits)),
+            ("warnings", "; ".join(words.warnings(result)) or "none"),
+        ),
+    )
+
+
+def _largest(result: Result) -> tuple[str, str]:
+    """Return the largest failure mode that the numbers show, and what would catch it for the least cost."""
+    gate, setup = result.gate, result.setup
+    if result.simulated:
+        return "a simulated model answered: nothing here shows that a real one learns", "the same run on it"
+    if setup.used_for_tuning:
+        return (
+            "heldOut was used for tuning before: its scores are optimistic",
+            "score rows that nobody has seen",
+        )
+    if gate is None:
+        return "the gain was not looked at on gate", "the gate half, looked at once"
+    if gate.low <= 0:
+        return "the gain may be chance: its interval includes zero", "a canary on live traffic"
+    if "evaluator" in result.models:
+        return "the evaluator may favour what the proposer writes", "a second judge on 5 % of the rows"
+    return "live traffic differs from heldOut", "a canary on live traffic, which is paired by request"

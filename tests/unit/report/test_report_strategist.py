@@ -1,0 +1,121 @@
+"""The strategist's report: its ten sections in order, what was measured in them, and nothing invented."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up import bare, result
+
+from combee.cli.main import app
+from combee.report import figures
+from combee.report.build import build_strategist
+from combee.report.result import to_bytes
+from combee.report.strategist import HEADINGS, sections
+
+SEED = Path(__file__).parent / "headings.txt"
+"""The headings of the OUTPUT FORMAT of the strategist's brief, a line each."""
+SERIAL = {
+    "source": "stated",
+    "method": "ACE",
+    "curve": [
+        {"examples": 0, "seconds": 0.0, "score": 0.632},
+        {"examples": 90, "seconds": 1800.0, "score": 0.86},
+    ],
+    "converged": 0.86,
+    "examplesToConverge": 90,
+    "secondsPerPoint": 78.9,
+}
+ACCEPTED = {
+    "iteration": 4,
+    "select": 0.856,
+    "rollouts": 1800,
+    "tokens": 1_200_000,
+    "wallSeconds": 90.0,
+    "serialSeconds": 1800.0,
+    "costPerPoint": {"tokens": 53_571.4, "rollouts": 80.4, "wallSeconds": 4.0},
+}
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "figures", lambda _: {})
+
+
+def lines(made: Any, title: str) -> dict[str, str]:
+    (section,) = (one for one in sections(made) if one.title == title)
+    return dict(section.lines)
+
+
+@pytest.mark.parametrize("made", [result(), bare()], ids=["whole", "bare"])
+def test_the_headings_are_those_of_the_brief_in_its_order(made: Any) -> None:
+    wanted = SEED.read_text().splitlines()
+    assert len(wanted) == 10 and tuple(line.partition(". ")[2] for line in wanted) == HEADINGS
+    report = build_strategist(made)
+    assert re.findall(r"^## (.+)$", report.markdown, re.MULTILINE) == wanted
+    assert [html.unescape(one) for one in re.findall(r"<h2>(.+?)</h2>", report.html)] == wanted
+
+
+def test_without_a_serial_baseline_no_speed_up_and_no_decision_is_shown() -> None:
+    made = result()
+    missing = "not shown: no serial baseline was stated or measured"
+    assert lines(made, "Task & Baseline")["its converged held-out score"] == missing
+    assert lines(made, "Parallelism Shape")["speed-up against the serial baseline"] == missing
+    assert lines(made, "Cost Report")["against the serial baseline"] == missing
+    assert (
+        "no speed-up is claimed" in lines(made, "Risks & Honest Limits")["where the speed-up does not hold"]
+    )
+    assert lines(made, "Convergence Diagnosis")["go or no-go"].startswith("not shown")
+
+
+def test_with_one_the_speed_up_is_that_to_the_same_score_and_its_source_is_named() -> None:
+    point = {"tokens": 67_211.5, "rollouts": 101.2, "wallSeconds": 4.7}
+    made = result(serialBaseline=SERIAL, accepted=[ACCEPTED], costPerPoint=point)
+    speed = lines(made, "Parallelism Shape")["speed-up against the serial baseline"]
+    assert speed.startswith("20.0x to select 0.856: 30 min 00 s serial (stated)")
+    cost = lines(made, "Cost Report")["against the serial baseline"]
+    assert cost.startswith("4.7 s a point of gate here") and "same hardware is not shown" in cost
+    unreached = result(serialBaseline=SERIAL, accepted=[ACCEPTED | {"serialSeconds": None}])
+    assert "does not reach" in lines(unreached, "Parallelism Shape")["speed-up against the serial baseline"]
+
+
+def test_numbers_of_a_simulated_model_say_so() -> None:
+    report = build_strategist(result())
+    assert "Numbers made with a simulated model" in report.markdown
+    assert report.markdown.count("| what | value (simulated model) |") == 10
+    assert report.html.count('<span class="mark">simulated model</span>') >= 10
+    real = {"model": "m", "endpointHost": "h", "servedBy": "vllm"}
+    told = build_strategist(result(models={"task": real, "proposer": real}))
+    assert "simulated" not in told.markdown and "simulated" not in told.html
+
+
+def test_the_policy_is_told_as_it_was_set() -> None:
+    setup = {"batching": "Fixed 25", "sizes": [25], "batchingReason": "a <b>quota</b>", "patience": 2}
+    made = result(setup={**setup, "targetScore": 0.9, "temperatures": {"task": 0.0, "proposer": 0.7}})
+    assert lines(made, "Dynamic Batching Policy")["policy"] == "Fixed 25; fixed because: a <b>quota</b>"
+    assert lines(made, "Stopping Rule & Final Selection")["soft target"] == "0.900"
+    assert lines(made, "Rollout Diversity Controls")["temperature"].endswith("task 0, proposer 0.7")
+    report = build_strategist(made)
+    assert "<b>quota" not in report.html and "<b>quota" not in report.markdown
+    assert "b = min(size, what the budget pays for" in report.markdown
+    assert "AICc" in build_strategist(result(setup={"batching": "Dynamic, rule Saving"})).markdown
+
+
+def test_a_folder_is_reported_on_the_laptop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "result.json").write_bytes(to_bytes(result()))
+    assert app(["report", str(tmp_path), "--strategist"], standalone_mode=False) == 0
+    text = (tmp_path / "strategist.md").read_text()
+    assert capsys.readouterr().out == text and "## 10. Risks & Honest Limits" in text
+    assert (tmp_path / "strategist.html").read_text().startswith("<!doctype html>")
+    (tmp_path / "result.json").write_text("{}")
+    assert app(["report", str(tmp_path), "--strategist"], standalone_mode=False) == 2
+
+
+def test_the_time_of_a_run_out_of_memory_is_no_ceiling() -> None:
+    quick = result().iterations[0].model_copy(update={"wall_seconds": 0.1})
+    made = result().model_copy(update={"iterations": (quick,)})
+    assert "answers came from memory" in lines(made, "Parallelism Shape")["ceiling"]
+    assert "times as long" in lines(result(), "Parallelism Shape")["ceiling"]
