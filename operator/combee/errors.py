@@ -40,6 +40,8 @@ class CombeeError(Exception):
         self.what = what
         self.where = where
         self.fix = fix
+        self.used: object = None
+        """what a lost rollout had asked, as the record of a run tells it."""
         super().__init__(what)
 
     def __str__(self) -> str:

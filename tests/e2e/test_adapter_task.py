@@ -180,6 +180,8 @@ def test_failed_examples_are_no_zeros_and_variants_do_not_depend_on_parallelism(
         assert scored and not scored & lost
         assert "no answer" in (next((out / "store").rglob("rollouts/TaskRaised.txt"))).read_text()
         assert "Traceback" not in done.stdout + done.stderr
+        again = process("replay", out, "-f", path, PYTHONPATH=path_of(tmp_path))
+        assert again.returncode == 0 and "identical" in again.stdout, again.stdout + again.stderr
     assert len(pools) == 1
 
 

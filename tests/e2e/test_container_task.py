@@ -117,6 +117,11 @@ def test_rollouts_that_misbehave_are_counted_and_the_run_goes_on(model: Gardener
     assert "rollouts misbehaved (" in told
     assert "Traceback" not in told
     assert "needs 240 ml" in (out / "lessons.md").read_text()
+    assert len((out / "rollouts.jsonl").read_text().splitlines()) == result["rollouts"]
+    # Again from its record: no program is run, and what misbehaved does so again.
+    path.with_name("greenhouse").rename(tmp_path / "gone")
+    again = process("replay", out, "-f", path, *ME)
+    assert again.returncode == 0 and "identical" in again.stdout, again.stdout + again.stderr
 
 
 def test_when_most_misbehave_the_run_fails_and_says_why(model: Gardener, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_the_example_of_traces_teaches_without_a_rollout(model: Desk, tmp_path: 
     assert len({prompt for prompt in model.prompts if "# THE AGENT'S WORK" in prompt}) == 30
     asked = sum(model.asked.values())
     assert process(*command).returncode == 0
+    assert process("replay", out, "-f", path).returncode == 0
     assert sum(model.asked.values()) == asked
 
 

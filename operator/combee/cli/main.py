@@ -166,6 +166,10 @@ def replay(
     plans: Annotated[
         Path | None, typer.Option("--plans", metavar="DIR", help="The plans that the run was given, if any.")
     ] = None,
+    task_user: Annotated[
+        str,
+        typer.Option("--task-user", metavar="UID|me", help="As of combee run; no command of a task is run."),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Do a run again from its record and ask no model: the same decisions and bytes, or what differs.
@@ -175,7 +179,7 @@ def replay(
     """
     from combee.cli.replay import run_replay
 
-    raise typer.Exit(run_replay(folder, filename, given, plans, store, as_json=json))
+    raise typer.Exit(run_replay(folder, filename, given, plans, store, task_user=task_user, as_json=json))
 
 
 comparing.register(app)

@@ -19,7 +19,14 @@ MOST_SHOWN = 20
 
 
 def run_replay(
-    folder: Path, manifest: Path, given: StandInFlags, plans: Path | None, store: str, *, as_json: bool
+    folder: Path,
+    manifest: Path,
+    given: StandInFlags,
+    plans: Path | None,
+    store: str,
+    *,
+    task_user: str,
+    as_json: bool,
 ) -> int:
     """Replay the record in ``folder`` and say what differs; return 0 where nothing does, else 5."""
 
@@ -29,7 +36,7 @@ def run_replay(
         from combee.local.session import prepare
         from combee.local.sources import parse_stand_ins
 
-        prepared = prepare(manifest, parse_stand_ins(given), plans, recorded=True)
+        prepared = prepare(manifest, parse_stand_ins(given, task_user), plans, recorded=True)
         replayed = asyncio.run(replay(prepared, read_record(folder, store, prepared)))
         print(_json(replayed) if as_json else _text(replayed, str(folder)))  # noqa: T201
         return OUR_ERROR if replayed.differences else 0

@@ -77,8 +77,6 @@ class _RecordFolder:
     replayed: Replayed
     made: dict[str, StepSummary] = field(default_factory=dict)
     """the summaries of the replay's own steps."""
-    programs: bool = False
-    """whether the step lost a program's rollout: what that asked meanwhile is in no memo."""
 
     def summaries(self) -> dict[str, StepSummary]:
         return {}
@@ -102,16 +100,17 @@ class _RecordFolder:
         return recorded
 
     def _compared(self, summary: StepSummary) -> dict[str, Any]:
-        counts, usage = dict(summary.counts), {}
-        if self.programs:
-            counts.pop("rollouts", None)
-        else:
-            usage = {role: asdict(used) for role, used in summary.usage.items()}
-            for used in usage.values():
-                # A memo hit depends on who asked first, and what a failed call may have used is no answer's.
-                del used["hits"], used["lost_tokens"]
+        usage = {role: asdict(used) for role, used in summary.usage.items()}
+        for used in usage.values():
+            # A memo hit depends on who asked first, and what a failed call may have used is no answer's.
+            del used["hits"], used["lost_tokens"]
         outputs = {name: digest for name, digest in summary.outputs.items() if name not in _NOT_COMPARED}
-        return {"outputs": outputs, "counts": counts, "scores": dict(summary.scores), "usage": usage}
+        return {
+            "outputs": outputs,
+            "counts": dict(summary.counts),
+            "scores": dict(summary.scores),
+            "usage": usage,
+        }
 
     def differ(self, step: str, recorded: Any, now: Any) -> None:
         """Keep what differs, by field."""
@@ -153,7 +152,7 @@ class _Replay(LocalExecutor):
             raise _EndError(f"in step {step.name}")
         paths = [receipt_path(self.context, step.name, shard) for shard in range(step.shards)]
         lost = await self.record.lost(paths)
-        self.kept.programs, self.backend.lost = any(call.of_program for call in lost), {}
+        self.backend.lost = {}
         for call in lost:
             self.backend.lost.setdefault(call.key, []).append(call.error)
         before = len(self.kept.replayed.differences)

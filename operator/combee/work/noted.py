@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from combee.clients.model.wire import Completion
 from combee.errors import CombeeError, ContextLengthError, RolloutError, TransientError
 from combee.records import Shown, Trajectory
 
@@ -57,23 +58,27 @@ class LostCall:
     what: str
     where: str = ""
     fix: str = ""
+    used: dict[str, Any] | None = None
+    """what a program's rollout had asked until it was lost, as one completion; None where that was nothing,
+    and for a call of a model."""
 
     @classmethod
-    def of(cls, key: str, error: CombeeError) -> LostCall:
+    def of(cls, key: str, error: CombeeError, used: Completion | None = None) -> LostCall:
         """Return the note of an error."""
-        return cls(key, error.code, error.what, error.where, error.fix)
-
-    @property
-    def of_program(self) -> bool:
-        """Whether it was a rollout by a program of the user's, and no call of a model."""
-        return self.code not in _OF_A_MODEL
+        completion = None if used is None else used.to_json()
+        return cls(key, error.code, error.what, error.where, error.fix, completion)
 
     @property
     def error(self) -> CombeeError:
         """The error as it was."""
-        if self.of_program:
-            return RolloutError(self.code, self.what, where=self.where, fix=self.fix)
-        return _OF_A_MODEL[self.code](self.what, where=self.where, fix=self.fix)
+        kind = _OF_A_MODEL.get(self.code)
+        error = (
+            RolloutError(self.code, self.what, where=self.where, fix=self.fix)
+            if kind is None
+            else kind(self.what, where=self.where, fix=self.fix)
+        )
+        error.used = None if self.used is None else Completion.from_json(self.used)
+        return error
 
 
 @dataclass(slots=True)

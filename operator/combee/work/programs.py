@@ -110,12 +110,15 @@ class ProgramRunner(ABC):
         try:
             answered = await self.memo.once(key, lambda: self._charged(rollout, visits), slot=self.slots)
         except CombeeError as error:
-            if isinstance(error, LOSSES):
-                asker.lost[fate_of(error)] += 1
-                asker.notes.lost.append(LostCall.of(key, error))
+            used = error.used if isinstance(error.used, Completion) else None
             if visits:
                 faults = (error.code,) if isinstance(error, RolloutError) else ()
-                asker.record(ROLE, stage, chain, Answered(completion_of("", visits, 0.0, faults), hit=False))
+                used = completion_of("", visits, 0.0, faults)
+            if isinstance(error, LOSSES):
+                asker.lost[fate_of(error)] += 1
+                asker.notes.lost.append(LostCall.of(key, error, used))
+            if used is not None:
+                asker.record(ROLE, stage, chain, Answered(used, hit=False))
             if isinstance(error, RolloutError):
                 await self._explain(error)
             raise

@@ -63,4 +63,5 @@ def test_a_lost_call_comes_back_as_the_error_that_it_was(error: CombeeError) -> 
     (call,) = all_notes([whole.encode(), b""]).lost
     again = call.error
     assert (type(again), again.code, str(again)) == (type(error), error.code, str(error))
-    assert call.of_program == isinstance(error, RolloutError)
+    used = Completion("", 7, 2, 0, 0.0, "stop", 1)
+    assert (again.used, LostCall.of("k", error, used).error.used) == (None, used)
