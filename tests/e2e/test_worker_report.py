@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from e2e_support import ENDED, FORMULA, Manifest, Sims, combee, environment
+from e2e_support import ENDED, FORMULA, MODEL, Manifest, Sims, combee, environment
 from pods import UID, Cluster
 from test_worker import WORKERS, claims
 
@@ -104,6 +104,14 @@ def test_a_pod_prints_what_a_laptop_writes(
     }
     assert set(kept) == {"profile", "map", "reduce", "finish", "evaluate"}
     assert kept["map"].step.startswith(f"pods-{UID[:8]}-") and kept["map"].counts["iteration"] in (0, 1)
+
+    written(files, tmp_path / "fetched")
+    assert {json.loads(line)["servingModel"] for line in files["rollouts.jsonl"].splitlines()} == {MODEL}
+    rows = [f"--data={split}={tmp_path / split}.jsonl" for split in ("train", "heldOut")]
+    given = ["-f", claims(local), "--store", cluster.folder / "store", *rows]
+    replayed = combee("replay", tmp_path / "fetched", *given)
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    assert f"2 plans made again, {len(cluster.plans) * 3 + 2} steps done again" in replayed.stdout
 
     plans, out = tmp_path / "plans", tmp_path / "laptop"
     plans.mkdir()
