@@ -26,6 +26,7 @@ from combee.api.engines import Engine
 from combee.api.methods import OPTIONS, Method, MethodType
 from combee.api.parts import Hardware, Models, PodTemplate, RoleModel, Task
 from combee.api.prices import ModelPrice, Prices
+from combee.api.stopping import Stopping as Stopping
 from combee.api.stores import Queue, Store, default_store
 
 LimitName = Literal["rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money"]
@@ -126,33 +127,6 @@ class Batching(Model):
                 "size or reason is given with mode Dynamic", "Set mode: Fixed, or remove size and reason."
             )
         return self
-
-
-class Stopping(Model):
-    """When learning is over before the epochs are."""
-
-    patience: Int = Field(
-        default=3, ge=1, le=1000, description="Evaluations without a better score before stopping."
-    )
-    evaluate_every: Int | None = Field(
-        default=None,
-        ge=1,
-        le=LARGEST_INT,
-        description="Examples between two scorings of heldOut's select half; absent: a twentieth of the run.",
-    )
-    target_gain: Float = Field(
-        default=0.01,
-        ge=0,
-        le=1,
-        description="Gain aimed for; combee preview warns of a heldOut too small to show it.",
-    )
-    target_score: Float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Score on select at which learning stops, a soft target: gate decides as always. Absent: "
-        "none.",
-    )
 
 
 class Budget(Model):
