@@ -82,6 +82,19 @@ PROFILE = StepKind(
     roles=("task", "embedder"),
     result=Result(("artifact",), ("train", "select", "gate"), ("select",), not_zero=("train",)),
 )
+# Learns serially from a sample before anything is learned in parallel: train teaches, select scores.
+DIAGNOSE = StepKind(
+    "diagnose",
+    "Profiling",
+    part="diagnosis",
+    data=("train", "heldOut"),
+    roles=("task", "proposer"),
+    result=Result(
+        ("verdict", "diagnosis"),
+        ("at", "scored", "headroomRows", "headroomWrong", "headroomTried", "headroomOwn", "headroomOther"),
+        ("start", "level", "low", "high", "gainLow"),
+    ),
+)
 # Learns from train, and so must not be able to look at what it will be judged by.
 MAP = StepKind("map", "Learning", data=("train",), roles=("task", "proposer"), sharded=True)
 # Aggregates what the map left, and sees no rows.
@@ -119,7 +132,7 @@ PUBLISH = StepKind(
 )
 
 KINDS: Mapping[str, StepKind] = {
-    kind.name: kind for kind in (PROFILE, MAP, REDUCE, FINISH, EVALUATE, PUBLISH)
+    kind.name: kind for kind in (PROFILE, DIAGNOSE, MAP, REDUCE, FINISH, EVALUATE, PUBLISH)
 }
 ITERATION: tuple[StepKind, ...] = tuple(kind for kind in KINDS.values() if kind.planned)
 """The steps of an iteration."""

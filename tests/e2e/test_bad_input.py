@@ -156,8 +156,6 @@ def test_a_damaged_folder_of_plans(
 def test_fields_that_this_version_does_not_have_and_all_problems_at_once(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    path = manifest(serialBaseline={"method": "ACE", "measure": True})
-    refused(run(path, tmp_path / "out"), "run.yaml:", "spec.serialBaseline", "not available in this version")
     main = {"engineRef": {"name": "main"}}
     path = manifest(models={"task": main, "proposer": main, "evaluator": main})
     refused(

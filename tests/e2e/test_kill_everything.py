@@ -57,6 +57,18 @@ def beginning(folder: Path) -> dict[str, str]:
     return {"uri": str(folder / "start.json")}
 
 
+def diagnosed(sim: Sim, folder: Path) -> Killed:
+    """A run that measures its serial baseline first; its curve goes to a no-go or beyond, as it comes."""
+    serial = {"method": "ACE", "measure": True}
+    path = written(folder, "formula.yaml", 12, task={"data": some(folder, 60, 40)}, serialBaseline=serial)
+    return Killed(path, sim, CONCURRENCY)
+
+
+def test_a_diagnosis_at_every_write(sim: Sim, tmp_path: Path) -> None:
+    survives_every_write(diagnosed(sim, tmp_path), tmp_path, after="-profile")
+    assert result_of(tmp_path / "whole")["diagnosis"]["examples"] > 0
+
+
 ROWS = {1: (20, 24), 3: (40, 40)}
 """of train and heldOut, by variants in flight: enough until the front has several, and an iteration more."""
 

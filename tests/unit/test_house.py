@@ -131,7 +131,7 @@ def test_code_asks_what_a_method_is_like_and_not_which_it_is() -> None:
 
 CONSTANTS = {name: kind.name for name, kind in vars(steps).items() if isinstance(kind, StepKind)}
 NAMED_BY_HAND = {
-    ("work/steps.py", "evaluate, finish, map, profile, reduce"): "the table of what each kind does",
+    ("work/steps.py", "diagnose, evaluate, finish, map, profile, reduce"): "the table of what each kind does",
     ("work/asker.py", "reduce"): "a stage of calls, not a step",
     ("work/finish.py", "map"): "a stage of calls, not a step",
     ("pod/main.py", "publish"): "a word of combee-worker, not a step",

@@ -25,11 +25,6 @@ class Row:
 
 ROWS = (
     Row(
-        "spec.serialBaseline",
-        lambda spec: spec.serial_baseline is not None and spec.serial_baseline.waived is None,
-        "Write waived: why there is none.",
-    ),
-    Row(
         "spec.models.evaluator",
         lambda spec: spec.models.evaluator is not None,
         "Remove it: each task scores its answers itself.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from combee.api import common, engines
+from combee.api import cel_baseline, common, engines
 from combee.api.aggregation import STRATEGIES
 from combee.api.canary import Canary
 from combee.api.cel import CLUSTER
@@ -16,7 +16,7 @@ from combee.api.methods import OPTIONS, Method
 from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
-from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec, SerialBaseline
+from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec
 from combee.api.stakes import WEAKEST, FailureCost, too_weak
 from combee.api.stores import Store
 from combee.api.tasks import CustomTask
@@ -240,12 +240,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _own_pods("template"),
     _own_pods("idleTimeoutSeconds"),
-    Rule(
-        SerialBaseline,
-        "!self.measure || !has(self.curve) || size(self.curve) == 0",
-        "measure and curve are both given: give exactly one of measure: true, curve",
-        "run.SerialBaseline._one_of",
-    ),
+    *cel_baseline.RULES,
     Rule(
         Batching,
         "self.sizes.isSorted() && self.sizes.all(size, self.sizes.exists_one(other, other == size))",

@@ -127,6 +127,8 @@ class Reason(StrEnum):
     """no better score within the patience."""
     PROPOSER_REPEATS = "ProposerRepeats"
     """nothing that was proposed last was new."""
+    NOT_CONVERGING = "NotConverging"
+    """serial learning does not rise above the start, so nothing is learned in parallel."""
     NOT_EVALUATED = "NotEvaluated"
     """no score yet."""
     ROLLOUTS_SPENT = "RolloutsSpent"
@@ -191,7 +193,7 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.ENGINES_READY, "False"): (R.STARTING, R.SCALED_DOWN, R.LOAD_FAILED, R.NOT_READY, R.CRASHING),
     (T.ENGINES_READY, "Unknown"): (R.NOT_STARTED,),
     (T.CONVERGING, "True"): (R.IMPROVING,),
-    (T.CONVERGING, "False"): (R.PLATEAU, R.PROPOSER_REPEATS),
+    (T.CONVERGING, "False"): (R.PLATEAU, R.PROPOSER_REPEATS, R.NOT_CONVERGING),
     (T.CONVERGING, "Unknown"): (R.NOT_EVALUATED,),
     (T.BUDGET_EXHAUSTED, "True"): (
         R.ROLLOUTS_SPENT,

@@ -45,7 +45,10 @@ class SerialBaseline(Model):
     """What learning one example at a time achieves: measured or stated."""
 
     method: MethodType = Field(description="The base method run serially.")
-    measure: Bool = Field(default=False, description="Run it too, and charge it apart.")
+    measure: Bool = Field(
+        default=False,
+        description="Learn serially from a sample first: what does not converge is not learned in parallel.",
+    )
     curve: tuple[CurvePoint, ...] = Field(default=(), max_length=1000, description="A curve known already.")
     source: Words | None = Field(
         default=None, max_length=500, description="Who measured the curve, on which rows, and when (curve)."
@@ -64,6 +67,15 @@ class SerialBaseline(Model):
         if self.measure and self.curve:
             raise refuse("measure and curve are both given", "Give exactly one of measure: true, curve.")
         return self
+
+    @field_validator("curve")
+    @classmethod
+    def _forward(cls, value: tuple[CurvePoint, ...]) -> tuple[CurvePoint, ...]:
+        if any(a.examples >= b.examples for a, b in pairwise(value)):
+            raise refuse(
+                "not ascending by examples", "Write the points in order, each number of examples once."
+            )
+        return value
 
     @model_validator(mode="after")
     def _waived_stands_alone(self) -> Self:
@@ -222,7 +234,7 @@ class RunSpec(Model):
     )
     models: Models = Field(description="Models by role.")
     serial_baseline: SerialBaseline | None = Field(
-        default=None, description="What learning serially achieves."
+        default=None, description="What learning serially achieves; diagnosis.md."
     )
     aggregation: Aggregation = Field(
         default_factory=Aggregation, description="How reflections become entries."
@@ -286,6 +298,20 @@ class RunSpec(Model):
                 f"method {self.method.type} tries out what it learned, and type Traces has no rollouts",
                 f"Set method.type: {' or '.join(others)}.",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _baseline_can_be_read(self) -> Self:
+        baseline = self.serial_baseline
+        if baseline is None or not (baseline.measure or baseline.curve):
+            return self
+        if baseline.method != self.method.type:
+            raise refuse(
+                f"serialBaseline.method is {baseline.method}, and method.type {self.method.type}",
+                "Write the same: a run is compared with its own method, one example at a time.",
+            )
+        if not self.rolls_out:
+            raise refuse("serialBaseline with type Traces, where nothing is scored", "Remove serialBaseline.")
         return self
 
     @model_validator(mode="after")

@@ -104,6 +104,19 @@ class HeldOutStatus(Part):
     evaluations_without_gain: int = Field(default=0, ge=0, description="What patience counts.")
 
 
+class DiagnosisStatus(Part):
+    """Whether serial learning converges, which was asked before anything was learned in parallel."""
+
+    verdict: str = Field(description="Plateau, Rising, NotAbove or NoHeadroom; the first two are a go.")
+    message: str = Field(description="What was found; without a go, with the alternative.")
+    level: float = Field(description="Score of the plateau, or of the later half of the curve.")
+    low: float = Field(description="Lower end of its 95 % interval.")
+    high: float = Field(description="Upper end of its 95 % interval.")
+    plateau_rollouts: int | None = Field(default=None, description="What serial learning took to it.")
+    examples: int = Field(default=0, ge=0, description="Examples learned from, one at a time.")
+    rollouts: int = Field(default=0, ge=0, description="What the diagnosis took; in spend, too.")
+
+
 class GateStatus(Part):
     """The one look at the gate rows."""
 
@@ -193,6 +206,9 @@ class RunStatus(Part):
     batch_reason: str = Field(default="", description="Why that many, in words.")
     held_out: HeldOutStatus = Field(default_factory=HeldOutStatus, description="Scores on heldOut.")
     gain: float | None = Field(default=None, description="Best score on select minus the start's.")
+    diagnosis: DiagnosisStatus | None = Field(
+        default=None, description="What serial learning showed; absent without spec.serialBaseline."
+    )
     gate: GateStatus | None = Field(default=None, description="The one look at the gate rows.")
     test_score: float | None = Field(default=None, description="Score on test, at the very end.")
     usage: dict[str, RoleUsage] = Field(default_factory=dict, description="Usage by model role.")
@@ -251,6 +267,10 @@ def bounded(status: RunStatus) -> RunStatus:
         update={
             "message": one_line(status.message, MAX_REASON),
             "batch_reason": one_line(status.batch_reason, MAX_REASON),
+            "diagnosis": status.diagnosis
+            and status.diagnosis.model_copy(
+                update={"message": one_line(status.diagnosis.message, MAX_REASON)}
+            ),
             "history": tuple(short[-MAX_HISTORY:]),
             "delay_observations": status.delay_observations[-MAX_OBSERVATIONS:],
             "resolved": {k[:60]: one_line(v, 100) for k, v in list(status.resolved.items())[:30]},

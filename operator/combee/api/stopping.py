@@ -30,5 +30,5 @@ class Stopping(Model):
         gt=0,
         le=1,
         description="Score on select at which learning stops, a soft target: gate decides as always. Absent: "
-        "none.",
+        "a point above the serial plateau, if one was found (diagnosis.md), else none.",
     )

@@ -14,6 +14,7 @@ from combee.cli.errors import guarded
 from combee.local.flags import StandInFlags
 from combee.local.session import Prepared, prepare, preview_here
 from combee.local.sources import parse_stand_ins
+from combee.plan.diagnosis import HEADROOM_ROLLOUTS
 from combee.plan.preview import Batch, Preview
 from combee.report.text import amount, price
 
@@ -67,6 +68,7 @@ def shown_as(name: str, next_command: str, shown: Preview, *, as_json: bool) -> 
         f"tokens, likely                    about {amount(shown.likely_tokens)}, {between}",
         f"tokens, with a full playbook      {amount(shown.most_tokens)}{_ended(shown)}",
         *_cost(shown),
+        *_diagnosis(shown),
         *_held_out(shown),
         f"hardware                          {shown.hardware}",
         "",
@@ -90,6 +92,17 @@ def _cost(shown: Preview) -> list[str]:
     gpus = "; GPU time comes on top" if cost.per_gpu_hour else ""
     return [
         f"cost of the likely tokens         {price(cost.low)} to {price(cost.high)} {cost.currency}{gpus}"
+    ]
+
+
+def _diagnosis(shown: Preview) -> list[str]:
+    shape = shown.diagnosis
+    if shape is None:
+        return []
+    most, no_go = f"{shape.most_rollouts:,}", f"{shape.no_go_rollouts:,}"
+    return [
+        f"diagnosis of serial learning      {HEADROOM_ROLLOUTS} to {most} rollouts on top: can a playbook",
+        f"                                  help, does serial learning rise? A no by {no_go} ends the run",
     ]
 
 

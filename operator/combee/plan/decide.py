@@ -2,6 +2,8 @@
 
     Profiling --profile--> Learning --(plan, map, reduce, finish)*--> Evaluating --evaluate--> Complete
 
+With a serial baseline ``diagnose`` follows ``profile``, and may be the end.
+
 Every call derives everything anew; calling it twice on the same facts gives the same Plan, and a
 snapshot that is behind only makes it ask again for what is already there (names are
 deterministic, so asking again is harmless).
@@ -19,12 +21,13 @@ from combee.api.run import RunSpec, Workers
 from combee.errors import BugError
 from combee.names import step_name
 from combee.plan.batching import next_batch
+from combee.plan.diagnosis import Diagnosis, charged, of_curve, of_summary, refusal, wanted, with_defaults
 from combee.plan.diversity import diversity_of
 from combee.plan.engine import hardware_slots
 from combee.plan.money import money_of
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
-from combee.steps import EVALUATE, ITERATION, PROFILE
+from combee.steps import DIAGNOSE, EVALUATE, ITERATION, PROFILE
 from combee.strategies import redundancy_of
 
 EVALUATIONS_PER_RUN = 20
@@ -96,19 +99,48 @@ def decide(
 
 
 def _profile(facts: _Facts, state: RunState) -> Plan:
+    if state.facts is not None:
+        return _diagnose(facts, state)
     step = facts.step(PROFILE.name, 0)
     summary = facts.summary(step)
     if summary is None:
         return Plan(state, start=(step,))
     if summary.error:
         return _failed(state, summary)
-    return Plan(after_profile(state, summary))
+    profiled = after_profile(state, summary)
+    if wanted(facts.spec) and facts.snapshot.given_iterations is None:
+        return Plan(replace(profiled, phase="Profiling"))
+    return Plan(profiled)
+
+
+def _diagnose(facts: _Facts, state: RunState) -> Plan:
+    """Plan the diagnosis of serial learning, or read the stated curve; without a go nothing is learned."""
+    baseline = facts.spec.serial_baseline
+    if baseline is None or state.facts is None:
+        raise BugError("a diagnosis follows profile, where a serial baseline is asked for")
+    if baseline.curve:
+        rows, patience = state.facts.select_rows, facts.spec.stopping.patience
+        return _diagnosed(state, of_curve(baseline.curve, state.baseline_select, rows, patience))
+    inputs = {"artifact": state.artifact, PROFILE.name: facts.step(PROFILE.name, 0).name}
+    step = facts.step(DIAGNOSE.name, 0, inputs=inputs)
+    summary = facts.summary(step)
+    if summary is None:
+        return Plan(state, start=(step,))
+    if summary.error:
+        return _failed(state, summary)
+    return _diagnosed(charge(state, summary), of_summary(summary))
+
+
+def _diagnosed(state: RunState, diagnosis: Diagnosis) -> Plan:
+    state = replace(state, phase="Learning", diagnosis=charged(diagnosis, state.spend.rollouts))
+    return Plan(state) if diagnosis.go else _done(state, refusal(diagnosis))
 
 
 def _learn(facts: _Facts, state: RunState) -> Plan:
     plan = facts.snapshot.plans.get(state.iteration)
+    stated, facts = facts, replace(facts, spec=effective(facts.spec, state))
     if plan is None or _not_ours(facts, state, plan):
-        stop = _enough(facts, state) or _over_budget(facts, state)
+        stop = _enough(facts, state) or _over_budget(stated, state) or _over_default(facts, state)
         if stop is not None:
             return Plan(replace(state, phase="Evaluating", stop=stop))
         return Plan(state, freeze=iteration_plan(facts.spec, state, facts.gpu_seconds))
@@ -121,6 +153,21 @@ def _learn(facts: _Facts, state: RunState) -> Plan:
             done = [facts.snapshot.summaries[one.name] for one in steps[:position]]
             return _failed(reduce(charge, done, state), summary)
     return Plan(after_iteration(state, plan, facts.snapshot.summaries[steps[-1].name]))
+
+
+def effective(spec: RunSpec, state: RunState) -> RunSpec:
+    """Return ``spec`` with the defaults that a diagnosis gives: they bound what is planned, and nothing that
+    is under way."""
+    closing = _closing_cost(state).rollouts
+    return with_defaults(spec, state.diagnosis, state.baseline_select, closing)
+
+
+def _over_default(facts: _Facts, state: RunState) -> Outcome | None:
+    """Return that the rollouts which a diagnosis allows are used up. Nobody stated them, so it is no budget
+    that ran out."""
+    if _over_budget(facts, state) is None:
+        return None
+    return Outcome("Done", "four times the rollouts of the serial learner to its plateau are used")
 
 
 def _enough(facts: _Facts, state: RunState) -> Outcome | None:

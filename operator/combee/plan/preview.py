@@ -21,6 +21,7 @@ from combee.methods.protocol import Cost, Iteration
 from combee.methods.registry import method_of
 from combee.plan.batching import next_batch
 from combee.plan.decide import EVALUATIONS_PER_RUN, least_spend
+from combee.plan.diagnosis import NO_GO_SHARE, Shape, shape_of
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
 from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, Writing, tokens, usage
@@ -103,6 +104,8 @@ class Preview:
     """what gate can show; None where nothing is scored."""
     held_out: tuple[int, int]
     """the rows of select and of gate."""
+    diagnosis: Shape | None = None
+    """what the diagnosis of serial learning may take on top; None where it is not measured."""
     warnings: tuple[str, ...] = ()
     refused: str = ""
     """why the plan would be refused; empty when it would not."""
@@ -142,7 +145,9 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
     small = f"heldOut is small: {outlook}" if short else ""
     shortfall = _shortfall(spec, shape, batches[0].size) if spec.rolls_out and batches else ""
     refused = refusal(spec, "Advisory")
+    measured = _diagnosis(spec, facts)
     return Preview(
+        diagnosis=measured,
         batches=tuple(batches),
         batch_reason=reason,
         rollouts=rollouts,
@@ -155,10 +160,27 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         cost=_token_cost(spec, counts),
         outlook=outlook,
         held_out=(facts.select_rows, facts.gate_rows),
-        warnings=(*shape.warnings, *filter(None, (small, shortfall))),
+        warnings=(*shape.warnings, *filter(None, (small, shortfall, _over(measured)))),
         unstated=() if refused else advice(spec),
         refused=str(refused[1]) if refused is not None else facts.refusal if spec.rolls_out else "",
         hardware=hardware(spec),
+    )
+
+
+def _diagnosis(spec: RunSpec, facts: DataFacts) -> Shape | None:
+    baseline = spec.serial_baseline
+    if baseline is None or not baseline.measure:
+        return None
+    return shape_of(spec, facts.train_rows, facts.select_rows, facts.gate_rows + facts.test_rows)
+
+
+def _over(measured: Shape | None) -> str:
+    """Return that a diagnosis takes more than its share of so small a run; empty where it does not."""
+    if measured is None or not measured.over_share:
+        return ""
+    return (
+        f"serialBaseline.measure takes up to {measured.no_go_rollouts:,} rollouts before it can say no, over "
+        f"{100 * NO_GO_SHARE:.0f} % of this run's: state a curve, or leave it out of a run so small"
     )
 
 

@@ -47,12 +47,13 @@ def _iteration_seconds(spec: RunSpec, state: RunState, batch_size: int) -> float
     if batch_size < 1:
         return None
     if state.examples_done:
-        return (state.spend.wall_clock_seconds - profile_seconds) / state.examples_done * batch_size
+        before = profile_seconds + (state.diagnosis.wall_seconds if state.diagnosis is not None else 0.0)
+        return (state.spend.wall_clock_seconds - before) / state.examples_done * batch_size
     assert state.facts is not None
     pace, (slots, _) = pace_of(spec, state), hardware_slots(spec)
     select = pace.seconds((state.facts.select_rows, pace.answer_tokens), slots)
     profiled = sum(seconds for _, seconds in state.waves) or select
-    if not profiled or not profile_seconds:
+    if not profiled or profile_seconds <= 0:
         return None
     expected = sum(pace.seconds(stage, slots) for stage in stages(spec, batch_size, pace))
     if evaluation_due(spec, state, batch_size):

@@ -14,6 +14,7 @@ from combee.algo.budget import Limits, Spend
 from combee.algo.stats import can_ever_detect
 from combee.api.run import RunSpec
 from combee.errors import BugError
+from combee.plan.diagnosis import Diagnosis
 from combee.plan.observed import Observed, observed
 from combee.plan.types import EDIT, IterationPlan, Outcome, StepSummary, Usage, add_usage
 
@@ -123,6 +124,8 @@ class RunState:
     """the examples that these learned from."""
     edit_weights: tuple[tuple[str, float], ...] = ()
     """(kind of edit, how likely the next is of it), as the last iteration left them."""
+    diagnosis: Diagnosis | None = None
+    """whether serial learning converges; None where that was not asked, or not yet."""
     stop: Outcome | None = None
     """why learning stopped; the gate is looked at afterwards."""
     outcome: Outcome | None = None

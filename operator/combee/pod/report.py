@@ -150,7 +150,7 @@ async def summaries_in(
             plan = plans.get(iteration)
             if plan is not None and len(parts) == plan.shards:
                 summaries[name] = rolled_up(Step(name, kind.name, iteration, plan.seed, plan.shards), parts)
-        elif kind.opens or (iteration in plans if kind.planned else over):
+        elif kind.phase == "Profiling" or (iteration in plans if kind.planned else over):
             summaries[name] = summary
     return summaries
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from combee.names import LESSONS_MARK
 from combee.report import strategist, words
+from combee.report.diagnosis import sentences
 from combee.report.entries import lineage
 from combee.report.result import Entry, Result
 from combee.report.tables import Table, tables
@@ -107,6 +108,7 @@ def _context(result: Result) -> dict[str, Any]:
         "refused": words.refused(result),
         "faults": words.faults(result),
         "warnings": words.warnings(result),
+        "diagnosis": [line for line in sentences(result.diagnosis) if line] if result.diagnosis else [],
         "next_steps": words.next_steps(result),
         "tables": tables(result),
         "sections": _sections([entry for entry in result.entries if entry.rendered]),

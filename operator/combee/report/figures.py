@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from combee.algo.gates import score_interval
 from combee.report import svg, views
+from combee.report.diagnosis import diagnosis_figure
 from combee.report.draw import Figure, draw, grid
 from combee.report.figures_delay import batch_size, delay, residuals
 from combee.report.figures_happened import critical_path, latencies
@@ -31,6 +32,7 @@ def figures(result: Result) -> dict[str, Figure]:
         _gain,
         _held_out_by_iteration,
         _held_out_by_tokens,
+        diagnosis_figure,
         batch_size,
         delay,
         residuals,

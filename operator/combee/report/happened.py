@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from combee.report.parts import Servers
 from combee.report.result import IterationRecord, Result, StageTime
-from combee.steps import EVALUATE, LEADING, PROFILE, order_of
+from combee.steps import DIAGNOSE, EVALUATE, LEADING, PROFILE, order_of
 
 LEARNING = (*LEADING, "verification", "select")
 """The parts of an iteration as a reader sees them; of its last step, those that call models."""
@@ -24,6 +24,8 @@ def stage_sums(result: Result) -> tuple[StageTime, ...]:
 def _all_stages(result: Result) -> Iterable[StageTime]:
     if result.profile:
         yield from result.profile.stages
+    if result.diagnosis and result.diagnosis.step:
+        yield from result.diagnosis.step.stages
     for it in result.iterations:
         yield from it.stages
     if result.evaluation:
@@ -72,6 +74,8 @@ def step_walls(result: Result) -> dict[str, float]:
     walls: dict[str, float] = {}
     if result.profile:
         walls[PROFILE.name] = result.profile.wall_seconds
+    if result.diagnosis and result.diagnosis.step:
+        walls[DIAGNOSE.name] = result.diagnosis.step.wall_seconds
     for it in result.iterations:
         for step, seconds in it.step_seconds.items():
             walls[step] = walls.get(step, 0.0) + seconds

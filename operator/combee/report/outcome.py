@@ -20,6 +20,7 @@ from combee.plan.money import money_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
 from combee.report.cost import accepted, serial_baseline, whole_cost
+from combee.report.diagnosed import diagnosis_of
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
     Baseline,
@@ -43,7 +44,7 @@ from combee.report.result import (
     Usage,
 )
 from combee.report.session import Session
-from combee.steps import EVALUATE, PROFILE, kind_of
+from combee.steps import DIAGNOSE, EVALUATE, PROFILE, kind_of
 from combee.work.happened import union
 from combee.work.steps import load_artifact
 
@@ -87,6 +88,13 @@ async def result_of(session: Session) -> Result:
             [*(one.faults for one in iterations), *(s.faults for s in records.around.values())]
         ),
         profile=records.around.get(PROFILE.name),
+        diagnosis=await diagnosis_of(
+            session.run.spec,
+            session.state,
+            session.summaries.values(),
+            session.context.store,
+            records.around.get(DIAGNOSE.name),
+        ),
         evaluation=records.around.get(EVALUATE.name),
         budget=_budget(session),
         cost_per_point=whole_cost(session, paired),

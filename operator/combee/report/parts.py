@@ -205,6 +205,77 @@ class StepRecord(Model):
     ``start.md`` in the run's folder of the store shows three of them."""
 
 
+class CurvePointRecord(Model):
+    """A held-out score of serial learning."""
+
+    at: Count
+    """Rollouts of serial learning by then, or examples where the curve was stated; 0 is the start."""
+    score: Share
+    low: Share
+    """Lower end of the 95 % interval."""
+    high: Share
+    n: Count
+    """Rows that it was scored on, or is taken to be."""
+
+
+class HeadroomRecord(Model):
+    """Whether any playbook could help: train rows answered wrong, answered again with a lesson."""
+
+    rows: Count
+    """Train rows answered without a playbook."""
+    wrong: Count
+    tried: Count
+    """Of the wrong: those that were answered again."""
+    own: Count
+    """Of the tried: right with a lesson made from their own answer."""
+    other: Count
+    """Of the tried: right with another row's lesson."""
+
+
+class DiagnosisRecord(Model):
+    """Whether serial learning converges, which was asked before anything was learned in parallel."""
+
+    verdict: Literal["Plateau", "Rising", "NotAbove", "NoHeadroom"]
+    go: bool
+    """Whether parallel learning was started."""
+    words: str
+    """What was found in a sentence or two; without a go, with the alternative."""
+    measured: bool
+    """Whether it was measured; else the manifest states the curve."""
+    points: tuple[CurvePointRecord, ...]
+    level: Share
+    """Mean score of the plateau, or of the later half of the curve."""
+    low: Share
+    """Lower end of the level's 95 % interval, as of one evaluation."""
+    high: Share
+    plateau_at: Count | None = None
+    """Where the plateau begins on the curve; null without one."""
+    plateau_rollouts: Count | None = None
+    """What serial learning took to its plateau; null without one."""
+    headroom: HeadroomRecord | None = None
+    """null for a stated curve."""
+    examples: Count
+    """Examples learned from, one at a time."""
+    rollouts: Count = 0
+    """What the diagnosis took, which is in the run's rollouts, too; 0 for a stated curve."""
+    tokens: Count = 0
+    """Likewise."""
+    money: Amount | None = None
+    """Likewise, in the currency of the manifest's prices; null without prices. Time of GPUs is not in it."""
+    seconds_per_example: Amount = 0.0
+    """Modelled seconds that serial learning takes for an example; of a stated curve, its seconds."""
+    run_seconds_per_example: Amount | None = None
+    """Modelled seconds that this run took for one; null before its first iteration."""
+    speed_up: Amount | None = None
+    """The one over the other, of learning alone: without scoring, and without this diagnosis."""
+    target_score: Share | None = None
+    """The soft target that the plateau gave; null where the manifest states one, or there is no plateau."""
+    rollout_limit: Count | None = None
+    """The rollouts of the whole run that the plateau gave; null likewise."""
+    step: StepRecord | None = None
+    """null for a stated curve."""
+
+
 class Replay(Model):
     """One replay of an entry: its own example is answered with the entry in the playbook, then controls."""
 

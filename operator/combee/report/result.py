@@ -23,6 +23,7 @@ from combee.report.parts import BudgetLine as BudgetLine
 from combee.report.parts import CostPerPoint as CostPerPoint
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
+from combee.report.parts import DiagnosisRecord as DiagnosisRecord
 from combee.report.parts import Faults as Faults
 from combee.report.parts import Proposals as Proposals
 from combee.report.parts import RarityBand as RarityBand
@@ -313,6 +314,8 @@ class Result(Model):
     """Faults of the whole run, profile and evaluation included."""
     profile: StepRecord | None = None
     """The baseline evaluation before the first iteration."""
+    diagnosis: DiagnosisRecord | None = None
+    """Whether serial learning converges; null where the manifest has no serialBaseline."""
     evaluation: StepRecord | None = None
     """The one look at gate and test after the last iteration."""
     budget: tuple[BudgetLine, ...] = ()

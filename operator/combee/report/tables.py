@@ -10,6 +10,7 @@ from typing import get_args
 
 from combee.algo.gates import score_interval
 from combee.report import views, words
+from combee.report.diagnosis import diagnosis_table
 from combee.report.prefix import prefix_table
 from combee.report.result import BudgetLine, IterationRecord, Paired, Result, Role
 from combee.report.tables_cost import accepted, serial
@@ -26,6 +27,7 @@ def tables(result: Result) -> dict[str, Table]:
     made = (
         _paired(result),
         _held_out(result),
+        *([diagnosis_table(result.diagnosis)] if result.diagnosis else []),
         _batch(result),
         _delay(result),
         _time(result),

@@ -220,6 +220,8 @@ def next_steps(result: Result, *, command: str = "") -> tuple[str, ...]:
         where = "in another folder with a copy of this one's store/memo" if command else "under another name"
         more = f"Raise the limit under spec.budget and start {where}: what was answered is not asked again."
         steps.append(f"{more} Or use the playbook as it is.")
+    if result.diagnosis is not None and not result.diagnosis.go:
+        return ("Do what the diagnosis of serial learning says; learning in parallel was not started.",)
     if result.outcome == "NothingBetter":
         steps += _nothing_better(result)
     if result.outcome == "NothingBetter" and not _scored(result):

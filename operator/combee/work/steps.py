@@ -10,8 +10,9 @@ from typing import Any
 from combee.errors import BugError
 from combee.methods.protocol import Rendered
 from combee.plan.types import IterationPlan, Step, StepSummary, add_usage
-from combee.steps import EVALUATE, FINISH, KINDS, MAP, PROFILE, REDUCE
+from combee.steps import DIAGNOSE, EVALUATE, FINISH, KINDS, MAP, PROFILE, REDUCE
 from combee.work.context import WorkContext, read_receipt, total
+from combee.work.diagnose import run_diagnose
 from combee.work.evaluate import run_evaluate
 from combee.work.finish import run_finish
 from combee.work.map import help_others, run_map
@@ -98,6 +99,7 @@ async def _evaluate(work: _Work) -> StepSummary:
 
 _WORK: Mapping[str, Callable[[_Work], Coroutine[Any, Any, StepSummary]]] = {
     PROFILE.name: lambda work: run_profile(work.context, work.step),
+    DIAGNOSE.name: lambda work: run_diagnose(work.context, work.step),
     MAP.name: lambda work: run_map(work.context, work.step, work.plan, work.shard, work.shown),
     REDUCE.name: lambda work: run_reduce(work.context, work.step, work.plan, work.shown),
     FINISH.name: lambda work: run_finish(work.context, work.step, work.plan, work.artifact, work.shown),

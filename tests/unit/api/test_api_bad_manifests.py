@@ -166,6 +166,10 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     # the rest
     ("spec.serialBaseline", {"method": "ACE", "measure": True, "curve": [{"examples": 1, "seconds": 1,
      "score": 1}]}, None, ["both given"]),
+    ("spec.serialBaseline", {"method": "ACE", "curve": [{"examples": 9, "seconds": 1, "score": 1},
+     {"examples": 9, "seconds": 2, "score": 1}]}, "spec.serialBaseline.curve", ["not ascending by examples"]),
+    ("spec.serialBaseline", {"method": "GEPA", "measure": True}, "spec",
+     ["serialBaseline.method is GEPA, and method.type ACE"]),
     ("spec.aggregation.strategy", "ParalellScan", None, ["Did you mean ParallelScan", "Naive"]),
     ("spec.aggregation", {"strategy": "TopK"}, "spec", ["TopK without models.embedder",
      "Add models.embedder"]),
@@ -218,7 +222,6 @@ def test_there_are_many_of_them() -> None:
 
 
 LATER: list[tuple[str, object, str]] = [
-    ("spec.serialBaseline", {"method": "ACE", "measure": True}, "not available in this version"),
     ("spec.models.evaluator", {"endpoint": {"url": "http://judge/v1", "model": "m"}},
      "each task scores its answers itself"),
 ]  # fmt: skip
@@ -291,7 +294,7 @@ def test_problems_in_lists_all_of_them_with_lines() -> None:
 
 
 def test_problems_in_lists_all_that_is_not_available() -> None:
-    manifest = edited("spec.serialBaseline", {"method": "ACE", "measure": True})
-    found = problems_in(json.dumps(manifest, indent=1), "run.yaml")
-    assert [problem.where.split(": ")[1] for problem in found] == ["spec.serialBaseline"]
+    evaluator = {"endpoint": {"url": "http://judge/v1", "model": "m"}}
+    found = problems_in(json.dumps(edited("spec.models.evaluator", evaluator), indent=1), "run.yaml")
+    assert [problem.where.split(": ")[1] for problem in found] == ["spec.models.evaluator"]
     assert all(isinstance(problem, NotAvailableError) for problem in found)

@@ -31,6 +31,7 @@ SEES = {
         "role-task",
         "role-embedder",
     },
+    "diagnose": {"store", "train", "heldOut", "role-task", "role-proposer"},
     "map": {"store", "train", "role-task", "role-proposer"},
     "reduce": {"store", "role-proposer", "role-embedder"},
     "finish": {"store", "train", "heldOut", "role-task"},

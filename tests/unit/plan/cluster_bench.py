@@ -81,6 +81,19 @@ def summary(kind: str, iteration: int = 0, **changes: Any) -> StepSummary:
             "counts": {"train": 100, "select": 20, "gate": 20, "test": 0, "rollouts": 20},
             "scores": {"select": 0.5},
         },
+        "diagnose": {
+            "outputs": {"verdict": "Plateau", "diagnosis": "D"},
+            "counts": {
+                "at": 60,
+                "scored": 20,
+                "examples": 20,
+                "rollouts": 140,
+                **{f"headroom{name}": 12 for name in ("Rows", "Wrong", "Tried", "Own")},
+                "headroomOther": 1,
+            },
+            "scores": {"start": 0.5, "level": 0.7, "low": 0.6, "high": 0.8, "gainLow": 0.1},
+            "seconds": {"wall": 9.0, "serialExample": 4.0},
+        },
         "reduce": {"counts": {"iteration": iteration}},
         "finish": {
             "outputs": {"artifact": f"A{iteration + 1}"},

@@ -17,7 +17,7 @@ from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import YIELDED, EngineSeen, JobSeen, Seen
 from combee.plan.types import IterationPlan, Step, StepSummary
 
-WORK_SECONDS = {"profile": 4, "map": 7, "reduce": 5, "finish": 6, "evaluate": 5, "publish": 2}
+WORK_SECONDS = {"profile": 4, "diagnose": 9, "map": 7, "reduce": 5, "finish": 6, "evaluate": 5, "publish": 2}
 LOADING_SECONDS = 20
 ADMISSION_SECONDS = 12
 KEPT_SECONDS = 40

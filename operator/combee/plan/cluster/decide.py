@@ -30,7 +30,7 @@ from combee.plan.cluster.seen import Seen
 from combee.plan.decide import Identity, Plan, decide
 from combee.plan.state import RunState
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
-from combee.steps import FINISH, ITERATION, KINDS, PROFILE, PUBLISH, kind_of
+from combee.steps import FINISH, ITERATION, KINDS, PUBLISH, kind_of
 
 MAX_NOTES = 20
 MAX_NOTE_REASON = 300
@@ -180,7 +180,8 @@ def _noted(
         return step_name(run.who.name, run.who.uid, before.iteration, kind)
 
     if before.phase == "Profiling" and after.phase != "Profiling":
-        memory = replace(memory.settled({named(PROFILE.name)}), baseline=after.artifact)
+        settled = {named(kind.name) for kind in KINDS.values() if kind.phase == "Profiling"}
+        memory = replace(memory.settled(settled), baseline=after.artifact)
     if after.iteration > before.iteration:
         note = _note(seen.plans[before.iteration], after, summaries[named(FINISH.name)])
         memory = memory.settled({named(kind.name) for kind in ITERATION})

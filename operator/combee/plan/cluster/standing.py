@@ -16,6 +16,7 @@ from combee.plan.cluster.jobs import not_admitted
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.rollouts import troubled
 from combee.plan.cluster.seen import Seen, Trouble
+from combee.plan.diagnosis import words
 from combee.plan.state import repeats
 
 T, R = ConditionType, Reason
@@ -88,7 +89,8 @@ def standing(memory: Memory, plan: ClusterPlan, seen: Seen) -> End:
         started = any(job.ready or job.succeeded for job in seen.jobs.values())
         phase = Phase.PREPARING if started else Phase.PENDING
         waiting = plan.waiting or "the first pod is being started"
-        activity = "the start is scored on heldOut" if started else waiting
+        doing = "the start is scored on heldOut" if state.facts is None else "serial learning is diagnosed"
+        activity = doing if started or state.facts is not None else waiting
     elif state.phase == "Learning":
         phase, activity = Phase.LEARNING, f"iteration {state.iteration + 1}"
         if (frozen := seen.plans.get(state.iteration)) is not None:
@@ -209,6 +211,8 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
 
 def _converging(spec: RunSpec, memory: Memory) -> Stand:
     state, patience = memory.run, spec.stopping.patience
+    if state.diagnosis is not None and not state.diagnosis.go:
+        return "False", R.NOT_CONVERGING, words(state.diagnosis)
     if state.evaluations_since_best < patience and (says := repeats(state)):
         return "False", R.PROPOSER_REPEATS, says
     if state.facts is not None and not state.facts.held_out_rows:

@@ -10,6 +10,7 @@ from combee.api.conditions import ConditionType, Reason, merge
 from combee.api.run import RunSpec
 from combee.api.status import (
     DelayObservation,
+    DiagnosisStatus,
     GateStatus,
     HeldOutStatus,
     IterationStatus,
@@ -27,6 +28,7 @@ from combee.plan.cluster.engines import gpu_seconds
 from combee.plan.cluster.memory import Memory
 from combee.plan.cluster.seen import JobSeen, Seen
 from combee.plan.cluster.standing import condition, conditions, dated, standing
+from combee.plan.diagnosis import words
 from combee.plan.money import money_of
 from combee.plan.remaining import seconds_left
 
@@ -91,16 +93,13 @@ def run_status(about: About, before: RunStatus, plan: ClusterPlan, seen: Seen) -
         batch_reason=frozen.batch_reason if frozen else before.batch_reason,
         held_out=_held_out(memory),
         gain=_gain(memory),
+        diagnosis=_diagnosis(memory),
         gate=_gate(memory),
         test_score=memory.test,
         usage=_usage(memory),
         spend=_spend(spec, memory, seen.now),
         history=_history(memory),
-        delay_observations=tuple(
-            DelayObservation(batch_size=observation.batch_size, seconds=observation.seconds)
-            for observation in state.observations
-            if observation.seconds > 0
-        ),
+        delay_observations=_observations(memory),
         artifact_digest=state.artifact,
         best_digest=state.best.artifact if state.best else "",
         resolved=before.resolved,
@@ -158,6 +157,14 @@ def _spend(spec: RunSpec, memory: Memory, now: float) -> SpendStatus:
     )
 
 
+def _observations(memory: Memory) -> tuple[DelayObservation, ...]:
+    return tuple(
+        DelayObservation(batch_size=observation.batch_size, seconds=observation.seconds)
+        for observation in memory.run.observations
+        if observation.seconds > 0
+    )
+
+
 def _history(memory: Memory) -> tuple[IterationStatus, ...]:
     best = memory.run.best
     rows = (asdict(note) for note in memory.notes)
@@ -201,6 +208,22 @@ def _held_out(memory: Memory) -> HeldOutStatus:
         best=best.select if best else None,
         best_iteration=best.iteration if best and best.iteration >= 0 else None,
         evaluations_without_gain=state.evaluations_since_best,
+    )
+
+
+def _diagnosis(memory: Memory) -> DiagnosisStatus | None:
+    one = memory.run.diagnosis
+    if one is None:
+        return None
+    return DiagnosisStatus(
+        verdict=one.verdict,
+        message=words(one),
+        level=one.reading.level,
+        low=one.reading.low,
+        high=one.reading.high,
+        plateau_rollouts=one.plateau_rollouts,
+        examples=one.examples,
+        rollouts=one.rollouts,
     )
 
 

@@ -1,0 +1,250 @@
+"""Whether serial learning converges, asked before anything is learned in parallel: what asking may take, what
+it found in words, and what follows from it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from combee.algo.convergence import Headroom, Point, Reading, read_curve
+from combee.api.run import CurvePoint, RunSpec
+from combee.plan.types import IterationPlan, Outcome, StepSummary
+from combee.strategies import redundancy_of
+
+EVALUATIONS = 10
+"""How often serial learning is scored, if it goes as far as it may."""
+NO_GO_SHARE = 0.10
+"""The share of the run's rollouts, profile's among them, by which serial learning has to have risen."""
+GO_SHARE = 0.25
+"""The share that it may take once it has: a whole run takes four times what it takes to its plateau."""
+BUDGET_FACTOR = 4
+TARGET_GAIN = 0.01
+"""How far above the serial plateau a run aims."""
+TRIED_ROWS = 48
+"""Train rows that the headroom test answers."""
+TRIED_WRONG = 16
+"""Wrong ones of these at most that it answers again, each with two lessons."""
+HEADROOM_ROLLOUTS = TRIED_ROWS + 2 * TRIED_WRONG
+LEAST_SCORED, LEAST_EVERY = 20, 5
+GUESS = 4
+"""Rollouts that an example of serial learning takes, before it is known: its own, and three replays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a diagnosis may take. Rollouts are its own: profile's are not among them."""
+
+    no_go_rollouts: int
+    most_rollouts: int
+    scored: int
+    """rows of select at each evaluation."""
+    every: int
+    """examples between two evaluations."""
+    over_share: bool
+    """whether it may take more than NO_GO_SHARE, since it would show nothing otherwise."""
+
+
+def shape_of(spec: RunSpec, train_rows: int, select_rows: int, closing_rows: int) -> Shape:
+    """Return what a diagnosis of a run on so many rows may take. ``closing_rows``: of gate and the split that
+    is scored once."""
+    learning = train_rows * spec.method.epochs * GUESS + 2 * EVALUATIONS * select_rows
+    rollouts = spec.budget.rollouts or learning + select_rows + 2 * closing_rows
+    least = HEADROOM_ROLLOUTS + 2 * (LEAST_SCORED + LEAST_EVERY * GUESS)
+    allowed = int(NO_GO_SHARE * rollouts) - select_rows
+    most = max(int(GO_SHARE * rollouts) - select_rows, least)
+    a_round = (most - HEADROOM_ROLLOUTS) // EVALUATIONS
+    scored = min(select_rows, max(LEAST_SCORED, a_round // 2))
+    every = max(LEAST_EVERY, min((a_round - scored) // GUESS, train_rows // EVALUATIONS))
+    return Shape(max(allowed, least), most, scored, every, allowed < least)
+
+
+def serial_plan(spec: RunSpec, number: int, examples: int, token_factor: float) -> IterationPlan:
+    """Return the plan of serial learning's iteration ``number``, on ``examples`` rows of the run's own order.
+    What it learns is scored apart."""
+    aggregation = spec.method.stated.aggregation(
+        spec.aggregation.model_copy(update={"strategy": "Sequential"})
+    )
+    redundancy = redundancy_of(aggregation, 1, 1)
+    return IterationPlan(
+        iteration=number,
+        epoch=0,
+        offset=number,
+        batch_size=examples,
+        batch_reason="one example at a time",
+        seed=spec.seed,
+        in_order=False,
+        shards=1,
+        strategy=aggregation.strategy,
+        merge=aggregation.merge,
+        verify=spec.verify,
+        redundancy=redundancy.mode,
+        copies=redundancy.copies,
+        max_rounds=redundancy.rounds,
+        leaf_size=redundancy.leaf_size,
+        max_fan_in=aggregation.max_fan_in,
+        max_input_tokens=aggregation.max_input_tokens,
+        subgroups=aggregation.subgroups or "",
+        render_token_budget=spec.method.render_token_budget,
+        reflection_rounds=spec.method.reflection_rounds,
+        evaluate=False,
+        token_factor=token_factor,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found, and what it took."""
+
+    reading: Reading
+    rows: int
+    """held-out rows of an evaluation."""
+    headroom: Headroom | None = None
+    """None for a stated curve."""
+    examples: int = 0
+    """learned from, one at a time."""
+    seconds_per_example: float = 0.0
+    """modelled, of serial learning; 0 where it is not known."""
+    rollouts: int = 0
+    """what the diagnosis took; 0 for a stated curve."""
+    wall_seconds: float = 0.0
+    """likewise."""
+    spent_rollouts: int = 0
+    """what the run had spent when it was over."""
+    unit_rollouts: int = 1
+    """rollouts of one step along the curve."""
+
+    @property
+    def verdict(self) -> str:
+        """NoHeadroom, or that of the curve."""
+        return "NoHeadroom" if self.headroom is not None and self.headroom.none else self.reading.verdict
+
+    @property
+    def go(self) -> bool:
+        """Whether learning in parallel may start."""
+        return self.verdict in ("Plateau", "Rising")
+
+    @property
+    def plateau_rollouts(self) -> int | None:
+        """What serial learning took to its plateau; None where it has none."""
+        return self.reading.at * self.unit_rollouts if self.verdict == "Plateau" else None
+
+
+def wanted(spec: RunSpec) -> bool:
+    """Return whether a run says anything of its serial baseline that can be read."""
+    baseline = spec.serial_baseline
+    return baseline is not None and (baseline.measure or bool(baseline.curve))
+
+
+def of_curve(curve: tuple[CurvePoint, ...], start: float, rows: int, patience: int) -> Diagnosis:
+    """Return what a stated curve shows. ``start``: the score of this run's start, where the curve has none at
+    0 examples; ``rows``: the held-out rows that its scores are taken to be of."""
+    points = curve_points(curve, start, rows)
+    seconds, examples = curve[-1].seconds, curve[-1].examples
+    if curve[0].examples == 0:
+        seconds -= curve[0].seconds
+    return Diagnosis(
+        read_curve(points, patience),
+        rows,
+        examples=examples,
+        seconds_per_example=seconds / examples if examples else 0.0,
+        unit_rollouts=GUESS,
+    )
+
+
+def curve_points(curve: tuple[CurvePoint, ...], start: float, rows: int) -> list[Point]:
+    """Return a stated curve as points by examples, with its start."""
+    points = [Point(point.examples, point.score, rows) for point in curve]
+    return points if points[0].at == 0 else [Point(0, start, rows), *points]
+
+
+def of_summary(summary: StepSummary) -> Diagnosis:
+    """Return what the step ``diagnose`` found."""
+    counts, scores = summary.counts, summary.scores
+    verdict = summary.outputs["verdict"]
+    return Diagnosis(
+        reading=Reading(
+            "Plateau" if verdict == "Plateau" else "Rising" if verdict == "Rising" else "NotAbove",
+            counts["at"],
+            *(scores[name] for name in ("start", "level", "low", "high", "gainLow")),
+        ),
+        rows=counts["scored"],
+        headroom=Headroom(
+            *(counts[f"headroom{name}"] for name in ("Rows", "Wrong", "Tried", "Own", "Other"))
+        ),
+        examples=counts["examples"],
+        seconds_per_example=summary.seconds["serialExample"],
+        rollouts=counts["rollouts"],
+        wall_seconds=summary.seconds["wall"],
+    )
+
+
+def refusal(diagnosis: Diagnosis) -> Outcome:
+    """Return how a run ends whose serial learning does not converge."""
+    return Outcome("NothingBetter", f"NotConverging: {words(diagnosis)}")
+
+
+def words(diagnosis: Diagnosis) -> str:
+    """Return what was found in a sentence or two; of a no-go with the alternative."""
+    reading, headroom = diagnosis.reading, diagnosis.headroom
+    if headroom is not None and headroom.none:
+        return _no_headroom(headroom)
+    after = f"after {diagnosis.examples:,} examples" + (f" and {reading.at:,} rollouts" if headroom else "")
+    level = f"{reading.level:.3f} (95 % interval {reading.low:.3f} to {reading.high:.3f})"
+    start = f"the start scores {reading.start:.3f} on the same {diagnosis.rows} rows"
+    if headroom is None:
+        start = f"the start scores {reading.start:.3f}"
+    if diagnosis.verdict == "Plateau":
+        taken = f"{diagnosis.plateau_rollouts or 0:,} rollouts" if headroom else f"{reading.at:,} examples"
+        return f"serial learning is level at {level} from {taken} on; {start}"
+    if diagnosis.verdict == "Rising":
+        return f"serial learning has risen to {level} {after} and is not level yet; {start}"
+    shown = f"serial learning is not shown to rise: {level} {after}; {start}"
+    return f"{shown}. {_alternative(diagnosis)}"
+
+
+def _no_headroom(headroom: Headroom) -> str:
+    if not headroom.wrong:
+        return (
+            f"all {headroom.rows} train rows that were tried are answered right without a playbook, so "
+            "there is nothing to learn. Give harder rows, or a stricter metric"
+        )
+    return (
+        f"of {headroom.tried} train rows answered wrong {headroom.own} came right with a lesson made from "
+        f"their own answer and {headroom.other} with another row's: no playbook is seen to help this model. "
+        "Use another proposer or task model, or a metric that shows what a lesson changes"
+    )
+
+
+def _alternative(diagnosis: Diagnosis) -> str:
+    headroom = diagnosis.headroom
+    if headroom is not None and not headroom.tried:
+        return "Use another proposer, more rows or a better metric"
+    if headroom is None:
+        return "State a curve of more heldOut rows, or use another proposer or a better metric"
+    helped = f"{headroom.own} of {headroom.tried} wrong train rows came right with their own lesson"
+    if headroom.own > headroom.other:
+        return (
+            f"A playbook can help ({helped}, {headroom.other} with another's): use another proposer, or give "
+            "more rows or a larger budget.rollouts, of which the diagnosis takes a share"
+        )
+    return f"Few lessons helped ({helped}): use another proposer, more rows or a better metric"
+
+
+def with_defaults(spec: RunSpec, diagnosis: Diagnosis | None, start: float, closing_rollouts: int) -> RunSpec:
+    """Return ``spec`` with what a plateau gives where the manifest is silent: the rollouts of the whole run,
+    which are four times those to the plateau beside what was spent by then and the closing evaluation, and
+    the score to aim for, which is ``start`` (on all of select) with the serial gain and a point more."""
+    if diagnosis is None or (taken := diagnosis.plateau_rollouts) is None:
+        return spec
+    stopping, budget = spec.stopping, spec.budget
+    if stopping.target_score is None:
+        aim = min(1.0, round(start + diagnosis.reading.gain + TARGET_GAIN, 6))
+        stopping = stopping.model_copy(update={"target_score": aim})
+    if budget.rollouts is None:
+        limit = diagnosis.spent_rollouts + BUDGET_FACTOR * taken + closing_rollouts
+        budget = budget.model_copy(update={"rollouts": limit})
+    return spec.model_copy(update={"stopping": stopping, "budget": budget})
+
+
+def charged(diagnosis: Diagnosis, spent_rollouts: int) -> Diagnosis:
+    """Return the diagnosis with what the run had spent when it was over."""
+    return replace(diagnosis, spent_rollouts=spent_rollouts)

@@ -1,0 +1,332 @@
+"""diagnose: whether serial learning converges, before anything is learned in parallel.
+
+First the headroom test: train rows answered wrong are answered again, with a lesson made from their own
+answer and with one of another row. Then the learner itself, one example at a time, scored on rows of select,
+until it is level or has taken what it may. Gate decides later and stays unseen.
+
+It leaves ``diagnosis`` (the curve and the counts), the call graph ``calls`` and ``record``. What serial
+learning leaves on its way is in a folder of its own, so that a step which was killed goes on there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from combee.algo.convergence import Headroom, Point, Reading, paired_error, promising, read_curve
+from combee.errors import TransientError
+from combee.plan.diagnosis import (
+    GUESS,
+    TRIED_ROWS,
+    TRIED_WRONG,
+    Shape,
+    serial_plan,
+    shape_of,
+)
+from combee.plan.types import RoleUsage, Step, StepSummary, add_usage
+from combee.records import Example, Reflection, Shown, Trajectory
+from combee.steps import DIAGNOSE, FINISH, ITERATION, MAP, PROFILE, REDUCE
+from combee.work.asker import Asker, decode_rows
+from combee.work.callgraph import modelled_seconds
+from combee.work.context import (
+    WorkContext,
+    held_out_split,
+    put_json,
+    read_receipt,
+    require_receipts,
+    write_receipt,
+)
+from combee.work.finish import run_finish
+from combee.work.happened import happened
+from combee.work.learn import Learning, with_reflection
+from combee.work.map import members, run_map
+from combee.work.noted import decode_notes
+from combee.work.pool import pooled
+from combee.work.reduce import run_reduce
+from combee.work.rollouts import evaluate, refuse_a_bad_day, rollout
+
+FOLDER = "serial"
+"""The folder of serial learning, in the run's."""
+SERIAL = "serial learning"
+"""The stage of its calls in the step's record."""
+MAX_LOST_SHARE = 0.5
+
+
+async def run_diagnose(context: WorkContext, step: Step) -> StepSummary:
+    """Run the diagnosis. Raises TransientError when most of its examples were lost."""
+    started = context.clock()
+    (profile,) = await require_receipts(context, step.inputs[PROFILE.name], 1)
+    counts = profile.counts
+    closing_rows = counts["gate"] + counts.get("test", 0)
+    artifact = context.method.from_json(await context.store.aget_blob(step.inputs["artifact"]))
+    select, _ = await held_out_split(context)
+    shape = shape_of(context.spec, counts["train"], counts["select"], closing_rows)
+    serial = _Serial(
+        replace(context, prefix=f"{context.prefix}/{FOLDER}", progress=_Quiet()),
+        step,
+        context.asker(),
+        shape,
+        select[: shape.scored],
+        profile.scores.get("tokenFactor", 1.0),
+        artifact,
+    )
+    headroom = await headroom_of(context, serial.asker, artifact, serial.token_factor)
+    await serial.begin(context, profile)
+    if not headroom.none:
+        await serial.learn(context, headroom)
+    return await _write(context, step, serial, headroom, started)
+
+
+class _Quiet:
+    """Listens to the steps of serial learning, of which there are many: the diagnosis counts examples."""
+
+    def begin(self, stage: str, total: int) -> None: ...
+    def advance(self, units: int = 1) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+async def headroom_of(
+    context: WorkContext, asker: Asker, artifact: Any, token_factor: float = 1.0
+) -> Headroom:
+    """Answer some train rows with ``artifact``, and those that went wrong twice more: what can lessons do?"""
+    start = context.rendered(artifact).shown
+    plan = serial_plan(context.spec, 0, TRIED_ROWS, token_factor)
+    examples = await members(context, plan)
+    context.progress.begin("headroom", len(examples))
+
+    async def learned(item: tuple[int, Example]) -> tuple[Trajectory, Reflection | None]:
+        position, example = item
+        once = replace(plan, reflection_rounds=1)
+        learnt = await Learning(context, asker, once, position, example, start).learn()
+        context.progress.advance()
+        return learnt
+
+    answered = await pooled(list(enumerate(examples)), learned, width=context.concurrency)
+    refuse_a_bad_day([trajectory.error for trajectory, _ in answered], "train rows", "headroom")
+    good = [
+        (example, trajectory, reflection)
+        for example, (trajectory, reflection) in zip(examples, answered, strict=True)
+        if not trajectory.error
+    ]
+    wrong = [(example, reflection) for example, trajectory, reflection in good if not trajectory.correct]
+    # What a method notes without asking a model is no lesson to be tried.
+    reflected = any(row.role == "proposer" for row in asker.rows)
+    tried = wrong[:TRIED_WRONG] if reflected else []
+    lessons = [reflection for _, reflection in tried if reflection is not None and reflection.lessons]
+
+    async def right_with(item: tuple[int, tuple[Example, Reflection | None]], stage: str) -> bool:
+        chain, (example, lesson) = item
+        if lesson is None or not lesson.lessons:
+            return False
+        shown = Shown(with_reflection(start.text, lesson))
+        return (
+            await rollout(context, asker, example, shown, stage=stage, chain=chain, split="train")
+        ).correct
+
+    async def own(item: tuple[int, tuple[Example, Reflection | None]]) -> bool:
+        return await right_with(item, "own lesson")
+
+    async def other(item: tuple[int, tuple[Example, Reflection | None]]) -> bool:
+        return await right_with(item, "another's lesson")
+
+    others = [(example, _another(lessons, lesson)) for example, lesson in tried]
+    rights = [
+        sum(await pooled(list(enumerate(pairs)), answer, width=context.concurrency))
+        for pairs, answer in ((tried, own), (others, other))
+    ]
+    return Headroom(len(good), len(wrong), len(tried), rights[0], rights[1])
+
+
+def _another(lessons: Sequence[Reflection], own: Reflection | None) -> Reflection | None:
+    """Return the lesson after one's own, in a circle; the first where one has none; None without another."""
+    places = [place for place, lesson in enumerate(lessons) if lesson is own]
+    place = places[0] + 1 if places else 0
+    another = lessons[place % len(lessons)] if lessons else None
+    return None if another is own else another
+
+
+@dataclass(slots=True)
+class _Serial:
+    """The learner, one example at a time, and its curve so far."""
+
+    context: WorkContext
+    """that of its steps, with their folder."""
+    step: Step
+    asker: Asker
+    """of headroom test and evaluations; the steps' calls are in their receipts."""
+    shape: Shape
+    select: list[Example]
+    token_factor: float
+    artifact: Any
+    examples: int = 0
+    lost: int = 0
+    finished: list[StepSummary] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    start: dict[str, float] = field(default_factory=dict)
+    headroom_rollouts: int = 0
+    most_rollouts: int = GUESS
+    """that an example took."""
+
+    @property
+    def spent(self) -> int:
+        """Rollouts of the diagnosis so far."""
+        return self.asker.rollouts() + sum(one.counts["rollouts"] for one in self.finished)
+
+    @property
+    def reading(self) -> Reading:
+        """What the curve shows so far."""
+        return read_curve(self.points, self.context.spec.stopping.patience)
+
+    async def begin(self, context: WorkContext, profile: StepSummary) -> None:
+        """Put down the start of the curve, which profile scored; an earlier version left no scores."""
+        self.headroom_rollouts = self.spent
+        known: dict[str, float] = {}
+        if digest := profile.outputs.get("scores"):
+            known = json.loads(await context.store.aget_blob(digest))
+        await self.score(context, known)
+
+    async def learn(self, context: WorkContext, headroom: Headroom) -> None:
+        """Learn and score in turns until the curve is level or another turn would take too much."""
+        rows = len((await context.data.train()).examples)
+        cap = self.shape.no_go_rollouts
+        while self.examples < rows:
+            until = min(self.examples + self.shape.every, rows)
+            before = self.examples
+            context.progress.begin("serial", until - before)
+            while self.examples < until and self._fits(cap):
+                await self._one()
+                context.progress.advance()
+            if self.examples == before:
+                return
+            await self.score(context)
+            if self.reading.verdict == "Plateau":
+                return
+            goes_on = promising(self.points, headroom)
+            cap = self.shape.most_rollouts if goes_on else self.shape.no_go_rollouts
+
+    def _fits(self, cap: int) -> bool:
+        """Return whether an example more and the evaluation after it stay within ``cap``."""
+        return self.spent + self.most_rollouts + len(self.select) <= cap
+
+    async def score(self, context: WorkContext, known: Mapping[str, float] | None = None) -> None:
+        """Add a point to the curve. ``known``: scores that are not asked for again, by row."""
+        shown = context.rendered(self.artifact).shown
+        stage = f"select after {self.examples}"
+        kept = {row.id: ((known or {})[row.id], None) for row in self.select if row.id in (known or {})}
+        scored = await evaluate(context, self.asker, self.select, shown, stage=stage, known=kept)
+        scores = scored.by_id
+        self.start = self.start or scores
+        score = sum(scores.values()) / len(scores)
+        at = self.spent - self.headroom_rollouts if self.points else 0
+        error = paired_error([scores[name] - self.start[name] for name in scores]) if self.points else None
+        self.points.append(Point(at, score, len(scores), error))
+
+    async def _one(self) -> None:
+        """Learn from the next example, by the very steps of an iteration. A lost example teaches nothing."""
+        number, work = self.examples, self.context
+        self.examples += 1
+        plan = serial_plan(work.spec, number, 1, self.token_factor)
+        steps = {
+            kind.name: Step(f"{self.step.name}-{number:05d}-{kind.name}", kind.name, number, plan.seed)
+            for kind in ITERATION
+        }
+        inputs = {name: step.name for name, step in steps.items()}
+        steps = {name: replace(step, inputs=inputs) for name, step in steps.items()}
+        done = await read_receipt(work, steps[FINISH.name].name)
+        if done is None:
+            shown = work.method.working(
+                self.artifact, budget_tokens=plan.render_token_budget, verify=plan.verify, variants=1
+            )
+            try:
+                await run_map(work, steps[MAP.name], plan, 0, shown)
+            except TransientError as error:
+                self.lost += 1
+                if self.lost > MAX_LOST_SHARE * max(self.examples, self.shape.every):
+                    raise TransientError(
+                        f"{self.lost} of {self.examples} examples of serial learning got no answer",
+                        where=self.step.name,
+                        fix=error.fix,
+                    ) from None
+                return
+            if await read_receipt(work, steps[REDUCE.name].name) is None:
+                await run_reduce(work, steps[REDUCE.name], plan, shown)
+            done = await run_finish(work, steps[FINISH.name], plan, self.artifact, shown)
+        self.artifact = work.method.from_json(await work.store.aget_blob(done.outputs["artifact"]))
+        self.finished.append(done)
+        self.most_rollouts = max(self.most_rollouts, done.counts["rollouts"])
+
+    @property
+    def seconds_per_example(self) -> float:
+        """Modelled seconds of learning from one example; 0 before the first."""
+        observed = [seconds for one in self.finished for _, seconds in one.observations]
+        return sum(observed) / len(observed) if observed else 0.0
+
+
+async def _write(
+    context: WorkContext, step: Step, serial: _Serial, headroom: Headroom, started: float
+) -> StepSummary:
+    whole, own_seconds = await _calls(serial), modelled_seconds(serial.asker.rows, context.slots)
+    serial_seconds = serial.seconds_per_example * len(serial.finished)
+    reading = serial.reading
+    counted = serial.asker.counts()
+    for name in ("repaired", "lost"):
+        counted[name] += sum(one.counts.get(name, 0) for one in serial.finished)
+    counted["rollouts"] = serial.spent
+    record = happened({DIAGNOSE.name: whole.rows}, context.slots) | counted
+    for stage in record["stages"]:
+        if stage["stage"] == SERIAL:
+            stage["scheduledSeconds"] = round(serial_seconds, 6)
+    measured = {
+        "points": [asdict(point) for point in serial.points],
+        "headroom": asdict(headroom),
+        "examples": serial.examples,
+        "scored": len(serial.select),
+    }
+    usage: list[dict[str, RoleUsage]] = [dict(one.usage) for one in serial.finished]
+    summary = StepSummary(
+        step=step.name,
+        kind=step.kind,
+        outputs={
+            "verdict": reading.verdict,
+            "diagnosis": await put_json(context, measured),
+            "record": await put_json(context, record),
+            "calls": await context.store.aput_blob(whole.encode()),
+        },
+        counts={
+            **counted,
+            "at": reading.at,
+            "examples": serial.examples,
+            "scored": len(serial.select),
+            **{f"headroom{name.title()}": value for name, value in asdict(headroom).items()},
+        },
+        scores={
+            **{name: round(getattr(reading, name), 6) for name in ("start", "level", "low", "high")},
+            "gainLow": round(reading.gain_low, 6),
+        },
+        usage=add_usage(serial.asker.usage(), *usage),
+        seconds={
+            "wall": round(context.clock() - started, 6),
+            "modelled": round(own_seconds + serial_seconds, 6),
+            "serialExample": round(serial.seconds_per_example, 6),
+        },
+    )
+    return await write_receipt(context, summary)
+
+
+async def _calls(serial: _Serial) -> Asker:
+    """Return the call graph of the whole diagnosis: that of serial learning is one chain."""
+    work = serial.context
+    whole = work.asker()
+    whole.take_in(serial.asker, 0)
+    for done in serial.finished:
+        for kind in ITERATION:
+            receipt = await read_receipt(work, done.step.removesuffix(FINISH.name) + kind.name)
+            if receipt is not None:
+                data = await work.store.aget_blob(receipt.outputs["calls"])
+                whole.notes.take_in(decode_notes(data), 0)
+                for row in decode_rows(data):
+                    whole.begin(SERIAL)
+                    whole.rows.append(replace(row, stage=SERIAL, chain=0, after=()))
+    return whole
