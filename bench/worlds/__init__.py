@@ -10,6 +10,7 @@ from bench.harness import Row
 from bench.worlds.batches import batches
 from bench.worlds.canaries import canaries
 from bench.worlds.diversity import diversity
+from bench.worlds.headroom import headroom
 from bench.worlds.lessons import lessons
 from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
@@ -25,5 +26,6 @@ WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-lifetimes": lifetimes,
     "worlds-weak": weak,
     "worlds-diversity": diversity,
+    "worlds-headroom": headroom,
 }
 """Name on the command line -> row."""
