@@ -13,6 +13,7 @@ from combee.api.engines import Engine, ServiceRef, Vllm
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
 from combee.api.methods import OPTIONS, Method
+from combee.api.metric import FRACTIONS, OWN
 from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
@@ -202,6 +203,22 @@ RULES: tuple[Rule, ...] = (
         "it",
         "parts.Task._held_out_goes_with_type",
         ".data",
+    ),
+    Rule(
+        Task,
+        f"self.metric == '{OWN}' || (self.type != 'Traces' && (!has(self.custom) || has(self.custom.class)))",
+        f"metric is given, and what rolls out gives the score itself: set metric: {OWN}",
+        "parts.Task._metric_fits",
+        ".metric",
+    ),
+    _goes_with(Task, "tolerance", "metric", "numeric", "parts.Task._metric_fits"),
+    Rule(
+        Task,
+        f"self.metric in {list(FRACTIONS)} || !has(self.rightFrom)",
+        f"rightFrom goes with a metric of fractions only: set metric: {' or '.join(FRACTIONS)}, or remove "
+        "rightFrom",
+        "parts.Task._metric_fits",
+        ".rightFrom",
     ),
     Rule(
         CustomTask,

@@ -17,6 +17,7 @@ from combee.api.common import (
     ConfigMapKeyRef,
     DataUri,
     EndpointUrl,
+    Float,
     Int,
     Labels,
     Model,
@@ -29,6 +30,7 @@ from combee.api.common import (
     refuse,
 )
 from combee.api.extension import Names
+from combee.api.metric import FRACTIONS, OWN, RIGHT_FROM, Metric, Tolerance
 from combee.api.sampling import Sampling
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
@@ -108,7 +110,19 @@ class Task(Model):
     custom: CustomTask | None = Field(default=None, description="Your own task; with type Custom only.")
     traces: TracesOptions | None = Field(default=None, description="With type Traces only.")
     data: DataSplits = Field(description="Rows, by split.")
-    metric: Literal["accuracy"] = Field(default="accuracy", description="What held-out scores mean.")
+    metric: Metric = Field(
+        default=OWN,
+        description="How answers are scored. accuracy: as the type does; the others compare an answer with "
+        "its row's target.",
+    )
+    tolerance: Tolerance | None = Field(default=None, description="With metric numeric only.")
+    right_from: Float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Score from which an answer counts as right, in reflections and replays; with a "
+        "metric of fractions only. Absent: 0.75.",
+    )
     failure_cost: Words | None = Field(
         default=None, max_length=500, description="What a wrong answer costs, in words; shown in reports."
     )
@@ -127,6 +141,19 @@ class Task(Model):
         )
 
     @property
+    def right_score(self) -> float:
+        """The score from which an answer counts as right."""
+        if self.metric in FRACTIONS:
+            return RIGHT_FROM if self.right_from is None else self.right_from
+        return 1.0
+
+    @property
+    def scores_itself(self) -> bool:
+        """Whether answers come with their score: those in recordings, containers and adapters do."""
+        custom = self.custom
+        return self.type == "Traces" or (custom is not None and custom.class_ is None)
+
+    @property
     def container(self) -> CustomContainer | None:
         """The container that rolls out, where one does."""
         return self.custom.container if self.custom is not None else None
@@ -142,6 +169,23 @@ class Task(Model):
             raise refuse(f"custom is given with type {self.type}", "Set type: Custom, or remove custom.")
         if self.type != "Traces" and self.traces is not None:
             raise refuse(f"traces is given with type {self.type}", "Set type: Traces, or remove traces.")
+        return self
+
+    @model_validator(mode="after")
+    def _metric_fits(self) -> Self:
+        if self.metric != OWN and self.scores_itself:
+            raise refuse(
+                f"metric {self.metric}, and what rolls out gives the score itself", f"Set metric: {OWN}."
+            )
+        if self.metric != "numeric" and self.tolerance is not None:
+            raise refuse(
+                f"tolerance is given with metric {self.metric}", "Set metric: numeric, or remove tolerance."
+            )
+        if self.metric not in FRACTIONS and self.right_from is not None:
+            raise refuse(
+                f"rightFrom is given with metric {self.metric}",
+                f"Set metric: {' or '.join(FRACTIONS)}, or remove rightFrom.",
+            )
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from combee.tasks.container import ContainerTask
 from combee.tasks.custom import load_task
 from combee.tasks.finer import FinerTask
 from combee.tasks.formula import FormulaTask
+from combee.tasks.metrics import measured
 from combee.tasks.protocol import Task
 from combee.tasks.traces import TracesTask
 
@@ -17,12 +18,16 @@ _TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask(), "Trac
 
 
 def task_of(spec: TaskSpec) -> Task:
-    """Return the task of a manifest.
+    """Return the task of a manifest, with the metric that scores its answers.
 
     **Imports the user's code** for type Custom and for types that packages add: call it only in the pods of
     the run, and in ``combee run`` and ``combee preview`` on a laptop; never in the operator or the gateway.
     Raises what ``task_for`` and ``load_task`` raise. Containers and adapters run in processes of their own.
     """
+    return measured(_unmeasured(spec), spec)
+
+
+def _unmeasured(spec: TaskSpec) -> Task:
     if spec.type == "Traces" and spec.traces is not None:
         return TracesTask(spec.traces.format, spec.traces.part_tokens)
     if spec.type != "Custom" or spec.custom is None:
