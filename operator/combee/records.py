@@ -27,6 +27,16 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class Labelled:
+    """An answer to an example that a person has scored."""
+
+    example: Example
+    answer: str
+    label: float
+    """the person's score, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """A task's verdict on one answer. ``value`` in [0, 1]; ``feedback`` is shown to the proposer."""
 

@@ -46,6 +46,7 @@ PLACES: dict[str, dict[str, Any]] = {
     "task": {"spec.models.task.endpoint.apiKeySecretRef": REF},
     "proposer": {"spec.models.proposer.endpoint.apiKeySecretRef": REF},
     "evaluator": {"spec.models.evaluator": {"endpoint": {"url": ECHO, "model": "m", "apiKeySecretRef": REF}}},
+    "referee": {"spec.models.referee": {"endpoint": {"url": ECHO, "model": "m", "apiKeySecretRef": REF}}},
     "embedder": {"spec.models.embedder": {"endpoint": {"url": ECHO, "model": "m", "apiKeySecretRef": REF}}},
     "workers": {"spec.workers.template": {"spec": {"imagePullSecrets": [{"name": "theirs"}]}}},
     "engine": {"spec.engines.0.template": {"spec": {"imagePullSecrets": [{"name": "theirs"}]}}},

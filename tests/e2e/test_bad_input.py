@@ -153,14 +153,7 @@ def test_a_damaged_folder_of_plans(
     assert not (tmp_path / "out").exists()
 
 
-def test_fields_that_this_version_does_not_have_and_all_problems_at_once(
-    manifest: Manifest, tmp_path: Path
-) -> None:
-    main = {"engineRef": {"name": "main"}}
-    path = manifest(models={"task": main, "proposer": main, "evaluator": main})
-    refused(
-        run(path, tmp_path / "out"), "run.yaml:", "spec.models.evaluator", "not available in this version"
-    )
+def test_all_problems_at_once(manifest: Manifest, tmp_path: Path) -> None:
     path = manifest(batching={"mode": "Fixd"}, stopping={"patience": -1}, colour="red")
     refused(run(path, tmp_path / "out"), "run.yaml:")
     done = combee("validate", "-f", path)

@@ -8,13 +8,13 @@ from combee.api import cel_baseline, common, engines
 from combee.api.aggregation import STRATEGIES
 from combee.api.canary import Canary
 from combee.api.cel import CLUSTER
+from combee.api.cel_metric import METRIC_RULES, goes_with
 from combee.api.common import Model, Rule
 from combee.api.engines import Engine, ServiceRef, Vllm
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
 from combee.api.methods import OPTIONS, Method
-from combee.api.metric import FRACTIONS, OWN
-from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
+from combee.api.parts import DataSource, EvaluatorModel, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec
@@ -83,12 +83,6 @@ def _options(kind: str) -> Rule:
     message = f"{field} goes with type {kind} only: remove it, or set type: {kind}"
     cel = f"self.type == '{kind}' || !has(self.{field})"
     return Rule(Method, cel, message, "methods.Method._options_go_with_type", f".{field}")
-
-
-def _goes_with(model: type[Model], field: str, on: str, word: str, mirrors: str) -> Rule:
-    """Allow a field only where the field ``on`` is a word."""
-    message = f"{field} goes with {on} {word} only: remove {field}, or set {on}: {word}"
-    return Rule(model, f"self.{on} == '{word}' || !has(self.{field})", message, mirrors, f".{field}")
 
 
 def _own_options() -> Rule:
@@ -173,6 +167,7 @@ RULES: tuple[Rule, ...] = (
             InitialPlaybook,
             Engine,
             RoleModel,
+            EvaluatorModel,
             Store,
             GatewayKeys,
             Canary,
@@ -187,8 +182,8 @@ RULES: tuple[Rule, ...] = (
         "parts.Task._custom_goes_with_type",
         ".custom",
     ),
-    _goes_with(Task, "custom", "type", "Custom", "parts.Task._custom_goes_with_type"),
-    _goes_with(Task, "traces", "type", "Traces", "parts.Task._custom_goes_with_type"),
+    goes_with(Task, "custom", "type", "Custom", "parts.Task._custom_goes_with_type"),
+    goes_with(Task, "traces", "type", "Traces", "parts.Task._custom_goes_with_type"),
     Rule(
         Task,
         "self.type == 'Traces' || has(self.data.heldOut)",
@@ -204,22 +199,7 @@ RULES: tuple[Rule, ...] = (
         "parts.Task._held_out_goes_with_type",
         ".data",
     ),
-    Rule(
-        Task,
-        f"self.metric == '{OWN}' || (self.type != 'Traces' && (!has(self.custom) || has(self.custom.class)))",
-        f"metric is given, and what rolls out gives the score itself: set metric: {OWN}",
-        "parts.Task._metric_fits",
-        ".metric",
-    ),
-    _goes_with(Task, "tolerance", "metric", "numeric", "parts.Task._metric_fits"),
-    Rule(
-        Task,
-        f"self.metric in {list(FRACTIONS)} || !has(self.rightFrom)",
-        f"rightFrom goes with a metric of fractions only: set metric: {' or '.join(FRACTIONS)}, or remove "
-        "rightFrom",
-        "parts.Task._metric_fits",
-        ".rightFrom",
-    ),
+    *METRIC_RULES,
     Rule(
         CustomTask,
         "!has(self.image) || !has(self.container)",
@@ -292,6 +272,7 @@ RULES: tuple[Rule, ...] = (
     _engine_ref("task", optional=False),
     _engine_ref("proposer", optional=False),
     _engine_ref("evaluator", optional=True),
+    _engine_ref("referee", optional=True),
     _engine_ref("embedder", optional=True),
     *(_embedder(name) for name, traits in STRATEGIES.items() if traits.embeds),
     *(_tries_out(name) for name, options in OPTIONS.items() if options.tries_out),
@@ -318,7 +299,7 @@ RULES: tuple[Rule, ...] = (
         "playbook.Learn._schedule_goes_with_trigger",
         ".schedule",
     ),
-    _goes_with(Learn, "schedule", "trigger", "Schedule", "playbook.Learn._schedule_goes_with_trigger"),
+    goes_with(Learn, "schedule", "trigger", "Schedule", "playbook.Learn._schedule_goes_with_trigger"),
     Rule(
         Canary,
         "self.deadlineSeconds >= self.durationSeconds",

@@ -30,6 +30,7 @@ class ConditionType(StrEnum):
     QUOTA_RESERVED = "QuotaReserved"
     PODS_PLACED = "PodsPlaced"
     ENGINES_READY = "EnginesReady"
+    EVALUATOR_CALIBRATED = "EvaluatorCalibrated"
     CONVERGING = "Converging"
     BUDGET_EXHAUSTED = "BudgetExhausted"
 
@@ -77,6 +78,12 @@ class Reason(StrEnum):
     """heldOut changed after it was pinned."""
     HELD_OUT_TOO_SMALL = "HeldOutTooSmall"
     """heldOut can never show the gain aimed for."""
+    EVALUATOR_NOT_CALIBRATED = "EvaluatorNotCalibrated"
+    """the evaluator orders answers otherwise than people or the referee do."""
+    CALIBRATED = "Calibrated"
+    """it orders them as they do."""
+    INCONCLUSIVE = "Inconclusive"
+    """too few answers were compared to tell."""
     SECRET_NOT_ALLOWED = "SecretNotAllowed"  # noqa: S105
     """the requester may not read a named Secret."""
     PODS_NOT_ALLOWED = "PodsNotAllowed"
@@ -154,6 +161,7 @@ _UNFIT = (R.INVALID_MANIFEST, R.NOT_AVAILABLE, R.INVALID_DATA, R.DATA_OVERLAP, R
 _FAILED = (
     *_UNFIT,
     R.HELD_OUT_TOO_SMALL,
+    R.EVALUATOR_NOT_CALIBRATED,
     R.ENDPOINT_REFUSED,
     R.STORE_UNUSABLE,
     R.TOO_MANY_FAILURES,
@@ -192,6 +200,9 @@ TABLE: dict[tuple[ConditionType, Status], tuple[Reason, ...]] = {
     (T.ENGINES_READY, "True"): (R.SERVING, R.NO_ENGINES),
     (T.ENGINES_READY, "False"): (R.STARTING, R.SCALED_DOWN, R.LOAD_FAILED, R.NOT_READY, R.CRASHING),
     (T.ENGINES_READY, "Unknown"): (R.NOT_STARTED,),
+    (T.EVALUATOR_CALIBRATED, "True"): (R.CALIBRATED,),
+    (T.EVALUATOR_CALIBRATED, "False"): (R.EVALUATOR_NOT_CALIBRATED,),
+    (T.EVALUATOR_CALIBRATED, "Unknown"): (R.INCONCLUSIVE, R.NOT_EVALUATED),
     (T.CONVERGING, "True"): (R.IMPROVING,),
     (T.CONVERGING, "False"): (R.PLATEAU, R.PROPOSER_REPEATS, R.NOT_CONVERGING),
     (T.CONVERGING, "Unknown"): (R.NOT_EVALUATED,),

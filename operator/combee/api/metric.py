@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from combee.api.common import Float, Model
+from combee.api.common import Float, Model, Words
 
-Metric = Literal["accuracy", "exact", "numeric", "tokenF1", "setF1"]
+Metric = Literal["accuracy", "exact", "numeric", "tokenF1", "setF1", "rubric"]
 OWN: Metric = "accuracy"
 """The task's own score."""
-FRACTIONS: tuple[Metric, ...] = ("tokenF1", "setF1")
+RUBRIC: Metric = "rubric"
+"""The evaluator's score, by the manifest's criteria."""
+FRACTIONS: tuple[Metric, ...] = ("tokenF1", "setF1", RUBRIC)
 """Metrics whose scores lie anywhere in [0, 1], so that it must be said which are right."""
 RIGHT_FROM = 0.75
 """The score from which an answer counts as right, where a manifest says nothing."""
@@ -24,3 +26,13 @@ class Tolerance(Model):
         default=0.005, ge=0, le=1e12, description="In the target's unit; 0.005 is two decimals."
     )
     relative: Float = Field(default=0.0001, ge=0, le=1, description="As a share of the target.")
+
+
+class Rubric(Model):
+    """What the evaluator judges an answer by."""
+
+    criteria: tuple[Annotated[Words, Field(max_length=500)], ...] = Field(
+        min_length=1,
+        max_length=12,
+        description="What a good answer does, each in a sentence that is true of an answer or not.",
+    )

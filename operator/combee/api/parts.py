@@ -30,13 +30,13 @@ from combee.api.common import (
     refuse,
 )
 from combee.api.extension import Names
-from combee.api.metric import FRACTIONS, OWN, RIGHT_FROM, Metric, Tolerance
+from combee.api.metric import FRACTIONS, OWN, RIGHT_FROM, RUBRIC, Metric, Rubric, Tolerance
 from combee.api.sampling import Sampling
 from combee.api.stakes import Stakes
 from combee.api.tasks import CustomContainer, CustomTask, TracesOptions
 from combee.api.texts import EnvName, ResourceList
 
-TASK_NAMES = Names(extensions.TASKS, ("Formula", "FiNER", "Traces", "Custom"))
+TASK_NAMES = Names(extensions.TASKS, ("Formula", "FiNER", "Reply", "Traces", "Custom"))
 TaskType = Annotated[str, Strict(), Field(max_length=63), TASK_NAMES]
 
 
@@ -112,9 +112,10 @@ class Task(Model):
     data: DataSplits = Field(description="Rows, by split.")
     metric: Metric = Field(
         default=OWN,
-        description="How answers are scored. accuracy: as the type does; the others compare an answer with "
-        "its row's target.",
+        description="How answers are scored. accuracy: as the type does; rubric: by models.evaluator; the "
+        "others compare an answer with its row's target.",
     )
+    rubric: Rubric | None = Field(default=None, description="With metric rubric only.")
     tolerance: Tolerance | None = Field(default=None, description="With metric numeric only.")
     right_from: Float | None = Field(
         default=None,
@@ -148,6 +149,11 @@ class Task(Model):
         return 1.0
 
     @property
+    def is_evaluated(self) -> bool:
+        """Whether the evaluator scores answers."""
+        return self.metric == RUBRIC
+
+    @property
     def scores_itself(self) -> bool:
         """Whether answers come with their score: those in recordings, containers and adapters do."""
         custom = self.custom
@@ -176,6 +182,17 @@ class Task(Model):
         if self.metric != OWN and self.scores_itself:
             raise refuse(
                 f"metric {self.metric}, and what rolls out gives the score itself", f"Set metric: {OWN}."
+            )
+        if self.type == "Reply" and self.metric == OWN:
+            raise refuse(
+                f"metric {OWN} with type Reply, whose answers have no score of their own",
+                f"Set metric: {RUBRIC}, or one that compares with the rows' targets.",
+            )
+        if self.metric == RUBRIC and self.rubric is None:
+            raise refuse("metric rubric without rubric", "Add rubric: {criteria: [...]}.")
+        if self.metric != RUBRIC and self.rubric is not None:
+            raise refuse(
+                f"rubric is given with metric {self.metric}", "Set metric: rubric, or remove rubric."
             )
         if self.metric != "numeric" and self.tolerance is not None:
             raise refuse(
@@ -319,13 +336,28 @@ class RoleModel(Model):
     sampling: Sampling = Field(default_factory=Sampling, description="Sampling.")
 
 
+class EvaluatorModel(RoleModel):
+    """The model that scores answers."""
+
+    same_as_proposer: Words | None = Field(
+        default=None,
+        max_length=500,
+        description="Why the proposer's own model scores, such as its cost; refused without a reason.",
+    )
+
+
 class Models(Model):
     """Models by role; roles are never mixed."""
 
     task: RoleModel = Field(description="Answers the examples.")
     proposer: RoleModel = Field(description="Reflects and aggregates.")
-    evaluator: RoleModel | None = Field(
-        default=None, description="Judges, where a task cannot score by itself."
+    evaluator: EvaluatorModel | None = Field(
+        default=None, description="Scores answers with metric rubric; with others it is never asked."
+    )
+    referee: RoleModel | None = Field(
+        default=None,
+        description="Scores some of the same answers before anything is learned, so that the evaluator is "
+        "calibrated; not asked where rows carry labels.",
     )
     embedder: RoleModel | None = Field(
         default=None, description="Embeds reflections for strategy TopK; other strategies never ask it."

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from combee.api import evaluation
 from combee.api.aggregation import Aggregation
 from combee.api.common import (
     LARGEST_INT,
@@ -291,6 +292,11 @@ class RunSpec(Model):
         return self
 
     @model_validator(mode="after")
+    def _evaluator_is_another(self) -> Self:
+        evaluation.check(self)
+        return self
+
+    @model_validator(mode="after")
     def _traces_are_reflected_on(self) -> Self:
         if not self.rolls_out and self.method.stated.tries_out:
             others = [name for name, options in OPTIONS.items() if not options.tries_out]
@@ -349,8 +355,9 @@ class RunSpec(Model):
 
     def roles_in_use(self) -> dict[str, RoleModel]:
         """Return the models that this run may ask, by role name: a task model only for rollouts, an embedder
-        only where the strategy needs one, an evaluator never, for nothing judges yet."""
-        unused = {"evaluator"} | ({"task"} if not self.rolls_out else set())
+        only where the strategy needs one, an evaluator and a referee only for a rubric."""
+        unused = set() if self.rolls_out else {"task"}
+        unused |= set() if self.task.is_evaluated else {"evaluator", "referee"}
         unused |= {"embedder"} if not self.aggregation.traits.embeds else set()
         return {role: model for role, model in self.roles().items() if role not in unused}
 

@@ -262,6 +262,8 @@ def _facts(result: Result, verdict: str, mark: str) -> list[tuple[str, str]]:
     facts.append(("playbook", f"{words.playbook(result)}{mark if result.playbook else ''}"))
     if result.refusals:
         facts.append(("refused", words.refused(result)))
+    if compared := words.evaluator(result):
+        facts.append(("evaluator", compared))
     if happened := words.faults(result):
         facts.append(("faults", happened))
     if result.simulated:

@@ -341,7 +341,7 @@ def preview_here(prepared: Prepared) -> Preview:
 
 def data_shape(prepared: Prepared) -> DataShape:
     """What a preview needs to know of the data."""
-    spec, train = prepared.run.spec, prepared.splits["train"].examples
+    spec, train = prepared.run.spec, prepared.splits["train"]
     task = task_of(spec.task)
     warnings = tuple(warning for split in prepared.splits.values() for warning in split.warnings)
     method, text, budget_tokens = method_of(spec), prepared.initial_playbook, spec.method.render_token_budget
@@ -352,9 +352,9 @@ def data_shape(prepared: Prepared) -> DataShape:
         prompt = method.rollout_prompt(task.instructions, "", task.model_input(one))
         return sum(estimate_tokens(message.content) for message in prompt.messages)
 
-    tokens = sum(one.tokens or prompt_tokens(one) for one in train) / max(1, len(train))
-    components = max(1, len(parts.components))
-    return DataShape(prepared.facts, tokens, warnings, components, estimate_tokens(parts.text))
+    tokens = sum(one.tokens or prompt_tokens(one) for one in train.examples) / max(1, len(train.examples))
+    components, start_tokens = max(1, len(parts.components)), estimate_tokens(parts.text)
+    return DataShape(prepared.facts, tokens, warnings, components, start_tokens, len(train.labelled))
 
 
 async def _until_outcome(executor: LocalExecutor) -> Outcome:

@@ -284,8 +284,9 @@ def least_spend(spec: RunSpec, state: RunState, examples: int) -> Spend:
 
 
 def _tokens_a_rollout(state: RunState) -> float:
-    task = state.usage.get("task")
-    return task.tokens / max(task.calls, 1) if task else 0.0
+    """Return the tokens of a rollout so far, with its evaluator's verdict where there is one."""
+    used = (state.usage.get(role) for role in ("task", "evaluator"))
+    return sum(one.tokens / max(one.calls, 1) for one in used if one is not None)
 
 
 def _affordable(spec: RunSpec, state: RunState, gpu_seconds: float) -> int | None:

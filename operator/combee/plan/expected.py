@@ -32,7 +32,7 @@ Stage = tuple[float, float]
 @dataclass(frozen=True, slots=True)
 class Pace:
     """A token takes ``alone + beside * n`` seconds where n calls are in flight; an agent's answer has
-    ``answer_tokens``. ``measured``: whether profile's waves say so."""
+    ``answer_tokens``, those of its verdict included. ``measured``: whether profile's waves say so."""
 
     answer_tokens: float = ANSWER_TOKENS
     alone: float = H200.decode_seconds
@@ -69,7 +69,9 @@ def pace_of(spec: RunSpec, state: RunState) -> Pace:
     task = state.usage.get("task")
     if state.wave_engine not in ("", engine_digest(spec)) or task is None or not task.completion_tokens:
         return Pace()
-    tokens = task.completion_tokens / task.calls
+    # A wave's chain is an answer and, where an evaluator scores, its verdict.
+    links = (task, state.usage.get("evaluator"))
+    tokens = sum(one.completion_tokens / max(one.calls, 1) for one in links if one is not None)
     # A wave larger than the slots is several of them, one after the other.
     waves = [
         Observation(min(size, slots), seconds * min(1.0, slots / size))

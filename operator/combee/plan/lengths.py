@@ -13,6 +13,8 @@ from combee.algo.ranges import Range
 from combee.plan.expected import ANSWER_TOKENS
 from combee.strategies import ENTRIES_PER_LEAF, ENTRY_TOKENS, REFLECTION_TOKENS
 
+VERDICT_TOKENS = 60
+"""an evaluator's reply, a word for each criterion."""
 FORM_TOKENS = 350
 """the words of the base method in a call that reflects or aggregates; ACE's have 330 and 400."""
 
@@ -43,6 +45,9 @@ ALL = Writing(answer=600, reflection=600, kept=1e9, share=1.0)
 """As much, with all that may be tried, and the playbook at its budget from the first call on."""
 
 
+_NONE = Range(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The calls of a run, and what they are given."""
@@ -64,6 +69,9 @@ class Counts:
     """entries for each example that come to be shown, as the base method expects them."""
     reflects: bool
     embeds: bool
+    evaluations: Range = _NONE
+    """answers that an evaluator scores, rollouts and calibration alike."""
+    referee_calls: Range = _NONE
 
 
 def tokens(counts: Counts, writing: Writing) -> int:
@@ -82,6 +90,8 @@ def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
     written = ENTRY_TOKENS * min(ENTRIES_PER_LEAF, counts.leaf_inputs)
     rollouts, reflections = writing.of(counts.rollouts), writing.of(counts.reflections)
     calls = writing.of(counts.aggregator_calls)
+    evaluated_tokens = verdict_prompt(counts.input_tokens, writing.answer)
+    evaluations, refereed = writing.of(counts.evaluations), writing.of(counts.referee_calls)
     return {
         "task": (rollouts * prompt, rollouts * writing.answer),
         "proposer": (
@@ -89,8 +99,15 @@ def usage(counts: Counts, writing: Writing) -> dict[str, tuple[float, float]]:
             + calls * (FORM_TOKENS + shown + given * counts.leaf_inputs),
             reflections * writing.reflection + calls * written,
         ),
+        "evaluator": (evaluations * evaluated_tokens, evaluations * VERDICT_TOKENS),
+        "referee": (refereed * evaluated_tokens, refereed * VERDICT_TOKENS),
         "embedder": (reflections * writing.reflection if counts.embeds else 0.0, 0.0),
     }
+
+
+def verdict_prompt(input_tokens: float, answer_tokens: float) -> float:
+    """Return the tokens of what an evaluator is shown."""
+    return FORM_TOKENS + input_tokens + answer_tokens
 
 
 def _playbook(counts: Counts, writing: Writing) -> float:

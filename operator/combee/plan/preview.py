@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from combee import strategies
 from combee.algo.budget import Spend, fits
+from combee.algo.calibration import sample_sizes
 from combee.algo.gates import CONFIDENCE, POWER, examples_needed
 from combee.algo.ranges import Range, total
 from combee.algo.stats import detectable_gain, discordance_of, gate_power
+from combee.api import evaluation
 from combee.api.discipline import advice, hardware, refusal
 from combee.api.run import RunSpec
 from combee.methods.protocol import Cost, Iteration
@@ -24,7 +26,18 @@ from combee.plan.decide import EVALUATIONS_PER_RUN, least_spend
 from combee.plan.diagnosis import NO_GO_SHARE, Shape, shape_of
 from combee.plan.engine import hardware_slots
 from combee.plan.expected import ANSWER_TOKENS
-from combee.plan.lengths import ALL, LITTLE, MUCH, USUAL, Counts, Writing, tokens, usage
+from combee.plan.lengths import (
+    ALL,
+    LITTLE,
+    MUCH,
+    USUAL,
+    VERDICT_TOKENS,
+    Counts,
+    Writing,
+    tokens,
+    usage,
+    verdict_prompt,
+)
 from combee.plan.money import money_of
 from combee.plan.state import DataFacts, RunState, limits_of
 from combee.plan.types import RoleUsage
@@ -132,6 +145,8 @@ class DataShape:
     """the number of texts that a method reduces separately."""
     start_tokens: int = 0
     """the tokens of the artifact that the run starts from."""
+    labelled: int = 0
+    """the answers in train that people scored."""
 
 
 def preview(spec: RunSpec, shape: DataShape) -> Preview:
@@ -160,7 +175,11 @@ def preview(spec: RunSpec, shape: DataShape) -> Preview:
         cost=_token_cost(spec, counts),
         outlook=outlook,
         held_out=(facts.select_rows, facts.gate_rows),
-        warnings=(*shape.warnings, *filter(None, (small, shortfall, _over(measured)))),
+        warnings=(
+            *shape.warnings,
+            *evaluation.sentences(spec),
+            *filter(None, (small, shortfall, _over(measured))),
+        ),
         unstated=() if refused else advice(spec),
         refused=str(refused[1]) if refused is not None else facts.refusal if spec.rolls_out else "",
         hardware=hardware(spec),
@@ -200,16 +219,45 @@ def _work(spec: RunSpec, shape: DataShape, batches: Sequence[Batch]) -> tuple[Ra
     replays = total([batch.replays for batch in batches])
     checks = spec.method.epochs * cost.dropping.high
     rollouts = Range(min(low, fixed), fixed + replays.high + checks + (rounds - 1) * learning)
+    rollouts = rollouts.plus(_calibration(spec, shape).rollouts)
     return rollouts, Range(examples, learning * rounds) if cost.reflects else Range(0, 0)
+
+
+_NONE = Range(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calibration:
+    """What it takes to calibrate an evaluator, beside what a run does anyway."""
+
+    rollouts: Range = _NONE
+    evaluations: Range = _NONE
+    referee_calls: Range = _NONE
+
+
+def _calibration(spec: RunSpec, shape: DataShape) -> _Calibration:
+    facts = shape.facts
+    rows = facts.train_rows + facts.select_rows
+    sizes = sample_sizes(rows, shape.labelled or rows)
+    if not spec.task.is_evaluated or not sizes:
+        return _Calibration()
+    compared = Range(sizes[0], sizes[-1])
+    if shape.labelled:
+        return _Calibration(evaluations=compared)
+    made = Range(*(max(0, size - facts.select_rows) for size in (sizes[0], sizes[-1])))
+    return _Calibration(rollouts=made, referee_calls=compared)
 
 
 def _shortfall(spec: RunSpec, shape: DataShape, first: int) -> str:
     """Return which limit of the budget pays for no iteration, and what would do; empty where all of them do.
     It is decided as after profile, with calls as long as they are expected to be."""
     rows = shape.facts.select_rows
-    used = RoleUsage(rows, 0, round(rows * shape.input_tokens), rows * ANSWER_TOKENS)
-    spent = Spend(rollouts=rows, tokens=used.tokens)
-    state = RunState("Learning", shape.facts, spend=spent, usage={"task": used})
+    used = {"task": RoleUsage(rows, 0, round(rows * shape.input_tokens), rows * ANSWER_TOKENS)}
+    if spec.task.is_evaluated:
+        read = round(rows * verdict_prompt(shape.input_tokens, ANSWER_TOKENS))
+        used["evaluator"] = RoleUsage(rows, 0, read, rows * VERDICT_TOKENS)
+    spent = Spend(rollouts=rows, tokens=sum(one.tokens for one in used.values()))
+    state = RunState("Learning", shape.facts, spend=spent, usage=used)
     least, batch = (least_spend(spec, state, examples) for examples in (1, first))
     limits = limits_of(spec)
     exceeded = fits(Spend(), least, limits)
@@ -299,7 +347,7 @@ def _of_one_part(spec: RunSpec, iteration: int, size: int, cost: Cost) -> Batch:
 def _counts(
     spec: RunSpec, shape: DataShape, batches: Sequence[Batch], rollouts: Range, reflections: Range
 ) -> Counts:
-    cost = _cost(spec, shape, 1, 1)
+    cost, calibration = _cost(spec, shape, 1, 1), _calibration(spec, shape)
     return Counts(
         rollouts=rollouts,
         reflections=reflections,
@@ -312,6 +360,8 @@ def _counts(
         kept=cost.kept,
         reflects=cost.reflects,
         embeds=spec.aggregation.traits.embeds,
+        evaluations=rollouts.plus(calibration.evaluations) if spec.task.is_evaluated else _NONE,
+        referee_calls=calibration.referee_calls,
     )
 
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 
 from combee.algo.budget import Limits, Spend
+from combee.algo.calibration import Calibration, read_figures
 from combee.algo.stats import can_ever_detect
 from combee.api.run import RunSpec
 from combee.errors import BugError
@@ -126,6 +127,8 @@ class RunState:
     """(kind of edit, how likely the next is of it), as the last iteration left them."""
     diagnosis: Diagnosis | None = None
     """whether serial learning converges; None where that was not asked, or not yet."""
+    calibration: Calibration | None = None
+    """what the evaluator's calibration found; None where no evaluator scores."""
     stop: Outcome | None = None
     """why learning stopped; the gate is looked at afterwards."""
     outcome: Outcome | None = None
@@ -161,6 +164,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         waves=summary.observations,
         wave_engine=summary.outputs.get("engine", ""),
         token_factor=summary.scores.get("tokenFactor", 1.0),
+        calibration=read_figures(summary.scores),
     )
 
 

@@ -107,6 +107,7 @@ def _context(result: Result) -> dict[str, Any]:
         "playbook_size": words.playbook(result),
         "refused": words.refused(result),
         "faults": words.faults(result),
+        "evaluator": words.evaluator(result),
         "warnings": words.warnings(result),
         "diagnosis": [line for line in sentences(result.diagnosis) if line] if result.diagnosis else [],
         "next_steps": words.next_steps(result),

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_snake
 from combee import __version__
 from combee.algo.laws import Law, residuals
 from combee.algo.stats import detectable_gain
+from combee.api import evaluation
 from combee.api.run import Batching, PromptLearningRun
 from combee.methods.protocol import OVER_BUDGET, EntryView, Rendered
 from combee.plan.batching import ITERATIONS, Delay, delay_of
@@ -144,6 +145,7 @@ def _setup(run: PromptLearningRun) -> Setup:
         if batching.mode == "Fixed"
         else f"{batching.mode}, rule {batching.rule}",
         seed=run.spec.seed,
+        scored_by="; ".join(evaluation.sentences(run.spec)),
         epochs=spec.method.epochs,
         patience=spec.stopping.patience,
         target_score=spec.stopping.target_score,
@@ -243,6 +245,7 @@ def _step(summary: StepSummary, record: Mapping[str, Any]) -> StepRecord:
         stages=record.get("stages", ()),
         faults=_faults(record),
         start=record.get("start", ""),
+        calibration=record.get("calibration", ""),
     )
 
 

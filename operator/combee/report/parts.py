@@ -203,6 +203,8 @@ class StepRecord(Model):
     start: str = ""
     """Of a profile whose questions are all right or all wrong: what is probably the matter, and what to do.
     ``start.md`` in the run's folder of the store shows three of them."""
+    calibration: str = ""
+    """Of a profile whose answers an evaluator scored: how its scores compare with people's or a referee's."""
 
 
 class CurvePointRecord(Model):
@@ -347,6 +349,8 @@ class Setup(Model):
 
     task: str = ""
     metric: str = "accuracy"
+    scored_by: str = ""
+    """That the proposer's own model scored the answers, and why; empty where it did not."""
     method: str = ""
     strategy: str = ""
     merge: str = ""

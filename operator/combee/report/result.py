@@ -38,7 +38,7 @@ from combee.report.parts import StepRecord as StepRecord
 from combee.report.parts import Verification as Verification
 
 Outcome = Literal["Learned", "Unsure", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
-Role = Literal["task", "proposer", "evaluator", "embedder"]
+Role = Literal["task", "proposer", "evaluator", "referee", "embedder"]
 Verified = Literal["replay", "support", "initial", "no"]
 RefusalKind = Literal["leak", "injection", "replay", "support"]
 

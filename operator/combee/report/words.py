@@ -164,6 +164,11 @@ def refused(result: Result) -> str:
     return f"{count(len(result.refusals), 'entry', 'entries')} ({parts})"
 
 
+def evaluator(result: Result) -> str:
+    """Return how the evaluator's scores compare with others'; empty where no evaluator scored."""
+    return result.profile.calibration if result.profile else ""
+
+
 def playbook(result: Result) -> str:
     """Return the size of the playbook in words."""
     book = result.playbook
@@ -181,6 +186,8 @@ def warnings(result: Result) -> tuple[str, ...]:
     texts = list(result.data.warnings) if result.data else []
     if result.profile and result.profile.start:
         texts.append(result.profile.start)
+    if result.setup.scored_by:
+        texts.append(result.setup.scored_by)
     if result.setup.used_for_tuning:
         texts.append(TUNED_ON)
     held_out, gate = result.held_out, result.gate

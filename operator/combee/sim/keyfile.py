@@ -31,6 +31,7 @@ _FORMULA_RULES = Path(__file__).with_name("formula.json")
 """The rules of the Formula data's 50 formulas."""
 _FORMULA = re.compile(r"Use formula (.*?) to answer", re.S)
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})")
+_SUBJECT = re.compile(r"Subject: (.+)")
 _ANSWER = re.compile(r"[\s\"]*\.?\s*Answer:\s*$")
 
 
@@ -72,10 +73,19 @@ def planted_row(context: str, target: str) -> tuple[str, str]:
     return match.group(1), match.group()
 
 
+def reply_row(context: str, target: str) -> tuple[str, str]:
+    """Return (topic, question) of a message to answer. Raises ValueError for another row."""
+    match = _SUBJECT.match(context)
+    if not match:
+        raise ValueError("it does not begin with 'Subject: ...'")
+    return match.group(1).strip(), context.strip()
+
+
 ROWS: dict[str, Callable[[str, str], tuple[str, str]]] = {
     "finer": tags.row,
     "formula": formula_row,
     "planted": planted_row,
+    "reply": reply_row,
 }
 """How to read a task's rows (context, target); a new task is a new line here and in ``params.TASK_LAWS``."""
 

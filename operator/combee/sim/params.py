@@ -42,6 +42,7 @@ TASK_LAWS = {
     "formula": TaskLaw(unknown=0.28, top=0.875, guess=0.05, lessons=1.145, reflection_tokens=200),
     "finer": TaskLaw(unknown=0.125, top=0.75, guess=0.05, lessons=0.487, reflection_tokens=315),
     "planted": TaskLaw(unknown=1.0, top=0.875, guess=0.05, lessons=1.0, reflection_tokens=175),
+    "reply": TaskLaw(unknown=0.6, top=0.9, guess=0.05, lessons=1.0, reflection_tokens=175),
 }
 
 

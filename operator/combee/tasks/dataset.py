@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from combee.errors import DataError
-from combee.records import Example
+from combee.records import Example, Labelled
 
 MAX_ROW_BYTES = 1024 * 1024
 """longest row, in bytes."""
@@ -39,13 +39,15 @@ class Dataset:
     """Examples in the file's order, with unique ids and unique contents.
 
     ``digest`` (sha256 hex) covers ids, contents and order; ``warnings`` are sentences for people;
-    ``recordings`` load, by example id, the recordings of examples that need no rollout.
+    ``recordings`` load, by example id, the recordings of examples that need no rollout; ``labelled`` are
+    answers of other times that people scored.
     """
 
     examples: tuple[Example, ...]
     digest: str
     warnings: tuple[str, ...] = ()
     recordings: Mapping[str, Load] = field(default_factory=dict, hash=False, compare=False, repr=False)
+    labelled: tuple[Labelled, ...] = field(default=(), repr=False)
 
 
 def content_digest(model_input: str, target: str) -> str:
@@ -55,11 +57,14 @@ def content_digest(model_input: str, target: str) -> str:
     ).hexdigest()
 
 
-def dataset_digest(examples: Iterable[Example]) -> str:
-    """Return the sha256 hex of the examples' ids, contents and order."""
+def dataset_digest(examples: Iterable[Example], labelled: Iterable[Labelled] = ()) -> str:
+    """Return the sha256 hex of the examples' ids, contents and order, and of the labels where there are
+    any."""
     digest = hashlib.sha256()
     for example in examples:
         digest.update(json.dumps([example.id, example.digest]).encode("ascii"))
+    for one in labelled:
+        digest.update(json.dumps([one.example.digest, one.answer, one.label]).encode("ascii"))
     return digest.hexdigest()
 
 
@@ -76,18 +81,21 @@ def read_jsonl(
     where: str,
     fields: Fields = Fields(),
     unfit: Callable[[str], str | None] = lambda target: None,
+    with_labels: bool = False,
 ) -> Dataset:
     """Return one example per line; blank lines are skipped, other fields of a row ignored.
 
     An id is the row's own, else its line number (from 1). Rows of equal content are merged into the first,
     with a warning; equal inputs with different targets stay, with a warning. ``unfit`` returns what is wrong
-    with a target (a phrase such as ``is not a number``), or None.
+    with a target (a phrase such as ``is not a number``), or None. ``with_labels``: a row may lack its target,
+    and may hold an ``answer`` with a ``label`` from 0 to 1, a person's score of it; rows of one content then
+    are labels of one example.
 
     Raises DataError as ``add_each`` does, for a row over MAX_ROW_BYTES, not UTF-8, not JSON, not an object,
     without input or target, with an unfit target or id, or with an id used for two contents; and for a file
     without any row. Cost: linear, one row in memory besides the examples.
     """
-    reader = _Reader(where, fields, unfit)
+    reader = _Reader(where, fields, unfit, with_labels)
     add_each(lines, reader.add)
     return reader.dataset()
 
@@ -136,8 +144,12 @@ def _question(example: Example) -> bytes:
 class _Reader:
     """Collects the examples of one file."""
 
-    def __init__(self, where: str, fields: Fields, unfit: Callable[[str], str | None]) -> None:
+    def __init__(
+        self, where: str, fields: Fields, unfit: Callable[[str], str | None], with_labels: bool
+    ) -> None:
         self._where = where
+        self._with_labels = with_labels
+        self._labelled: list[Labelled] = []
         self._fields = fields
         self._unfit = unfit
         self._examples: list[Example] = []
@@ -167,13 +179,18 @@ class _Reader:
                 f"its id is also the id of line {first}, which has other content",
                 "Give each row an id of its own (rows without one are named by their line number).",
             )
+        example = Example(example_id, model_input, target, digest)
+        labelled = self._label(number, row, example) if self._with_labels else None
+        if labelled is not None:
+            self._labelled.append(labelled)
         if (earlier := self._line_of_content.setdefault(digest, number)) != number:
-            self._merged.append((number, earlier))
+            if labelled is None:
+                self._merged.append((number, earlier))
             return
         input_digest = hashlib.sha256(model_input.encode("utf-8")).digest()
         if (earlier := self._line_of_input.setdefault(input_digest, number)) != number:
             self._disputed.append((number, earlier))
-        self._examples.append(Example(example_id, model_input, target, digest))
+        self._examples.append(example)
 
     def dataset(self) -> Dataset:
         if not self._examples:
@@ -182,7 +199,12 @@ class _Reader:
                 where=self._where,
                 fix=f"Write one JSON object a line: {self._shape()}.",
             )
-        return Dataset(tuple(self._examples), dataset_digest(self._examples), tuple(self._warnings()))
+        return Dataset(
+            tuple(self._examples),
+            dataset_digest(self._examples, self._labelled),
+            tuple(self._warnings()),
+            labelled=tuple(self._labelled),
+        )
 
     def _warnings(self) -> Iterator[str]:
         if self._merged:
@@ -191,7 +213,8 @@ class _Reader:
             yield f"{self._where}: same {self._fields.input}, different target: {_pairs(self._disputed)}"
 
     def _shape(self) -> str:
-        return f'{{"{self._fields.input}": "...", "{self._fields.target}": "..."}}'
+        target = "" if self._with_labels else f', "{self._fields.target}": "..."'
+        return f'{{"{self._fields.input}": "..."{target}}}'
 
     def _refuse(self, number: int, what: str, fix: str) -> NoReturn:
         raise DataError(what, where=f"{self._where}:{number}", fix=fix)
@@ -243,6 +266,8 @@ class _Reader:
 
     def _target(self, number: int, row: dict[str, Any]) -> str:
         name = self._fields.target
+        if self._with_labels and row.get(name) is None:
+            return ""
         value = self._value(number, row, name)
         if isinstance(value, int | Decimal) and not isinstance(value, bool):
             row = {**row, name: str(value)}
@@ -250,6 +275,14 @@ class _Reader:
         if (fault := self._unfit(target)) is not None:
             self._refuse(number, f"{name} {fault}", f"Mend {name}, or remove the row.")
         return target
+
+    def _label(self, number: int, row: dict[str, Any], example: Example) -> Labelled | None:
+        label = row.get("label")
+        if label is None:
+            return None
+        if isinstance(label, bool) or not isinstance(label, int | Decimal) or not 0 <= label <= 1:
+            self._refuse(number, "label is no number from 0 to 1", "Mend label, or remove it.")
+        return Labelled(example, self._text(number, row, "answer"), float(label))
 
     def _id(self, number: int, row: dict[str, Any]) -> str:
         value = row.get(self._fields.id)

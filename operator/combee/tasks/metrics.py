@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from combee.api.metric import OWN, Metric
+from combee.api.metric import OWN, RUBRIC, Metric
 from combee.api.metric import Tolerance as ToleranceSpec
 from combee.api.parts import Task as TaskSpec
 from combee.errors import DataError
@@ -179,8 +179,9 @@ def _shown(text: str) -> str:
 
 
 def measured(task: Task, spec: TaskSpec) -> Task:
-    """Return the task as the manifest's metric has it: unchanged where it scores itself."""
-    if spec.metric == OWN:
+    """Return the task as the manifest's metric has it: unchanged where it scores itself, or a model scores
+    its answers."""
+    if spec.metric in (OWN, RUBRIC):
         return task
     compare = _ROWS[spec.metric].compare
     if spec.metric == "numeric" and spec.tolerance is not None:

@@ -12,9 +12,15 @@ from combee.tasks.finer import FinerTask
 from combee.tasks.formula import FormulaTask
 from combee.tasks.metrics import measured
 from combee.tasks.protocol import Task
+from combee.tasks.reply import ReplyTask
 from combee.tasks.traces import TracesTask
 
-_TASKS: dict[str, Task] = {"Formula": FormulaTask(), "FiNER": FinerTask(), "Traces": TracesTask()}
+_TASKS: dict[str, Task] = {
+    "Formula": FormulaTask(),
+    "FiNER": FinerTask(),
+    "Reply": ReplyTask(),
+    "Traces": TracesTask(),
+}
 
 
 def task_of(spec: TaskSpec) -> Task:

@@ -112,8 +112,7 @@ class WorkContext:
 
     def asker(self, plan: IterationPlan | None = None) -> Asker:
         """Return an asker with an empty call graph. The plan of an iteration knows how the server counts."""
-        models = self.spec.models
-        samplings = {"task": models.task.sampling, "proposer": models.proposer.sampling}
+        samplings = {role: model.sampling for role, model in self.spec.roles().items()}
         return Asker(self.clients, samplings, None if plan is None else plan.token_factor)
 
     def rendered(self, artifact: Any) -> Rendered:

@@ -165,9 +165,11 @@ class Learning:
             reply = await self.asker.ask(
                 "task", prompt, method.parse_rollout, stage="map", chain=self.position, ordinal=epoch
             )
+            retried = await scored(
+                self.context, self.asker, self.example, epoch, reply, stage="map", chain=self.position
+            )
         except LOSSES:
             return None
-        retried = scored(self.context, self.example, model_input, epoch, reply)
         self._note(retried)
         return retried
 

@@ -8,7 +8,9 @@ itself: what they cost extra is that the second waits for the first.
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
+from combee.algo.calibration import Calibration
 from combee.algo.tokens import estimate_tokens
 from combee.plan.engine import engine_digest
 from combee.plan.types import Step, StepSummary
@@ -17,6 +19,7 @@ from combee.steps import PROFILE
 from combee.tasks.dataset import Dataset
 from combee.work.aggregation.topk import probe
 from combee.work.asker import Asker
+from combee.work.calibrate import calibrated, check_opinion
 from combee.work.callgraph import modelled_seconds
 from combee.work.context import WorkContext, held_out_split, put_json, write_receipt
 from combee.work.happened import happened
@@ -24,6 +27,9 @@ from combee.work.passages import repeated
 from combee.work.pool import pooled
 from combee.work.rollouts import mean, refuse_a_bad_day, rollout
 from combee.work.start import PAGE, QUESTIONS, Question, cause, page
+
+WAVE = "wave"
+"""What the stages of the waves begin with."""
 
 
 def wave_sizes(count: int, sizes: tuple[int, ...], *, dynamic: bool) -> list[int]:
@@ -37,6 +43,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     """Run the profile step. Raises TransientError when most rollouts were lost."""
     started = context.clock()
     splits = await _splits(context)
+    await check_opinion(context)
     select, gate = await held_out_split(context)
     text, method = context.initial_playbook, context.method
     artifact = method.initial(text) if text else method.empty()
@@ -46,17 +53,16 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     asker = context.asker()
     answered, waves = await _waves(context, asker, select, rendered.shown)
     refuse_a_bad_day([trajectory.error for trajectory in answered], "rollouts", step.name)
-    why = await _note_start(context, list(zip(select, answered, strict=True)), asker, rendered.shown)
+    pairs = list(zip(select, answered, strict=True))
+    why = await _note_start(context, pairs, asker, rendered.shown)
+    opinion = await calibrated(context, asker, pairs, rendered.shown)
     summary = StepSummary(
         step=step.name,
         kind=step.kind,
         outputs={
             "artifact": await context.store.aput_blob(artifact.to_json()),
             "calls": await context.store.aput_blob(asker.encode()),
-            "record": await put_json(
-                context,
-                happened({PROFILE.name: asker.rows}, context.slots) | asker.counts() | {"start": why},
-            ),
+            "record": await put_json(context, _record(context, asker, why, opinion)),
             "scores": await put_json(context, {one.example_id: one.score for one in answered}),
             **{name: split.digest for name, split in splits.items()},
             "engine": engine_digest(context.spec),
@@ -72,6 +78,7 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         scores={
             "select": mean({trajectory.example_id: trajectory.score for trajectory in answered}),
             "tokenFactor": _token_factor(context, select, rendered.text, asker),
+            **(opinion.figures if opinion else {}),
         },
         usage=asker.usage(),
         seconds={
@@ -81,6 +88,13 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         observations=tuple(waves),
     )
     return await write_receipt(context, summary)
+
+
+def _record(context: WorkContext, asker: Asker, start: str, opinion: Calibration | None) -> dict[str, Any]:
+    """Return what the report shows of profile."""
+    compared = str(opinion) if opinion else ""
+    met = happened({PROFILE.name: asker.rows}, context.slots)
+    return {**met, **asker.counts(), "start": start, "calibration": compared}
 
 
 async def _splits(context: WorkContext) -> dict[str, Dataset]:
@@ -113,7 +127,7 @@ async def _waves(
     waves: list[tuple[int, float]] = []
     remaining = iter(select)
     for number, size in enumerate(wave_sizes(len(select), context.spec.batching.sizes, dynamic=dynamic)):
-        stage = f"wave {number}"
+        stage = f"{WAVE} {number}"
         asker.replies |= {(stage, chain): "" for chain in range(min(size, QUESTIONS - len(answered)))}
 
         async def answer(item: tuple[int, Example], stage: str = stage) -> Trajectory:
@@ -162,7 +176,7 @@ def _token_factor(context: WorkContext, examples: list[Example], playbook: str, 
         for example in examples
         for message in method.rollout_prompt(task.instructions, playbook, task.model_input(example)).messages
     )
-    rollouts = [row for row in asker.rows if row.role == "task"]
+    rollouts = [row for row in asker.rows if row.role == "task" and row.stage.startswith(WAVE)]
     actual = sum(row.prompt_tokens for row in rollouts)
     if not estimated or not actual or len(rollouts) != len(examples):
         return 1.0

@@ -13,6 +13,7 @@ from combee.tasks.container import remedy
 from combee.tasks.traces import trajectories
 from combee.work.asker import LOSSES, Asker
 from combee.work.context import WorkContext
+from combee.work.evaluator import score_of
 from combee.work.pool import pooled
 
 __all__ = [
@@ -85,7 +86,7 @@ async def _rolled_out(
         ordinal=epoch,
         least_temperature=least_temperature,
     )
-    return scored(context, example, model_input, epoch, reply)
+    return await scored(context, asker, example, epoch, reply, stage=stage, chain=chain)
 
 
 MAX_LOST_SHARE = 0.5
@@ -117,16 +118,23 @@ def without_work(part: Trajectory) -> Trajectory:
     return replace(part, output="", recorded=None, records=None)
 
 
-def scored(
-    context: WorkContext, example: Example, model_input: str, epoch: int, reply: RolloutReply
+async def scored(
+    context: WorkContext,
+    asker: Asker,
+    example: Example,
+    epoch: int,
+    reply: RolloutReply,
+    *,
+    stage: str,
+    chain: int,
 ) -> Trajectory:
-    """Score a reply and return it as a trajectory."""
+    """Score a reply and return it as a trajectory. Raises LOSSES where an evaluator gave no score."""
     answer = context.task.parse_answer(reply.answer)
-    score = context.task.score(answer, example)
+    score = await score_of(context, asker, example, answer, stage=stage, chain=chain)
     return Trajectory(
         id=trajectory_id(example.id, epoch),
         example_id=example.id,
-        input=model_input,
+        input=context.task.model_input(example),
         output=reply.reasoning,
         answer=answer,
         score=score.value,

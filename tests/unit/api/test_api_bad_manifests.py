@@ -27,6 +27,7 @@ GOOD: dict[str, Any] = {
     },
 }
 TASK = GOOD["spec"]["task"]
+RUBRIC = {"metric": "rubric", "rubric": {"criteria": ["It is short"]}}
 TRACES = {"type": "Traces", "data": {"train": TASK["data"]["train"]}}
 CUSTOM = {**TASK, "type": "Custom"}
 GONE = object()
@@ -86,10 +87,15 @@ WRONG: list[tuple[str, object, str | None, list[str]]] = [
     ("spec.aggregation.leafsize", 4, None, ["Did you mean leafSize"]),
     ("spec.zebra", 4, None, ["unknown field 'zebra'", "Fields here: playbookRef"]),
     # task and data
-    ("spec.task.type", GONE, None, ["required", "Formula, FiNER, Traces, Custom"]),
+    ("spec.task.type", GONE, None, ["required", "Formula, FiNER, Reply, Traces, Custom"]),
     ("spec.task.type", "formula", None, ["'formula' is not allowed", "Did you mean Formula"]),
     ("spec.task.custom", {"class": "a:B"}, "spec.task", ["custom is given with type Formula",
      "type: Custom"]),
+    ("spec.task.type", "Reply", "spec.task", ["metric accuracy with type Reply", "Set metric: rubric"]),
+    ("spec.task.metric", "rubric", "spec.task", ["metric rubric without rubric", "criteria"]),
+    ("spec.task.rubric", {"criteria": ["Short"]}, "spec.task", ["rubric is given with metric accuracy"]),
+    ("spec.task", {**TASK, "metric": "rubric", "rubric": {"criteria": []}}, "spec.task.rubric.criteria", []),
+    ("spec.task", {**TASK, **RUBRIC}, "spec", ["metric rubric without models.evaluator"]),
     ("spec.task.type", "Custom", "spec.task", ["type Custom without custom"]),
     ("spec.task.metric", "f1", None, ["'f1' is not allowed", "accuracy"]),
     ("spec.task.failureCost", "  ", None, ["empty"]),
@@ -222,8 +228,6 @@ def test_there_are_many_of_them() -> None:
 
 
 LATER: list[tuple[str, object, str]] = [
-    ("spec.models.evaluator", {"endpoint": {"url": "http://judge/v1", "model": "m"}},
-     "each task scores its answers itself"),
 ]  # fmt: skip
 
 

@@ -105,5 +105,5 @@ def test_a_task_of_a_package_is_kept_to_the_protocol(declare: Declare) -> None:
     declare(extensions.TASKS, Half="a_package:Learner")
     with pytest.raises(ManifestError, match="a_package:Learner has no method read_rows"):
         task_for("Half")
-    with pytest.raises(ManifestError, match="Use Formula, FiNER, Traces, Half"):
+    with pytest.raises(ManifestError, match="Use Formula, FiNER, Reply, Traces, Half"):
         task_for("Other")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from combee.api import evaluation
 from combee.api.conditions import Condition, ConditionType, Reason
 from combee.api.discipline import lacking, waivers
 from combee.api.run import RunSpec
@@ -31,6 +32,7 @@ ERRORS: Mapping[str, Reason] = {
     "DataOverlap": R.DATA_OVERLAP,
     "HeldOutTooSmall": R.HELD_OUT_TOO_SMALL,
     "HeldOutMoved": R.HELD_OUT_MOVED,
+    "EvaluatorNotCalibrated": R.EVALUATOR_NOT_CALIBRATED,
     "Endpoint": R.ENDPOINT_REFUSED,
     "ContextLength": R.ENDPOINT_REFUSED,
     "Store": R.STORE_UNUSABLE,
@@ -131,11 +133,14 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
         yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
     else:
         lacks = filter(None, (lacking(spec),))
-        accepted = "; ".join(("the plan is good", *waivers(spec), *lacks, *spec.task.stakes.sentences()))
+        said = (*waivers(spec), *lacks, *spec.task.stakes.sentences(), *evaluation.sentences(spec))
+        accepted = "; ".join(("the plan is good", *said))
         yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)
     yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))
     yield condition(T.ENGINES_READY, *_engines(spec, seen, suspended or over))
+    if spec.task.is_evaluated:
+        yield condition(T.EVALUATOR_CALIBRATED, *_calibrated(memory, end))
     yield condition(T.CONVERGING, *_converging(spec, memory))
     yield condition(T.BUDGET_EXHAUSTED, *_budget(memory))
 
@@ -207,6 +212,17 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
     counts = [f"{n} {seen.engines[n].ready}/{seen.engines[n].replicas}" for n in own]
     hosts = [f"{n} at {urlsplit(service.url).netloc}" for n, service in sorted(seen.services.items())]
     return "True", R.SERVING, f"servers ready: {', '.join([*counts, *hosts])}"
+
+
+def _calibrated(memory: Memory, end: End) -> Stand:
+    calibration = memory.run.calibration
+    if end.reason is R.EVALUATOR_NOT_CALIBRATED:
+        return "False", R.EVALUATOR_NOT_CALIBRATED, end.message
+    if calibration is None:
+        return "Unknown", R.NOT_EVALUATED, "the evaluator was not compared yet"
+    if calibration.verdict == "Calibrated":
+        return "True", R.CALIBRATED, str(calibration)
+    return "Unknown", R.INCONCLUSIVE, str(calibration)
 
 
 def _converging(spec: RunSpec, memory: Memory) -> Stand:

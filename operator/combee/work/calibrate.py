@@ -1,0 +1,134 @@
+"""Calibration: whether the evaluator may score this run, known before anything is learned.
+
+Its scores are compared with those of people, where rows of train carry labels, else with those of a referee:
+another model that is shown exactly the same. Only where an interval leaves no doubt is a run ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from combee.algo.calibration import Calibration, calibration, sample_sizes
+from combee.errors import EvaluatorNotCalibratedError, ManifestError
+from combee.records import Example, Labelled, Shown, Trajectory
+from combee.work.asker import LOSSES, Asker
+from combee.work.context import WorkContext
+from combee.work.evaluator import REFEREE, verdict_on
+from combee.work.pool import pooled
+from combee.work.rollouts import rollout
+
+STAGE = "calibrate"
+Answered = tuple[Example, Trajectory]
+_Pair = tuple[float, float]
+
+
+async def check_opinion(context: WorkContext) -> None:
+    """Raise ManifestError where the evaluator would score, and nothing is there to compare it with."""
+    spec = context.spec
+    if spec.task.is_evaluated and spec.models.referee is None and not (await context.data.train()).labelled:
+        raise ManifestError(
+            "there is nothing to calibrate the evaluator with",
+            where="spec.models.referee",
+            fix="Give train rows an answer and a label, a person's score from 0 to 1, or name a referee, "
+            "another model",
+        )
+
+
+async def calibrated(
+    context: WorkContext, asker: Asker, answered: Sequence[Answered], shown: Shown
+) -> Calibration | None:
+    """Return what the comparison shows; None where no evaluator scores.
+
+    ``answered`` are the rollouts of the start on select, and more are made on train where they are too few.
+    Raises EvaluatorNotCalibratedError where the whole interval is below the threshold.
+    """
+    if not context.spec.task.is_evaluated:
+        return None
+    train = await context.data.train()
+    rows = len(train.examples) + len(answered)
+    available = len(train.labelled) or rows
+    compared: Calibration | None = None
+    pairs: list[_Pair] = []
+    done = 0
+    for size in sample_sizes(rows, available):
+        context.progress.begin(STAGE, size - done)
+        if train.labelled:
+            pairs += await _with_labels(context, asker, train.labelled[done:size], done)
+        else:
+            more = await _answers(context, asker, answered, train.examples, shown, done, size)
+            pairs += await _with_referee(context, asker, more, done)
+        done = size
+        compared = calibration([score for score, _ in pairs], [other for _, other in pairs])
+        if compared.verdict != "Inconclusive":
+            break
+    compared = compared or calibration([], [])
+    against = "people's labels" if train.labelled else "the referee"
+    if compared.verdict == "NotCalibrated":
+        raise EvaluatorNotCalibratedError(
+            f"the evaluator does not order answers as {against}: {compared}",
+            where="spec.models.evaluator",
+            fix="Use another model or clearer criteria; nothing was learned",
+        )
+    if compared.verdict == "Inconclusive":
+        context.progress.note(f"It is not shown that the evaluator orders answers as {against}. {compared}")
+    return compared
+
+
+async def _with_labels(
+    context: WorkContext, asker: Asker, labelled: Sequence[Labelled], first: int
+) -> list[_Pair]:
+    async def one(numbered: tuple[int, Labelled]) -> _Pair | None:
+        chain, given = numbered
+        answer = context.task.parse_answer(given.answer)
+        try:
+            verdict = await verdict_on(context, asker, given.example, answer, stage=STAGE, chain=chain)
+        except LOSSES:
+            return None
+        finally:
+            context.progress.advance()
+        return verdict.score, given.label
+
+    pairs = await pooled(list(enumerate(labelled, first)), one, width=context.concurrency)
+    return [pair for pair in pairs if pair is not None]
+
+
+async def _answers(
+    context: WorkContext,
+    asker: Asker,
+    answered: Sequence[Answered],
+    train: Sequence[Example],
+    shown: Shown,
+    start: int,
+    end: int,
+) -> list[Answered]:
+    """Return the answers from ``start`` to ``end``: first those on select, then of train, which are made."""
+    here = len(answered)
+    extra = list(enumerate(train[max(0, start - here) : max(0, end - here)], max(start, here)))
+
+    async def one(numbered: tuple[int, Example]) -> Answered:
+        chain, example = numbered
+        stage = f"{STAGE} answers"
+        made = await rollout(context, asker, example, shown, stage=stage, chain=chain, split="train")
+        return example, made
+
+    return [*answered[start:end], *await pooled(extra, one, width=context.concurrency)]
+
+
+async def _with_referee(
+    context: WorkContext, asker: Asker, answers: Sequence[Answered], first: int
+) -> list[_Pair]:
+    async def one(numbered: tuple[int, Answered]) -> _Pair | None:
+        chain, (example, trajectory) = numbered
+        try:
+            verdict = await verdict_on(
+                context, asker, example, trajectory.answer, stage=STAGE, chain=chain, role=REFEREE
+            )
+        except LOSSES:
+            return None
+        finally:
+            context.progress.advance()
+        return trajectory.score, verdict.score
+
+    usable = [(chain, pair) for chain, pair in enumerate(answers, first) if not pair[1].error]
+    pairs = await pooled(usable, one, width=context.concurrency)
+    return [pair for pair in pairs if pair is not None]

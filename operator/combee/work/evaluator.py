@@ -1,0 +1,61 @@
+"""Scores of answers: by the task, or by the evaluator where the metric is a rubric.
+
+The evaluator is shown what the task tells the model and asks of it, one answer, and the criteria; it sees no
+playbook, version or name. Its calls are remembered like all others, by model, decoding and the whole prompt,
+which is the scorer's version, too: an answer that comes again to the same question is not judged again.
+"""
+
+from __future__ import annotations
+
+from combee.api.metric import Rubric
+from combee.errors import BugError, TransientError
+from combee.methods.judging import RubricVerdict, parse_rubric, rubric_order, rubric_prompt
+from combee.methods.protocol import ParseError
+from combee.records import Example, Score
+from combee.work.asker import Asker
+from combee.work.context import WorkContext
+
+ROLE, REFEREE = "evaluator", "referee"
+
+
+async def score_of(
+    context: WorkContext, asker: Asker, example: Example, answer: str, *, stage: str, chain: int
+) -> Score:
+    """Return the score of an answer, as the task has parsed it. Raises LOSSES where the evaluator gave
+    none: that is nobody's wrong answer."""
+    if not context.spec.task.is_evaluated:
+        return context.task.score(answer, example)
+    verdict = await verdict_on(context, asker, example, answer, stage=stage, chain=chain)
+    correct = verdict.score >= context.spec.task.right_score
+    return Score(verdict.score, correct, verdict.feedback(_rubric(context).criteria))
+
+
+async def verdict_on(
+    context: WorkContext,
+    asker: Asker,
+    example: Example,
+    answer: str,
+    *,
+    stage: str,
+    chain: int,
+    role: str = ROLE,
+) -> RubricVerdict:
+    """Return the verdict of the evaluator or the referee. Raises TransientError for one that cannot be used,
+    and what asking raises."""
+    question, criteria = context.task.model_input(example), _rubric(context).criteria
+    order = rubric_order(criteria, question, answer)
+    prompt = rubric_prompt(criteria, context.task.instructions, question, answer)
+    try:
+        return await asker.ask(role, prompt, lambda text: parse_rubric(text, order), stage=stage, chain=chain)
+    except ParseError as error:
+        raise TransientError(
+            f"the {role} gave no verdict that can be used: {error.what}",
+            where=f"spec.models.{role}",
+            fix="Use a model that answers in JSON, or give it more sampling.maxTokens",
+        ) from error
+
+
+def _rubric(context: WorkContext) -> Rubric:
+    if context.spec.task.rubric is None:
+        raise BugError("metric rubric without a rubric passed admission")
+    return context.spec.task.rubric
