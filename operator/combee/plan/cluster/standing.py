@@ -140,7 +140,7 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))
     yield condition(T.ENGINES_READY, *_engines(spec, seen, suspended or over))
     if spec.task.is_evaluated:
-        yield condition(T.EVALUATOR_CALIBRATED, *_calibrated(memory, end))
+        yield condition(T.EVALUATOR_CALIBRATED, *calibrated(memory, end))
     yield condition(T.CONVERGING, *_converging(spec, memory))
     yield condition(T.BUDGET_EXHAUSTED, *_budget(memory))
 
@@ -214,7 +214,8 @@ def _engines(spec: RunSpec, seen: Seen, down: bool) -> Stand:
     return "True", R.SERVING, f"servers ready: {', '.join([*counts, *hosts])}"
 
 
-def _calibrated(memory: Memory, end: End) -> Stand:
+def calibrated(memory: Memory, end: End) -> Stand:
+    """Return what is known of the evaluator of a run that has one."""
     calibration = memory.run.calibration
     if end.reason is R.EVALUATOR_NOT_CALIBRATED:
         return "False", R.EVALUATOR_NOT_CALIBRATED, end.message
