@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from combee.api.baseline import SerialBaseline
 from combee.api.common import Rule
-from combee.api.run import RunSpec, SerialBaseline
+from combee.api.run import RunSpec
 
 _BASELINE = "self.serialBaseline"
 _READ = f"{_BASELINE}.measure || (has({_BASELINE}.curve) && size({_BASELINE}.curve) > 0)"
@@ -14,13 +15,13 @@ RULES: tuple[Rule, ...] = (
         SerialBaseline,
         "!self.measure || !has(self.curve) || size(self.curve) == 0",
         "measure and curve are both given: give exactly one of measure: true, curve",
-        "run.SerialBaseline._one_of",
+        "baseline.SerialBaseline._one_of",
     ),
     Rule(
         SerialBaseline,
         "!has(self.curve) || self.curve.map(point, point.examples).isSorted()",
         "not ascending by examples: write the points in order, each number of examples once",
-        "run.SerialBaseline._forward",
+        "baseline.SerialBaseline._forward",
         ".curve",
     ),
     Rule(

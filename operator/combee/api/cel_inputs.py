@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from combee.api.baseline import SerialBaseline
 from combee.api.common import Rule
 from combee.api.playbook import HeldOutGate
-from combee.api.run import SerialBaseline
 
 
 def _with_curve(field: str) -> Rule:
@@ -12,7 +12,7 @@ def _with_curve(field: str) -> Rule:
         SerialBaseline,
         f"!has(self.{field}) || (has(self.curve) && size(self.curve) > 0)",
         f"{field} is given without curve: remove {field}, or add the curve it is of",
-        "run.SerialBaseline._origin_goes_with_curve",
+        "baseline.SerialBaseline._origin_goes_with_curve",
         f".{field}",
     )
 
@@ -22,7 +22,7 @@ RULES: tuple[Rule, ...] = (
         SerialBaseline,
         "!has(self.waived) || (!self.measure && (!has(self.curve) || size(self.curve) == 0))",
         "waived is given with measure or curve: remove waived, or what gives the baseline",
-        "run.SerialBaseline._waived_stands_alone",
+        "baseline.SerialBaseline._waived_stands_alone",
         ".waived",
     ),
     Rule(

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from combee.algo.convergence import Headroom, Point, Reading, read_curve
-from combee.api.run import CurvePoint, RunSpec
+from combee.api.baseline import CurvePoint
+from combee.api.run import RunSpec
 from combee.plan.types import IterationPlan, Outcome, StepSummary
 from combee.strategies import redundancy_of
 

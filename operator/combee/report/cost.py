@@ -86,7 +86,6 @@ def serial_baseline(spec: RunSpec) -> SerialBaseline | None:
     best = max(one.score for one in curve)
     top, rise = next(one for one in curve if one.score == best), best - curve[0].score
     return SerialBaseline(
-        source="stated",
         method=stated.method,
         curve=curve,
         converged=best,

@@ -17,10 +17,8 @@ from pydantic import Field, ValidationError, model_validator
 from combee.errors import DataError
 from combee.methods.protocol import VariantKind
 from combee.plan.types import EXIT_CODES
-from combee.report.parts import AcceptedPrompt as AcceptedPrompt
 from combee.report.parts import Amount, Count, Difference, Model, Share
 from combee.report.parts import BudgetLine as BudgetLine
-from combee.report.parts import CostPerPoint as CostPerPoint
 from combee.report.parts import DelayFit as DelayFit
 from combee.report.parts import DelayModel as DelayModel
 from combee.report.parts import DiagnosisRecord as DiagnosisRecord
@@ -30,12 +28,14 @@ from combee.report.parts import RarityBand as RarityBand
 from combee.report.parts import Replay as Replay
 from combee.report.parts import Retention as Retention
 from combee.report.parts import RetentionLevel as RetentionLevel
-from combee.report.parts import SerialBaseline as SerialBaseline
-from combee.report.parts import SerialPoint as SerialPoint
-from combee.report.parts import Setup as Setup
 from combee.report.parts import StageTime as StageTime
 from combee.report.parts import StepRecord as StepRecord
 from combee.report.parts import Verification as Verification
+from combee.report.parts_cost import AcceptedPrompt as AcceptedPrompt
+from combee.report.parts_cost import CostPerPoint as CostPerPoint
+from combee.report.parts_cost import SerialBaseline as SerialBaseline
+from combee.report.parts_cost import SerialPoint as SerialPoint
+from combee.report.parts_cost import Setup as Setup
 
 Outcome = Literal["Learned", "Unsure", "NothingBetter", "BudgetExhausted", "Failed", "Stopped"]
 Role = Literal["task", "proposer", "evaluator", "referee", "embedder"]

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from combee.report import words
+from combee.report.parts import DiagnosisRecord
 from combee.report.result import Result
 from combee.report.tables_cost import NOT_SHOWN
 from combee.report.text import amount, count, duration, score, signed
@@ -27,6 +28,7 @@ HEADINGS = (
     "Risks & Honest Limits",
 )
 NO_BASELINE = f"{NOT_SHOWN}: no serial baseline was stated or measured"
+NO_DIAGNOSIS = f"{NOT_SHOWN}: no diagnosis was made before this run"
 _UTILISATION = f"{NOT_SHOWN}: the utilisation of the hardware is not measured"
 _SAVING = """\
 before each iteration:
@@ -62,7 +64,7 @@ def sections(result: Result) -> tuple[Section, ...]:
 
 
 def _task(result: Result, title: str) -> Section:
-    setup, data, serial = result.setup, result.data, result.serial_baseline
+    setup, data = result.setup, result.data
     held = data.held_out if data else None
     rows = NOT_SHOWN
     if data:
@@ -80,14 +82,9 @@ def _task(result: Result, title: str) -> Section:
             ("heldOut", f"kept by {setup.steward or 'nobody who is named'}, {tuned}" if held else NOT_SHOWN),
             ("untouched prompt, on select", score(start.select) if start else NOT_SHOWN),
             ("untouched prompt, on gate", score(result.gate.baseline) if result.gate else NOT_SHOWN),
-            ("serial method", f"{serial.method}, {serial.source}" if serial else NO_BASELINE),
-            ("its converged held-out score", score(serial.converged) if serial else NO_BASELINE),
-            (
-                "its rollouts to converge",
-                f"{NOT_SHOWN}; {count(serial.examples_to_converge, 'example')} learned from"
-                if serial
-                else NO_BASELINE,
-            ),
+            ("serial method", _serial_method(result)),
+            ("its converged held-out score", _converged(result)),
+            ("its rollouts to converge", _rollouts_to_converge(result)),
             ("a wrong answer costs", setup.failure_cost or NOT_SHOWN),
         ),
         tables=("data",),
@@ -95,7 +92,7 @@ def _task(result: Result, title: str) -> Section:
 
 
 def _convergence(result: Result, title: str) -> Section:
-    serial = result.serial_baseline
+    serial, found = result.serial_baseline, result.diagnosis
     looks = [one.select for one in result.iterations if one.select is not None]
     start = result.held_out.baseline if result.held_out else None
     own = NOT_SHOWN
@@ -107,18 +104,50 @@ def _convergence(result: Result, title: str) -> Section:
     return Section(
         title,
         (
-            (
-                "serial curve",
-                f"{count(len(serial.curve), 'point')}, {serial.source}" if serial else NO_BASELINE,
-            ),
-            ("plateau", NOT_SHOWN if serial else NO_BASELINE),
-            ("go or no-go", f"{NOT_SHOWN}: no diagnosis was made before this run"),
-            ("alternative if no-go", NOT_SHOWN),
+            ("serial curve", _serial_curve(result)),
+            ("plateau", _plateau(found) if found else NOT_SHOWN if serial else NO_BASELINE),
+            ("go or no-go", f"{'go' if found.go else 'no-go'}: {found.words}" if found else NO_DIAGNOSIS),
+            ("alternative if no-go", "as above" if found and not found.go else NOT_SHOWN),
             ("this run's own curve", own),
         ),
-        tables=("serial", "held_out"),
+        tables=("serial", *(("diagnosis",) if found else ()), "held_out"),
         figures=("score-iterations", "score-tokens"),
     )
+
+
+def _serial_method(result: Result) -> str:
+    if result.serial_baseline:
+        return f"{result.serial_baseline.method}, stated"
+    return f"{result.setup.method}, measured" if result.diagnosis else NO_BASELINE
+
+
+def _converged(result: Result) -> str:
+    if result.diagnosis:
+        return _plateau(result.diagnosis)
+    return score(result.serial_baseline.converged) if result.serial_baseline else NO_BASELINE
+
+
+def _rollouts_to_converge(result: Result) -> str:
+    found, serial = result.diagnosis, result.serial_baseline
+    if found and found.measured and found.plateau_rollouts is not None:
+        return f"{found.plateau_rollouts:,}"
+    examples = count(serial.examples_to_converge, "example") if serial else ""
+    return f"{NOT_SHOWN}; {examples} learned from" if serial else NO_BASELINE
+
+
+def _serial_curve(result: Result) -> str:
+    found = result.diagnosis
+    if found is None or not found.measured:
+        serial = result.serial_baseline
+        return f"{count(len(serial.curve), 'point')}, stated" if serial else NO_BASELINE
+    return f"{count(len(found.points), 'point')}, measured on {count(found.examples, 'example')}"
+
+
+def _plateau(found: DiagnosisRecord) -> str:
+    level = f"{score(found.level)} ({score(found.low)} to {score(found.high)})"
+    if found.plateau_rollouts is None:
+        return f"none was seen; the later half of the curve is at {level}"
+    return f"{level}, after {count(found.plateau_rollouts, 'rollout')}"
 
 
 def _shape(result: Result, title: str) -> Section:
@@ -130,8 +159,10 @@ def _shape(result: Result, title: str) -> Section:
     if serial and last and last.serial_seconds is not None and last.wall_seconds > 0:
         speed = (
             f"{last.serial_seconds / last.wall_seconds:.1f}x to select {score(last.select)}: "
-            f"{duration(last.serial_seconds)} serial ({serial.source}), {duration(last.wall_seconds)} here"
+            f"{duration(last.serial_seconds)} serial (stated), {duration(last.wall_seconds)} here"
         )
+    elif result.diagnosis and result.diagnosis.speed_up:
+        speed = f"{result.diagnosis.speed_up:.1f}x an example, modelled time of learning alone"
     elif serial:
         speed = f"{NOT_SHOWN}: the serial curve does not reach this run's score"
     path = sum(one.critical_path_seconds or 0.0 for one in result.iterations)
@@ -289,7 +320,7 @@ def _cost(result: Result, title: str) -> Section:
     if serial and serial.seconds_per_point is not None and point and point.wall_seconds is not None:
         compared = (
             f"{duration(point.wall_seconds)} a point of gate here, {duration(serial.seconds_per_point)} one "
-            f"in the {serial.source} curve; whether on the same hardware is {NOT_SHOWN}"
+            f"in the stated curve; whether on the same hardware is {NOT_SHOWN}"
         )
     tokens = [one.tokens for one in result.iterations]
     each = f"{amount(sum(tokens) / len(tokens))} tokens on average" if tokens else NOT_SHOWN
@@ -310,7 +341,7 @@ def _cost(result: Result, title: str) -> Section:
 def _risks(result: Result, title: str) -> Section:
     risk, monitor = _largest(result)
     limits = ["on another hardware class, held-out slice or seed: this is one run"]
-    if result.serial_baseline is None:
+    if result.serial_baseline is None and result.diagnosis is None:
         limits.append("there is no serial baseline, so no speed-up is claimed at all")
     if result.simulated:
         limits.append("its times are those of a simulated model")

@@ -51,7 +51,7 @@ def serial(result: Result) -> Table:
     baseline = result.serial_baseline
     curve = baseline.curve if baseline is not None else ()
     rows = tuple((f"{one.examples:,}", duration(one.seconds), score(one.score)) for one in curve)
-    source = f"{baseline.source} by the manifest, method {baseline.method}" if baseline is not None else ""
+    source = f"stated by the manifest, method {baseline.method}" if baseline is not None else ""
     return Table(
         "serial",
         "The serial baseline",

@@ -19,7 +19,6 @@ from combee.report.strategist import HEADINGS, sections
 SEED = Path(__file__).parent / "headings.txt"
 """The headings of the OUTPUT FORMAT of the strategist's brief, a line each."""
 SERIAL = {
-    "source": "stated",
     "method": "ACE",
     "curve": [
         {"examples": 0, "seconds": 0.0, "score": 0.632},
@@ -119,3 +118,32 @@ def test_the_time_of_a_run_out_of_memory_is_no_ceiling() -> None:
     made = result().model_copy(update={"iterations": (quick,)})
     assert "answers came from memory" in lines(made, "Parallelism Shape")["ceiling"]
     assert "times as long" in lines(result(), "Parallelism Shape")["ceiling"]
+
+
+def test_a_diagnosis_is_told_with_its_plateau_or_its_no_go() -> None:
+    found = {
+        "verdict": "Plateau",
+        "go": True,
+        "words": "serial learning is level",
+        "measured": True,
+        "points": [{"at": 0, "score": 0.6, "low": 0.5, "high": 0.7, "n": 80}],
+        "level": 0.8,
+        "low": 0.75,
+        "high": 0.85,
+        "plateauAt": 400,
+        "plateauRollouts": 400,
+        "examples": 60,
+        "speedUp": 12.5,
+    }
+    made = result(diagnosis=found)
+    told = lines(made, "Convergence Diagnosis")
+    assert told["plateau"] == "0.800 (0.750 to 0.850), after 400 rollouts"
+    assert told["go or no-go"] == "go: serial learning is level"
+    assert told["serial curve"] == "1 point, measured on 60 examples"
+    assert lines(made, "Task & Baseline")["its rollouts to converge"] == "400"
+    speed = lines(made, "Parallelism Shape")["speed-up against the serial baseline"]
+    assert speed.startswith("12.5x an example")
+    stopped = result(diagnosis=found | {"verdict": "NotAbove", "go": False, "plateauRollouts": None})
+    told = lines(stopped, "Convergence Diagnosis")
+    assert told["go or no-go"].startswith("no-go: ") and told["alternative if no-go"] == "as above"
+    assert told["plateau"].startswith("none was seen")

@@ -10,7 +10,8 @@ import pytest
 from bench.inprocess import Direct, executor_of, formula_run, formula_splits, simulated
 
 from combee.algo.membership import split_select_gate
-from combee.api.run import Budget, PromptLearningRun, SerialBaseline, Stopping
+from combee.api.baseline import SerialBaseline
+from combee.api.run import Budget, PromptLearningRun, Stopping
 from combee.clients.model.chat import ChatRequest
 from combee.clients.model.wire import Answered
 from combee.local.executor import LocalExecutor
