@@ -9,7 +9,7 @@ CombeeError
 │   │   └── HeldOutMovedError   heldOut or test is not what the run started with
 │   ├── EvaluatorNotCalibratedError  the evaluator's scores do not order answers as others do
 │   ├── ArtifactTooLargeError   what was learned does not fit where it is to be delivered
-│   ├── NotAvailableError   a documented field whose part this version does not have
+│   ├── NotAvailableError   an address or a comparison that this installation cannot do
 │   └── StoreError          the artifact store refuses (read-only, full, locked by another run)
 ├── EndpointError           a model endpoint said no for good (wrong key, unknown model, a 400)
 │   ├── ContextLengthError  the request is longer than the model's context
@@ -100,7 +100,7 @@ class ArtifactTooLargeError(UserError):
 
 
 class NotAvailableError(UserError):
-    """The field is documented, its part is not built in this version."""
+    """This installation cannot do what is asked, such as read an address without a package for it."""
 
     code = "NotAvailable"
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 
-from combee.api.availability import not_available
 from combee.api.common import API_VERSION, Model
 from combee.api.discipline import SPEC, TEMPLATE, escalations, missing_inputs
 from combee.api.explain import closest, explain, path_of, path_text, summary
@@ -14,7 +13,7 @@ from combee.api.fields import Loc
 from combee.api.playbook import Playbook, PlaybookVersion
 from combee.api.run import PromptLearningRun, RunSpec
 from combee.api.yamlread import Document, read_yaml
-from combee.errors import CombeeError, ManifestError, NotAvailableError
+from combee.errors import CombeeError, ManifestError
 from combee.names import API_GROUP
 
 KIND = "PromptLearningRun"
@@ -31,8 +30,8 @@ def parse_runs(text: str, where: str) -> list[PromptLearningRun]:
     """Return the runs of a YAML text with one or more documents, in order; at least one.
 
     Playbooks beside them are checked and left to the cluster; objects of other APIs are ignored. ``where`` is
-    the file's name for messages. Raises ManifestError (``where`` is ``file:line: path``) or
-    NotAvailableError, for the first thing that is wrong.
+    the file's name for messages. Raises ManifestError (``where`` is ``file:line: path``)
+    for the first thing that is wrong.
     """
     documents = _documents(text, where)
     runs: list[PromptLearningRun] = []
@@ -139,7 +138,7 @@ def _problems(data: object, place: Callable[[Loc], str]) -> list[CombeeError]:
     try:
         root = _check_kind(data, place)
         resource = root.model_validate(data)
-        return [*_not_available(resource, place), *_unstated(resource, place)]
+        return [*_unstated(resource, place)]
     except ValidationError as error:
         return [*explain(error, root=root, where=place)]
     except CombeeError as error:
@@ -152,16 +151,8 @@ def _resource(data: object, place: Callable[[Loc], str]) -> Resource:
         resource = root.model_validate(data)
     except ValidationError as error:
         raise summary(explain(error, root=root, where=place)) from None
-    for missing in _not_available(resource, place):
-        raise missing
     assert isinstance(resource, Resource)
     return resource
-
-
-def _not_available(resource: Model, place: Callable[[Loc], str]) -> list[NotAvailableError]:
-    if not isinstance(resource, PromptLearningRun | Playbook):
-        return []
-    return not_available(resource, lambda path: place(tuple(path.split("."))))
 
 
 def _unstated(resource: Model, place: Callable[[Loc], str]) -> list[ManifestError]:

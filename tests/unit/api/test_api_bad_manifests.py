@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
 
 from combee.api.load import parse_run, problems_in
 from combee.api.local import Given, check_local
-from combee.errors import ManifestError, NotAvailableError
+from combee.errors import ManifestError
 
 GOOD: dict[str, Any] = {
     "apiVersion": "combee.dev/v1alpha1",
@@ -227,18 +226,6 @@ def test_there_are_many_of_them() -> None:
     assert len(WRONG) >= 60
 
 
-LATER: list[tuple[str, object, str]] = [
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("at", "value", "words"), LATER)
-def test_a_documented_field_without_its_part_is_not_available(at: str, value: object, words: str) -> None:
-    with pytest.raises(NotAvailableError) as caught:
-        parse_run(edited(at, value), "run.yaml")
-    assert caught.value.where == f"run.yaml: {at}"
-    assert words in str(caught.value)
-
-
 def test_an_active_version_is_on_a_cluster_and_a_laptop_needs_a_file_for_it() -> None:
     manifest = edited("spec.task.initialPlaybook", {"activeVersion": True})
     manifest["spec"]["playbookRef"] = {"name": "formula"}
@@ -295,10 +282,3 @@ def test_problems_in_lists_all_of_them_with_lines() -> None:
         "run.yaml:4: spec.models",
         "run.yaml:5: spec.seed",
     ]
-
-
-def test_problems_in_lists_all_that_is_not_available() -> None:
-    evaluator = {"endpoint": {"url": "http://judge/v1", "model": "m"}}
-    found = problems_in(json.dumps(edited("spec.models.evaluator", evaluator), indent=1), "run.yaml")
-    assert [problem.where.split(": ")[1] for problem in found] == ["spec.models.evaluator"]
-    assert all(isinstance(problem, NotAvailableError) for problem in found)

@@ -19,7 +19,7 @@ R = Reason
 TO_DO: Mapping[Reason, str] = {
     R.INVALID_MANIFEST: "Mend the field and apply the manifest again; `combee validate -f run.yaml` tells "
     "all that is wrong.",
-    R.NOT_AVAILABLE: "Leave the field out: its part is not in this version.",
+    R.NOT_AVAILABLE: "Use another address, or an image with the package that is named.",
     R.MISSING_INPUT: "Say what it asks in the manifest and apply it again: docs/discipline.md says what each "
     "answer is for.",
     R.UNSOUND: "Change what it names and apply the manifest again: docs/discipline.md says why.",

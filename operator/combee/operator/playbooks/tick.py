@@ -13,7 +13,7 @@ from combee.api.playbook import Playbook, PlaybookSpec
 from combee.api.playbook_status import PlaybookStatus
 from combee.api.run import Discipline
 from combee.clients.kubernetes.kube import Kube, Object
-from combee.errors import BugError, ClusterError, ManifestError, NotAvailableError
+from combee.errors import BugError, ClusterError, ManifestError
 from combee.names import LEARN_ANNOTATION, PLAYBOOK_KIND
 from combee.observe.judged import canaries_of
 from combee.observe.playbooks import Observed, PlaybookObserver, foreign, unreadable
@@ -146,7 +146,7 @@ def _read(raw: Object) -> tuple[PlaybookSpec, str]:
     """The spec, and why it cannot be followed: then it is what is left of it."""
     try:
         return _parsed(raw).spec, ""
-    except (ManifestError, NotAvailableError) as error:
+    except ManifestError as error:
         return salvaged(raw.get("spec")), str(error)
 
 

@@ -11,7 +11,7 @@ from combee.api.conditions import Reason
 from combee.api.discipline import refusal
 from combee.api.load import parse_run
 from combee.api.run import Discipline, PromptLearningRun, RunSpec
-from combee.errors import CombeeError, ManifestError, NotAvailableError
+from combee.errors import CombeeError, ManifestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,8 @@ def accept(raw: Mapping[str, Any], policy: Policy) -> PromptLearningRun:
         run = parse_run(body, "")
         for problem in check_cluster(run):
             raise problem
-    except (NotAvailableError, ManifestError) as error:
-        missing = isinstance(error, NotAvailableError)
-        reason = Reason.NOT_AVAILABLE if missing else Reason.INVALID_MANIFEST
-        raise RefusedError(reason, error.what, where=error.where, fix=error.fix) from None
+    except ManifestError as error:
+        raise RefusedError(Reason.INVALID_MANIFEST, error.what, where=error.where, fix=error.fix) from None
     if run.spec.task.type == "Custom" and not policy.allow_custom_tasks:
         raise RefusedError(
             Reason.PODS_NOT_ALLOWED,
