@@ -184,8 +184,9 @@ class _Folder:
     def summaries(self) -> dict[str, StepSummary]:
         return dict(self.kept)
 
-    def keep(self, summary: StepSummary) -> None:
+    def keep(self, summary: StepSummary) -> StepSummary:
         self.kept[summary.step] = summary
+        return summary
 
 
 @dataclass(frozen=True)

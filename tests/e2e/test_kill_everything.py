@@ -59,7 +59,7 @@ def beginning(folder: Path) -> dict[str, str]:
 
 def diagnosed(sim: Sim, folder: Path) -> Killed:
     """A run that measures its serial baseline first; its curve goes to a no-go or beyond, as it comes."""
-    serial = {"method": "ACE", "measure": True}
+    serial = {"method": "ACE", "measure": True, "waived": None}
     path = written(folder, "formula.yaml", 12, task={"data": some(folder, 60, 40)}, serialBaseline=serial)
     return Killed(path, sim, CONCURRENCY)
 

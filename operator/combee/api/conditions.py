@@ -65,7 +65,7 @@ class Reason(StrEnum):
     INVALID_MANIFEST = "InvalidManifest"
     """a field is wrong; the message has its path."""
     NOT_AVAILABLE = "NotAvailable"
-    """a field's part is not built in this version."""
+    """this installation cannot do it, such as read an address without a package for it."""
     MISSING_INPUT = "MissingInput"
     """discipline is Strict, and the run does not say what it must; the message has the questions."""
     UNSOUND = "Unsound"

@@ -159,10 +159,11 @@ def _of_the_baseline(spec: RunSpec) -> Iterator[Question]:
 def _of_the_budget(spec: RunSpec) -> Iterator[Question]:
     """Ask for a limit that this run can reach, and of several which one binds."""
     reached = [name for name in Budget.model_fields if name != "primary" and getattr(spec.budget, name)]
-    limits = [yaml_name(name) for name in reached if name != "rollouts" or spec.rolls_out]
+    gpus = any(engine.vllm is not None for engine in spec.engines)
+    out = {"rollouts": not spec.rolls_out, "gpu_seconds": not gpus}
+    limits = [yaml_name(name) for name in reached if not out.get(name)]
     if not limits:
-        known = [yaml_name(name) for name in Budget.model_fields if name != "primary"]
-        known = [name for name in known if name != "rollouts" or spec.rolls_out]
+        known = [yaml_name(name) for name in Budget.model_fields if name != "primary" and not out.get(name)]
         yield Question("budget", f"what may it use at most, of {', '.join(known)}?")
     elif len(limits) > 1 and spec.budget.primary not in limits:
         yield Question("budget.primary", f"which of {', '.join(limits)} binds?")

@@ -58,6 +58,8 @@ def _text(replayed: Replayed, folder: str) -> str:
         f"{count(replayed.answers, 'answer')} from the memo, no model asked; {replayed.end}"
     )
     if not replayed.differences:
+        if replayed.ended_early:
+            return f"{done}\nidentical up to there"
         return f"{done}\nidentical: every plan, what every step left, the outcome and what was learned"
     lines = [
         f"differs: {one.step}: {one.field}: recorded {visible(one.recorded)}, now {visible(one.now)}"

@@ -34,8 +34,9 @@ are `crds/*.yaml`. v1alpha1 grows only by addition.
 - **Defaults** are written into the stored object, except inside list items, where they hold all the same.
 - **A started run** (its status has `startTime`) can only be changed in {", ".join(map(_code, FREE))};
   a budget may only grow. A PlaybookVersion can only be changed in `decision`.
-- What the API server cannot know (an image that is not allowed, a Secret that nobody checks, a part that is
-  not in this version) is shown by the operator as `PlanAccepted=False`, with a reason and what to do.
+- What the API server cannot know (an image that is not allowed, a Secret that nobody checks, an
+  input that discipline Strict asks for) is shown by the operator as `PlanAccepted=False`, with a reason and
+  what to do.
 """
 
 

@@ -12,7 +12,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,8 @@ class Replayed:
     """calls that the memo answered."""
     end: str = ""
     """the outcome, or where the record ends."""
+    ended_early: bool = False
+    """whether the record ends before the run does."""
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -77,6 +79,8 @@ class _RecordFolder:
     replayed: Replayed
     made: dict[str, StepSummary] = field(default_factory=dict)
     """the summaries of the replay's own steps."""
+    lossy: bool = False
+    """whether the step lost calls: what these used is charged in the record, and not asked again here."""
 
     def summaries(self) -> dict[str, StepSummary]:
         return {}
@@ -100,17 +104,15 @@ class _RecordFolder:
         return recorded
 
     def _compared(self, summary: StepSummary) -> dict[str, Any]:
-        usage = {role: asdict(used) for role, used in summary.usage.items()}
-        for used in usage.values():
+        counts, usage = dict(summary.counts), dict[str, Any]()
+        for role, used in summary.usage.items():
             # A memo hit depends on who asked first, and what a failed call may have used is no answer's.
-            del used["hits"], used["lost_tokens"]
+            numbers = asdict(replace(used, hits=0, lost_tokens=0))
+            usage |= {role: numbers} if any(numbers.values()) else {}
+        if self.lossy:
+            counts.pop("rollouts", None)
         outputs = {name: digest for name, digest in summary.outputs.items() if name not in _NOT_COMPARED}
-        return {
-            "outputs": outputs,
-            "counts": dict(summary.counts),
-            "scores": dict(summary.scores),
-            "usage": usage,
-        }
+        return {"outputs": outputs, "counts": counts, "scores": dict(summary.scores), "usage": usage}
 
     def differ(self, step: str, recorded: Any, now: Any) -> None:
         """Keep what differs, by field."""
@@ -152,7 +154,7 @@ class _Replay(LocalExecutor):
             raise _EndError(f"in step {step.name}")
         paths = [receipt_path(self.context, step.name, shard) for shard in range(step.shards)]
         lost = await self.record.lost(paths)
-        self.backend.lost = {}
+        self.backend.lost, self.kept.lossy = {}, bool(lost)
         for call in lost:
             self.backend.lost.setdefault(call.key, []).append(call.error)
         before = len(self.kept.replayed.differences)
@@ -222,7 +224,7 @@ async def _until_the_end(executor: _Replay, record: Record, replayed: Replayed) 
         replayed.end = outcome.name
         return outcome
     except _EndError as end:
-        replayed.end = f"the record ends {end}"
+        replayed.end, replayed.ended_early = f"the record ends {end}", True
     result = record.result
     return None if result is None else Outcome(result.outcome, result.reason)
 

@@ -58,4 +58,4 @@ def _iteration_seconds(spec: RunSpec, state: RunState, batch_size: int) -> float
     expected = sum(pace.seconds(stage, slots) for stage in stages(spec, batch_size, pace))
     if evaluation_due(spec, state, batch_size):
         expected += select
-    return expected * profile_seconds / profiled
+    return expected * state.scoring_seconds / profiled

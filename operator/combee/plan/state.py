@@ -115,6 +115,8 @@ class RunState:
     per_example: Spend | None = None
     """what one example of the last iteration cost; None before the first."""
     profile_seconds: float = 0.0
+    scored_seconds: float = 0.0
+    """of profile's seconds those until select was scored."""
     iteration_seconds: float = 0.0
     """how long profile and the last iteration took; 0 where they are not done, or an earlier version did not
     say."""
@@ -134,11 +136,16 @@ class RunState:
     outcome: Outcome | None = None
 
     @property
+    def scoring_seconds(self) -> float:
+        """What scoring select took in profile; an earlier version says only how long profile took."""
+        return self.scored_seconds or self.profile_seconds
+
+    @property
     def look_seconds(self) -> float:
         """How long the closing look is expected to take, at the pace of profile's rollouts."""
         if self.facts is None or not self.facts.select_rows:
             return 0.0
-        return self.profile_seconds / self.facts.select_rows * self.facts.look_rollouts
+        return self.scoring_seconds / self.facts.select_rows * self.facts.look_rollouts
 
 
 def after_profile(state: RunState, summary: StepSummary) -> RunState:
@@ -156,6 +163,7 @@ def after_profile(state: RunState, summary: StepSummary) -> RunState:
         charge(state, summary),
         phase="Learning",
         profile_seconds=spend_of(summary).wall_clock_seconds,
+        scored_seconds=summary.seconds.get("scored", 0.0),
         facts=facts,
         artifact=summary.outputs["artifact"],
         baseline_select=select,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from combee.algo.budget import Spend
 from combee.api.run import RunSpec
 from combee.plan.money import money_of
-from combee.plan.state import RunState, after_iteration, after_profile
+from combee.plan.state import RunState, after_iteration, after_profile, charge
 from combee.plan.types import StepSummary
 from combee.report.result import AcceptedPrompt, CostPerPoint, Paired, SerialBaseline, SerialPoint
 from combee.report.session import Session
@@ -31,13 +31,21 @@ def accepted(session: Session) -> tuple[AcceptedPrompt, ...]:
     profile = next((one for one in good if kind_of(one.kind).opens), None)
     if profile is None or not profile.counts.get("select"):
         return ()
-    state, prompts = after_profile(RunState(), profile), list[AcceptedPrompt]()
+    state, prompts = with_diagnosis(after_profile(RunState(), profile), good), list[AcceptedPrompt]()
     for summary in _finished(good):
         plan, before = session.plans[summary.counts["iteration"]], state.best
         state = after_iteration(state, plan, summary)
         if state.best is not None and state.best != before:
             prompts.append(_accepted(session, state, state.best.select))
     return tuple(prompts)
+
+
+def with_diagnosis(state: RunState, summaries: list[StepSummary]) -> RunState:
+    """Return the state once the diagnosis, if one was made, is charged."""
+    for summary in summaries:
+        kind = kind_of(summary.kind)
+        state = charge(state, summary) if kind.phase == "Profiling" and not kind.opens else state
+    return state
 
 
 def _finished(summaries: list[StepSummary]) -> list[StepSummary]:

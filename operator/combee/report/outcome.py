@@ -20,7 +20,7 @@ from combee.plan.batching import ITERATIONS, Delay, delay_of
 from combee.plan.money import money_of
 from combee.plan.state import DataFacts, RunState, after_iteration, after_profile
 from combee.plan.types import EXIT_CODES, IterationPlan, StepSummary
-from combee.report.cost import accepted, serial_baseline, whole_cost
+from combee.report.cost import accepted, serial_baseline, whole_cost, with_diagnosis
 from combee.report.diagnosed import diagnosis_of
 from combee.report.entries import NO_BETTER, SHORT, entries_of, variants_of
 from combee.report.result import (
@@ -146,6 +146,7 @@ def _setup(run: PromptLearningRun) -> Setup:
         else f"{batching.mode}, rule {batching.rule}",
         seed=run.spec.seed,
         scored_by="; ".join(evaluation.sentences(run.spec)),
+        diversity=spec.method.diversity,
         epochs=spec.method.epochs,
         patience=spec.stopping.patience,
         target_score=spec.stopping.target_score,
@@ -190,7 +191,7 @@ def _iterations(session: Session, records: _Records) -> list[IterationRecord]:
     profile = next((summary for summary in good if kind_of(summary.kind).opens), None)
     if profile is None:
         return []
-    state = after_profile(RunState(), profile)
+    state = with_diagnosis(after_profile(RunState(), profile), good)
     finished = {summary.counts["iteration"]: summary for summary in good if kind_of(summary.kind).sums_up}
     rows, spec, best = list[IterationRecord](), session.run.spec, session.state.best
     for number in sorted(finished):

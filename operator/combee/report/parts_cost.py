@@ -17,6 +17,8 @@ class Setup(Model):
     scored_by: str = ""
     """That the proposer's own model scored the answers, and why; empty where it did not."""
     method: str = ""
+    diversity: bool = False
+    """Whether edits of several kinds were asked for."""
     strategy: str = ""
     merge: str = ""
     redundancy: str = ""

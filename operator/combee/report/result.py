@@ -324,7 +324,7 @@ class Result(Model):
     accepted: tuple[AcceptedPrompt, ...] = ()
     """The prompts that took the lead on select, in order."""
     serial_baseline: SerialBaseline | None = None
-    """null where none was stated or measured: a speed-up then has no denominator."""
+    """The curve that the manifest states; null without one. A measured one is in ``diagnosis``."""
     playbook: PlaybookInfo | None = None
     entries: tuple[Entry, ...] = ()
     variants: tuple[VariantRecord, ...] = ()

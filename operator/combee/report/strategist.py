@@ -28,6 +28,8 @@ HEADINGS = (
     "Risks & Honest Limits",
 )
 NO_BASELINE = f"{NOT_SHOWN}: no serial baseline was stated or measured"
+IN_PLANS = "in the frozen plans (diversity), by iteration"
+NO_EVALUATOR = "none needed: no model scores"
 NO_DIAGNOSIS = f"{NOT_SHOWN}: no diagnosis was made before this run"
 _UTILISATION = f"{NOT_SHOWN}: the utilisation of the hardware is not measured"
 _SAVING = """\
@@ -71,7 +73,7 @@ def _task(result: Result, title: str) -> Section:
         rows = f"{count(data.train.rows, 'row')} to learn from"
         if held:
             rows += f"; heldOut {held.rows:,}, of which {held.select:,} select and {held.gate:,} gate"
-    tuned = "used for tuning before" if setup.used_for_tuning else "not used for tuning, as the manifest says"
+    tuned = "used for tuning before" if setup.used_for_tuning else "that it was used for tuning is not stated"
     start = result.held_out.baseline if result.held_out else None
     return Section(
         title,
@@ -92,7 +94,7 @@ def _task(result: Result, title: str) -> Section:
 
 
 def _convergence(result: Result, title: str) -> Section:
-    serial, found = result.serial_baseline, result.diagnosis
+    serial, diagnosis = result.serial_baseline, result.diagnosis
     looks = [one.select for one in result.iterations if one.select is not None]
     start = result.held_out.baseline if result.held_out else None
     own = NOT_SHOWN
@@ -105,12 +107,15 @@ def _convergence(result: Result, title: str) -> Section:
         title,
         (
             ("serial curve", _serial_curve(result)),
-            ("plateau", _plateau(found) if found else NOT_SHOWN if serial else NO_BASELINE),
-            ("go or no-go", f"{'go' if found.go else 'no-go'}: {found.words}" if found else NO_DIAGNOSIS),
-            ("alternative if no-go", "as above" if found and not found.go else NOT_SHOWN),
+            ("plateau", _plateau(diagnosis) if diagnosis else NOT_SHOWN if serial else NO_BASELINE),
+            (
+                "go or no-go",
+                f"{'go' if diagnosis.go else 'no-go'}: {diagnosis.words}" if diagnosis else NO_DIAGNOSIS,
+            ),
+            ("alternative if no-go", "as above" if diagnosis and not diagnosis.go else NOT_SHOWN),
             ("this run's own curve", own),
         ),
-        tables=("serial", *(("diagnosis",) if found else ()), "held_out"),
+        tables=("diagnosis" if diagnosis else "serial", "held_out"),
         figures=("score-iterations", "score-tokens"),
     )
 
@@ -128,26 +133,28 @@ def _converged(result: Result) -> str:
 
 
 def _rollouts_to_converge(result: Result) -> str:
-    found, serial = result.diagnosis, result.serial_baseline
-    if found and found.measured and found.plateau_rollouts is not None:
-        return f"{found.plateau_rollouts:,}"
+    diagnosis, serial = result.diagnosis, result.serial_baseline
+    if diagnosis and diagnosis.measured and diagnosis.plateau_rollouts is not None:
+        return f"{diagnosis.plateau_rollouts:,}"
     examples = count(serial.examples_to_converge, "example") if serial else ""
-    return f"{NOT_SHOWN}; {examples} learned from" if serial else NO_BASELINE
+    if serial:
+        return f"{NOT_SHOWN}; {examples} learned from"
+    return NOT_SHOWN if diagnosis else NO_BASELINE
 
 
 def _serial_curve(result: Result) -> str:
-    found = result.diagnosis
-    if found is None or not found.measured:
+    diagnosis = result.diagnosis
+    if diagnosis is None or not diagnosis.measured:
         serial = result.serial_baseline
         return f"{count(len(serial.curve), 'point')}, stated" if serial else NO_BASELINE
-    return f"{count(len(found.points), 'point')}, measured on {count(found.examples, 'example')}"
+    return f"{count(len(diagnosis.points), 'point')}, measured on {count(diagnosis.examples, 'example')}"
 
 
-def _plateau(found: DiagnosisRecord) -> str:
-    level = f"{score(found.level)} ({score(found.low)} to {score(found.high)})"
-    if found.plateau_rollouts is None:
+def _plateau(diagnosis: DiagnosisRecord) -> str:
+    level = f"{score(diagnosis.level)} ({score(diagnosis.low)} to {score(diagnosis.high)})"
+    if diagnosis.plateau_rollouts is None:
         return f"none was seen; the later half of the curve is at {level}"
-    return f"{level}, after {count(found.plateau_rollouts, 'rollout')}"
+    return f"{level}, after {count(diagnosis.plateau_rollouts, 'rollout')}"
 
 
 def _shape(result: Result, title: str) -> Section:
@@ -155,7 +162,7 @@ def _shape(result: Result, title: str) -> Section:
     width = f", {count(setup.concurrency, 'call')} at once" if setup.concurrency else ""
     pods = f" in {count(setup.pods, 'shard')}" if setup.pods else ""
     last = result.accepted[-1] if result.accepted else None
-    speed = NO_BASELINE
+    speed = NOT_SHOWN if result.diagnosis else NO_BASELINE
     if serial and last and last.serial_seconds is not None and last.wall_seconds > 0:
         speed = (
             f"{last.serial_seconds / last.wall_seconds:.1f}x to select {score(last.select)}: "
@@ -235,13 +242,17 @@ def _diversity(result: Result, title: str) -> Section:
     warmth = ", ".join(f"{role} {value:g}" for role, value in result.setup.temperatures.items())
     kept = [one.retention for one in result.iterations if one.retention is not None]
     lessons = [f"{one.distinct:,}" for one in kept]
+    pool, diverse = bool(result.variants), result.setup.diversity
     return Section(
         title,
         (
-            ("operators and weights", NOT_SHOWN),
-            ("temperature", f"constant over the run: {warmth}" if warmth else NOT_SHOWN),
-            ("anti-collapse rule", NOT_SHOWN),
-            ("re-seeding", NOT_SHOWN),
+            ("operators and weights", IN_PLANS if diverse else NOT_SHOWN),
+            (
+                "temperature",
+                IN_PLANS if diverse else f"constant over the run: {warmth}" if warmth else NOT_SHOWN,
+            ),
+            ("anti-collapse rule", "copies of the parent or the leader are refused" if pool else NOT_SHOWN),
+            ("re-seeding", IN_PLANS if diverse else NOT_SHOWN),
             ("distinct lessons by iteration", ", ".join(lessons) or NOT_SHOWN),
             ("variants in the pool", f"{len(result.variants):,}" if result.variants else NOT_SHOWN),
         ),
@@ -260,7 +271,10 @@ def _evaluator(result: Result, title: str) -> Section:
             ("proposer model", models.get("proposer", NOT_SHOWN)),
             ("task model, which serves", models.get("task", NOT_SHOWN)),
             ("evaluator model", scored_by),
-            ("calibration", f"{NOT_SHOWN}" if "evaluator" in models else "none needed: no model judges"),
+            (
+                "calibration",
+                (words.evaluator(result) or NOT_SHOWN) if "evaluator" in models else NO_EVALUATOR,
+            ),
             (
                 "cache key",
                 "sha256 of model, revision, engine arguments, decoding, messages, schema and repeat",
@@ -316,7 +330,7 @@ def _canary(result: Result, title: str) -> Section:
 
 def _cost(result: Result, title: str) -> Section:
     serial, point = result.serial_baseline, result.cost_per_point
-    compared = NO_BASELINE
+    compared = NOT_SHOWN if result.diagnosis else NO_BASELINE
     if serial and serial.seconds_per_point is not None and point and point.wall_seconds is not None:
         compared = (
             f"{duration(point.wall_seconds)} a point of gate here, {duration(serial.seconds_per_point)} one "

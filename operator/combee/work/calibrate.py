@@ -29,8 +29,8 @@ async def check_opinion(context: WorkContext) -> None:
         raise ManifestError(
             "there is nothing to calibrate the evaluator with",
             where="spec.models.referee",
-            fix="Give train rows an answer and a label, a person's score from 0 to 1, or name a referee, "
-            "another model",
+            fix="Name a referee, another model; or, with type Reply, give train rows an answer and a "
+            "label, a person's score from 0 to 1",
         )
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from combee.algo.convergence import Headroom, Point, Reading, paired_error, promising, read_curve
+from combee.api.metric import FRACTIONS
 from combee.errors import TransientError
 from combee.plan.diagnosis import (
     GUESS,
@@ -87,6 +88,10 @@ class _Quiet:
     def note(self, text: str) -> None: ...
 
 
+_Tried = tuple[Example, Trajectory, Reflection | None]
+"""A train row, the first answer to it, and a lesson to answer it with."""
+
+
 async def headroom_of(
     context: WorkContext, asker: Asker, artifact: Any, token_factor: float = 1.0
 ) -> Headroom:
@@ -110,33 +115,50 @@ async def headroom_of(
         for example, (trajectory, reflection) in zip(examples, answered, strict=True)
         if not trajectory.error
     ]
-    wrong = [(example, reflection) for example, trajectory, reflection in good if not trajectory.correct]
-    # What a method notes without asking a model is no lesson to be tried.
+    # Of fractions every answer that is not perfect can become better; else those can that are wrong.
+    better = context.spec.task.metric in FRACTIONS
+    wrong = [one for one in good if (one[1].score < 1.0 if better else not one[1].correct)]
+    # What a method notes without asking a model is no lesson to be tried, and neither is a lost one.
     reflected = any(row.role == "proposer" for row in asker.rows)
-    tried = wrong[:TRIED_WRONG] if reflected else []
-    lessons = [reflection for _, reflection in tried if reflection is not None and reflection.lessons]
+    tried = [one for one in wrong if one[2] is not None][:TRIED_WRONG] if reflected else []
+    helped = await _helped(context, asker, tried, start, better=better)
+    return Headroom(len(good), len(wrong), len(helped), sum(a for a, _ in helped), sum(b for _, b in helped))
 
-    async def right_with(item: tuple[int, tuple[Example, Reflection | None]], stage: str) -> bool:
-        chain, (example, lesson) = item
+
+async def _helped(
+    context: WorkContext, asker: Asker, tried: Sequence[_Tried], start: Shown, *, better: bool
+) -> list[tuple[bool, bool]]:
+    """Return, of each row whose answers were not lost, whether its own lesson helped and whether another's
+    did: made its answer right or, with ``better``, scored more than the first."""
+    lessons = [reflection for _, _, reflection in tried if reflection is not None and reflection.lessons]
+    errors: list[str] = []
+
+    async def right_with(item: tuple[int, _Tried], stage: str) -> bool | None:
+        """Return whether a lesson helps, None where the answer was lost."""
+        chain, (example, first, lesson) = item
         if lesson is None or not lesson.lessons:
             return False
         shown = Shown(with_reflection(start.text, lesson))
-        return (
-            await rollout(context, asker, example, shown, stage=stage, chain=chain, split="train")
-        ).correct
+        made = await rollout(context, asker, example, shown, stage=stage, chain=chain, split="train")
+        errors.append(made.error)
+        if made.error:
+            return None
+        return made.score > first.score if better else made.correct
 
-    async def own(item: tuple[int, tuple[Example, Reflection | None]]) -> bool:
+    async def own(item: tuple[int, _Tried]) -> bool | None:
         return await right_with(item, "own lesson")
 
-    async def other(item: tuple[int, tuple[Example, Reflection | None]]) -> bool:
+    async def other(item: tuple[int, _Tried]) -> bool | None:
         return await right_with(item, "another's lesson")
 
-    others = [(example, _another(lessons, lesson)) for example, lesson in tried]
-    rights = [
-        sum(await pooled(list(enumerate(pairs)), answer, width=context.concurrency))
+    others = [(example, first, _another(lessons, lesson)) for example, first, lesson in tried]
+    with_own, with_other = [
+        await pooled(list(enumerate(pairs)), answer, width=context.concurrency)
         for pairs, answer in ((tried, own), (others, other))
     ]
-    return Headroom(len(good), len(wrong), len(tried), rights[0], rights[1])
+    refuse_a_bad_day(errors, "answers with a lesson", "headroom")
+    both = zip(with_own, with_other, strict=True)
+    return [(a, b) for a, b in both if a is not None and b is not None]
 
 
 def _another(lessons: Sequence[Reflection], own: Reflection | None) -> Reflection | None:

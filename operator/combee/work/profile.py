@@ -45,15 +45,13 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
     splits = await _splits(context)
     await check_opinion(context)
     select, gate = await held_out_split(context)
-    text, method = context.initial_playbook, context.method
-    artifact = method.initial(text) if text else method.empty()
+    artifact = await _start_of(context)
     rendered = context.rendered(artifact)
-    if text:
-        await _note_passages(context, rendered.text)
     asker = context.asker()
     answered, waves = await _waves(context, asker, select, rendered.shown)
     refuse_a_bad_day([trajectory.error for trajectory in answered], "rollouts", step.name)
     pairs = list(zip(select, answered, strict=True))
+    scored_seconds = round(context.clock() - started, 6)
     why = await _note_start(context, pairs, asker, rendered.shown)
     opinion = await calibrated(context, asker, pairs, rendered.shown)
     summary = StepSummary(
@@ -83,11 +81,22 @@ async def run_profile(context: WorkContext, step: Step) -> StepSummary:
         usage=asker.usage(),
         seconds={
             "wall": round(context.clock() - started, 6),
+            "scored": scored_seconds,
             "modelled": round(modelled_seconds(asker.rows, context.slots), 6),
         },
         observations=tuple(waves),
     )
     return await write_receipt(context, summary)
+
+
+async def _start_of(context: WorkContext) -> Any:
+    """Return the artifact that the run starts from; warn of entries that repeat rows."""
+    text, method = context.initial_playbook, context.method
+    if not text:
+        return method.empty()
+    artifact = method.initial(text)
+    await _note_passages(context, context.rendered(artifact).text)
+    return artifact
 
 
 def _record(context: WorkContext, asker: Asker, start: str, opinion: Calibration | None) -> dict[str, Any]:

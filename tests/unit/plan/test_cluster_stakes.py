@@ -33,7 +33,7 @@ def test_an_accepted_plan_says_what_its_verdicts_are_worth() -> None:
     assert accepted.message == (
         "the plan is good; the serial baseline is waived, so no speed-up is shown: a test; "
         "not stated: spec.models.task.endpoint.hardware (which GPUs or CPUs answer there, and how many?), "
-        "spec.budget (what may it use at most, of rollouts, tokens, gpuSeconds, "
+        "spec.budget (what may it use at most, of rollouts, tokens, "
         "wallClockSeconds, money?); data-platform keeps heldOut; heldOut was used for tuning before, so its "
         "scores can be too good; a wrong answer costs: A wrong figure"
     )

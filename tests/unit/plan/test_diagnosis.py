@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.algo.budget import Spend
 from combee.algo.convergence import Headroom
 from combee.api.load import parse_run
 from combee.api.run import RunSpec
@@ -253,6 +254,11 @@ def test_a_preview_says_what_it_may_take(limit: int, warned: bool) -> None:
 def test_the_time_left_knows_scoring_from_diagnosing() -> None:
     spec = spec_of({"measure": True})
     state = decided(spec, profiled(), diagnosed()).state
-    with_it = seconds_left(spec, state, 50, profile_seconds=10.0)
-    without = seconds_left(spec, replace(state, diagnosis=None), 50, profile_seconds=1.0)
-    assert with_it == without
+    # Of 29 seconds profile took one, the diagnosis nine, and learning from 50 examples the rest.
+    assert state.diagnosis is not None
+    begun = replace(state, profile_seconds=1.0, examples_done=50, spend=Spend(wall_clock_seconds=29.0))
+    with_it = replace(begun, diagnosis=replace(state.diagnosis, wall_seconds=9.0))
+    without = replace(begun, diagnosis=None, spend=Spend(wall_clock_seconds=20.0))
+    assert seconds_left(spec, with_it, 50) == seconds_left(spec, without, 50)
+    unknown = replace(begun, diagnosis=replace(state.diagnosis, wall_seconds=0.0))
+    assert seconds_left(spec, with_it, 50) != seconds_left(spec, unknown, 50)

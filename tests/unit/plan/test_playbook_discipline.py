@@ -101,7 +101,7 @@ def test_rows_that_were_changed_after_a_bad_result_wait_for_a_reason() -> None:
     assert world.why("HeldOutPassed", "c") == ("Unknown", "ChangeUnexplained")
     assert world.why("Promoted", "c") == ("False", "WaitingForDecision")
     message = world.says("HeldOutPassed", "c")
-    assert f"nothing passed on heldOut {HELD_OUT[:12]}" in message
+    assert f"the last look at heldOut {HELD_OUT[:12]} passed nothing" in message
     assert f"say in spec.heldOut.reason why they were changed, beside digest: {OTHER}" in message
     assert world.versions["c"].status.look is None  # it was not looked at
     world.change(heldOut={"digest": OTHER, "reason": "rows of this quarter"}).settle()

@@ -39,9 +39,9 @@ class Watched(Direct):
     asked: list[str] = field(default_factory=list)
     made: int = 0
 
-    async def ask(self, request: ChatRequest) -> Answered:
+    async def ask(self, request: ChatRequest, *rest: Any) -> Answered:
         self.asked.append(request.prompt.messages[-1].content)
-        answered = await super().ask(request)
+        answered = await super().ask(request, *rest)
         self.made += not answered.hit
         return answered
 
@@ -126,7 +126,10 @@ class _Dead:
     def __init__(self, client: Direct) -> None:
         self.client = client
 
-    async def ask(self, request: ChatRequest) -> Answered:
+    def key_of(self, request: object) -> str:
+        return repr(request)
+
+    async def ask(self, request: ChatRequest, *rest: Any) -> Answered:
         from combee.errors import TransientError
 
         raise TransientError("no answer")

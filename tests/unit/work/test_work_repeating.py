@@ -31,7 +31,10 @@ class Stuck:
     asked: int = 0
     context_tokens: int | None = None
 
-    async def ask(self, request: ChatRequest) -> Answered:
+    def key_of(self, request: object) -> str:
+        return repr(request)
+
+    async def ask(self, request: ChatRequest, *_: object) -> Answered:
         said = f"{SAID} {self.words[self.asked % len(self.words)]}".strip()
         self.asked += 1
         ids = IDS.findall(request.prompt.messages[-1].content)

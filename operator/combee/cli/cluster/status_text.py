@@ -34,6 +34,7 @@ _GOOD = {
     T.ENGINES_READY: "True",
     T.STALLED: "False",
     T.BUDGET_EXHAUSTED: "False",
+    T.EVALUATOR_CALIBRATED: "True",
 }
 """condition -> the status that needs no word. The phase says the others, or they are no trouble."""
 

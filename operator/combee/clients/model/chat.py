@@ -33,7 +33,9 @@ from combee.clients.model.refusals import (
     about_model,
     meaning_of,
     shown,
+    spent,
     unknown_model,
+    unreachable,
 )
 from combee.clients.model.underway import Call
 from combee.clients.model.wire import (
@@ -46,7 +48,7 @@ from combee.clients.model.wire import (
     Endpoint,
     OnCall,
 )
-from combee.errors import BugError, CombeeError, EndpointError, TransientError, UnreachableError
+from combee.errors import BugError, CombeeError, EndpointError
 from combee.records import Message, Prompt
 
 __all__ = [
@@ -170,7 +172,7 @@ class ChatClient:
                 served = await self._connection.models(again=True)
                 names = tuple(model.id for model in served)
             except NoAnswerError as error:
-                raise _unreachable(question, error) from None
+                raise unreachable(question, error) from None
             except ValueError:
                 served = ()
             except StatusError as error:
@@ -190,7 +192,7 @@ class ChatClient:
             if not isinstance(meaning, Again):
                 raise meaning from None
             if attempt == _CHECK_ATTEMPTS:
-                raise _spent(question, [meaning.reason] * attempt) from None
+                raise spent(question, [meaning.reason] * attempt) from None
             await self.sleep(wait_seconds("check", attempt, meaning.after))
         raise BugError("the preflight ended without a verdict")
 
@@ -205,9 +207,9 @@ class ChatClient:
         except StatusError as error:
             return error
         except TimeoutError:
-            raise _spent(question, ["timeout"]) from None
+            raise spent(question, ["timeout"]) from None
         except NoAnswerError as error:
-            raise _unreachable(question, error) from None
+            raise unreachable(question, error) from None
         return None
 
     async def aclose(self) -> None:
@@ -245,7 +247,7 @@ class ChatClient:
             failures += 1
             call.reasons.append(outcome.reason)
             if failures >= self.max_attempts or call.reasons.count("timeout") >= MAX_TIMEOUTS:
-                raise _spent(question, call.reasons)
+                raise spent(question, call.reasons)
             wait = wait_seconds(key, failures, outcome.after)
             _log.debug(
                 "%s: %s, attempt %d, next in %.1f s", question.where, outcome.reason, call.attempts, wait
@@ -387,21 +389,4 @@ def _final(meaning: EndpointError | Quirk, error: StatusError, question: Query) 
         f"{shown(error.message, question)}",
         where=question.where,
         fix="Check the endpoint's URL, model and parameters.",
-    )
-
-
-def _spent(question: Query, reasons: list[str]) -> TransientError:
-    return TransientError(
-        f"no answer after {len(reasons)} attempt{'s' * (len(reasons) > 1)} ({', '.join(reasons)})",
-        where=question.where,
-        fix="See the server's log; lower workers.concurrency if it is overloaded.",
-    )
-
-
-def _unreachable(question: Query, error: NoAnswerError) -> UnreachableError:
-    cause = type(error.__cause__).__name__ if error.__cause__ else type(error).__name__
-    return UnreachableError(
-        f"the endpoint cannot be reached ({cause})",
-        where=question.where,
-        fix=f"Is a server listening at {question.endpoint.url}?",
     )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from combee.clients.backoff import retry_after_seconds
 from combee.clients.model.body import BOUNDS, EFFORT, MAX_TOKENS, RESPONSE_FORMAT, SEED, THINKING
-from combee.clients.model.failures import StatusError
+from combee.clients.model.failures import NoAnswerError, StatusError
 from combee.clients.model.wire import Endpoint
-from combee.errors import ContextLengthError, EndpointError
+from combee.errors import ContextLengthError, EndpointError, TransientError, UnreachableError
 from combee.records import Prompt
 
 _SHOWN = 200
@@ -193,3 +193,22 @@ def _quirk(error: StatusError, text: str) -> str | None:
     if error.param == SEED or (unwelcome and _SEED.search(text)):
         return SEED
     return next((name for name in (EFFORT, THINKING) if error.param == name or name in text), None)
+
+
+def spent(question: Query, reasons: list[str]) -> TransientError:
+    """Return that no attempt brought an answer, and why each did not."""
+    return TransientError(
+        f"no answer after {len(reasons)} attempt{'s' * (len(reasons) > 1)} ({', '.join(reasons)})",
+        where=question.where,
+        fix="See the server's log; lower workers.concurrency if it is overloaded.",
+    )
+
+
+def unreachable(question: Query, error: NoAnswerError) -> UnreachableError:
+    """Return that nobody answers at the endpoint's address."""
+    cause = type(error.__cause__).__name__ if error.__cause__ else type(error).__name__
+    return UnreachableError(
+        f"the endpoint cannot be reached ({cause})",
+        where=question.where,
+        fix=f"Is a server listening at {question.endpoint.url}?",
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from combee.algo.ranges import Range
 from combee.methods.ace import (
@@ -14,14 +13,14 @@ from combee.methods.ace import (
     group,
     ledger,
     prompts,
+    proposed,
     render,
-    tried,
     verification,
 )
 from combee.methods.ace.ledger import Ledger
 from combee.methods.base import Method
-from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Rendered, Update, Verify
-from combee.records import Diversity, Prompt, Reflection
+from combee.methods.protocol import MAX_TOKENS, Cost, Grouping, Iteration, Refusal, Update
+from combee.records import Prompt, Reflection
 
 
 class AceMethod(Method[Ledger]):
@@ -49,7 +48,7 @@ class AceMethod(Method[Ledger]):
     parse_merge = staticmethod(answers.parse_merge)
     reconcile_merge = staticmethod(group.reconcile_merge)
     apply = staticmethod(change.apply)
-    proposals = staticmethod(tried.proposals)
+    proposals = staticmethod(proposed.proposals)
     new_entries = staticmethod(change.new_entries)
     checks = staticmethod(change.checks)
     with_refusals = staticmethod(change.with_refusals)
@@ -58,19 +57,6 @@ class AceMethod(Method[Ledger]):
     served_text = staticmethod(prompts.served_text)
     lines_of = staticmethod(diff.lines_of)
     diff_texts = staticmethod(diff.diff_playbooks)
-
-    def working(
-        self,
-        artifact: Ledger,
-        *,
-        budget_tokens: int,
-        verify: Verify,
-        variants: int = 1,
-        diversity: Diversity | None = None,
-    ) -> list[Rendered]:
-        """Return the playbook, and what proposers are told of entries that did not hold."""
-        rendered = render.render(artifact, budget_tokens=budget_tokens, verify=verify)
-        return [replace(rendered, tried=tried.tried(artifact))]
 
     def rollout_prompt(self, instructions: str, playbook_text: str, model_input: str) -> Prompt:
         return prompts.rollout_prompt(instructions, playbook_text, model_input, reasoning=self.reasoning)

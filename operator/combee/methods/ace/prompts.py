@@ -14,7 +14,6 @@ from combee.methods.ace import schemas
 from combee.methods.ace.entries import BULLET, SECTIONS
 from combee.methods.protocol import Rendered, Update
 from combee.methods.replies import quote_line
-from combee.methods.tried import ENTRIES, tried_block
 from combee.records import Message, Prompt, Reflection, Trajectory
 
 MAX_QUOTED_CHARS = 12_000
@@ -208,9 +207,7 @@ def reflect_prompt(
 
 def leaf_prompt(playbook: Rendered, reflections: Sequence[Reflection]) -> Prompt:
     """Ask to distil reflections into typed entries that cite them."""
-    shared = _with_playbook(_LEAF.format(sections=", ".join(SECTIONS)), playbook.text)
-    tried = tried_block(playbook.tried, ENTRIES)
-    system = f"{shared}\n{tried}" if tried else shared
+    system = _with_playbook(_LEAF.format(sections=", ".join(SECTIONS)), playbook.text)
     lessons = sum(len(reflection.lessons) for reflection in reflections)
     schema = schemas.leaf([reflection.id for reflection in reflections], list(playbook.ids), lessons)
     tokens = min(MOST_LEAF_TOKENS, max(LEAF_TOKENS, ENTRY_TOKENS * lessons))

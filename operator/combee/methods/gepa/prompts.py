@@ -15,7 +15,7 @@ from combee.methods.gepa.templates import Templates, fill
 from combee.methods.protocol import Rendered, Update
 from combee.methods.replies import quote_line
 from combee.methods.schemas import Schema, ids_of, list_of, object_of, text_of
-from combee.methods.tried import CHANGES, tried_block
+from combee.methods.tried import tried_block
 from combee.methods.verification import Page
 from combee.records import Message, Prompt, Reflection, Trajectory
 
@@ -123,7 +123,7 @@ def map_prompt(
     items = "\n".join(f"[{id_}] {text}" for (id_, _), text in zip(records, texts, strict=True))
     begun = f"What was given begins alike in all of them: {alike}\n\n" if alike else ""
     # A lesson that was in a change that lost may be right: who looks at records is not told of it.
-    tried = "" if typed else tried_block(shown.tried, CHANGES)
+    tried = "" if typed else tried_block(shown.tried)
     side = f"{tried}# RECORDS ({len(records)})\n\n{begun}{items}"
     request = fill(templates.map, current=shown.text.strip() or EMPTY, side=side).strip()
     if not typed:
@@ -149,7 +149,7 @@ def reduce_prompt(shown: Rendered, updates: Sequence[Update], templates: Templat
     else:
         lines = (f"- {quote_line(one.text, MAX_LESSON_CHARS)} ({_backing(one)})" for one in updates)
         side = "\n".join([f"# LESSONS ({len(updates)})", "", *lines])
-    side = f"{tried_block(shown.tried, CHANGES)}{side}"
+    side = f"{tried_block(shown.tried)}{side}"
     request = fill(templates.reduce, current=shown.text.strip() or EMPTY, side=side).strip()
     request = with_edit(request, shown.ids.get(EDIT, ""))
     return Prompt((Message("user", request),), max_output_tokens=REDUCE_TOKENS)

@@ -133,8 +133,8 @@ def conditions(spec: RunSpec, memory: Memory, plan: ClusterPlan, seen: Seen, end
         yield condition(T.PLAN_ACCEPTED, "False", end.reason, end.message)
     else:
         lacks = filter(None, (lacking(spec),))
-        said = (*waivers(spec), *lacks, *spec.task.stakes.sentences(), *evaluation.sentences(spec))
-        accepted = "; ".join(("the plan is good", *said))
+        parts = (*waivers(spec), *lacks, *spec.task.stakes.sentences(), *evaluation.sentences(spec))
+        accepted = "; ".join(("the plan is good", *parts))
         yield condition(T.PLAN_ACCEPTED, "True", R.ACCEPTED, accepted)
     yield condition(T.QUOTA_RESERVED, *_quota(spec, seen, suspended))
     yield condition(T.PODS_PLACED, *_placed(seen, suspended, over))

@@ -335,7 +335,8 @@ def _waits_for_a_reason(board: Board, record: Record) -> bool:
     if not lost or board.about.spec.held_out.reason is not None:
         return False
     now, before = held_out_of(record.seen), record.status.held_out
-    fact = f"nothing passed on heldOut {lost[:SHORT]}, and {record.short} was scored on {now[:SHORT]}"
+    fact = f"the last look at heldOut {lost[:SHORT]} passed nothing"
+    fact = f"{fact}, and {record.short} was scored on {now[:SHORT]}"
     why = "rows that are changed after a bad result are a leak"
     how = f"say in spec.heldOut.reason why they were changed, beside digest: {now}"
     message = f"{fact}: {why}; {how}"

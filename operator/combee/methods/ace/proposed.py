@@ -1,37 +1,13 @@
-"""What of a ledger was tried and did not hold, and how much of an iteration's proposals is new."""
+"""How much of an iteration's proposals is new."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from combee.methods.ace.entries import entry_digest, normalise_entry
-from combee.methods.ace.facts import Lesson, facts_of, lessons_of
+from combee.methods.ace.facts import facts_of, lessons_of
 from combee.methods.ace.ledger import Ledger
-from combee.methods.protocol import INITIAL, Proposals, Rendered, Update, tried_within
-from combee.methods.replies import quote_line
-
-MAX_ENTRY_CHARS = 240
-
-
-def tried(ledger: Ledger) -> tuple[tuple[str, str], ...]:
-    """Return the entries that lost their replays, or were dropped since they spoilt other answers, each with
-    the reason: those that were proposed last first. Entries with private data or orders are never among
-    them: they belong to no lesson."""
-    facts = facts_of(ledger)
-    lost = [
-        (-max((support.iteration for support in facts.supports.get(rep, ())), default=0), rep, reason)
-        for rep, lesson in lessons_of(ledger).members.items()
-        if not facts.trusted(rep) and (reason := _why(lesson))
-    ]
-    return tried_within(
-        ("", f"{quote_line(ledger.texts[rep], MAX_ENTRY_CHARS)} ({why})") for _, rep, why in sorted(lost)
-    )
-
-
-def _why(lesson: Lesson) -> str:
-    if lesson.harms:
-        return "it spoilt answers to other examples"
-    return "with it, its own example stayed wrong or a right one went wrong" if lesson.lost else ""
+from combee.methods.protocol import INITIAL, Proposals, Rendered, Update
 
 
 def proposals(
