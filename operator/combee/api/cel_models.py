@@ -14,7 +14,7 @@ from combee.api.engines import Engine, ServiceRef, Vllm
 from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
 from combee.api.methods import OPTIONS, Method
-from combee.api.parts import DataSource, EvaluatorModel, InitialPlaybook, PodTemplateMeta, RoleModel, Task
+from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
 from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec
@@ -167,7 +167,6 @@ RULES: tuple[Rule, ...] = (
             InitialPlaybook,
             Engine,
             RoleModel,
-            EvaluatorModel,
             Store,
             GatewayKeys,
             Canary,

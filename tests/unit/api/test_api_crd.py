@@ -104,6 +104,13 @@ def test_all_that_people_write_is_bounded(kind: str, path: str, node: dict[str, 
     assert node.get("description") or "[]" in path
 
 
+@pytest.mark.parametrize(("kind", "path", "node"), EVERY, ids=[f"{k}.{p}" for k, p, _ in EVERY])
+def test_no_part_has_a_rule_twice(kind: str, path: str, node: dict[str, Any]) -> None:
+    """The API server refuses a definition in which one has."""
+    rules = [rule["rule"] for rule in node.get("x-kubernetes-validations", ())]
+    assert len(rules) == len(set(rules)), f"{kind}: {path}"
+
+
 def test_a_status_has_no_bounds() -> None:
     for _, path, node in EVERY:
         if path.startswith("status"):
