@@ -29,6 +29,7 @@ LAPTOP = {
     "container.yaml",
     "gepa.yaml",
     "adapter.yaml",
+    "replies.yaml",
 }
 """read files of this machine."""
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml") if path.name not in LAPTOP)

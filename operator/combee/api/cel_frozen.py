@@ -18,9 +18,16 @@ _LIMITS = ("rollouts", "tokens", "gpuSeconds", "wallClockSeconds", "money")
 _RUNNING = "has(oldSelf.status) && has(oldSelf.status.startTime)"
 
 
+def _given(side: str, path: str) -> str:
+    """Return whether a field is there; of those above it budget alone has no default, and may be absent."""
+    above = path.rpartition(".")[0]
+    there = f"has({side}.{path})"
+    return f"(has({side}.{above}) && {there})" if above == "spec.budget" else there
+
+
 def _same(path: str) -> str:
-    new, old = f"self.{path}", f"oldSelf.{path}"
-    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+    new, old = _given("self", path), _given("oldSelf", path)
+    return f"{new} == {old} && (!{new} || self.{path} == oldSelf.{path})"
 
 
 def _frozen(path: str) -> Rule:
@@ -35,10 +42,11 @@ def _frozen(path: str) -> Rule:
 
 
 def _grows(limit: str) -> Rule:
-    new, old = f"self.spec.budget.{limit}", f"oldSelf.spec.budget.{limit}"
+    path = f"spec.budget.{limit}"
+    new, old = _given("self", path), _given("oldSelf", path)
     return Rule(
         PromptLearningRun,
-        f"!({_RUNNING}) || !has({new}) || (has({old}) && {new} >= {old})",
+        f"!({_RUNNING}) || !{new} || ({old} && self.{path} >= oldSelf.{path})",
         f"spec.budget.{limit} can only be raised or removed once the run has started",
         CLUSTER,
         f".spec.budget.{limit}",
