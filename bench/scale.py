@@ -104,6 +104,7 @@ def _run(index: int, share: int) -> dict[str, Any]:
         "kind": "PromptLearningRun",
         "metadata": {"name": f"run-{index:05d}", "namespace": f"scale-{index // RUNS_A_NAMESPACE}"},
         "spec": {
+            "discipline": "Advisory",
             "playbookRef": {"name": "formula"},
             "task": {
                 "type": "Formula",
