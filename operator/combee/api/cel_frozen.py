@@ -21,8 +21,8 @@ _RUNNING = "has(oldSelf.status) && has(oldSelf.status.startTime)"
 def _given(side: str, path: str) -> str:
     """Return whether a field is there; of those above it budget alone has no default, and may be absent."""
     above = path.rpartition(".")[0]
-    there = f"has({side}.{path})"
-    return f"(has({side}.{above}) && {there})" if above == "spec.budget" else there
+    field = f"has({side}.{path})"
+    return f"(has({side}.{above}) && {field})" if above == "spec.budget" else field
 
 
 def _same(path: str) -> str:
