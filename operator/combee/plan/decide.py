@@ -24,6 +24,7 @@ from combee.plan.batching import next_batch
 from combee.plan.diagnosis import Diagnosis, charged, of_curve, of_summary, refusal, wanted, with_defaults
 from combee.plan.diversity import diversity_of
 from combee.plan.engine import hardware_slots
+from combee.plan.frozen import frozen
 from combee.plan.money import money_of
 from combee.plan.state import Best, RunState, after_iteration, after_profile, charge, limits_of
 from combee.plan.types import IterationPlan, Outcome, Snapshot, Step, StepSummary
@@ -224,27 +225,17 @@ def iteration_plan(spec: RunSpec, state: RunState, gpu_seconds: float = 0.0) -> 
     variants = min(spec.method.variants_in_flight, batch.size)
     slots, _ = hardware_slots(spec)
     redundancy = redundancy_of(aggregation, -(-batch.size // variants), slots)
-    return IterationPlan(
+    return frozen(
+        spec,
+        aggregation,
+        redundancy,
         iteration=state.iteration,
         epoch=state.epoch,
         offset=state.offset,
         batch_size=batch.size,
         batch_reason=batch.reason,
-        seed=spec.seed,
         in_order=aggregation.traits.in_order,
         shards=shards_of(spec.workers, batch.size),
-        strategy=aggregation.strategy,
-        merge=aggregation.merge,
-        verify=spec.verify,
-        redundancy=redundancy.mode,
-        copies=redundancy.copies,
-        max_rounds=redundancy.rounds,
-        leaf_size=redundancy.leaf_size,
-        max_fan_in=aggregation.max_fan_in,
-        max_input_tokens=aggregation.max_input_tokens,
-        subgroups=aggregation.subgroups or "",
-        render_token_budget=spec.method.render_token_budget,
-        reflection_rounds=spec.method.reflection_rounds,
         evaluate=evaluation_due(spec, state, state.examples_done + batch.size),
         token_factor=round(state.token_factor, 4),
         trial=batch.trial,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from combee.algo.convergence import Headroom, Point, Reading, read_curve
 from combee.api.baseline import CurvePoint
 from combee.api.run import RunSpec
+from combee.plan.frozen import frozen
 from combee.plan.types import IterationPlan, Outcome, StepSummary
 from combee.strategies import redundancy_of
 
@@ -65,27 +66,17 @@ def serial_plan(spec: RunSpec, number: int, examples: int, token_factor: float) 
         spec.aggregation.model_copy(update={"strategy": "Sequential"})
     )
     redundancy = redundancy_of(aggregation, 1, 1)
-    return IterationPlan(
+    return frozen(
+        spec,
+        aggregation,
+        redundancy,
         iteration=number,
         epoch=0,
         offset=number,
         batch_size=examples,
         batch_reason="one example at a time",
-        seed=spec.seed,
         in_order=False,
         shards=1,
-        strategy=aggregation.strategy,
-        merge=aggregation.merge,
-        verify=spec.verify,
-        redundancy=redundancy.mode,
-        copies=redundancy.copies,
-        max_rounds=redundancy.rounds,
-        leaf_size=redundancy.leaf_size,
-        max_fan_in=aggregation.max_fan_in,
-        max_input_tokens=aggregation.max_input_tokens,
-        subgroups=aggregation.subgroups or "",
-        render_token_budget=spec.method.render_token_budget,
-        reflection_rounds=spec.method.reflection_rounds,
         evaluate=False,
         token_factor=token_factor,
     )
