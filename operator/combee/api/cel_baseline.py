@@ -1,4 +1,4 @@
-"""CEL rules of the serial baseline: what can be measured, and what can be read."""
+"""CEL rules of the serial baseline: what can be measured, what can be read, and what goes with it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from combee.api.run import RunSpec
 _BASELINE = "self.serialBaseline"
 _READ = f"{_BASELINE}.measure || (has({_BASELINE}.curve) && size({_BASELINE}.curve) > 0)"
 _SILENT = f"!has({_BASELINE}) || !({_READ})"
+
+
+def _with_curve(field: str) -> Rule:
+    return Rule(
+        SerialBaseline,
+        f"!has(self.{field}) || (has(self.curve) && size(self.curve) > 0)",
+        f"{field} is given without curve: remove {field}, or add the curve it is of",
+        "baseline.SerialBaseline._origin_goes_with_curve",
+        f".{field}",
+    )
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -39,4 +50,13 @@ RULES: tuple[Rule, ...] = (
         "run.RunSpec._baseline_can_be_read",
         ".serialBaseline",
     ),
+    Rule(
+        SerialBaseline,
+        "!has(self.waived) || (!self.measure && (!has(self.curve) || size(self.curve) == 0))",
+        "waived is given with measure or curve: remove waived, or what gives the baseline",
+        "baseline.SerialBaseline._waived_stands_alone",
+        ".waived",
+    ),
+    _with_curve("source"),
+    _with_curve("hardware"),
 )

@@ -15,7 +15,7 @@ from combee.api.fields import fields_of
 from combee.api.gateway import Gateway, GatewayKeys
 from combee.api.methods import OPTIONS, Method
 from combee.api.parts import DataSource, InitialPlaybook, PodTemplateMeta, RoleModel, Task
-from combee.api.playbook import Learn, PlaybookSpec, RunTemplate
+from combee.api.playbook import HeldOutGate, Learn, PlaybookSpec, RunTemplate
 from combee.api.prometheus import ScoreQuery
 from combee.api.run import Batching, Budget, PromptLearningRun, RunSpec
 from combee.api.stakes import WEAKEST, FailureCost, too_weak
@@ -237,6 +237,13 @@ RULES: tuple[Rule, ...] = (
     _own_pods("template"),
     _own_pods("idleTimeoutSeconds"),
     *cel_baseline.RULES,
+    Rule(
+        HeldOutGate,
+        "!has(self.reason) || has(self.digest)",
+        "reason is given without digest: add digest, of the new rows, or remove reason",
+        "playbook.HeldOutGate._reason_goes_with_digest",
+        ".reason",
+    ),
     Rule(
         Batching,
         "self.sizes.isSorted() && self.sizes.all(size, self.sizes.exists_one(other, other == size))",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from combee.api import cel, cel_frozen, cel_inputs, cel_models
+from combee.api import cel, cel_frozen, cel_models
 from combee.api.common import Model, Rule
 
-RULES: tuple[Rule, ...] = (*cel.NAMES, *cel.TEXTS, *cel_models.RULES, *cel_inputs.RULES, *cel_frozen.RULES)
+RULES: tuple[Rule, ...] = (*cel.NAMES, *cel.TEXTS, *cel_models.RULES, *cel_frozen.RULES)
 
 
 def rules_for(model: type[Model] | None, text: str | None = None) -> list[Rule]:
