@@ -111,6 +111,26 @@ def test_a_bad_day_comes_out_the_same_with_every_call_that_was_lost(
     same(out, "-f", path)
 
 
+def test_a_diagnosis_comes_out_the_same_with_every_example_that_was_lost(
+    sims: Sims, key: Path, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call in eight is given up, in the headroom test, in learning and in scoring."""
+    bad = sims.start("--key", key, "--time-scale", "0", "--error-rate", ".05", "--malform-rate", ".1")
+    attempts = ChatClient._attempts
+
+    async def given_up(client: ChatClient, request: Any, call_key: str, call: Any) -> Completion:
+        if call_key[0] in "37":
+            raise TransientError("no answer after 6 attempts")
+        return await attempts(client, request, call_key, call)
+
+    monkeypatch.setattr(ChatClient, "_attempts", given_up)
+    path, out = learn(bad, train=40, serialBaseline={"method": "ACE", "measure": True})
+    monkeypatch.undo()
+    receipts = [json.loads(one.read_text()) for one in out.glob("store/runs/*/serial/steps/*-map/*.json")]
+    assert sum(one["counts"]["failed"] for one in receipts), "serial learning lost an example"
+    same(out, "-f", path)
+
+
 @pytest.mark.parametrize("method", ["ACE", "GEPA"])
 def test_a_run_that_was_killed_and_gone_on_with_comes_out_the_same(
     method: str, sims: Sims, key: Path, manifest: Manifest, rows, few: Path, tmp_path: Path

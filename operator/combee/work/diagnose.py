@@ -18,6 +18,7 @@ from typing import Any
 from combee.algo.convergence import Headroom, Point, Reading, paired_error, promising, read_curve
 from combee.api.metric import FRACTIONS
 from combee.errors import TransientError
+from combee.methods.protocol import Rendered
 from combee.plan.diagnosis import (
     GUESS,
     TRIED_ROWS,
@@ -26,10 +27,10 @@ from combee.plan.diagnosis import (
     serial_plan,
     shape_of,
 )
-from combee.plan.types import RoleUsage, Step, StepSummary, add_usage
+from combee.plan.types import IterationPlan, RoleUsage, Step, StepSummary, add_usage
 from combee.records import Example, Reflection, Shown, Trajectory
 from combee.steps import DIAGNOSE, FINISH, ITERATION, MAP, PROFILE, REDUCE
-from combee.work.asker import Asker, decode_rows
+from combee.work.asker import Asker, Fate, decode_rows
 from combee.work.callgraph import modelled_seconds
 from combee.work.context import (
     WorkContext,
@@ -184,6 +185,7 @@ class _Serial:
     artifact: Any
     examples: int = 0
     lost: int = 0
+    """of the examples those that got no answer; one that cannot be used is the model's own."""
     finished: list[StepSummary] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     start: dict[str, float] = field(default_factory=dict)
@@ -246,7 +248,8 @@ class _Serial:
         self.points.append(Point(at, score, len(scores), error))
 
     async def _one(self) -> None:
-        """Learn from the next example, by the very steps of an iteration. A lost example teaches nothing."""
+        """Learn from the next example, by the very steps of an iteration. A lost example teaches nothing, and
+        leaves its receipts all the same: what it used, and which calls brought no answer."""
         number, work = self.examples, self.context
         self.examples += 1
         plan = serial_plan(work.spec, number, 1, self.token_factor)
@@ -256,22 +259,12 @@ class _Serial:
         }
         inputs = {name: step.name for name, step in steps.items()}
         steps = {name: replace(step, inputs=inputs) for name, step in steps.items()}
+        shown = work.method.working(
+            self.artifact, budget_tokens=plan.render_token_budget, verify=plan.verify, variants=1
+        )
+        await self._map(steps[MAP.name], plan, shown)
         done = await read_receipt(work, steps[FINISH.name].name)
         if done is None:
-            shown = work.method.working(
-                self.artifact, budget_tokens=plan.render_token_budget, verify=plan.verify, variants=1
-            )
-            try:
-                await run_map(work, steps[MAP.name], plan, 0, shown)
-            except TransientError as error:
-                self.lost += 1
-                if self.lost > MAX_LOST_SHARE * max(self.examples, self.shape.every):
-                    raise TransientError(
-                        f"{self.lost} of {self.examples} examples of serial learning got no answer",
-                        where=self.step.name,
-                        fix=error.fix,
-                    ) from None
-                return
             if await read_receipt(work, steps[REDUCE.name].name) is None:
                 await run_reduce(work, steps[REDUCE.name], plan, shown)
             done = await run_finish(work, steps[FINISH.name], plan, self.artifact, shown)
@@ -279,27 +272,48 @@ class _Serial:
         self.finished.append(done)
         self.most_rollouts = max(self.most_rollouts, done.counts["rollouts"])
 
+    async def _map(self, step: Step, plan: IterationPlan, shown: Sequence[Rendered]) -> None:
+        """Roll the next example out and reflect. One more that got no answer than may leaves no receipt, so
+        that it is asked again when the run is started again. Raises TransientError for it."""
+        may_be_lost = self.lost + 1 <= MAX_LOST_SHARE * max(self.examples, self.shape.every)
+        try:
+            mapped = await run_map(self.context, step, plan, 0, shown, all_may_be_lost=may_be_lost)
+        except TransientError as error:
+            raise TransientError(
+                f"{self.lost + 1} of {self.examples} examples of serial learning got no answer",
+                where=self.step.name,
+                fix=error.fix,
+            ) from None
+        counts = mapped.counts
+        self.lost += counts["failed"] and not any(counts.get(fate) for fate in (Fate.CUT, Fate.UNPARSABLE))
+
+    @property
+    def seconds(self) -> float:
+        """Modelled seconds of learning, from all examples."""
+        return sum(seconds for one in self.finished for _, seconds in one.observations)
+
     @property
     def seconds_per_example(self) -> float:
-        """Modelled seconds of learning from one example; 0 before the first."""
-        observed = [seconds for one in self.finished for _, seconds in one.observations]
-        return sum(observed) / len(observed) if observed else 0.0
+        """Modelled seconds of learning from one example that was answered; 0 before the first."""
+        answered = [one for one in self.finished if not one.counts["failed"]]
+        return sum(seconds for one in answered for _, seconds in one.observations) / max(1, len(answered))
 
 
 async def _write(
     context: WorkContext, step: Step, serial: _Serial, headroom: Headroom, started: float
 ) -> StepSummary:
     whole, own_seconds = await _calls(serial), modelled_seconds(serial.asker.rows, context.slots)
-    serial_seconds = serial.seconds_per_example * len(serial.finished)
     reading = serial.reading
-    counted = serial.asker.counts()
-    for name in ("repaired", "lost"):
-        counted[name] += sum(one.counts.get(name, 0) for one in serial.finished)
-    counted["rollouts"] = serial.spent
+    counted = serial.asker.counts() | {"rollouts": serial.spent}
+    for one in serial.finished:
+        learned = json.loads(await context.store.aget_blob(one.outputs["record"]))
+        for name in ("repaired", "lost", Fate.CUT, Fate.UNPARSABLE):
+            if number := learned.get(name, 0):
+                counted[name] = counted.get(name, 0) + number
     record = happened({DIAGNOSE.name: whole.rows}, context.slots) | counted
     for stage in record["stages"]:
         if stage["stage"] == SERIAL:
-            stage["scheduledSeconds"] = round(serial_seconds, 6)
+            stage["scheduledSeconds"] = round(serial.seconds, 6)
     measured = {
         "points": [asdict(point) for point in serial.points],
         "headroom": asdict(headroom),
@@ -330,7 +344,7 @@ async def _write(
         usage=add_usage(serial.asker.usage(), *usage),
         seconds={
             "wall": round(context.clock() - started, 6),
-            "modelled": round(own_seconds + serial_seconds, 6),
+            "modelled": round(own_seconds + serial.seconds, 6),
             "serialExample": round(serial.seconds_per_example, 6),
         },
     )

@@ -14,9 +14,13 @@ from combee.api.baseline import SerialBaseline
 from combee.api.run import Budget, PromptLearningRun, Stopping
 from combee.clients.model.chat import ChatRequest
 from combee.clients.model.wire import Answered
+from combee.errors import TransientError
 from combee.local.executor import LocalExecutor
-from combee.plan.diagnosis import NO_GO_SHARE
+from combee.plan.diagnosis import NO_GO_SHARE, serial_plan
 from combee.sim.params import Law
+from combee.work.context import receipt_path
+from combee.work.map import members
+from combee.work.noted import decode_notes
 
 ROLLOUTS = 4000
 
@@ -118,6 +122,80 @@ async def test_without_any_reflection_the_curve_decides() -> None:
     assert runs.state.diagnosis.verdict == "NotAbove" and runs.state.diagnosis.examples > 0
 
 
+@dataclass
+class Failing(Watched):
+    """Gives no answer for some rows of train, and says that it may have used tokens."""
+
+    rows: tuple[str, ...] = ()
+    failed: int = 0
+
+    def key_of(self, request: ChatRequest) -> str:
+        return request.prompt.messages[-1].content
+
+    async def ask(self, request: ChatRequest, *rest: Any) -> Answered:
+        if any(row in request.prompt.messages[-1].content for row in self.rows):
+            self.failed += 1
+            rest[0](100)
+            raise TransientError("no answer")
+        return await super().ask(request, *rest)
+
+
+async def failing(*positions: int) -> tuple[LocalExecutor, Failing]:
+    """A run whose task model does not answer the examples at some positions of the run's order."""
+    runs, clients = executor(WORLDS["calls carry nothing"], {})
+    order = await members(runs.context, serial_plan(runs.context.spec, 0, 48, 1.0))
+    rows = tuple(order[position].input for position in positions)
+    client = Failing(clients[0].model, "task", {}, rows=rows)
+    runs.context = replace(runs.context, clients={"task": client, "proposer": clients[1]})
+    return runs, client
+
+
+async def lost_examples(runs: LocalExecutor) -> list[dict[str, Any]]:
+    """The counts of each map of serial learning that lost its example."""
+    store = runs.context.store
+    paths = [one for one in await store.alist(runs.context.prefix) if "-map/" in one]
+    counts = [json.loads(await store.aget(path))["counts"] for path in paths]
+    return [one for one in counts if one["failed"]]
+
+
+async def test_an_example_that_is_lost_is_charged_and_leaves_its_receipts() -> None:
+    runs, client = await failing(1, 3)
+    outcome = await runs.run()
+    assert outcome.reason.startswith("NotConverging: ")
+    assert [one["rollouts"] for one in await lost_examples(runs)] == [1, 1]
+    assert runs.state.spend.rollouts == len(client.asked) + client.failed
+    assert runs.state.usage["task"].lost_tokens == 100 * client.failed
+    (summary,) = (one for one in runs.summaries.values() if one.kind == "diagnose")
+    notes = decode_notes(await runs.context.store.aget_blob(summary.outputs["calls"]))
+    assert len(notes.lost) == summary.counts["lost"] == client.failed
+    record = json.loads(await runs.context.store.aget_blob(summary.outputs["record"]))
+    assert record["lost"] == client.failed
+
+
+async def test_a_resumed_diagnosis_asks_no_example_again_that_was_lost() -> None:
+    runs, _ = await failing(1, 3)
+    await runs.run()
+    (name,) = (one.step for one in runs.summaries.values() if one.kind == "diagnose")
+    store = runs.context.store
+    store.delete(receipt_path(runs.context, name))
+    again, _ = await failing()
+    again.context = replace(again.context, store=store)
+    await again.run()
+    assert len(await lost_examples(again)) == 2
+    assert again.state.diagnosis is not None and runs.state.diagnosis is not None
+    assert again.state.diagnosis.examples == runs.state.diagnosis.examples
+
+
+async def test_a_bad_day_fails_it_and_the_next_session_goes_on() -> None:
+    runs, _ = await failing(*range(6))
+    outcome = await runs.run()
+    assert outcome.name == "Failed" and "of serial learning got no answer" in outcome.reason
+    again, _ = await failing()
+    again.context = replace(again.context, store=runs.context.store)
+    assert (await again.run()).reason.startswith("NotConverging: ")
+    assert 0 < len(await lost_examples(again)) < 6
+
+
 class _Dead:
     """A proposer that never answers."""
 
@@ -130,6 +208,4 @@ class _Dead:
         return repr(request)
 
     async def ask(self, request: ChatRequest, *rest: Any) -> Answered:
-        from combee.errors import TransientError
-
         raise TransientError("no answer")
