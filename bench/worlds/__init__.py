@@ -14,6 +14,7 @@ from bench.worlds.headroom import headroom
 from bench.worlds.lessons import lessons
 from bench.worlds.lifetimes import lifetimes
 from bench.worlds.outcomes import outcomes
+from bench.worlds.plateaus import plateaus
 from bench.worlds.watches import watches
 from bench.worlds.weak import weak
 
@@ -27,5 +28,6 @@ WORLDS: Mapping[str, Callable[[Path], Row]] = {
     "worlds-weak": weak,
     "worlds-diversity": diversity,
     "worlds-headroom": headroom,
+    "worlds-plateaus": plateaus,
 }
 """Name on the command line -> row."""

@@ -1,7 +1,8 @@
 """Whether serial learning converges: a plateau of held-out scores, where it begins, and whether it lies above
 the start; and whether any playbook could help at all.
 
-The curve is read as a line that rises and then stays level (a hinge), fitted by weighted least squares.
+The curve is read as a line that rises and then stays level (a hinge). Where it becomes level is what is
+likeliest by all its points, not by the best fit alone.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ Z_RISE = 1.645
 """Of one side, for what has risen so far."""
 Z_HOPE = 0.5
 """Of one side at 31 %, for what seems to rise where the headroom test says that it can."""
-STILL_RISING = 10.83
-"""A plateau is believed where a line that rises to the end fits worse by this much in chi squared, with one
-degree of freedom: 0.1 %, since a curve is read after every evaluation."""
-SAME_ROWS = 1.5
-"""Scores of the same rows scatter less than scores of different ones. Then the scatter about the fit counts,
-this many times over, since it is known from few points."""
+SURE = 0.98
+"""A plateau is believed from this probability on that it began ``patience`` scores ago or earlier."""
+_SCATTER = tuple(2 ** (-step / 2) for step in range(9))
+"""Scores of the same rows scatter less than scores of different ones, nobody knows by how much: shares of the
+variance of different rows that are alike likely."""
 LEAST_WRONG = 3
 """Wrong rows from which on it can be said that no lesson helps."""
 
@@ -147,32 +147,58 @@ def _variance(score: float, n: int) -> float:
 
 
 def _knee(points: Sequence[Point], patience: int) -> int | None:
-    """Return the place of the point at which the curve becomes level; None where it is not shown to."""
+    """Return the place of the point at which the curve becomes level; None where it is not shown to. Of the
+    places that ``patience`` scores follow it is the one within one place of which the knee is likeliest."""
     if len(points) < patience + 2:
         return None
-    misfits = [_misfit(points, place) for place in range(1, len(points))]
-    best = min(range(len(misfits)), key=misfits.__getitem__)
-    tail = points[best + 1 :]
-    spread = _variance(sum(point.score for point in tail) / len(tail), 1)
-    if (freedom := len(points) - 3) > 2:
-        spread = min(spread, SAME_ROWS * misfits[best] / freedom)
-    if len(tail) - 1 < patience or misfits[-1] - misfits[best] < STILL_RISING * spread:
+    likely, last = knee_chances(points), len(points) - 1 - patience
+    if sum(likely[:last]) < SURE:
         return None
-    return best + 1
+    near = [sum(likely[max(0, place - 2) : place + 1]) for place in range(1, last + 1)]
+    # Of places as good as each other it is the likeliest.
+    return max(range(1, last + 1), key=lambda place: (round(near[place - 1], 9), likely[place - 1]))
 
 
-def _misfit(points: Sequence[Point], knee: int) -> float:
-    """Return the least sum of squares, by rows, of a line that never falls and is level from ``knee`` on."""
-    ats = [float(min(point.at, points[knee].at)) for point in points]
+def knee_chances(points: Sequence[Point]) -> list[float]:
+    """Return the probability of each point but the first that the curve is level from there on; the last one
+    stands for "not level yet". The line rises from a start to a level, both unknown and alike likely before;
+    the points' scatter is integrated over, at most that of scores of different rows.
+
+    >>> def curve(*scores):
+    ...     return [Point(10 * place, score, 400) for place, score in enumerate(scores)]
+    >>> [round(chance, 2) for chance in knee_chances(curve(0.5, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8))]
+    [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    """
     rows = sum(point.n for point in points)
-    at = sum(a * point.n for a, point in zip(ats, points, strict=True)) / rows
-    score = sum(point.score * point.n for point in points) / rows
-    spread = sum(point.n * (a - at) ** 2 for a, point in zip(ats, points, strict=True))
-    both = sum(point.n * (a - at) * (point.score - score) for a, point in zip(ats, points, strict=True))
-    slope = max(0.0, both / spread)
-    return sum(
-        point.n * (point.score - score - slope * (a - at)) ** 2 for a, point in zip(ats, points, strict=True)
-    )
+    mean = sum(point.score * point.n for point in points) / rows if rows else 0.0
+    whole = _variance(mean, rows) * max(1, rows)
+    fits = [_fit(points, place, mean, rows) for place in range(1, len(points))]
+    logs = [[_log_likelihood(fit, share * whole, len(points)) for share in _SCATTER] for fit in fits]
+    most = max(max(of_place) for of_place in logs)
+    weights = [sum(math.exp(value - most) for value in of_place) for of_place in logs]
+    return [weight / sum(weights) for weight in weights]
+
+
+def _fit(points: Sequence[Point], knee: int, mean: float, rows: int) -> tuple[float, float, float]:
+    """Return, of the line that rises to ``knee`` and is level from there on, fitted by least squares: the sum
+    of squares left, the height it rises, and the weight that this height is known with."""
+    first, end = points[0].at, points[knee].at
+    ways = [min(1.0, (point.at - first) / (end - first)) for point in points]
+    middle = sum(way * point.n for way, point in zip(ways, points, strict=True)) / max(1, rows)
+    pairs = [(way - middle, point.score - mean, point.n) for way, point in zip(ways, points, strict=True)]
+    weight = sum(n * x * x for x, _, n in pairs)
+    height = sum(n * x * y for x, y, n in pairs) / weight if weight else 0.0
+    return sum(n * (y - height * x) ** 2 for x, y, n in pairs), height, weight
+
+
+def _log_likelihood(fit: tuple[float, float, float], variance: float, points: int) -> float:
+    """Return the log of how likely the points are, with their start and a height above 0 integrated over."""
+    left, height, weight = fit
+    if not weight:
+        return 0.0
+    rises = 0.5 * math.erfc(-height * math.sqrt(weight / (2 * variance)))
+    spread = (points - 2) * math.log(variance) + left / variance + math.log(weight)
+    return math.log(max(rises, 1e-300)) - spread / 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,39 +8,27 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from bench.worlds.plateaus import HEADLINE, SAME, Kind, finds_on_a_line, near
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from combee.algo.convergence import Headroom, Point, paired_error, read_curve
+from combee.algo.convergence import Headroom, Point, knee_chances, paired_error, read_curve
 
 SEEDS = 300
 PATIENCE = 3
-FRESH = 0.3
-"""The share of a row's luck that each playbook draws anew, where all evaluations are of the same rows, as in
-the simulated model."""
 
 
-def found_at(seed: int, rows: int, fresh: float) -> tuple[int, int | None]:
-    """(the planted evaluation from which on the curve is level, the one that was found) of a curve that is
-    scored until a plateau is found, each time on ``rows`` rows."""
-    draw = np.random.default_rng([seed, rows])
-    knee, start, rise = int(draw.integers(3, 7)), 0.5 + 0.15 * draw.random(), 0.2 + 0.1 * draw.random()
-    kept, points = draw.random(rows), list[Point]()
-    for place in range(knee + 15):
-        luck = np.where(draw.random(rows) < fresh, draw.random(rows), kept)
-        score = float(np.mean(luck < start + rise * min(place, knee) / knee))
-        points.append(Point(50 * place, score, rows))
-        reading = read_curve(points, PATIENCE)
-        if reading.verdict == "Plateau":
-            return knee, reading.at // 50
-    return knee, None
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [(HEADLINE, 0.96), (Kind(150, SAME), 0.96), (Kind(60, SAME), 0.86)],
+    ids=str,
+)
+def test_a_planted_plateau_is_found_within_one_evaluation_of_the_truth(kind: Kind, least: float) -> None:
+    assert near(kind, range(SEEDS)) >= least
 
 
-@pytest.mark.parametrize(("rows", "fresh"), [(200, 1.0), (150, FRESH)])
-def test_a_planted_plateau_is_found_within_one_evaluation_of_the_truth(rows: int, fresh: float) -> None:
-    pairs = [found_at(seed, rows, fresh) for seed in range(SEEDS)]
-    near = sum(found is not None and abs(found - knee) <= 1 for knee, found in pairs)
-    assert near >= 0.95 * SEEDS, near
+def test_a_line_that_rises_all_the_way_is_rarely_called_level() -> None:
+    assert sum(finds_on_a_line(HEADLINE, seed) for seed in range(SEEDS)) <= 0.05 * SEEDS
 
 
 def test_a_flat_curve_is_rarely_called_risen() -> None:
@@ -75,6 +63,13 @@ def test_a_reading_is_of_its_curve(points: list[Point], patience: int) -> None:
     else:
         assert found.at == points[-1].at
     assert (found.verdict == "NotAbove") or found.gain_low > 0
+
+
+@given(curves(2))
+def test_a_knee_is_somewhere(points: list[Point]) -> None:
+    chances = knee_chances(points)
+    assert len(chances) == len(points) - 1
+    assert sum(chances) == pytest.approx(1) and min(chances) >= 0
 
 
 @given(curves(2), st.integers(1, 5), st.integers(2, 50))
