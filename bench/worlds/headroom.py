@@ -30,7 +30,7 @@ from combee.sim import draws, params
 from combee.sim.model import Model
 from combee.sim.params import Law, TaskLaw
 from combee.work.context import WorkContext
-from combee.work.diagnose import headroom_of
+from combee.work.headroom import headroom_of
 from combee.work.rollouts import evaluate
 
 WORLDS = 100

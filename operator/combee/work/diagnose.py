@@ -16,19 +16,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from combee.algo.convergence import Headroom, Point, Reading, paired_error, promising, read_curve
-from combee.api.metric import FRACTIONS
 from combee.errors import TransientError
 from combee.methods.protocol import Rendered
 from combee.plan.diagnosis import (
     GUESS,
-    TRIED_ROWS,
-    TRIED_WRONG,
     Shape,
     serial_plan,
     shape_of,
 )
 from combee.plan.types import IterationPlan, RoleUsage, Step, StepSummary, add_usage
-from combee.records import Example, Reflection, Shown, Trajectory
+from combee.records import Example
 from combee.steps import DIAGNOSE, FINISH, ITERATION, MAP, PROFILE, REDUCE
 from combee.work.asker import Asker, Fate, decode_rows
 from combee.work.callgraph import modelled_seconds
@@ -42,12 +39,11 @@ from combee.work.context import (
 )
 from combee.work.finish import run_finish
 from combee.work.happened import happened
-from combee.work.learn import Learning, with_reflection
-from combee.work.map import members, run_map
+from combee.work.headroom import headroom_of
+from combee.work.map import run_map
 from combee.work.noted import decode_notes
-from combee.work.pool import pooled
 from combee.work.reduce import run_reduce
-from combee.work.rollouts import evaluate, refuse_a_bad_day, rollout
+from combee.work.rollouts import evaluate
 
 FOLDER = "serial"
 """The folder of serial learning, in the run's."""
@@ -87,87 +83,6 @@ class _Quiet:
     def begin(self, stage: str, total: int) -> None: ...
     def advance(self, units: int = 1) -> None: ...
     def note(self, text: str) -> None: ...
-
-
-_Tried = tuple[Example, Trajectory, Reflection | None]
-"""A train row, the first answer to it, and a lesson to answer it with."""
-
-
-async def headroom_of(
-    context: WorkContext, asker: Asker, artifact: Any, token_factor: float = 1.0
-) -> Headroom:
-    """Answer some train rows with ``artifact``, and those that went wrong twice more: what can lessons do?"""
-    start = context.rendered(artifact).shown
-    plan = serial_plan(context.spec, 0, TRIED_ROWS, token_factor)
-    examples = await members(context, plan)
-    context.progress.begin("headroom", len(examples))
-
-    async def learned(item: tuple[int, Example]) -> tuple[Trajectory, Reflection | None]:
-        position, example = item
-        once = replace(plan, reflection_rounds=1)
-        learnt = await Learning(context, asker, once, position, example, start).learn()
-        context.progress.advance()
-        return learnt
-
-    answered = await pooled(list(enumerate(examples)), learned, width=context.concurrency)
-    refuse_a_bad_day([trajectory.error for trajectory, _ in answered], "train rows", "headroom")
-    good = [
-        (example, trajectory, reflection)
-        for example, (trajectory, reflection) in zip(examples, answered, strict=True)
-        if not trajectory.error
-    ]
-    # Of fractions every answer that is not perfect can become better; else those can that are wrong.
-    better = context.spec.task.metric in FRACTIONS
-    wrong = [one for one in good if (one[1].score < 1.0 if better else not one[1].correct)]
-    # What a method notes without asking a model is no lesson to be tried, and neither is a lost one.
-    reflected = any(row.role == "proposer" for row in asker.rows)
-    tried = [one for one in wrong if one[2] is not None][:TRIED_WRONG] if reflected else []
-    helped = await _helped(context, asker, tried, start, better=better)
-    return Headroom(len(good), len(wrong), len(helped), sum(a for a, _ in helped), sum(b for _, b in helped))
-
-
-async def _helped(
-    context: WorkContext, asker: Asker, tried: Sequence[_Tried], start: Shown, *, better: bool
-) -> list[tuple[bool, bool]]:
-    """Return, of each row whose answers were not lost, whether its own lesson helped and whether another's
-    did: made its answer right or, with ``better``, scored more than the first."""
-    lessons = [reflection for _, _, reflection in tried if reflection is not None and reflection.lessons]
-    errors: list[str] = []
-
-    async def right_with(item: tuple[int, _Tried], stage: str) -> bool | None:
-        """Return whether a lesson helps, None where the answer was lost."""
-        chain, (example, first, lesson) = item
-        if lesson is None or not lesson.lessons:
-            return False
-        shown = Shown(with_reflection(start.text, lesson))
-        made = await rollout(context, asker, example, shown, stage=stage, chain=chain, split="train")
-        errors.append(made.error)
-        if made.error:
-            return None
-        return made.score > first.score if better else made.correct
-
-    async def own(item: tuple[int, _Tried]) -> bool | None:
-        return await right_with(item, "own lesson")
-
-    async def other(item: tuple[int, _Tried]) -> bool | None:
-        return await right_with(item, "another's lesson")
-
-    others = [(example, first, _another(lessons, lesson)) for example, first, lesson in tried]
-    with_own, with_other = [
-        await pooled(list(enumerate(pairs)), answer, width=context.concurrency)
-        for pairs, answer in ((tried, own), (others, other))
-    ]
-    refuse_a_bad_day(errors, "answers with a lesson", "headroom")
-    both = zip(with_own, with_other, strict=True)
-    return [(a, b) for a, b in both if a is not None and b is not None]
-
-
-def _another(lessons: Sequence[Reflection], own: Reflection | None) -> Reflection | None:
-    """Return the lesson after one's own, in a circle; the first where one has none; None without another."""
-    places = [place for place, lesson in enumerate(lessons) if lesson is own]
-    place = places[0] + 1 if places else 0
-    another = lessons[place % len(lessons)] if lessons else None
-    return None if another is own else another
 
 
 @dataclass(slots=True)
